@@ -1,0 +1,16 @@
+"""Memories as a Django app."""
+
+from django.apps import AppConfig
+
+
+class MemoriesConfig(AppConfig):
+    """What we know: memories, their versions, and the search over all that is kept."""
+
+    name = "memories"
+    verbose_name = "Memories"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register events, projectors and the search index."""
+        from memories import projectors  # noqa: F401
+        from memories.search import index, sources  # noqa: F401

@@ -1,0 +1,130 @@
+"""What is so, after what happened: memories, their versions and tags."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from memoryhub.core import rows
+from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.projection import Event, projects
+from memories.events import (
+    MEMORY_DELETED,
+    MEMORY_RESTORED,
+    MEMORY_REVISED,
+    MEMORY_SEEN,
+    MEMORY_WRITTEN,
+    MemoryRevised,
+    MemoryState,
+    MemoryTouched,
+    MemoryWritten,
+)
+from memories.models import Memory, MemoryTag, MemoryVersion
+
+
+def content_hash(content: str) -> str:
+    """Return the digest by which two texts count as identical: white space does not matter."""
+    return hashlib.sha256(" ".join(content.split()).encode()).hexdigest()
+
+
+@projects(MEMORY_WRITTEN)
+def write(event: Event[MemoryWritten]) -> None:
+    """Add the memory and its first version."""
+    now = event.occurred_at
+    rows.insert(
+        Memory,
+        id=event.position,
+        version=1,
+        seen_count=1,
+        session_id=event.session_id,
+        created_at=now,
+        updated_at=now,
+        deleted_at=None,
+        **_state_columns(event.payload),
+    )
+    _add_version(event, event.position, version=1, base_version=None, reason="")
+    _tag(event.position, event.payload.tags)
+
+
+@projects(MEMORY_REVISED)
+def revise(event: Event[MemoryRevised]) -> None:
+    """Replace the memory's state and add the version."""
+    payload = event.payload
+    rows.update(
+        Memory,
+        payload.memory_id,
+        version=payload.version,
+        updated_at=event.occurred_at,
+        **_state_columns(payload),
+    )
+    _add_version(
+        event, payload.memory_id, version=payload.version, base_version=payload.base_version, reason=payload.reason
+    )
+    rows.execute("DELETE FROM memories_memorytag WHERE memory_id = %s", [payload.memory_id])
+    _tag(payload.memory_id, payload.tags)
+
+
+def _state_columns(state: MemoryState) -> dict[str, Any]:
+    return {
+        "kind": state.kind,
+        "type": state.type,
+        "title": state.title,
+        "content": state.content,
+        "content_hash": content_hash(state.content),
+        "topic_key": state.topic_key,
+        "author": state.author,
+        "source": state.source,
+        "tags": sorted(set(state.tags)),
+        "resource_links": [link.model_dump() for link in state.resource_links],
+    }
+
+
+def _add_version(
+    event: Event[Any], memory_id: int, *, version: int, base_version: int | None, reason: str
+) -> None:
+    rows.insert(
+        MemoryVersion,
+        id=event.position,
+        memory_id=memory_id,
+        version=version,
+        base_version=base_version,
+        reason=reason,
+        actor=event.actor,
+        source=event.source,
+        session_id=event.session_id,
+        created_at=event.occurred_at,
+    )
+
+
+def _tag(memory_id: int, tags: list[str]) -> None:
+    for tag in sorted(set(tags)):
+        rows.insert(MemoryTag, tag=tag, memory_id=memory_id)
+
+
+@projects(MEMORY_SEEN)
+def count_up(event: Event[MemoryTouched]) -> None:
+    """Count that the same text was written once more."""
+    rows.execute("UPDATE memories_memory SET seen_count = seen_count + 1 WHERE id = %s", [event.payload.memory_id])
+
+
+@projects(MEMORY_DELETED)
+def delete(event: Event[MemoryTouched]) -> None:
+    """Mark the memory deleted; it can be restored."""
+    rows.update(Memory, event.payload.memory_id, deleted_at=event.occurred_at)
+
+
+@projects(MEMORY_RESTORED)
+def restore(event: Event[MemoryTouched]) -> None:
+    """Take the mark away."""
+    rows.update(Memory, event.payload.memory_id, deleted_at=None)
+
+
+@projects(PAYLOAD_ERASED)
+def remove_erased(event: Event[PayloadErased]) -> None:
+    """Drop the memories whose text was erased from the log."""
+    for stream in event.payload.streams:
+        kind, _, memory_id = stream.partition(":")
+        if kind == "memory":
+            rows.execute("DELETE FROM memories_memorytag WHERE memory_id = %s", [memory_id])
+            rows.execute("DELETE FROM memories_memoryversion WHERE memory_id = %s", [memory_id])
+            rows.execute("DELETE FROM memories_memory WHERE id = %s", [memory_id])

@@ -1,0 +1,68 @@
+"""Reading memories by offset, as the ``memories://`` resources do. Tools and REST page by cursor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from memoryhub.core.schemas import Command
+from memories.models import MemoryType
+from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags
+from memories.selectors import filtered, hits, listed
+from memories.search import engine
+
+
+class ByOffset(Command):
+    """What both resources take."""
+
+    memory_type: MemoryType | None = None
+    tags: Tags = Field(default_factory=list)
+    offset: int = Field(0, ge=0, le=1_000_000)
+
+
+class ListByOffset(ByOffset):
+    """Parameters of ``memories://list``."""
+
+    limit: int = Field(10, ge=1, le=100)
+    include_deleted: bool = False
+
+
+class SearchByOffset(ByOffset):
+    """Parameters of ``memories://search/{query}``."""
+
+    query: str = Field(min_length=1, max_length=2_000)
+    limit: int = Field(5, ge=1, le=50)
+    threshold: float = Field(0.0, ge=0.0, le=1.0)
+
+
+def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
+    """Return memories and where the page stands."""
+    wanted = MemoryList(type=command.memory_type, tags=command.tags, include_deleted=command.include_deleted)
+    matching = filtered(wanted)
+    total, end = matching.count(), command.offset + command.limit
+    found = matching.order_by("-updated_at", "-id")[command.offset : end]
+    return {
+        "memories": [listed(memory, compact=False) for memory in found],
+        "pagination": _pagination(command.limit, command.offset, total),
+    }
+
+
+def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
+    """Return the memories that score at least ``threshold`` times the best one's score."""
+    question = MemorySearch(
+        query=command.query, type=command.memory_type, tags=command.tags, sources=[SearchSourceName.MEMORY]
+    )
+    ranked = engine.rank(question)
+    least = ranked.hits[0][1] * command.threshold if ranked.hits else 0.0
+    good = [hit for hit in ranked.hits if hit[1] >= least]
+    return {
+        "query": command.query,
+        "memories": hits(good[command.offset : command.offset + command.limit], question),
+        "pagination": _pagination(command.limit, command.offset, len(good)),
+        "metadata": {"threshold": command.threshold, "mode": ranked.mode, "embedding_model": None},
+    }
+
+
+def _pagination(limit: int, offset: int, total: int) -> dict[str, Any]:
+    return {"limit": limit, "offset": offset, "total": total, "has_more": offset + limit < total}

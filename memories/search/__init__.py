@@ -1,0 +1,1 @@
+"""Full-text search over everything in a store that can be found."""

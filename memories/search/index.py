@@ -1,0 +1,92 @@
+"""The full-text index: a table of what searches filter by, and beside it an FTS5 index that keeps no text.
+
+The FTS5 table is contentless: it can be searched but not read, so a text is kept once, where it belongs. Where
+SQLite has no FTS5 the index is left out, and searches fall back to LIKE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connections
+
+from memoryhub.core import rows
+from memoryhub.core.projection import Event, before_rebuild, project_every_event
+from memoryhub.core.routing import require_current_alias
+from memoryhub.core.schema import require_optional_sql
+from memoryhub.core.searchable import Document, Removal, makers_for
+
+CREATE = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS search_fts USING fts5(title, body, content='', contentless_delete=1, "
+    "tokenize='porter unicode61 remove_diacritics 2')"
+)
+
+require_optional_sql("memories.search", CREATE, needs="fts5")
+
+_PUT = (
+    "INSERT INTO memories_searchdocument (id, source, kind, type, title, session_id, created_at) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET "
+    "kind = excluded.kind, type = excluded.type, title = excluded.title, created_at = excluded.created_at"
+)
+
+
+def has_full_text() -> bool:
+    """Return whether the current store has an FTS5 index that this SQLite can use."""
+    connection: Any = connections[require_current_alias()]
+    if not hasattr(connection, "hub_has_full_text"):
+        connection.hub_has_full_text = _probe()
+    answer: bool = connection.hub_has_full_text
+    return answer
+
+
+def _probe() -> bool:
+    modules = {name for (name,) in rows.fetch("SELECT name FROM pragma_module_list")}
+    return "fts5" in modules and bool(rows.fetch("SELECT 1 FROM sqlite_master WHERE name = 'search_fts'"))
+
+
+@project_every_event
+def index_event(event: Event[Any]) -> None:
+    """Bring the index up to date with one event."""
+    for make in makers_for(event.type):
+        made = make(event)
+        if isinstance(made, Document):
+            put(made)
+        elif made is not None:
+            for each in made.ids:
+                remove(each)
+
+
+def put(document: Document) -> None:
+    """Make a document findable as it is now."""
+    rows.execute(
+        _PUT,
+        [
+            document.id,
+            document.source,
+            document.kind,
+            document.type,
+            document.title,
+            document.session_id,
+            rows.time_value(document.created_at),
+        ],
+    )
+    if has_full_text():
+        rows.execute(
+            "INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (%s, %s, %s)",
+            [document.id, document.title, document.body],
+        )
+
+
+def remove(document_id: int) -> None:
+    """Make a document unfindable."""
+    rows.execute("DELETE FROM memories_searchdocument WHERE id = %s", [document_id])
+    if has_full_text():
+        rows.execute("DELETE FROM search_fts WHERE rowid = %s", [document_id])
+
+
+@before_rebuild
+def empty() -> None:
+    """Drop and make the FTS5 index anew."""
+    if has_full_text():
+        rows.execute("DROP TABLE search_fts")
+        rows.execute(CREATE)

@@ -1,0 +1,62 @@
+"""What can be found of what we know: memories by title, text and tags."""
+
+from __future__ import annotations
+
+from memoryhub.core.projection import Event
+from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
+from memories.events import (
+    MEMORY_DELETED,
+    MEMORY_RESTORED,
+    MEMORY_REVISED,
+    MEMORY_WRITTEN,
+    MemoryRevised,
+    MemoryTouched,
+    MemoryWritten,
+)
+from memories.models import Memory
+
+define_text("memory", "SELECT id, title, content FROM memories_memory")
+
+
+@indexed_when(MEMORY_WRITTEN)
+def written_document(event: Event[MemoryWritten]) -> Document:
+    """Make a new memory findable."""
+    payload = event.payload
+    return Document(
+        id=event.position,
+        source="memory",
+        kind=payload.kind,
+        type=payload.type,
+        title=payload.title,
+        body=_body(payload.content, payload.tags),
+        created_at=event.occurred_at,
+        session_id=event.session_id,
+    )
+
+
+@indexed_when(MEMORY_REVISED, MEMORY_RESTORED)
+def present_document(event: Event[MemoryRevised | MemoryTouched]) -> Document | None:
+    """Make a memory findable as it is now, unless it is deleted."""
+    memory = Memory.objects.get(id=event.payload.memory_id)
+    if memory.deleted_at:
+        return None
+    return Document(
+        id=memory.id,
+        source="memory",
+        kind=memory.kind,
+        type=memory.type,
+        title=memory.title,
+        body=_body(memory.content, memory.tags),
+        created_at=memory.created_at,
+        session_id=memory.session_id,
+    )
+
+
+@indexed_when(MEMORY_DELETED)
+def deleted_document(event: Event[MemoryTouched]) -> Removal:
+    """Take a deleted memory out of the index."""
+    return Removal((event.payload.memory_id,))
+
+
+def _body(content: str, tags: list[str]) -> str:
+    return f"{content}\n{' '.join(tags)}" if tags else content

@@ -1,0 +1,96 @@
+"""What happened around a moment, from the log; and what the store holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from memoryhub.core import clock, log, rows
+from memoryhub.core.errors import NotFound
+from memoryhub.core.models import RawEvent
+from memoryhub.core.projection import read_models
+from memoryhub.core.stores import current_store
+from memories.models import SearchDocument
+from memories.schemas import Timeline
+from memories.search.index import has_full_text
+from memories.selectors import count_by_type
+
+_TITLES = ("title", "purpose", "message", "summary", "reason")
+
+
+def timeline(*, command: Timeline) -> list[dict[str, Any]]:
+    """Return the events around an id, a time or the end of the log, oldest first, each with what it was about.
+
+    Raises:
+        NotFound: there is no event of that id.
+    """
+    centre = _centre(command)
+    before = RawEvent.objects.filter(position__lte=centre).order_by("-position")[: command.before + 1]
+    after = RawEvent.objects.filter(position__gt=centre).order_by("position")[: command.after]
+    events = [*reversed(before), *after]
+    titles = _titles([_entity(event) for event in events])
+    return [_described(event, titles) for event in events]
+
+
+def _centre(command: Timeline) -> int:
+    last, _ = log.head()
+    if command.id is not None:
+        if command.id > last:
+            raise NotFound(f"there is no #{command.id} here; the log ends at #{last}", id=command.id)
+        return command.id
+    if command.at is not None:
+        moment = clock.to_text(command.at)
+        found = rows.fetch("SELECT max(position) FROM raw_events WHERE occurred_at <= %s", [moment])
+        return found[0][0] or 0
+    return last
+
+
+def _entity(event: RawEvent) -> int:
+    _, _, tail = event.stream_id.partition(":")
+    return int(tail) if tail.isdigit() else event.position
+
+
+def _titles(ids: list[int]) -> dict[int, str]:
+    return dict(SearchDocument.objects.filter(id__in=ids).values_list("id", "title"))
+
+
+def _described(event: RawEvent, titles: dict[int, str]) -> dict[str, Any]:
+    entity = _entity(event)
+    return {
+        "position": event.position,
+        "type": event.event_type,
+        "id": entity,
+        "title": titles.get(entity) or _own_title(event.payload_json),
+        "occurred_at": event.occurred_at,
+        "actor": event.actor,
+        "source": event.source,
+        "session_id": event.session_id,
+    }
+
+
+def _own_title(payload_json: str | None) -> str:
+    payload = json.loads(payload_json or "{}")
+    text = next((payload[name] for name in _TITLES if payload.get(name)), "")
+    return str(text).split("\n", 1)[0][:200]
+
+
+def timeline_line(event: dict[str, Any]) -> str:
+    """Return one event as one line."""
+    session = f" session={event['session_id']}" if event["session_id"] else ""
+    return f"#{event['position']} {event['occurred_at'][:16]} {event['type']} #{event['id']} {event['title']}{session}".rstrip()
+
+
+def stats() -> dict[str, Any]:
+    """Return what the store holds: counts, sizes in bytes, how it searches, and whether its log is anchored."""
+    position, digest = log.head()
+    path = current_store().path
+    return {
+        "store": current_store().name,
+        "events": position,
+        "head_digest": digest,
+        "memories": count_by_type(),
+        "rows": {model._meta.model_name: model._default_manager.count() for model in read_models()},
+        "mode": "fts5" if has_full_text() else "basic",
+        "bytes": {each.name: each.stat().st_size for each in sorted(path.parent.glob("events.db*"))},
+        "sqlite": rows.fetch("SELECT sqlite_version()")[0][0],
+    }

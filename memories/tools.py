@@ -1,0 +1,208 @@
+"""The MCP tools and resources of memories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from memoryhub.core import tokens
+from memoryhub.core.errors import Invalid
+from memoryhub.core.paging import as_lines
+from memoryhub.core.schemas import Command, Listing
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+from memoryhub.core.validation import explain
+from memories import resources, selectors, services, timeline
+from memories.present import hit_line, memory_line, memory_text, write_text
+from memories.schemas import (
+    MemoryGet,
+    MemoryList,
+    MemorySearch,
+    MemoryTouch,
+    MemoryUpdate,
+    MemoryWrite,
+    Timeline,
+    WriteResult,
+)
+
+
+class NoArguments(Command):
+    """A call without arguments."""
+
+
+def _written(result: WriteResult) -> Answer:
+    return Answer(write_text(result), result.model_dump(mode="json"))
+
+
+def _listed(listing: Listing, line: Any, none: str) -> Answer:
+    return Answer(as_lines(listing, line, none=none), listing.model_dump(mode="json", exclude_none=True))
+
+
+def search(command: MemorySearch) -> Answer:
+    """Answer a search."""
+    return _listed(selectors.search(command=command), hit_line, "nothing found; try fewer or other words")
+
+
+def get(command: MemoryGet) -> Answer:
+    """Answer with whole memories, as many as fit the budget."""
+    found = selectors.get_memories(command=command)
+    kept = tokens.fit(found, command.max_tokens, memory_text)
+    left = [f"#{memory['id']}" for memory in found[len(kept) :]]
+    note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
+    return Answer("\n\n".join([*map(memory_text, kept), *note]), {"results": kept, "left_out": left})
+
+
+def write(command: MemoryWrite) -> Answer:
+    """Answer with what the write did."""
+    return _written(services.write_memory(command=command))
+
+
+def update(command: MemoryUpdate) -> Answer:
+    """Answer with what the update did."""
+    return _written(services.update_memory(command=command))
+
+
+def delete(command: MemoryTouch) -> Answer:
+    """Answer that it is deleted."""
+    return _written(services.delete_memory(command=command))
+
+
+def restore(command: MemoryTouch) -> Answer:
+    """Answer that it is back."""
+    return _written(services.restore_memory(command=command))
+
+
+def list_memories(command: MemoryList) -> Answer:
+    """Answer with a page of memories."""
+    return _listed(selectors.list_memories(command=command), memory_line, "no memory matches")
+
+
+def show_timeline(command: Timeline) -> Answer:
+    """Answer with the events around a moment."""
+    events = timeline.timeline(command=command)
+    return Answer("\n".join(map(timeline.timeline_line, events)) or "nothing has happened here yet", {"results": events})
+
+
+def show_stats(command: NoArguments) -> Answer:
+    """Answer with what the store holds."""
+    found = timeline.stats()
+    lines = [f"{name}: {value}" for name, value in found.items()]
+    return Answer("\n".join(lines), found)
+
+
+TOOLS = [
+    Tool(
+        "memory_search",
+        "Search memories, commits and sessions by a question in words; ranked, each hit with id, date and session.",
+        MemorySearch,
+        search,
+    ),
+    Tool(
+        "memory_get",
+        "Get whole memories by id or exact name; versions=true adds the history.",
+        MemoryGet,
+        get,
+    ),
+    Tool(
+        "memory_write",
+        "Keep something learnt. topic_key revises the memory of that topic; identical text is counted, not copied.",
+        MemoryWrite,
+        write,
+        writes=True,
+        aliases=("write_memory",),
+    ),
+    Tool(
+        "memory_update",
+        "Change parts of a memory; makes a new version. Send the base_version you read.",
+        MemoryUpdate,
+        update,
+        writes=True,
+        aliases=("update_memory",),
+    ),
+    Tool(
+        "memory_delete",
+        "Delete a memory softly; memory_restore brings it back.",
+        MemoryTouch,
+        delete,
+        writes=True,
+        destructive=True,
+        aliases=("delete_memory",),
+    ),
+    Tool(
+        "memory_restore",
+        "Bring a deleted memory back.",
+        MemoryTouch,
+        restore,
+        group=ToolGroup.WORK,
+        writes=True,
+    ),
+    Tool(
+        "memory_list",
+        "List memories, last changed first, with filters.",
+        MemoryList,
+        list_memories,
+        group=ToolGroup.WORK,
+    ),
+    Tool(
+        "memory_stats",
+        "Counts, sizes, search mode and health of this project's memory.",
+        NoArguments,
+        show_stats,
+        group=ToolGroup.WORK,
+    ),
+    Tool(
+        "memory_timeline",
+        "What happened around an id or a time, from the event log.",
+        Timeline,
+        show_timeline,
+        group=ToolGroup.WORK,
+        aliases=("memory_get_timeline",),
+    ),
+]
+
+
+def _parsed(schema: type[Any], parameters: dict[str, Any]) -> Any:
+    try:
+        return TypeAdapter(schema).validate_python(parameters)
+    except ValidationError as error:
+        raise Invalid(explain(error)) from error
+
+
+def read_memory(parameters: dict[str, str]) -> dict[str, Any]:
+    """Read ``memories://get/{id}``."""
+    return selectors.get_memories(command=_parsed(MemoryGet, {"ids": [parameters["id"]]}))[0]
+
+
+def read_list(parameters: dict[str, str]) -> dict[str, Any]:
+    """Read ``memories://list{?…}``: a page by offset, as the resource's template promises."""
+    return resources.list_by_offset(command=_parsed(resources.ListByOffset, _with_tags(parameters)))
+
+
+def read_search(parameters: dict[str, str]) -> dict[str, Any]:
+    """Read ``memories://search/{query}{?…}``."""
+    return resources.search_by_offset(command=_parsed(resources.SearchByOffset, _with_tags(parameters)))
+
+
+def _with_tags(parameters: dict[str, str]) -> dict[str, Any]:
+    tags = [tag for tag in parameters.get("tags", "").split(",") if tag]
+    return {**parameters, "tags": tags}
+
+
+RESOURCES = [
+    Resource("memories://get/{id}", "memory", "One memory by its id", read_memory),
+    Resource(
+        "memories://list{?memory_type,tags,limit,offset,include_deleted}",
+        "memories",
+        "Memories, last changed first; tags separated by commas",
+        read_list,
+    ),
+    Resource(
+        "memories://search/{query}{?limit,offset,memory_type,tags,threshold}",
+        "memory search",
+        "Memories that answer a question; threshold is the least score of a hit relative to the best, 0 to 1",
+        read_search,
+    ),
+]
+
+register_tools(*TOOLS)
+register_resources(*RESOURCES)

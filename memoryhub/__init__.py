@@ -1,0 +1,3 @@
+"""Memory Hub: local-first memory for coding agents."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,12 @@
+"""The ground floor as a Django app."""
+
+from django.apps import AppConfig
+
+
+class CoreConfig(AppConfig):
+    """The log's tables; in every store."""
+
+    name = "memoryhub.core"
+    label = "core"
+    verbose_name = "Event log"
+    default_auto_field = "django.db.models.BigAutoField"

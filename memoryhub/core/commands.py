@@ -1,0 +1,49 @@
+"""The base of the hub's commands: a project to work on, errors as one sentence and an exit code."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from memoryhub.core.errors import HubError
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import project_store, use_store
+from memoryhub.identity import identify_project
+
+
+class HubCommand(BaseCommand):
+    """A command whose ``HubError`` ends it with a sentence on standard error and the error's exit code."""
+
+    requires_system_checks: list[str] = []
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run the command; see the class."""
+        try:
+            return super().execute(*args, **options)
+        except HubError as error:
+            choices = error.data.get("choices")
+            more = f" (one of: {', '.join(choices)})" if choices else ""
+            raise CommandError(error.message + more, returncode=error.exit_code) from error
+
+
+class ProjectCommand(HubCommand):
+    """A command that works on one project's store."""
+
+    creates_store = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add ``--project``."""
+        parser.add_argument("--project", metavar="ID", help="the project; default: the one of this folder")
+
+    @contextmanager
+    def store(self, options: dict[str, Any], directory: Path | None = None) -> Iterator[str]:
+        """Open the project's store inside the block, and yield its id."""
+        project = identify_project(project=options["project"], directory=directory or Path.cwd())
+        origin = use_origin(source="cli", actor=getpass.getuser())
+        with use_store(project_store(project), create=self.creates_store), origin:
+            yield project

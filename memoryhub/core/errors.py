@@ -1,0 +1,105 @@
+"""The errors a caller can meet, and the one table that maps them to every door.
+
+Each error has a stable ``code``, a sentence that says what to do next, and ``data`` for programs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class HubError(Exception):
+    """Base of all errors that a caller may be shown."""
+
+    code: ClassVar[str] = "error"
+    http_status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+
+    def as_problem(self) -> dict[str, Any]:
+        """Return the error as an RFC 9457 problem object."""
+        title = type(self).__name__
+        return {
+            "type": f"about:blank#{self.code}",
+            "title": title,
+            "status": self.http_status,
+            "detail": self.message,
+            "code": self.code,
+            **self.data,
+        }
+
+
+class Invalid(HubError):
+    """The input breaks a rule; nothing was changed."""
+
+    code = "invalid"
+    http_status = 422
+    exit_code = 2
+
+
+class NotFound(HubError):
+    """There is no such thing in this store."""
+
+    code = "not_found"
+    http_status = 404
+    exit_code = 3
+
+
+class Gone(HubError):
+    """The thing was deleted; the message says how to restore it."""
+
+    code = "gone"
+    http_status = 410
+    exit_code = 4
+
+
+class Conflict(HubError):
+    """The thing exists already; the data names its id."""
+
+    code = "conflict"
+    http_status = 409
+    exit_code = 5
+
+
+class PreconditionFailed(HubError):
+    """The caller read an older state than the present one."""
+
+    code = "precondition_failed"
+    http_status = 412
+    exit_code = 6
+
+
+class Locked(HubError):
+    """Another process held the store for longer than the busy timeout."""
+
+    code = "locked"
+    http_status = 423
+    exit_code = 7
+
+
+class Unavailable(HubError):
+    """The store cannot be opened, read or written now."""
+
+    code = "unavailable"
+    http_status = 503
+    exit_code = 8
+
+
+class Forbidden(HubError):
+    """The caller may not do this, or may not do it here."""
+
+    code = "forbidden"
+    http_status = 403
+    exit_code = 9
+
+
+class Unauthorized(HubError):
+    """The caller has not said who she is."""
+
+    code = "unauthorized"
+    http_status = 401
+    exit_code = 10

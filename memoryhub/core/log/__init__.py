@@ -1,0 +1,32 @@
+"""The event log: the only way to change anything in a store.
+
+``prepare`` validates and sanitises, ``append`` writes inside a ``transaction``, ``read`` gives events back, and
+``chain`` proves that nothing was changed since.
+"""
+
+from memoryhub.core.log.append import Draft, append, find_by_key, prepare, transaction
+from memoryhub.core.log.chain import Verification, verify
+from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_streams
+from memoryhub.core.log.read import ReplayWindow, head, read, replay
+from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
+
+__all__ = [
+    "PAYLOAD_ERASED",
+    "Draft",
+    "PayloadErased",
+    "RebuildReport",
+    "ReplayWindow",
+    "TableReport",
+    "Verification",
+    "append",
+    "erase_streams",
+    "find_by_key",
+    "head",
+    "prepare",
+    "read",
+    "rebuild",
+    "replay",
+    "table_digests",
+    "transaction",
+    "verify",
+]

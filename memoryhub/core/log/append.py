@@ -1,0 +1,200 @@
+"""Appending: validate, sanitise, chain, insert and project, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from django.db import transaction as django_transaction
+
+from memoryhub.core import clock, ids, rows
+from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.log.anchor import advance_anchor
+from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json, chain_digest, payload_digest
+from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import Origin, current_origin
+from memoryhub.core.projection import Event, EventType, apply
+from memoryhub.core.routing import require_current_alias
+from memoryhub.core.sanitize import sanitize, sanitize_text
+from memoryhub.core.schemas import Payload
+from memoryhub.core.stores import StoreId, current_store
+
+P = TypeVar("P", bound=Payload)
+
+_COLUMNS = (*HEADER, "payload_json", "salt", "payload_digest", "chain_digest")
+_INSERT = (
+    f"INSERT INTO raw_events ({', '.join(_COLUMNS)}) VALUES ({', '.join(['%s'] * len(_COLUMNS))})"  # noqa: S608
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft(Generic[P]):
+    """A payload that was validated and sanitised; only ``prepare`` makes one, and only a draft can be appended."""
+
+    type: EventType[P]
+    payload: P
+    redactions: tuple[str, ...]
+    """The types of what was redacted, for the answer to the caller."""
+
+
+def prepare(event_type: EventType[P], payload: P) -> Draft[P]:
+    """Sanitise every string of ``payload``. What services compare and store is the draft's payload.
+
+    Raises:
+        Invalid: what is left after sanitising no longer fits the event's schema (an empty title, say).
+    """
+    raw = payload.model_dump(mode="json", exclude_unset=True)
+    clean, findings = sanitize(raw)
+    if clean != raw:
+        payload = _validated(event_type, clean)
+    return Draft(event_type, payload, tuple(sorted({finding.type for finding in findings})))
+
+
+def _validated(event_type: EventType[P], data: Mapping[str, Any]) -> P:
+    from pydantic import ValidationError
+
+    from memoryhub.core.validation import explain
+
+    try:
+        return event_type.schema.model_validate(data)
+    except ValidationError as error:
+        raise Invalid(f"after removing private text and secrets, {explain(error)}") from error
+
+
+class _Head:
+    """The end of the log inside one transaction."""
+
+    def __init__(self, store: StoreId) -> None:
+        found = rows.fetch("SELECT position, chain_digest FROM raw_events ORDER BY position DESC LIMIT 1")
+        self.store = store
+        self.start, self.digest = found[0] if found else (0, GENESIS)
+        self.position = self.start
+
+
+_head: ContextVar[_Head | None] = ContextVar("log_head", default=None)
+
+
+@contextmanager
+def transaction() -> Iterator[None]:
+    """Hold the store's write lock; all appends inside are kept together or not at all.
+
+    Joins the transaction that is open already. The anchor moves once, after the outermost commit.
+    """
+    if _head.get() is not None:
+        yield
+        return
+    alias = require_current_alias()
+    with django_transaction.atomic(using=alias):
+        head = _Head(current_store())
+        token = _head.set(head)
+        try:
+            yield
+        finally:
+            _head.reset(token)
+        if head.position > head.start:
+            anchored = (head.store, head.position, head.digest)
+            django_transaction.on_commit(lambda: advance_anchor(*anchored), using=alias)
+
+
+def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_key: str | None = None) -> Event[P]:
+    """Append one event and apply its projectors. Needs an open ``transaction``.
+
+    Args:
+        draft: what ``prepare`` made.
+        stream: the stream that goes on, such as ``memory:412``.
+        entity: instead of ``stream``, the kind of thing that this event creates: its stream is named by its position.
+        idempotency_key: refused when any event has it already; callers look with ``find_by_key`` first.
+
+    Raises:
+        Conflict: the key is taken.
+    """
+    head = _head.get()
+    if head is None:
+        raise RuntimeError("append() needs an open log.transaction()")
+    position = head.position + 1
+    event = _event(draft, position, stream or f"{entity}:{position}", new_stream=not stream)
+    head.digest = _insert(event, head, current_origin(), _checked_key(idempotency_key))
+    head.position = position
+    apply(event)
+    return event
+
+
+def _event(draft: Draft[P], position: int, stream: str, *, new_stream: bool) -> Event[P]:
+    origin = current_origin()
+    return Event(
+        position=position,
+        event_id=ids.uuid7(),
+        type=draft.type.name,
+        version=draft.type.version,
+        stream_id=stream,
+        stream_seq=1 if new_stream else _next_in(stream),
+        session_id=_checked_name("session_id", origin.session_id),
+        turn_id=_checked_name("turn_id", origin.turn_id),
+        actor=_checked_name("actor", origin.actor),
+        source=origin.source,
+        occurred_text=clock.to_text(clock.now()),
+        payload=draft.payload,
+    )
+
+
+def _next_in(stream: str) -> int:
+    found = rows.fetch("SELECT max(stream_seq) FROM raw_events WHERE stream_id = %s", [stream])
+    return (found[0][0] or 0) + 1
+
+
+def _insert(event: Event[Any], head: _Head, origin: Origin, key: str | None) -> str:
+    payload_json = canonical_json(event.payload.model_dump(mode="json", exclude_unset=True))
+    salt = ids.random_bytes(16).hex()
+    header = (
+        event.position,
+        event.event_id,
+        head.store.name,
+        event.session_id,
+        event.turn_id,
+        event.stream_id,
+        event.stream_seq,
+        event.type,
+        event.version,
+        event.occurred_text,
+        event.actor,
+        event.source,
+        key,
+        origin.trace_id,
+    )
+    payload = payload_digest(salt, payload_json)
+    chained = chain_digest(head.digest, header, payload)
+    rows.execute(_INSERT, [*header, payload_json, salt, payload, chained])
+    return chained
+
+
+def _checked_name(field: str, value: str) -> str:
+    """Refuse a secret in a name: redacting it would make two names one."""
+    clean, findings = sanitize_text(value)
+    if findings or clean != value or len(value) > 200:
+        raise Invalid(f"{field} must be at most 200 characters and hold no secret")
+    return value
+
+
+def _checked_key(key: str | None) -> str | None:
+    if key is None:
+        return None
+    if find_by_key(key):
+        raise Conflict("idempotency_key is taken by another event; use a new one")
+    return _checked_name("idempotency_key", key)
+
+
+def find_by_key(key: str | None, *types: EventType[Any]) -> RawEvent | None:
+    """Return the event that was appended under an idempotency key, if any.
+
+    Raises:
+        Conflict: it is not of one of ``types``: the key was used for something else.
+    """
+    if key is None:
+        return None
+    event: RawEvent | None = RawEvent.objects.filter(idempotency_key=key).first()
+    if event and types and event.event_type not in {each.name for each in types}:
+        raise Conflict(f"idempotency_key was used for {event.event_type} already; use a new one", position=event.position)
+    return event

@@ -1,0 +1,67 @@
+"""The log's own tables; everything else in a store is made from them."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from memoryhub.core.fields import PositionField
+from memoryhub.core.routing import StoreManager
+
+
+class StoreModel(models.Model):
+    """Base of every model that is in a store: its managers are pinned to the current one."""
+
+    objects = StoreManager()
+
+    class Meta:
+        abstract = True
+        base_manager_name = "objects"
+
+
+class RawEvent(StoreModel):
+    """One immutable thing that happened. Triggers refuse to change or delete it, but for the erasure of its payload."""
+
+    position = PositionField(primary_key=True)
+    event_id = models.CharField(max_length=36, unique=True)
+    project_id = models.CharField(max_length=64)
+    session_id = models.CharField(max_length=200, blank=True)
+    turn_id = models.CharField(max_length=200, blank=True)
+    stream_id = models.CharField(max_length=200)
+    stream_seq = models.BigIntegerField()
+    event_type = models.CharField(max_length=64)
+    event_version = models.PositiveSmallIntegerField()
+    occurred_at = models.CharField(max_length=24, help_text="UTC, ISO 8601 with milliseconds")
+    actor = models.CharField(max_length=200)
+    source = models.CharField(max_length=32)
+    payload_json = models.TextField(null=True, help_text="Canonical JSON; NULL once erased")
+    salt = models.CharField(max_length=32, null=True, help_text="Hexadecimal; goes with the payload")
+    payload_digest = models.CharField(max_length=64)
+    chain_digest = models.CharField(max_length=64)
+    idempotency_key = models.CharField(max_length=200, null=True, unique=True)
+    trace_id = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        db_table = "raw_events"
+        verbose_name = "event"
+        constraints = [models.UniqueConstraint(fields=["stream_id", "stream_seq"], name="raw_events_stream")]
+        indexes = [
+            models.Index(fields=["event_type", "position"], name="raw_events_type"),
+            models.Index(fields=["session_id", "position"], name="raw_events_session"),
+            models.Index(fields=["occurred_at"], name="raw_events_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.position} {self.event_type}"
+
+
+class ProjectionOffset(StoreModel):
+    """How far a projector that runs outside the write has come."""
+
+    projector = models.CharField(max_length=64, primary_key=True)
+    position = PositionField()
+
+    class Meta:
+        db_table = "projection_offsets"
+
+    def __str__(self) -> str:
+        return f"{self.projector} at #{self.position}"

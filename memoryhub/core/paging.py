@@ -1,0 +1,82 @@
+"""Pages: opaque cursors, the ``meta`` block of every list, and the lines that present a page to a model."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from memoryhub.core import tokens
+from memoryhub.core.errors import Invalid
+from memoryhub.core.schemas import Listing, Meta
+
+
+def encode_cursor(*parts: Any) -> str:
+    """Return the opaque form of what a page ended with."""
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
+    """Return the parts of a cursor that this list made, or None where there is none.
+
+    Raises:
+        Invalid: it is not one of this list's.
+    """
+    if cursor is None:
+        return None
+    try:
+        parts = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, UnicodeError):
+        parts = None
+    if not isinstance(parts, list) or [type(part) for part in parts] != list(kinds):
+        raise Invalid("cursor is not one that this list gave; leave it out to start from the first page")
+    return parts
+
+
+def page(
+    items: Sequence[dict[str, Any]],
+    *,
+    total: int,
+    more: bool,
+    cursor_of: Callable[[dict[str, Any]], str],
+    line: Callable[[dict[str, Any]], str],
+    max_tokens: int | None,
+    mode: str | None = None,
+) -> Listing:
+    """Cut ``items`` to the token budget and say what was left out.
+
+    Args:
+        items: the page, as JSON data.
+        total: how many there are in all.
+        more: whether more follow ``items``.
+        cursor_of: the cursor that goes on after an item.
+        line: an item as one line, by which its tokens are counted.
+        max_tokens: the budget, or None.
+        mode: how a search was done, if it is one.
+    """
+    kept = tokens.fit(items, max_tokens, line)
+    has_more = more or len(kept) < len(items)
+    meta = Meta(
+        total_count=total,
+        returned_count=len(kept),
+        truncated=len(kept) < len(items),
+        estimated_tokens=sum(tokens.estimate_tokens(line(item)) + 1 for item in kept),
+        has_more=has_more,
+        next_cursor=cursor_of(kept[-1]) if has_more and kept else None,
+        mode=mode,
+    )
+    return Listing(results=kept, meta=meta)
+
+
+def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> str:
+    """Return a page as text: a line an item, and a last one that says what was left out and how to get it."""
+    meta = listing.meta
+    if not listing.results:
+        return none
+    end = f"{meta.returned_count} of {meta.total_count}"
+    if meta.mode == "basic":
+        end += "; mode: basic (no full-text index)"
+    if meta.next_cursor:
+        end += f"; more: cursor={meta.next_cursor}"
+    return "\n".join([*map(line, listing.results), f"({end})"])

@@ -1,0 +1,124 @@
+"""The registry of event types and of the projectors that apply them to the read models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from django.apps import apps
+from django.db import models
+
+from memoryhub.core import clock
+from memoryhub.core.models import ProjectionOffset, RawEvent
+from memoryhub.core.routing import STORE_APPS
+from memoryhub.core.schemas import Payload
+
+P = TypeVar("P", bound=Payload)
+
+
+@dataclass(frozen=True, slots=True)
+class EventType(Generic[P]):
+    """One type of event: its name, the version of its schema, and the schema of its payload."""
+
+    name: str
+    schema: type[P]
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[P]):
+    """An event as projectors and callers see it. ``payload`` is None once erased."""
+
+    position: int
+    event_id: str
+    type: str
+    version: int
+    stream_id: str
+    stream_seq: int
+    session_id: str
+    turn_id: str
+    actor: str
+    source: str
+    occurred_text: str
+    payload: P
+
+    @property
+    def occurred_at(self) -> datetime:
+        """When it happened, in UTC."""
+        return clock.from_text(self.occurred_text)
+
+
+Projector = Callable[[Event[Any]], None]
+
+_types: dict[str, EventType[Any]] = {}
+_projectors: dict[str, list[Projector]] = {}
+_after_each: list[Projector] = []
+_before_rebuild: list[Callable[[], None]] = []
+
+
+def define_event(name: str, schema: type[P], *, version: int = 1) -> EventType[P]:
+    """Register a type of event and return it; its name is ``thing.happened``."""
+    defined = EventType(name, schema, version)
+    _types[name] = defined
+    return defined
+
+
+def event_type(name: str) -> EventType[Any] | None:
+    """Return a registered type by its name."""
+    return _types.get(name)
+
+
+def event_type_names() -> list[str]:
+    """Return the names of all registered types."""
+    return sorted(_types)
+
+
+def projects(*event_types: EventType[Any]) -> Callable[[Projector], Projector]:
+    """Register the decorated function as a projector of these types, after those that are registered already."""
+
+    def register(function: Projector) -> Projector:
+        for each in event_types:
+            _projectors.setdefault(each.name, []).append(function)
+        return function
+
+    return register
+
+
+def project_every_event(function: Projector) -> Projector:
+    """Register a projector that runs after all others on every event, such as the search index."""
+    _after_each.append(function)
+    return function
+
+
+def before_rebuild(function: Callable[[], None]) -> Callable[[], None]:
+    """Register a step that empties what no model describes, such as a full-text index."""
+    _before_rebuild.append(function)
+    return function
+
+
+def apply(event: Event[Any]) -> None:
+    """Apply one event to all read models, inside the caller's transaction."""
+    for projector in _projectors.get(event.type, ()):
+        projector(event)
+    for projector in _after_each:
+        projector(event)
+
+
+def empty_read_models() -> None:
+    """Empty every read model of the current store; only the log stays."""
+    from memoryhub.core import rows
+
+    for step in _before_rebuild:
+        step()
+    for model in reversed(list(read_models())):
+        rows.execute(f'DELETE FROM "{model._meta.db_table}"')  # noqa: S608 - names from our models
+
+
+def read_models() -> Iterable[type[models.Model]]:
+    """Yield every model that is made from events, lower apps first."""
+    for label in STORE_APPS:
+        for model in apps.get_app_config(label).get_models():
+            if model not in (RawEvent, ProjectionOffset):
+                yield model

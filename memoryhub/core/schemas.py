@@ -1,0 +1,51 @@
+"""Bases of the pydantic schemas: what an event carries, what a caller sends, what a list answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Tag = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64)]
+Identifier = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+EntityId = Annotated[int, Field(ge=1, le=2**53)]
+
+
+class Payload(BaseModel):
+    """Base of what an event says. Unknown fields are refused; absent ones are left out of the log."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Command(BaseModel):
+    """Base of what a caller sends: the body of a REST call and the arguments of an MCP tool alike."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Paging(Command):
+    """What every list takes."""
+
+    limit: int = Field(20, ge=1, le=100, description="at most so many")
+    cursor: str | None = Field(None, max_length=500, description="next_cursor of the answer before")
+    compact: bool = Field(False, description="ids and names alone")
+    max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
+
+
+class Meta(BaseModel):
+    """What every list says of itself."""
+
+    total_count: int
+    returned_count: int
+    truncated: bool
+    estimated_tokens: int
+    has_more: bool
+    next_cursor: str | None = None
+    mode: str | None = None
+
+
+class Listing(BaseModel):
+    """A page of results."""
+
+    results: list[dict[str, Any]]
+    meta: Meta

@@ -1,0 +1,66 @@
+"""How an app says what of it can be found: which event makes which document, and where its text is.
+
+The index itself is built above, from these declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from memoryhub.core.projection import Event, EventType
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One findable thing, as it is now."""
+
+    id: int
+    source: str
+    title: str
+    body: str
+    created_at: datetime
+    kind: str = ""
+    type: str = ""
+    session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """These are no longer to be found."""
+
+    ids: tuple[int, ...]
+
+
+DocumentMaker = Callable[[Event[Any]], Document | Removal | None]
+
+_makers: dict[str, list[DocumentMaker]] = {}
+_texts: dict[str, str] = {}
+
+
+def indexed_when(*event_types: EventType[Any]) -> Callable[[DocumentMaker], DocumentMaker]:
+    """Register the decorated function: it says what is to be found after such an event."""
+
+    def register(function: DocumentMaker) -> DocumentMaker:
+        for each in event_types:
+            _makers.setdefault(each.name, []).append(function)
+        return function
+
+    return register
+
+
+def makers_for(event_name: str) -> list[DocumentMaker]:
+    """Return who is to be asked after an event of this type."""
+    return _makers.get(event_name, [])
+
+
+def define_text(source: str, sql: str) -> None:
+    """Register where a source's text is: a SELECT of ``id, title, body``, one row an entity."""
+    _texts[source] = sql
+
+
+def text_queries() -> dict[str, str]:
+    """Return the SELECT of every source, by its name."""
+    return dict(_texts)

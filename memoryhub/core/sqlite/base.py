@@ -1,0 +1,45 @@
+"""The database backend of every hub database: ``ENGINE = "memoryhub.core.sqlite"``."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from django.db.backends.sqlite3 import base
+from django.db.utils import OperationalError
+
+from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
+
+_RETRY_SECONDS = (0.0005, 0.004)
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """SQLite whose writers wait fairly.
+
+    SQLite's own busy handler backs off to 100 ms, so late-comers overtake whoever waits longest. Short jittered
+    retries give every waiter the same chance at each attempt, which keeps the longest wait well under the timeout.
+    """
+
+    def init_connection_state(self) -> None:
+        """Set the pragmas; they hold for the life of the connection."""
+        super().init_connection_state()
+        for pragma in PRAGMAS:
+            self.connection.execute(pragma)
+
+    def _start_transaction_under_autocommit(self) -> None:
+        raw = self.connection
+        raw.execute("PRAGMA busy_timeout=0")
+        try:
+            self._begin_immediate(time.monotonic() + BUSY_TIMEOUT_SECONDS)
+        finally:
+            raw.execute(f"PRAGMA busy_timeout={int(BUSY_TIMEOUT_SECONDS * 1000)}")
+
+    def _begin_immediate(self, deadline: float) -> None:
+        while True:
+            try:
+                self.cursor().execute("BEGIN IMMEDIATE")
+                return
+            except OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - spreads waiters, guards nothing

@@ -1,0 +1,138 @@
+"""The files of a store: made from a template, upgraded under a lock, backed up first."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from sqlite3 import connect
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.utils import load_backend
+
+from memoryhub import env
+from memoryhub.core import clock, schema
+from memoryhub.core.errors import Locked
+from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS, connection_settings
+
+_LOCK_POLL_SECONDS = 0.02
+
+
+@contextmanager
+def file_lock(path: Path, *, timeout: float) -> Iterator[None]:
+    """Hold an exclusive lock on ``path`` among processes and threads.
+
+    Raises:
+        Locked: another one held it for ``timeout`` seconds.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        deadline = time.monotonic() + timeout
+        while not _try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise Locked(f"memory database is locked by another process ({path.name} is held)")
+            time.sleep(_LOCK_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def create_store(path: Path) -> None:
+    """Make an empty store at ``path`` as a copy of the migrated template; one that is there already stays."""
+    template = _template()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    shutil.copyfile(template, draft)
+    try:
+        _sync(draft)
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    _sync(path.parent)
+
+
+def _template() -> Path:
+    folder = env.prepare_home() / "templates"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"{schema.fingerprint()[:16]}.db"
+    if path.exists():
+        return path
+    with file_lock(folder / "lock", timeout=60):
+        if not path.exists():
+            _build_template(path)
+    return path
+
+
+def _build_template(path: Path) -> None:
+    draft = path.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    with _connected(draft) as connection:
+        schema.migrate(connection)
+        connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    _sync(draft)
+    draft.rename(path)
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[BaseDatabaseWrapper]:
+    """Connect to a new file under an alias that only this thread knows, and only inside the block."""
+    alias = "store:template:new"
+    settings = {**connections.settings["default"], **connection_settings(str(path), create=True)}
+    connection: BaseDatabaseWrapper = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, alias)
+    connections[alias] = connection
+    try:
+        yield connection
+    finally:
+        connection.close()
+        del connections[alias]
+
+
+def upgrade_if_needed(path: Path, connection: BaseDatabaseWrapper) -> None:
+    """Migrate the open store where its fingerprint differs from this version's; a backup is made first.
+
+    Raises:
+        Unavailable: a newer hub wrote the store.
+        Locked: another process is upgrading it and takes longer than a minute.
+    """
+    if schema.stored_fingerprint(connection) == schema.fingerprint():
+        return
+    with file_lock(path.with_name("upgrade.lock"), timeout=60):
+        if schema.stored_fingerprint(connection) != schema.fingerprint():
+            back_up(path, reason="before-upgrade")
+            schema.migrate(connection)
+
+
+def back_up(path: Path, *, reason: str) -> Path:
+    """Copy a live store with SQLite's online backup, and return the copy's path under ``backups/``."""
+    relative = path.parent.relative_to(env.home())
+    folder = env.prepare_home() / "backups" / relative
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stamp = clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
+    target = folder / f"{stamp}-{reason}.db"
+    with closing(connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as source, closing(connect(target)) as copy:
+        source.backup(copy)
+    _sync(target)
+    return target
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,100 @@
+"""What an MCP tool is. Apps declare theirs in ``tools.py`` and register them; the MCP door lists and calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel
+
+
+class ToolGroup(StrEnum):
+    """Which profile lists a tool: ``core`` lists core; ``work`` adds work; ``full`` lists all."""
+
+    CORE = "core"
+    WORK = "work"
+    TURNS = "turns"
+    SCOPES = "scopes"
+    REGISTRY = "registry"
+    TAGS = "tags"
+    QUERY = "query"
+    ITERATIONS = "iterations"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A tool's answer in its two forms; a caller gets one of them, and both say the same."""
+
+    text: str
+    """Lines for a model; the last says what was left out and how to get it."""
+    data: dict[str, Any]
+    """The same as JSON data, with ``meta`` where it is a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One MCP tool: its contract and the one domain call behind it."""
+
+    name: str
+    description: str
+    """One line, made for a model."""
+    input: type[BaseModel]
+    """The flat arguments. The door adds ``format`` (text or json) to every tool."""
+    handler: Callable[[Any], Answer]
+    """Takes the validated input; runs with the store and origin set; raises ``HubError``."""
+    group: ToolGroup = ToolGroup.CORE
+    writes: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    aliases: tuple[str, ...] = ()
+    """Names of the same call in the documents the hub was conceived from; accepted, never listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One MCP resource template: ``scheme://path/{parameter}``."""
+
+    uri_template: str
+    name: str
+    description: str
+    read: Callable[[dict[str, str]], dict[str, Any]]
+    """Takes the template's parameters as text; returns JSON data; raises ``HubError``."""
+    mime_type: str = "application/json"
+
+
+_tools: dict[str, Tool] = {}
+_aliases: dict[str, str] = {}
+_resources: dict[str, Resource] = {}
+
+
+def register_tools(*tools: Tool) -> None:
+    """Make tools known to the MCP door, in the order in which it will list them."""
+    for tool in tools:
+        _tools[tool.name] = tool
+        _aliases.update({alias: tool.name for alias in tool.aliases})
+
+
+def register_resources(*resources: Resource) -> None:
+    """Make resource templates known to the MCP door."""
+    _resources.update({resource.uri_template: resource for resource in resources})
+
+
+def all_tools() -> list[Tool]:
+    """Return every registered tool, in order of registration."""
+    return list(_tools.values())
+
+
+def find_tool(name: str) -> Tool | None:
+    """Return a tool by its name, by a name from the seeds, or by either written with dots."""
+    for candidate in (name, name.replace(".", "_")):
+        tool = _tools.get(_aliases.get(candidate, candidate))
+        if tool:
+            return tool
+    return None
+
+
+def all_resources() -> list[Resource]:
+    """Return every registered resource template, in order of registration."""
+    return list(_resources.values())

@@ -1,0 +1,36 @@
+"""The hub's home folder and the environment it is configured by. Standard library only: hooks import it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+PRIVATE_UMASK = 0o077
+
+
+def home() -> Path:
+    """Return the home folder: ``MEMORY_HUB_HOME``, else ``~/.memory-hub``. It may not exist yet."""
+    return Path(os.environ.get("MEMORY_HUB_HOME") or "~/.memory-hub").expanduser().absolute()
+
+
+def prepare_home() -> Path:
+    """Make the home folder (0700), and every file made from now on by this process private (0600)."""
+    os.umask(PRIVATE_UMASK)
+    folder = home()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+def read_or_create_secret(name: str) -> str:
+    """Return the text of a private file in the home folder, made of 256 random bits when absent."""
+    path = prepare_home() / name
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text().strip()
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")
+    return path.read_text().strip()

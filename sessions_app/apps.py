@@ -1,0 +1,15 @@
+"""Sessions and commits as a Django app."""
+
+from django.apps import AppConfig
+
+
+class SessionsConfig(AppConfig):
+    """What happened: sessions and commits."""
+
+    name = "sessions_app"
+    verbose_name = "Sessions"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register events and projectors."""
+        from sessions_app import projectors, search  # noqa: F401

@@ -1,0 +1,52 @@
+"""What can be found of what happened: commits by message and paths, sessions by purpose and summary."""
+
+from __future__ import annotations
+
+from memoryhub.core import clock
+from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.projection import Event
+from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
+from sessions_app.events import COMMIT_RECORDED, SESSION_ENDED, SESSION_STARTED, CommitRecorded
+from sessions_app.models import Session
+
+_MAX_PATHS = 200
+
+define_text("commit", "SELECT id, substr(message, 1, 200), message FROM sessions_app_commit")
+define_text("session", "SELECT id, purpose, summary FROM sessions_app_session")
+
+
+@indexed_when(COMMIT_RECORDED)
+def commit_document(event: Event[CommitRecorded]) -> Document:
+    """Make a commit findable by its message, its author and the paths it touched."""
+    payload = event.payload
+    title, _, rest = payload.message.partition("\n")
+    paths = " ".join(file.path for file in payload.files[:_MAX_PATHS])
+    return Document(
+        id=event.position,
+        source="commit",
+        title=title[:300],
+        body=f"{rest}\n{payload.author}\n{payload.sha}\n{paths}",
+        created_at=clock.from_text(payload.committed_at),
+        session_id=event.session_id,
+    )
+
+
+@indexed_when(SESSION_STARTED, SESSION_ENDED)
+def session_document(event: Event[object]) -> Document:
+    """Make a session findable by its purpose and summary."""
+    name = event.payload.session_id  # type: ignore[attr-defined]
+    session = Session.objects.get(session_id=name)
+    return Document(
+        id=session.id,
+        source="session",
+        title=(session.purpose or f"session {session.session_id}")[:300],
+        body=session.summary,
+        created_at=session.started_at,
+        session_id=session.session_id,
+    )
+
+
+@indexed_when(PAYLOAD_ERASED)
+def forget_erased(event: Event[PayloadErased]) -> Removal:
+    """Take whatever the erased events created out of the index."""
+    return Removal(tuple(event.payload.positions))

@@ -1,0 +1,67 @@
+"""What can be asked of sessions and commits; nothing here changes anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.schemas import Listing, Paging
+from sessions_app.models import Commit, Session
+from sessions_app.present import commit_line, session_line
+from sessions_app.schemas import CommitView, SessionList, SessionView
+
+
+def view_session(session: Session) -> dict[str, Any]:
+    """Return a session as JSON data, the same at every door."""
+    fields = {name: getattr(session, name) for name in SessionView.model_fields}
+    return SessionView(**fields).model_dump(mode="json")
+
+
+def view_commit(commit: Commit) -> dict[str, Any]:
+    """Return a commit as JSON data, the same at every door."""
+    fields = {name: getattr(commit, name) for name in CommitView.model_fields}
+    return CommitView(**fields).model_dump(mode="json")
+
+
+def list_sessions(*, command: SessionList) -> Listing:
+    """Return a page of sessions, newest first."""
+    sessions = Session.objects.all()
+    if command.status:
+        sessions = sessions.filter(status=command.status)
+    found = [_listed_session(session, compact=command.compact) for session in _page_of(sessions, command)]
+    return _page(found, sessions, command, session_line)
+
+
+def list_commits(*, command: Paging) -> Listing:
+    """Return a page of commits, last recorded first."""
+    commits = Commit.objects.all()
+    found = [_listed_commit(commit, compact=command.compact) for commit in _page_of(commits, command)]
+    return _page(found, commits, command, commit_line)
+
+
+def _page_of(matching: QuerySet[Any], command: Paging) -> QuerySet[Any]:
+    parts = decode_cursor(command.cursor, (int,))
+    if parts:
+        matching = matching.filter(id__lt=parts[0])
+    return matching.order_by("-id")[: command.limit + 1]
+
+
+def _page(found: list[dict[str, Any]], matching: QuerySet[Any], command: Paging, line: Any) -> Listing:
+    return page(
+        found[: command.limit],
+        total=matching.count(),
+        more=len(found) > command.limit,
+        cursor_of=lambda item: encode_cursor(item["id"]),
+        line=line,
+        max_tokens=command.max_tokens,
+    )
+
+
+def _listed_session(session: Session, *, compact: bool) -> dict[str, Any]:
+    return {"id": session.id, "session_id": session.session_id} if compact else view_session(session)
+
+
+def _listed_commit(commit: Commit, *, compact: bool) -> dict[str, Any]:
+    return {"id": commit.id, "sha": commit.sha} if compact else view_commit(commit)

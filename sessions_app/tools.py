@@ -1,0 +1,63 @@
+"""The MCP tools of sessions."""
+
+from __future__ import annotations
+
+from memoryhub.core.paging import as_lines
+from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from sessions_app import selectors, services
+from sessions_app.models import Session
+from sessions_app.present import session_line
+from sessions_app.schemas import SessionEnd, SessionList, SessionStart
+
+
+def _shown(session: Session) -> Answer:
+    data = selectors.view_session(session)
+    return Answer(session_line(data), data)
+
+
+def start(command: SessionStart) -> Answer:
+    """Answer with the session that began."""
+    return _shown(services.start_session(command=command))
+
+
+def end(command: SessionEnd) -> Answer:
+    """Answer with the session as it ended."""
+    return _shown(services.end_session(command=command))
+
+
+def list_sessions(command: SessionList) -> Answer:
+    """Answer with a page of sessions."""
+    listing = selectors.list_sessions(command=command)
+    text = as_lines(listing, session_line, none="no session yet")
+    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+
+
+TOOLS = [
+    Tool(
+        "session_end",
+        "End the session with a summary of what was done, learnt and left open.",
+        SessionEnd,
+        end,
+        writes=True,
+        aliases=("memory_session_end",),
+    ),
+    Tool(
+        "session_start",
+        "Begin a session: purpose, mode, directory.",
+        SessionStart,
+        start,
+        group=ToolGroup.WORK,
+        writes=True,
+        aliases=("memory_session_start",),
+    ),
+    Tool(
+        "session_list",
+        "List sessions, newest first.",
+        SessionList,
+        list_sessions,
+        group=ToolGroup.SCOPES,
+        aliases=("memory_session_list",),
+    ),
+]
+
+register_tools(*TOOLS)

@@ -1,0 +1,26 @@
+"""The test runner: the hub's home in a temporary folder, and a last line that counts."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from django.test.runner import DiscoverRunner
+
+
+class HubTestRunner(DiscoverRunner):
+    """Ends with ``N passed, N failed, N skipped``."""
+
+    def run_suite(self, suite: unittest.TestSuite, **kwargs: Any) -> unittest.TestResult:
+        """Run the suite and keep its result for the last line."""
+        self.result = super().run_suite(suite, **kwargs)
+        return self.result
+
+    def run_tests(self, *args: Any, **kwargs: Any) -> int:
+        """Run everything, then print the line."""
+        failed = super().run_tests(*args, **kwargs)
+        result = self.result
+        bad = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+        skipped = len(result.skipped)
+        print(f"{result.testsRun - bad - skipped} passed, {bad} failed, {skipped} skipped")
+        return failed
