@@ -1,0 +1,46 @@
+"""The one project that this process serves."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from memoryhub.core.errors import Forbidden
+from memoryhub.core.stores import StoreId, project_store
+from memoryhub.identity import identify_project
+
+
+class Binding:
+    """Finds the project when it is first needed; a failure is told on each call, and tried again on the next."""
+
+    def __init__(self, project: str | None, directory: Path) -> None:
+        self._project = project
+        self._directory = directory
+        self._store: StoreId | None = None
+        self._lock = threading.Lock()
+
+    def store(self) -> StoreId:
+        """Return the bound project's store.
+
+        Raises:
+            Invalid: the project cannot be told; the data names the choices.
+        """
+        with self._lock:
+            if self._store is None:
+                self._store = project_store(identify_project(project=self._project, directory=self._directory))
+            return self._store
+
+    def check(self, project_id: object) -> StoreId:
+        """Return the bound project's store if ``project_id`` is None or names that project.
+
+        Raises:
+            Forbidden: it names another.
+        """
+        store = self.store()
+        if project_id is not None and project_id != store.name:
+            raise Forbidden(
+                f"this server is bound to project {store.name!r} and serves no other; "
+                f"start one with --project {str(project_id)[:64]} to reach that project",
+                project_id=store.name,
+            )
+        return store

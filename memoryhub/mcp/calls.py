@@ -1,0 +1,144 @@
+"""One tool call: check the arguments, run the handler in a thread, and present its answer or its error."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from django.db import connections
+from pydantic import BaseModel, ValidationError
+
+from memoryhub.core.errors import HubError, Invalid, Unavailable
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import use_store
+from memoryhub.core.tools import Answer, Tool, all_tools
+from memoryhub.core.validation import explain
+from memoryhub.mcp.binding import Binding
+from memoryhub.mcp.schema import FORMATS
+from memoryhub.mcp.threads import Job, Workers
+
+logger = logging.getLogger(__name__)
+
+Result = dict[str, Any]
+T = TypeVar("T")
+
+MAX_ACTOR_LENGTH = 100
+
+
+class Calls:
+    """Runs calls against the bound project's store."""
+
+    def __init__(self, workers: Workers, binding: Binding, session_id: str) -> None:
+        self._workers = workers
+        self._binding = binding
+        self._session_id = session_id
+
+    async def call(self, tool: Tool, arguments: dict[str, Any], *, actor: str) -> Result:
+        """Call ``tool`` and return a ``CallToolResult``: its answer, or the error as one that a model can read."""
+        as_json = arguments.get("format") == "json"
+        try:
+            given = _arguments(tool, arguments)
+            handler = partial(tool.handler, given)
+            project_id = arguments.get("project_id")
+            answer = await self.run(handler, writes=tool.writes, actor=actor, project_id=project_id)
+        except HubError as error:
+            return error_result(error, as_json=as_json)
+        except Exception as error:
+            logger.exception("tool %s failed", tool.name)
+            return _text_result(f"internal error: {type(error).__name__}; the server's log has the details", error=True)
+        return _present(answer, as_json=as_json)
+
+    async def run(self, work: Callable[[], T], *, writes: bool, actor: str, project_id: object = None) -> T:
+        """Run ``work`` in a thread, with the bound project's store and the caller's origin set."""
+        return await self._workers.run(
+            lambda job: self._run_here(work, job, actor=actor, project_id=project_id), writes=writes
+        )
+
+    def _run_here(self, work: Callable[[], T], job: Job[T], *, actor: str, project_id: object) -> T:
+        store = self._binding.check(project_id)
+        try:
+            with use_store(store, create=True), use_origin(source="mcp", actor=actor, session_id=self._session_id):
+                connection = connections[store.alias]
+                connection.ensure_connection()
+                job.watch(connection.connection)
+                return work()
+        except Exception as error:
+            if job.dropped and not isinstance(error, HubError):
+                raise Unavailable("the call was cancelled") from error
+            raise
+
+
+def clean_actor(name: str) -> str:
+    """Return a client's name as an event may carry it: printable, at most 100 characters."""
+    printable = "".join(character for character in name if character.isprintable())
+    return printable.strip()[:MAX_ACTOR_LENGTH] or "unknown"
+
+
+def nearest_tools(name: str) -> list[str]:
+    """Return the names of up to three tools that ``name`` may have meant."""
+    names = {known: tool.name for tool in all_tools() for known in (tool.name, *tool.aliases)}
+    close = difflib.get_close_matches(name.replace(".", "_"), names, n=3, cutoff=0.5)
+    return list(dict.fromkeys(names[match] for match in close))
+
+
+def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
+    """Return the validated input.
+
+    Raises:
+        Invalid: an argument is unknown, missing or breaks a rule.
+    """
+    fields = tool.input.model_fields
+    given = {name: value for name, value in arguments.items() if name not in ("format", "project_id") or name in fields}
+    known = set(fields) | {field.alias for field in fields.values() if field.alias}
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        accepted = ", ".join([*fields, "format"])
+        raise Invalid(f"{tool.name} has no argument {unknown[0][:80]!r}; it takes: {accepted}")
+    if "format" not in fields and arguments.get("format") not in (None, *FORMATS):
+        raise Invalid(f"'format' must be one of {', '.join(map(repr, FORMATS))}")
+    try:
+        return tool.input.model_validate(given)
+    except ValidationError as error:
+        raise Invalid(f"{tool.name}: {explain(error)}") from error
+
+
+def _present(answer: Answer, *, as_json: bool) -> Result:
+    if not as_json:
+        return _text_result(answer.text)
+    data = _clean(answer.data)
+    return {**_text_result(_compact(data)), "structuredContent": data}
+
+
+def error_result(error: HubError, *, as_json: bool) -> Result:
+    """Return ``error`` as a tool result: code and message, then a line for each datum that helps."""
+    lines = [f"{error.code}: {error.message}", *(f"{key}: {_shown(value)}" for key, value in error.data.items())]
+    result = _text_result("\n".join(lines), error=True)
+    if as_json:
+        result["structuredContent"] = _clean({"code": error.code, "message": error.message, **error.data})
+    return result
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple) and all(isinstance(part, str | int) for part in value):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else _compact(value)
+
+
+def _text_result(text: str, *, error: bool = False) -> Result:
+    clean = text.encode("utf-8", "replace").decode()
+    return {"content": [{"type": "text", "text": clean}], "isError": error, "resultType": "complete"}
+
+
+def _compact(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _clean(data: dict[str, Any]) -> dict[str, Any]:
+    """Return ``data`` as plain JSON that UTF-8 can hold."""
+    text = _compact(data).encode("utf-8", "replace").decode()
+    clean: dict[str, Any] = json.loads(text)
+    return clean

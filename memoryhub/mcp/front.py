@@ -1,0 +1,126 @@
+"""The first thing that ``memory-hub mcp`` runs: it answers what is known before anything heavy is imported.
+
+The real server is imported and built by a thread of the same process. Until it is ready, this thread answers the
+handshake, ``server/discover``, ``ping`` and the lists from the snapshot, and keeps everything else. Then the server
+takes over the wire; what opened the connection is replayed to it, so that it stands where the client believes it to
+stand, and its second answer is dropped. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING
+
+from memoryhub.mcp import envelope, options, snapshot
+from memoryhub.mcp.envelope import MalformedError
+from memoryhub.mcp.handover import Handover
+from memoryhub.mcp.opening import Opening
+from memoryhub.mcp.wire import LineBuffer, Overlong, Wire, claim, write_all
+
+if TYPE_CHECKING:
+    from memoryhub.mcp.serve import Hub
+
+_CHUNK_BYTES = 1 << 16
+_SWITCH_INTERVAL_SECONDS = 0.0005
+
+
+def main(argv: list[str]) -> int:
+    """Serve MCP on stdin and stdout until the client leaves or asks to stop; return the exit code."""
+    chosen = options.parse(argv)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    front = Front(chosen, claim())
+    try:
+        hub = front.run()
+    except BrokenPipeError:
+        return 0
+    return hub.run(front.handover) if hub else front.exit_code
+
+
+def _leave(_number: int, _frame: object) -> None:
+    # Nothing is open yet, and a thread in the middle of an import can't be joined.
+    os._exit(0)
+
+
+class Front:
+    """Reads the wire until the server is built."""
+
+    def __init__(self, chosen: options.Options, wire: Wire) -> None:
+        self.exit_code = 0
+        self.handover = Handover(wire, LineBuffer())
+        self._options = chosen
+        self._key = snapshot.current_key()
+        self._hub: Hub | None = None
+        self._failure = ""
+        self._ready, self._signal_ready = os.pipe()
+        self._opening = Opening(snapshot.load(chosen.profile, self._key))
+
+    def run(self) -> Hub | None:
+        """Answer until the server is ready, and return it; None when it can't be built or nobody needs it."""
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+        threading.Thread(target=self._build, name="memory-hub-build", daemon=True).start()
+        try:
+            self._read_until_ready()
+        finally:
+            sys.setswitchinterval(interval)
+        if self._failure:
+            self._refuse_all()
+        return self._hub
+
+    def _build(self) -> None:
+        try:
+            from memoryhub.mcp.serve import build
+
+            self._hub = build(self._options, self._key)
+        except BaseException:  # noqa: BLE001  (whatever it is, the waiting thread must hear of it)
+            self._failure = traceback.format_exc()
+        os.write(self._signal_ready, b"!")
+
+    def _read_until_ready(self) -> None:
+        handover = self.handover
+        watched = [handover.wire.incoming, self._ready]
+        while True:
+            readable = select.select(watched, [], [])[0]
+            if handover.wire.incoming in readable:
+                self._read()
+                if handover.ended:
+                    watched = [self._ready]
+                    if not handover.backlog:
+                        return
+            if self._ready in readable:
+                return
+
+    def _read(self) -> None:
+        chunk = os.read(self.handover.wire.incoming, _CHUNK_BYTES)
+        buffer = self.handover.buffer
+        self.handover.ended = not chunk
+        for line in buffer.feed(chunk) if chunk else buffer.finish():
+            self._take(line)
+
+    def _take(self, line: bytes | Overlong) -> None:
+        try:
+            message = envelope.parse(line)
+        except MalformedError as malformed:
+            write_all(self.handover.wire.outgoing, b"".join(malformed.answers))
+            return
+        step = self._opening.take(message)
+        self.handover.backlog.extend(step.for_server)
+        if step.result is not None:
+            answer = f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":{step.result}}}\n'
+            write_all(self.handover.wire.outgoing, answer.encode())
+
+    def _refuse_all(self) -> None:
+        self.exit_code = 1
+        sys.stderr.write(self._failure)
+        reason = "Memory Hub could not start: " + self._failure.strip().rpartition("\n")[2]
+        for message in self.handover.backlog:
+            if "id" in message and message["id"] != Opening.REPLAY_ID:
+                line = envelope.error_line(message["id"], envelope.INTERNAL_ERROR, reason)
+                write_all(self.handover.wire.outgoing, line)

@@ -1,0 +1,129 @@
+"""How a connection opens: which of the first messages a snapshot answers, and what the server must still be told.
+
+The rules follow the SDK's: the first request fixes the era of the connection. Whatever is not plainly one of the
+messages known here goes to the server, and with it everything after an opening that is not understood.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar
+
+from memoryhub.mcp.envelope import Message
+from memoryhub.mcp.snapshot import Answers
+
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSIONS = ("2026-07-28",)
+LIST_METHODS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+_CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
+
+
+class _Era(Enum):
+    UNOPENED = "unopened"
+    HANDSHAKE = "handshake"
+    MODERN = "modern"
+    SERVER = "server"
+    """Only the server knows what to make of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What becomes of one message: a result as JSON text, or messages for the server, or both."""
+
+    result: str | None = None
+    for_server: list[Message] = field(default_factory=list)
+
+
+class Opening:
+    """Follows one connection from its first message on."""
+
+    REPLAY_ID: ClassVar[str] = "memory-hub:replayed-opening"
+    """The id under which the answered opening is replayed to the server, whose answer to it nobody gets."""
+
+    def __init__(self, answers: Answers | None) -> None:
+        self._answers = answers or {}
+        self._era = _Era.UNOPENED if answers else _Era.SERVER
+        self._version = ""
+
+    def take(self, message: Message) -> Step:
+        """Decide about the next message."""
+        if "id" not in message or "method" not in message:
+            return Step(for_server=[message])
+        opens = self._era is _Era.UNOPENED
+        if opens:
+            self._open(message)
+        result = self._find(message, opens=opens)
+        if result is None:
+            if opens:
+                self._era = _Era.SERVER
+            return Step(for_server=[message])
+        return Step(result, [{**message, "id": self.REPLAY_ID}] if opens else [])
+
+    def _open(self, message: Message) -> None:
+        params = message.get("params") or {}
+        meta = params.get("_meta")
+        if message["method"] == "initialize" and _is_handshake(params):
+            offered = params["protocolVersion"]
+            self._era = _Era.HANDSHAKE
+            self._version = offered if offered in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+        elif isinstance(meta, dict) and _is_modern_envelope(meta):
+            self._era = _Era.MODERN
+            self._version = meta[_VERSION_KEY]
+
+    def _find(self, message: Message, *, opens: bool) -> str | None:
+        method, params = message["method"], message.get("params")
+        meta = (params or {}).get("_meta")
+        known = self._answers.get(self._version, {})
+        if self._era is _Era.HANDSHAKE:
+            plain = opens if method == "initialize" else _is_bare(params) and _is_plain_meta(meta)
+        else:
+            plain = self._era is _Era.MODERN and _is_bare(params) and _is_modern_envelope(meta)
+        return known.get(method) if plain else None
+
+
+def _is_handshake(params: Message) -> bool:
+    capabilities = params.get("capabilities")
+    return (
+        params.keys() <= {"protocolVersion", "capabilities", "clientInfo"}
+        and isinstance(params.get("protocolVersion"), str)
+        and isinstance(capabilities, dict)
+        and all(isinstance(value, dict) for value in capabilities.values())
+        and _is_implementation(params.get("clientInfo"))
+    )
+
+
+def _is_implementation(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("name"), str)
+        and isinstance(value.get("version"), str)
+        and all(isinstance(part, str) for part in value.values())
+    )
+
+
+def _is_modern_envelope(meta: object) -> bool:
+    return (
+        isinstance(meta, dict)
+        and meta.get(_VERSION_KEY) in MODERN_VERSIONS
+        and isinstance(meta.get(_CAPABILITIES_KEY), dict)
+        and all(isinstance(value, dict) for value in meta[_CAPABILITIES_KEY].values())
+        and (_CLIENT_KEY not in meta or _is_implementation(meta[_CLIENT_KEY]))
+    )
+
+
+def _is_plain_meta(meta: object) -> bool:
+    if meta is None:
+        return True
+    token = meta.get("progressToken", "") if isinstance(meta, dict) else None
+    return isinstance(meta, dict) and _VERSION_KEY not in meta and isinstance(token, int | str)
+
+
+def _is_bare(params: object) -> bool:
+    """Whether a request has no parameters but ``_meta``: no cursor, nothing that could change the answer."""
+    if params is None:
+        return True
+    return isinstance(params, dict) and params.keys() <= {"_meta"} and isinstance(params.get("_meta", {}), dict)

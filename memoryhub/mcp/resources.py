@@ -1,0 +1,43 @@
+"""Resources: finding the template that an address fits, and reading what it names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from mcp.shared.uri_template import UriTemplate
+
+from memoryhub.core.tools import Resource, all_resources
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A resource and the parameters that an address gives it."""
+
+    resource: Resource
+    parameters: dict[str, str]
+
+    def read(self) -> str:
+        """Return what the address names as JSON text.
+
+        Raises:
+            HubError: there is no such thing, or it cannot be read.
+        """
+        data = self.resource.read(self.parameters)
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
+        return text.encode("utf-8", "replace").decode()
+
+
+class Resources:
+    """The registered templates, parsed once."""
+
+    def __init__(self) -> None:
+        self._templates = [(UriTemplate.parse(known.uri_template), known) for known in all_resources()]
+
+    def find(self, uri: str) -> Match | None:
+        """Return the first template that ``uri`` fits, with its percent-decoded parameters."""
+        for template, resource in self._templates:
+            found = template.match(uri)
+            if found is not None:
+                return Match(resource, {name: value for name, value in found.items() if isinstance(value, str)})
+        return None

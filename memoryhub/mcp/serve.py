@@ -1,0 +1,115 @@
+"""The real server: built by the front's thread, run on the main thread once it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import selectors
+import signal
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memoryhub.mcp import sdk, snapshot
+from memoryhub.mcp.options import Options
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+    from memoryhub.mcp.handover import Handover
+    from memoryhub.mcp.pump import Pump
+    from memoryhub.mcp.threads import Workers
+
+logger = logging.getLogger(__name__)
+
+_SNAPSHOT_DELAY_SECONDS = 1.0
+_THREAD_END_SECONDS = 30.0
+
+
+def build(options: Options, key: list[str]) -> Hub:
+    """Import everything and return the server, ready to run; ``key`` is what its snapshot depends on."""
+    gc.disable()  # imports make little garbage, and looking for it would take a tenth of the time
+    try:
+        return _build(options, key)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _build(options: Options, key: list[str]) -> Hub:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
+    sdk.load()
+    import anyio
+    import django
+
+    anyio.run(anyio.sleep, 0)  # imports the backend, which is otherwise left to the first request
+    django.setup()
+    from django.db import connections
+
+    from memoryhub.mcp import pump, record  # noqa: F401  (wanted at the handover, which must be quick)
+    from memoryhub.mcp.binding import Binding
+    from memoryhub.mcp.calls import Calls
+    from memoryhub.mcp.registry import load_tools
+    from memoryhub.mcp.server import build_server
+    from memoryhub.mcp.threads import Workers
+
+    load_tools()
+    workers = Workers(on_thread_end=connections.close_all)
+    calls = Calls(workers, Binding(options.project, Path.cwd()), options.session)
+    return Hub(build_server(calls, profile=options.profile), workers, options.profile, key)
+
+
+@dataclass(slots=True)
+class Hub:
+    """A server that is ready to take over the wire."""
+
+    server: Server[Any]
+    workers: Workers
+    profile: str
+    key: list[str]
+    """What the snapshot of this server's answers depends on, as it was before anything was imported."""
+    _recording: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, handover: Handover) -> int:
+        """Serve until the client leaves or a signal asks to stop; return the exit code."""
+        # A selector that takes any descriptor, so that a file or a terminal can be the input too.
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
+            runner.run(self._serve(handover))
+        self.workers.join(_THREAD_END_SECONDS)
+        self._keep_snapshot()
+        return 0
+
+    async def _serve(self, handover: Handover) -> None:
+        from memoryhub.mcp.pump import Pump
+
+        loop = asyncio.get_running_loop()
+        pump = Pump(handover, stop_work=self.workers.stop)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, pump.stop)
+        pump.start()
+        loop.call_later(_SNAPSHOT_DELAY_SECONDS, self._keep_snapshot_aside)
+        await asyncio.gather(self._run_sdk(pump), pump.close_when_done())
+
+    async def _run_sdk(self, pump: Pump) -> None:
+        try:
+            await self.server.run(pump.incoming, pump, self.server.create_initialization_options())
+        finally:
+            pump.stop()
+
+    def _keep_snapshot_aside(self) -> None:
+        threading.Thread(target=self._keep_snapshot, name="memory-hub-snapshot", daemon=True).start()
+
+    def _keep_snapshot(self) -> None:
+        """Write a snapshot for the next start where there is none that is still good."""
+        from memoryhub.mcp.record import record
+
+        with self._recording:
+            if snapshot.load(self.profile, self.key) is not None:
+                return
+            try:
+                snapshot.save(self.profile, self.key, record(self.server))
+            except Exception:
+                logger.warning("no snapshot could be kept; the next start will be slower", exc_info=True)

@@ -1,0 +1,149 @@
+"""What the server offers: the SDK's low-level server with the hub's tools and resources behind it."""
+
+from __future__ import annotations
+
+import logging
+from functools import cached_property
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+import memoryhub
+from memoryhub.core.errors import HubError, Invalid, NotFound
+from memoryhub.core.tools import Resource, Tool, all_resources, find_tool
+from memoryhub.mcp.calls import Calls, Result, clean_actor, nearest_tools
+from memoryhub.mcp.instructions import INSTRUCTIONS
+from memoryhub.mcp.registry import listed_tools
+from memoryhub.mcp.resources import Match, Resources
+from memoryhub.mcp.schema import input_schema
+
+logger = logging.getLogger(__name__)
+
+Context = ServerRequestContext[Any, Any]
+Page = types.PaginatedRequestParams | None
+
+LEGACY_RESOURCE_NOT_FOUND = -32002
+"""The code of the handshake revisions; later ones use that of invalid parameters."""
+_FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+"""What the newest revision wants of a list; the SDK leaves it out for the others."""
+
+
+def build_server(calls: Calls, *, profile: str) -> Server[Any]:
+    """Return a server that lists the tools of ``profile`` and answers through ``calls``."""
+    offer = _Offer(calls, profile)
+    server: Server[Any] = Server(
+        "memory-hub",
+        version=memoryhub.__version__,
+        title="Memory Hub",
+        instructions=INSTRUCTIONS,
+        on_list_tools=offer.list_tools,  # type: ignore[arg-type]
+        on_call_tool=offer.call_tool,  # type: ignore[arg-type]
+        on_list_resources=offer.list_resources,  # type: ignore[arg-type]
+        on_list_resource_templates=offer.list_templates,  # type: ignore[arg-type]
+        on_read_resource=offer.read_resource,  # type: ignore[arg-type]
+    )
+    server.middleware.clear()  # the SDK's tracing, which nothing here exports
+    return server
+
+
+class _Offer:
+    """The handlers. They return plain data, which the SDK checks against the client's protocol revision."""
+
+    def __init__(self, calls: Calls, profile: str) -> None:
+        self._calls = calls
+        self._profile = profile
+
+    @cached_property
+    def _tools(self) -> list[Result]:
+        return [describe_tool(tool) for tool in listed_tools(self._profile)]
+
+    @cached_property
+    def _resources(self) -> Resources:
+        return Resources()
+
+    async def list_tools(self, _: Context, page: Page) -> Result:
+        return _whole_list("tools", self._tools, page)
+
+    async def list_resources(self, _: Context, page: Page) -> Result:
+        return _whole_list("resources", [], page)
+
+    async def list_templates(self, _: Context, page: Page) -> Result:
+        return _whole_list("resourceTemplates", [_describe_resource(known) for known in all_resources()], page)
+
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> Result:
+        tool = find_tool(params.name)
+        if tool is None:
+            nearest = nearest_tools(params.name)
+            hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; tools/list names those there are"
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}{hint}", {"nearest": nearest})
+        return await self._calls.call(tool, params.arguments or {}, actor=_actor(context))
+
+    async def read_resource(self, context: Context, params: types.ReadResourceRequestParams) -> Result:
+        uri = str(params.uri)
+        found = self._resources.find(uri)
+        if found is None:
+            raise _not_found(context, uri, f"no resource has the address {uri[:200]!r}")
+        try:
+            text = await self._calls.run(found.read, writes=False, actor=_actor(context))
+        except HubError as error:
+            raise _resource_error(context, uri, error) from error
+        except Exception as error:
+            logger.exception("resource %s failed", uri)
+            raise MCPError(types.INTERNAL_ERROR, f"internal error: {type(error).__name__}") from error
+        return _contents(uri, found, text)
+
+
+def describe_tool(tool: Tool) -> Result:
+    """Return a tool as ``tools/list`` shows it. Hints that say nothing about a tool that only reads are left out."""
+    hints: dict[str, bool] = {"readOnlyHint": not tool.writes}
+    if tool.writes:
+        hints |= {"destructiveHint": tool.destructive, "idempotentHint": tool.idempotent}
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": input_schema(tool.input),
+        "annotations": {**hints, "openWorldHint": False},
+    }
+
+
+def _describe_resource(resource: Resource) -> Result:
+    return {
+        "uriTemplate": resource.uri_template,
+        "name": resource.name,
+        "description": resource.description,
+        "mimeType": resource.mime_type,
+    }
+
+
+def _whole_list(name: str, entries: list[Result], page: Page) -> Result:
+    """Return a list in its one page; freshness is for the client to decide, so it says to ask again."""
+    if page is not None and page.cursor is not None:
+        raise MCPError(types.INVALID_PARAMS, "Unknown cursor: this list has one page; leave 'cursor' out")
+    return {name: entries, **_FRESH}
+
+
+def _contents(uri: str, found: Match, text: str) -> Result:
+    contents = [{"uri": uri, "mimeType": found.resource.mime_type, "text": text}]
+    return {"contents": contents, **_FRESH}
+
+
+def _resource_error(context: Context, uri: str, error: HubError) -> MCPError:
+    if isinstance(error, NotFound):
+        return _not_found(context, uri, error.message)
+    code = types.INVALID_PARAMS if isinstance(error, Invalid) else types.INTERNAL_ERROR
+    return MCPError(code, f"{error.code}: {error.message}", {"uri": uri, "code": error.code})
+
+
+def _not_found(context: Context, uri: str, message: str) -> MCPError:
+    modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+    code = types.INVALID_PARAMS if modern else LEGACY_RESOURCE_NOT_FOUND
+    return MCPError(code, f"Resource not found: {message}", {"uri": uri})
+
+
+def _actor(context: Context) -> str:
+    client = context.session.client_params
+    return clean_actor(client.client_info.name if client else "")

@@ -1,0 +1,152 @@
+"""The threads that run calls: one that writes, two that read, each with its own connections for life.
+
+A slow read never stands in the way of a write, and writes never meet each other. A read that nobody waits for any
+more is interrupted inside SQLite; a write that has begun always finishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+from memoryhub.core.errors import Unavailable
+
+T = TypeVar("T")
+
+READERS = 2
+_NUDGE_SECONDS = 0.02
+
+
+class Interruptible(Protocol):
+    """A raw SQLite connection."""
+
+    def interrupt(self) -> None:
+        """Make the statement that is running fail."""
+
+
+class Job(Generic[T]):
+    """One call on its way through a thread."""
+
+    def __init__(self, work: Callable[[Job[T]], T], loop: asyncio.AbstractEventLoop) -> None:
+        self.future: asyncio.Future[T] = loop.create_future()
+        self._work = work
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._connection: Interruptible | None = None
+        self._begun = self._finished = self._dropped = False
+
+    def watch(self, connection: Interruptible | None) -> None:
+        """Name the connection to interrupt when the caller gives up."""
+        with self._lock:
+            self._connection = connection
+
+    @property
+    def dropped(self) -> bool:
+        """Whether nobody waits for the result."""
+        return self._dropped
+
+    @property
+    def begun(self) -> bool:
+        """Whether a thread has taken the job."""
+        return self._begun
+
+    def drop(self, *, interrupt: bool) -> None:
+        """Forget the job where it has not begun; where it has, and ``interrupt``, stop its statements until it ends."""
+        with self._lock:
+            self._dropped = True
+            if self._finished or not (self._begun and interrupt):
+                return
+            if self._connection is not None:
+                self._connection.interrupt()
+        # Between two statements an interrupt goes unheard, hence again.
+        self._loop.call_later(_NUDGE_SECONDS, lambda: self.drop(interrupt=True))
+
+    def run(self) -> None:
+        """Do the work in this thread and hand its outcome to the event loop."""
+        with self._lock:
+            if self._dropped:
+                return
+            self._begun = True
+        try:
+            outcome = self._work(self)
+        except BaseException as error:  # noqa: BLE001  (the caller gets it)
+            self._finish(self.future.set_exception, error)
+        else:
+            self._finish(self.future.set_result, outcome)
+
+    def _finish(self, settle: Callable[[Any], None], outcome: object) -> None:
+        with self._lock:
+            self._finished = True
+            self._connection = None
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(lambda: None if self.future.done() else settle(outcome))
+
+
+class Workers:
+    """The three threads and their two queues."""
+
+    def __init__(self, *, on_thread_end: Callable[[], None]) -> None:
+        self._reads: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        self._writes: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        self._on_thread_end = on_thread_end
+        self._waiting: dict[Job[Any], bool] = {}
+        self._stopping = False
+        queues = [("writer", self._writes), *((f"reader-{number}", self._reads) for number in range(READERS))]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(queue,), name=f"memory-hub-{name}", daemon=True)
+            for name, queue in queues
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    async def run(self, work: Callable[[Job[T]], T], *, writes: bool) -> T:
+        """Run ``work`` in a thread and return what it returns; a cancelled caller frees the thread.
+
+        Raises:
+            Unavailable: the process is about to end.
+        """
+        if self._stopping:
+            raise _stopping_error()
+        job = Job(work, asyncio.get_running_loop())
+        self._waiting[job] = writes
+        (self._writes if writes else self._reads).put(job)
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            job.drop(interrupt=not writes)
+            raise
+        finally:
+            del self._waiting[job]
+
+    def stop(self) -> None:
+        """Take no more calls: those not begun and all reads end now with an error, writes that have begun go on."""
+        self._stopping = True
+        for job, writes in list(self._waiting.items()):
+            if writes and job.begun:
+                continue
+            job.drop(interrupt=not writes)
+            if not job.future.done():
+                job.future.set_exception(_stopping_error())
+
+    def join(self, seconds: float) -> None:
+        """End the threads after what they are doing, and wait for at most ``seconds`` each."""
+        self._stopping = True
+        self._writes.put(None)
+        for _ in range(READERS):
+            self._reads.put(None)
+        for thread in self._threads:
+            thread.join(seconds)
+
+    def _serve(self, queue: SimpleQueue[Job[Any] | None]) -> None:
+        while (job := queue.get()) is not None:
+            job.run()
+            del job
+        self._on_thread_end()
+
+
+def _stopping_error() -> Unavailable:
+    return Unavailable("the server is stopping; start it again and repeat the call")

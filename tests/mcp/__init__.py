@@ -1,0 +1,1 @@
+"""Tests of the MCP door, against the real process over real stdio."""

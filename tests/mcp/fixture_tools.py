@@ -1,0 +1,93 @@
+"""Tools that exist for the tests alone; ``MEMORY_HUB_TEST_TOOLS`` names this module to the server."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Literal
+
+from django.db import connections
+from pydantic import BaseModel, Field
+
+from memoryhub.core.errors import Conflict, NotFound
+from memoryhub.core.origin import current_origin
+from memoryhub.core.stores import current_store
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+
+_ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+
+class EchoInput(BaseModel):
+    """What ``test_echo`` takes."""
+
+    text: str = Field(max_length=100_000_000)
+    times: int = Field(1, ge=1, le=5, description="How often.")
+    mode: Literal["plain", "loud"] = "plain"
+    tags: list[str] | None = None
+
+
+class NothingInput(BaseModel):
+    """No arguments at all."""
+
+
+class FileInput(BaseModel):
+    """A file to leave a trace in, and how long to take."""
+
+    path: str
+    seconds: float = 0
+
+
+def _echo(given: EchoInput) -> Answer:
+    text = " ".join([given.text] * given.times)
+    return Answer(text.upper() if given.mode == "loud" else text, {"text": text, "tags": given.tags or []})
+
+
+def _origin(_: NothingInput) -> Answer:
+    origin = current_origin()
+    text = f"{origin.source} {origin.actor} {origin.session_id} {current_store().name}"
+    return Answer(text, {"origin": text})
+
+
+def _print(_: NothingInput) -> Answer:
+    print("this is not for the wire", flush=True)  # noqa: T201  (what the test is about)
+    return Answer("printed", {})
+
+
+def _crash(_: NothingInput) -> Answer:
+    raise ZeroDivisionError("on purpose")
+
+
+def _fail(_: NothingInput) -> Answer:
+    raise Conflict("there is one already; update it instead", id=412, choices=["alpha", "beta"])
+
+
+def _endless(_: NothingInput) -> Answer:
+    with connections[f"store:project:{current_store().name}"].cursor() as cursor:
+        cursor.execute(_ENDLESS)
+        return Answer(str(cursor.fetchone()), {})
+
+
+def _slow_write(given: FileInput) -> Answer:
+    path = Path(given.path)
+    path.write_text("begun")
+    time.sleep(given.seconds)
+    path.write_text("done")
+    return Answer("written", {})
+
+
+def _read_item(parameters: dict[str, str]) -> dict[str, object]:
+    if parameters["id"] == "404":
+        raise NotFound("there is no #404 in this store")
+    return {"parameters": parameters, "store": current_store().name}
+
+
+register_tools(
+    Tool("test_echo", "Say it again.", EchoInput, _echo, aliases=("old_echo",)),
+    Tool("test_origin", "Say who calls.", NothingInput, _origin),
+    Tool("test_print", "Print to stdout.", NothingInput, _print),
+    Tool("test_crash", "Fail unexpectedly.", NothingInput, _crash, group=ToolGroup.WORK),
+    Tool("test_fail", "Fail with an error of the hub.", NothingInput, _fail, group=ToolGroup.QUERY),
+    Tool("test_endless", "Read for ever.", NothingInput, _endless, group=ToolGroup.QUERY),
+    Tool("test_slow_write", "Write slowly.", FileInput, _slow_write, group=ToolGroup.QUERY, writes=True),
+)
+register_resources(Resource("test://item/{id}{?a,b}", "item", "One item.", _read_item))
