@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from memories.models import MemoryKind, MemoryType
 from memoryhub.core.projection import define_event
 from memoryhub.core.schemas import Payload, Tag
-from memories.models import MemoryKind, MemoryType
 
 
 class ResourceLink(Payload):

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from memoryhub.core import rows
 from memories.events import MemoryState
 from memories.models import Memory
 from memories.projectors import content_hash
+from memoryhub.core import rows
 
 _COLUMNS = "id, version, kind, type, title, content, tags, topic_key, author, source, resource_links, content_hash"
 
@@ -86,7 +86,7 @@ def _fetch(states: Sequence[MemoryState]) -> list[tuple[Any, ...]]:
     }
     conditions = [f"{column} IN ({', '.join(['%s'] * len(values))})" for column, values in wanted.items() if values]
     return rows.fetch(
-        f"SELECT {_COLUMNS} FROM memories_memory WHERE deleted_at IS NULL AND ({' OR '.join(conditions)}) ORDER BY id",  # noqa: S608
+        f"SELECT {_COLUMNS} FROM memories_memory WHERE deleted_at IS NULL AND ({' OR '.join(conditions)}) ORDER BY id",
         [value for values in wanted.values() for value in values],
     )
 

@@ -42,6 +42,9 @@ class MemoryQuerySet(models.QuerySet["Memory"]):
         return found
 
 
+MemoryManager = StoreManager.from_queryset(MemoryQuerySet)
+
+
 class Memory(StoreModel):
     """A titled text that is kept; its id is the position of the event that wrote it first."""
 
@@ -63,7 +66,7 @@ class Memory(StoreModel):
     updated_at = models.DateTimeField("updated")
     deleted_at = models.DateTimeField("deleted", null=True)
 
-    objects = StoreManager.from_queryset(MemoryQuerySet)()
+    objects = MemoryManager()
 
     class Meta:
         verbose_name_plural = "memories"

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from memoryhub.core import rows
-from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
-from memoryhub.core.projection import Event, projects
 from memories.events import (
     MEMORY_DELETED,
     MEMORY_RESTORED,
@@ -20,6 +17,9 @@ from memories.events import (
     MemoryWritten,
 )
 from memories.models import Memory, MemoryTag, MemoryVersion
+from memoryhub.core import rows
+from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.projection import Event, projects
 
 
 def content_hash(content: str) -> str:
@@ -79,9 +79,7 @@ def _state_columns(state: MemoryState) -> dict[str, Any]:
     }
 
 
-def _add_version(
-    event: Event[Any], memory_id: int, *, version: int, base_version: int | None, reason: str
-) -> None:
+def _add_version(event: Event[Any], memory_id: int, *, version: int, base_version: int | None, reason: str) -> None:
     rows.insert(
         MemoryVersion,
         id=event.position,

@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import Field
 
-from memoryhub.core.schemas import Command
 from memories.models import MemoryType
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags
-from memories.selectors import filtered, hits, listed
 from memories.search import engine
+from memories.selectors import filtered, hits, listed
+from memoryhub.core.schemas import Command
 
 
 class ByOffset(Command):

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from memoryhub.core.schemas import Command, EntityId, Identifier, Paging, Tag
 from memories.events import ResourceLink
 from memories.models import MemoryType
+from memoryhub.core.schemas import Command, EntityId, Identifier, Paging, Tag
 
 MAX_CONTENT = 100_000
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
@@ -46,7 +46,9 @@ class MemoryUpdate(Command):
     """Change parts of a memory; what is left out stays. Makes a new version."""
 
     id: EntityId = Field(description="of the memory")
-    base_version: int | None = Field(None, ge=1, description="the version you read; refused if it is not the current one")
+    base_version: int | None = Field(
+        None, ge=1, description="the version you read; refused if it is not the current one"
+    )
     title: Title | None = None
     content: Content | None = None
     type: MemoryType | None = None

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from memoryhub.core import rows
-from memoryhub.core.errors import Gone, Invalid, NotFound
-from memoryhub.core.models import RawEvent
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
-from memoryhub.core.schemas import Listing
 from memories.models import Memory, MemoryQuerySet, MemoryVersion, SearchDocument
 from memories.present import hit_line, memory_line
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryView, VersionView
 from memories.search import engine
 from memories.search.snippets import snippet
 from memories.search.text import terms
+from memoryhub.core import rows
+from memoryhub.core.errors import Gone, Invalid, NotFound
+from memoryhub.core.models import RawEvent
+from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.schemas import Listing
 
 
 def view(memory: Memory) -> dict[str, Any]:
@@ -66,7 +66,9 @@ def versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
     """Return the history of each memory, newest first. A version's text is the payload of its event."""
     versions = list(MemoryVersion.objects.filter(memory_id__in=memory_ids).order_by("-version"))
     payloads = dict(
-        RawEvent.objects.filter(position__in=[version.id for version in versions]).values_list("position", "payload_json")
+        RawEvent.objects.filter(position__in=[version.id for version in versions]).values_list(
+            "position", "payload_json"
+        )
     )
     histories: dict[int, list[dict[str, Any]]] = {memory_id: [] for memory_id in memory_ids}
     for version in versions:
@@ -179,5 +181,7 @@ def hits(shown: list[tuple[int, float]], command: MemorySearch) -> list[dict[str
 
 def count_by_type() -> dict[str, int]:
     """Return the number of live memories of each type."""
-    found = rows.fetch("SELECT type, count(*) FROM memories_memory WHERE deleted_at IS NULL GROUP BY type ORDER BY type")
-    return {name: count for name, count in found}
+    found = rows.fetch(
+        "SELECT type, count(*) FROM memories_memory WHERE deleted_at IS NULL GROUP BY type ORDER BY type"
+    )
+    return dict(found)

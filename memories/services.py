@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Gone, NotFound, PreconditionFailed
-from memoryhub.core.log import Draft
-from memoryhub.core.models import RawEvent
-from memoryhub.core.origin import current_origin
-from memoryhub.core.projection import EventType
 from memories.events import (
     MEMORY_DELETED,
     MEMORY_RESTORED,
@@ -25,6 +19,12 @@ from memories.events import (
 from memories.existing import Existing, ExistingMemories
 from memories.models import Memory
 from memories.schemas import IfExists, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult, WriteStatus
+from memoryhub.core import log
+from memoryhub.core.errors import Conflict, Gone, NotFound, PreconditionFailed
+from memoryhub.core.log import Draft
+from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import current_origin
+from memoryhub.core.projection import EventType
 
 _BATCH = 500
 _STATE_FIELDS = frozenset(MemoryState.model_fields)
@@ -223,7 +223,9 @@ def _restorable(memory_id: int) -> Memory:
     existing = ExistingMemories([Existing.of(memory).state])
     rival = existing.of_topic(memory.topic_key) or (None if memory.topic_key else existing.of_title(memory.title))
     if rival:
-        raise Conflict(f"#{rival.id} has the topic or title of #{memory_id} now; change or delete it first", id=rival.id)
+        raise Conflict(
+            f"#{rival.id} has the topic or title of #{memory_id} now; change or delete it first", id=rival.id
+        )
     return memory
 
 

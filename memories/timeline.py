@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from memories.models import SearchDocument
+from memories.schemas import Timeline
+from memories.search.index import has_full_text
+from memories.selectors import count_by_type
 from memoryhub.core import clock, log, rows
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import read_models
 from memoryhub.core.stores import current_store
-from memories.models import SearchDocument
-from memories.schemas import Timeline
-from memories.search.index import has_full_text
-from memories.selectors import count_by_type
 
 _TITLES = ("title", "purpose", "message", "summary", "reason")
 
@@ -77,7 +77,8 @@ def _own_title(payload_json: str | None) -> str:
 def timeline_line(event: dict[str, Any]) -> str:
     """Return one event as one line."""
     session = f" session={event['session_id']}" if event["session_id"] else ""
-    return f"#{event['position']} {event['occurred_at'][:16]} {event['type']} #{event['id']} {event['title']}{session}".rstrip()
+    head = f"#{event['position']} {event['occurred_at'][:16]} {event['type']}"
+    return f"{head} #{event['id']} {event['title']}{session}".rstrip()
 
 
 def stats() -> dict[str, Any]:

@@ -6,12 +6,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from memoryhub.core import tokens
-from memoryhub.core.errors import Invalid
-from memoryhub.core.paging import as_lines
-from memoryhub.core.schemas import Command, Listing
-from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
-from memoryhub.core.validation import explain
 from memories import resources, selectors, services, timeline
 from memories.present import hit_line, memory_line, memory_text, write_text
 from memories.schemas import (
@@ -24,6 +18,12 @@ from memories.schemas import (
     Timeline,
     WriteResult,
 )
+from memoryhub.core import tokens
+from memoryhub.core.errors import Invalid
+from memoryhub.core.paging import as_lines
+from memoryhub.core.schemas import Command, Listing
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+from memoryhub.core.validation import explain
 
 
 class NoArguments(Command):
@@ -80,10 +80,12 @@ def list_memories(command: MemoryList) -> Answer:
 def show_timeline(command: Timeline) -> Answer:
     """Answer with the events around a moment."""
     events = timeline.timeline(command=command)
-    return Answer("\n".join(map(timeline.timeline_line, events)) or "nothing has happened here yet", {"results": events})
+    return Answer(
+        "\n".join(map(timeline.timeline_line, events)) or "nothing has happened here yet", {"results": events}
+    )
 
 
-def show_stats(command: NoArguments) -> Answer:
+def show_stats(_: NoArguments) -> Answer:
     """Answer with what the store holds."""
     found = timeline.stats()
     lines = [f"{name}: {value}" for name, value in found.items()]

@@ -22,4 +22,6 @@ def commit_line(commit: dict[str, Any]) -> str:
         return f"#{commit['id']} {commit['sha'][:10]}"
     subject = commit["message"].split("\n", 1)[0]
     change = f"+{commit['insertions']} -{commit['deletions']}"
-    return f"#{commit['id']} {commit['sha'][:10]} {commit['committed_at'][:10]} {commit['author']}: {subject} ({change})"
+    return (
+        f"#{commit['id']} {commit['sha'][:10]} {commit['committed_at'][:10]} {commit['author']}: {subject} ({change})"
+    )

@@ -27,7 +27,9 @@ class SessionEnd(Command):
     """End a session."""
 
     summary: str = Field("", max_length=20_000, description="what was done, learnt and left open")
-    session_id: Identifier | None = Field(None, description="default: this connection's session, else the only active one")
+    session_id: Identifier | None = Field(
+        None, description="default: this connection's session, else the only active one"
+    )
     discard: bool = Field(False, description="the session's work is not to be kept")
     idempotency_key: Identifier | None = Field(None, description="the same key again gives the first answer")
 

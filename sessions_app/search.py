@@ -6,7 +6,7 @@ from memoryhub.core import clock
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
-from sessions_app.events import COMMIT_RECORDED, SESSION_ENDED, SESSION_STARTED, CommitRecorded
+from sessions_app.events import COMMIT_RECORDED, SESSION_ENDED, SESSION_STARTED, CommitRecorded, SessionEnded, SessionStarted
 from sessions_app.models import Session
 
 _MAX_PATHS = 200
@@ -32,10 +32,9 @@ def commit_document(event: Event[CommitRecorded]) -> Document:
 
 
 @indexed_when(SESSION_STARTED, SESSION_ENDED)
-def session_document(event: Event[object]) -> Document:
+def session_document(event: Event[SessionStarted] | Event[SessionEnded]) -> Document:
     """Make a session findable by its purpose and summary."""
-    name = event.payload.session_id  # type: ignore[attr-defined]
-    session = Session.objects.get(session_id=name)
+    session = Session.objects.get(session_id=event.payload.session_id)
     return Document(
         id=session.id,
         source="session",

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from memoryhub.core import clock, ids, log
 from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.origin import current_origin
-from sessions_app.events import COMMIT_RECORDED, SESSION_ENDED, SESSION_STARTED, CommitRecorded, SessionEnded, SessionStarted
+from sessions_app.events import (
+    COMMIT_RECORDED,
+    SESSION_ENDED,
+    SESSION_STARTED,
+    CommitRecorded,
+    SessionEnded,
+    SessionStarted,
+)
 from sessions_app.models import Commit, Session, SessionStatus
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
 
@@ -36,7 +43,7 @@ def start_session(*, command: SessionStart) -> Session:
             return _session_of_key(first.stream_id)
         _refuse_taken(draft.payload.session_id)
         event = log.append(draft, stream=f"session:{draft.payload.session_id}", idempotency_key=command.idempotency_key)
-        return Session.objects.get(id=event.position)
+        return find_session(session_id=event.payload.session_id)
 
 
 def _refuse_taken(name: str) -> None:
@@ -66,8 +73,7 @@ def end_session(*, command: SessionEnd) -> Session:
         payload = SessionEnded(session_id=session.session_id, status=status, summary=command.summary)
         draft = log.prepare(SESSION_ENDED, payload)
         log.append(draft, stream=f"session:{session.session_id}", idempotency_key=command.idempotency_key)
-        session.refresh_from_db()
-        return session
+        return find_session(session_id=session.session_id)
 
 
 def find_session(*, session_id: str) -> Session:
@@ -92,7 +98,7 @@ def _session_to_end(name: str | None) -> Session:
 def _named_or_only_active(name: str) -> Session:
     if name:
         return find_session(session_id=name)
-    active = list(Session.objects.filter(status=SessionStatus.ACTIVE).order_by("-id")[:10])
+    active: list[Session] = list(Session.objects.filter(status=SessionStatus.ACTIVE).order_by("-id")[:10])
     if not active:
         raise NotFound("no session is active; start one first")
     if len(active) > 1:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memoryhub.core import rows
-from memoryhub.core.searchable import text_queries
 from memories.schemas import MemorySearch
 from memories.search.index import has_full_text
 from memories.search.text import match_expression, terms
+from memoryhub.core import rows
+from memoryhub.core.searchable import text_queries
 
 RANKED_AT_MOST = 1000
 """So many matches are ranked and counted; beyond that a total says "or more"."""
@@ -51,8 +51,8 @@ def _conditions(command: MemorySearch) -> tuple[list[str], list[Any]]:
         wanted.append(("d.created_at >= %s", [rows.time_value(command.since)]))
     if command.until:
         wanted.append(("d.created_at < %s", [rows.time_value(command.until)]))
-    for tag in command.tags:
-        wanted.append(("d.id IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", [tag]))
+    tagged = "d.id IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)"
+    wanted.extend((tagged, [tag]) for tag in command.tags)
     return [sql for sql, _ in wanted], [value for _, values in wanted for value in values]
 
 
@@ -67,7 +67,7 @@ def _full_text(question: str, conditions: list[str], parameters: list[Any]) -> l
     join = "JOIN memories_searchdocument d ON d.id = f.rowid" if conditions else ""
     where = "".join(f" AND {condition}" for condition in conditions)
     found = rows.fetch(
-        f"SELECT f.rowid, bm25(search_fts, {_TITLE_WEIGHT}, {_BODY_WEIGHT}) AS score FROM search_fts f {join} "  # noqa: S608
+        f"SELECT f.rowid, bm25(search_fts, {_TITLE_WEIGHT}, {_BODY_WEIGHT}) AS score FROM search_fts f {join} "
         f"WHERE search_fts MATCH %s{where} ORDER BY score LIMIT {RANKED_AT_MOST}",
         [expression, *parameters],
     )
@@ -83,7 +83,7 @@ def _like(question: str, conditions: list[str], parameters: list[Any]) -> list[t
     score = " + ".join([f"({_TITLE_WEIGHT} * (t.title LIKE %s) + (t.body LIKE %s))"] * len(words))
     where = "".join(f" AND {condition}" for condition in conditions)
     found = rows.fetch(
-        f"WITH t (id, title, body) AS ({texts}), s AS (SELECT t.id, {score} AS score FROM t) "  # noqa: S608
+        f"WITH t (id, title, body) AS ({texts}), s AS (SELECT t.id, {score} AS score FROM t) "
         f"SELECT s.id, s.score FROM s JOIN memories_searchdocument d ON d.id = s.id WHERE s.score > 0{where} "
         f"ORDER BY s.score DESC, s.id DESC LIMIT {RANKED_AT_MOST}",
         [pattern for pattern in patterns for _ in range(2)] + parameters,

@@ -14,7 +14,7 @@ from memoryhub.core import rows
 from memoryhub.core.projection import Event, before_rebuild, project_every_event
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.schema import require_optional_sql
-from memoryhub.core.searchable import Document, Removal, makers_for
+from memoryhub.core.searchable import Document, makers_for
 
 CREATE = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS search_fts USING fts5(title, body, content='', contentless_delete=1, "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from memoryhub.core.projection import Event
-from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
 from memories.events import (
     MEMORY_DELETED,
     MEMORY_RESTORED,
@@ -14,6 +12,8 @@ from memories.events import (
     MemoryWritten,
 )
 from memories.models import Memory
+from memoryhub.core.projection import Event
+from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
 
 define_text("memory", "SELECT id, title, content FROM memories_memory")
 

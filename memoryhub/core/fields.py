@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+if TYPE_CHECKING:
+    BigInteger = models.BigIntegerField[int, int]
+else:
+    BigInteger = models.BigIntegerField
 
-class PositionField(models.BigIntegerField):
+
+class PositionField(BigInteger):
     """An event's place in its store's log, or the id of the entity which that event created.
 
     On SQLite the column is declared ``integer``, so that as a primary key it *is* the row id.
@@ -21,7 +26,3 @@ class PositionField(models.BigIntegerField):
     def rel_db_type(self, connection: BaseDatabaseWrapper) -> str:
         """Return the type of a column that refers to this one."""
         return self.db_type(connection)
-
-    def formfield(self, **kwargs: Any) -> Any:
-        """Positions are made by the log; no form edits them."""
-        return None

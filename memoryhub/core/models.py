@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 
 from memoryhub.core.fields import PositionField
@@ -11,7 +13,7 @@ from memoryhub.core.routing import StoreManager
 class StoreModel(models.Model):
     """Base of every model that is in a store: its managers are pinned to the current one."""
 
-    objects = StoreManager()
+    objects: ClassVar[StoreManager] = StoreManager()
 
     class Meta:
         abstract = True

@@ -24,7 +24,8 @@ class Origin:
     trace_id: str = ""
 
 
-_current: ContextVar[Origin] = ContextVar("origin", default=Origin())
+_NOWHERE = Origin()
+_current: ContextVar[Origin] = ContextVar("origin", default=_NOWHERE)
 
 
 def current_origin() -> Origin:

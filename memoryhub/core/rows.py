@@ -31,7 +31,7 @@ def update(model: type[models.Model], key: Any, **values: Any) -> None:
     """Change columns of the row whose primary key is ``key``."""
     columns = tuple(values)
     adapters = _adapters(model)
-    primary_key = model._meta.pk.attname  # type: ignore[union-attr]
+    primary_key = model._meta.pk.attname
     sql = _update_sql(model, columns, primary_key)
     execute(sql, [*(adapters[name](values[name]) for name in columns), key])
 
@@ -64,7 +64,7 @@ def _insert_plan(model: type[models.Model]) -> tuple[list[str], list[_Adapter], 
     names = [field.attname for field in fields]
     quoted = ", ".join(f'"{field.column}"' for field in fields)
     marks = ", ".join(["%s"] * len(fields))
-    sql = f'INSERT INTO "{model._meta.db_table}" ({quoted}) VALUES ({marks})'  # noqa: S608 - names from our models
+    sql = f'INSERT INTO "{model._meta.db_table}" ({quoted}) VALUES ({marks})'
     adapters = _adapters(model)
     return names, [adapters[name] for name in names], [field.get_default for field in fields], sql
 
@@ -74,7 +74,7 @@ def _update_sql(model: type[models.Model], columns: tuple[str, ...], primary_key
     fields = {field.attname: field.column for field in model._meta.local_concrete_fields}
     assignments = ", ".join(f'"{fields[name]}" = %s' for name in columns)
     table, key = model._meta.db_table, fields[primary_key]
-    return f'UPDATE "{table}" SET {assignments} WHERE "{key}" = %s'  # noqa: S608 - names from our models
+    return f'UPDATE "{table}" SET {assignments} WHERE "{key}" = %s'
 
 
 @cache

@@ -25,9 +25,7 @@ from memoryhub.core.stores import StoreId, current_store
 P = TypeVar("P", bound=Payload)
 
 _COLUMNS = (*HEADER, "payload_json", "salt", "payload_digest", "chain_digest")
-_INSERT = (
-    f"INSERT INTO raw_events ({', '.join(_COLUMNS)}) VALUES ({', '.join(['%s'] * len(_COLUMNS))})"  # noqa: S608
-)
+_INSERT = f"INSERT INTO raw_events ({', '.join(_COLUMNS)}) VALUES ({', '.join(['%s'] * len(_COLUMNS))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,5 +194,7 @@ def find_by_key(key: str | None, *types: EventType[Any]) -> RawEvent | None:
         return None
     event: RawEvent | None = RawEvent.objects.filter(idempotency_key=key).first()
     if event and types and event.event_type not in {each.name for each in types}:
-        raise Conflict(f"idempotency_key was used for {event.event_type} already; use a new one", position=event.position)
+        raise Conflict(
+            f"idempotency_key was used for {event.event_type} already; use a new one", position=event.position
+        )
     return event

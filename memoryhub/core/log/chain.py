@@ -14,7 +14,7 @@ from memoryhub.core.stores import current_store
 _BATCH = 5000
 _WIDTH = len(HEADER)
 _SELECT = (
-    f"SELECT {', '.join(HEADER)}, payload_json, salt, payload_digest, chain_digest "  # noqa: S608
+    f"SELECT {', '.join(HEADER)}, payload_json, salt, payload_digest, chain_digest "
     "FROM raw_events WHERE position > %s ORDER BY position LIMIT %s"
 )
 

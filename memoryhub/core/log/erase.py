@@ -35,6 +35,6 @@ def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased
         if not positions:
             raise NotFound("there is nothing left to erase in these streams")
         marks = ", ".join(["%s"] * len(positions))
-        rows.execute(f"UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position IN ({marks})", positions)  # noqa: S608
+        rows.execute(f"UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position IN ({marks})", positions)
         payload = PayloadErased(streams=sorted(streams), positions=positions, reason=reason)
         return append(prepare(PAYLOAD_ERASED, payload), stream="erasures")

@@ -41,7 +41,9 @@ class ReplayWindow:
             "occurred_at__gte": self.since,
             "occurred_at__lt": self.until,
         }
-        found = RawEvent.objects.filter(position__gt=self.after, **{key: value for key, value in wanted.items() if value})
+        found = RawEvent.objects.filter(
+            position__gt=self.after, **{key: value for key, value in wanted.items() if value}
+        )
         return found.order_by("position")[: self.limit]
 
 
