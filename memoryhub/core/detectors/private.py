@@ -1,0 +1,92 @@
+"""Find private blocks: ``<private>…</private>``, nested, unclosed or stray."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_BRACKET = re.compile(r"[<>]")
+_TAG = re.compile(r"<\s*(?P<close>/?)\s*private(?:\s[^<>]*)?(?P<empty>/?)>", re.IGNORECASE)
+
+
+def private_spans(text: str) -> list[tuple[int, int]]:
+    """Return the spans to take out, in order and apart. An unclosed block runs to the end.
+
+    What is left holds no tag, not even one whose halves only meet once the spans are out.
+    """
+    if "<" not in text or "private" not in text.lower():
+        return []
+    reader = _Reader()
+    for start, chunk in _chunks(text):
+        reader.read(start, chunk)
+    return reader.finish(len(text))
+
+
+def _chunks(text: str) -> Iterator[tuple[int, str]]:
+    """Cut the text before each ``<`` and after each ``>``."""
+    start = 0
+    for bracket in _BRACKET.finditer(text):
+        cut = bracket.start() if bracket[0] == "<" else bracket.end()
+        if cut > start:
+            yield start, text[start:cut]
+        start = cut
+    if start < len(text):
+        yield start, text[start:]
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One depth: where its block was opened, and each ``<`` kept since with what followed it."""
+
+    opened_at: int
+    open_brackets: list[tuple[int, list[str]]] = field(default_factory=list)
+
+    def keep(self, start: int, chunk: str) -> None:
+        if chunk.startswith("<"):
+            self.open_brackets.append((start, [chunk]))
+        elif self.open_brackets:
+            self.open_brackets[-1][1].append(chunk)
+
+    def close_bracket(self) -> tuple[int, re.Match[str]] | None:
+        """Return the tag that a ``>`` has completed, and forget it; any other ``>`` ends all that was open."""
+        if not self.open_brackets:
+            return None
+        start, chunks = self.open_brackets.pop()
+        tag = _TAG.fullmatch("".join(chunks))
+        if tag is None:
+            self.open_brackets.clear()
+            return None
+        return start, tag
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads the text once; a tag is judged when its ``>`` comes, by what was kept before it."""
+
+    frames: list[_Frame] = field(default_factory=lambda: [_Frame(0)])
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def read(self, start: int, chunk: str) -> None:
+        self.frames[-1].keep(start, chunk)
+        tag = self.frames[-1].close_bracket() if chunk.endswith(">") else None
+        if tag is not None:
+            self._apply(*tag, start + len(chunk))
+
+    def _apply(self, start: int, tag: re.Match[str], end: int) -> None:
+        if not tag["close"] and not tag["empty"]:
+            self.frames.append(_Frame(start))
+        elif tag["close"] and len(self.frames) > 1:
+            start = self.frames.pop().opened_at
+        if len(self.frames) == 1:
+            self._take_out(start, end)
+
+    def _take_out(self, start: int, end: int) -> None:
+        while self.spans and self.spans[-1][0] >= start:
+            self.spans.pop()
+        self.spans.append((start, end))
+
+    def finish(self, end: int) -> list[tuple[int, int]]:
+        if len(self.frames) > 1:
+            self._take_out(self.frames[1].opened_at, end)
+        return self.spans
