@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 PRIVATE_UMASK = 0o077
@@ -26,6 +25,8 @@ def prepare_home() -> Path:
 
 def read_or_create_secret(name: str) -> str:
     """Return the text of a private file in the home folder, made of 256 random bits when absent."""
+    import secrets  # costs what a hook may take in all
+
     path = prepare_home() / name
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

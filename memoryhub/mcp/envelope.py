@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any
 
 from memoryhub.mcp.wire import MAX_LINE_BYTES, Overlong
+
+TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Message = dict[str, Any]
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 INTERNAL_ERROR = -32603
 
-Message = dict[str, Any]
-
 _ID = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{0,128}")'
-_HEAD_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]")
-_TAIL_ID = re.compile(rb",\s*" + _ID + rb'(?:\s*,\s*"jsonrpc"\s*:\s*"2\.0")?\s*\}\s*\Z')
+_HEAD_ID = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]"
+_TAIL_ID = rb",\s*" + _ID + rb'(?:\s*,\s*"jsonrpc"\s*:\s*"2\.0")?\s*\}\s*\Z'
 
 
 class MalformedError(Exception):
@@ -78,7 +81,7 @@ def _refuse_constant(name: str) -> None:
 
 def _visible_id(head: bytes, tail: bytes) -> str | int | None:
     """Return the id where a line that can't be parsed shows it at its beginning or its very end."""
-    found = _HEAD_ID.match(head) or _TAIL_ID.search(tail, max(0, len(tail) - 512))
+    found = re.match(_HEAD_ID, head) or re.search(_TAIL_ID, tail[-512:])
     if not found:
         return None
     try:

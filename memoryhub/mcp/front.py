@@ -14,15 +14,14 @@ import select
 import signal
 import sys
 import threading
-import traceback
-from typing import TYPE_CHECKING
 
 from memoryhub.mcp import envelope, options, snapshot
 from memoryhub.mcp.envelope import MalformedError
 from memoryhub.mcp.handover import Handover
-from memoryhub.mcp.opening import Opening
-from memoryhub.mcp.wire import LineBuffer, Overlong, Wire, claim, write_all
+from memoryhub.mcp.opening import REPLAY_ID, Opening
+from memoryhub.mcp.wire import Overlong, Wire, claim, write_all
 
+TYPE_CHECKING = False  # what checkers take for typing's, without importing it
 if TYPE_CHECKING:
     from memoryhub.mcp.serve import Hub
 
@@ -39,8 +38,11 @@ def main(argv: list[str]) -> int:
     try:
         hub = front.run()
     except BrokenPipeError:
-        return 0
-    return hub.run(front.handover) if hub else front.exit_code
+        os._exit(0)
+    if hub is None:
+        sys.stderr.flush()
+        os._exit(front.exit_code)  # the other thread may be in the middle of an import
+    return hub.run(front.handover)
 
 
 def _leave(_number: int, _frame: object) -> None:
@@ -53,7 +55,7 @@ class Front:
 
     def __init__(self, chosen: options.Options, wire: Wire) -> None:
         self.exit_code = 0
-        self.handover = Handover(wire, LineBuffer())
+        self.handover = Handover(wire)
         self._options = chosen
         self._key = snapshot.current_key()
         self._hub: Hub | None = None
@@ -65,6 +67,8 @@ class Front:
         """Answer until the server is ready, and return it; None when it can't be built or nobody needs it."""
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+        if select.select([self.handover.wire.incoming], [], [], 0)[0]:
+            self._read()  # while no other thread wants the interpreter
         threading.Thread(target=self._build, name="memory-hub-build", daemon=True).start()
         try:
             self._read_until_ready()
@@ -80,6 +84,8 @@ class Front:
 
             self._hub = build(self._options, self._key)
         except BaseException:  # noqa: BLE001  (whatever it is, the waiting thread must hear of it)
+            import traceback
+
             self._failure = traceback.format_exc()
         os.write(self._signal_ready, b"!")
 
@@ -92,10 +98,13 @@ class Front:
                 self._read()
                 if handover.ended:
                     watched = [self._ready]
-                    if not handover.backlog:
+                    if not self._is_server_wanted():
                         return
             if self._ready in readable:
                 return
+
+    def _is_server_wanted(self) -> bool:
+        return any("id" in message and message["id"] != REPLAY_ID for message in self.handover.backlog)
 
     def _read(self) -> None:
         chunk = os.read(self.handover.wire.incoming, _CHUNK_BYTES)
@@ -121,6 +130,6 @@ class Front:
         sys.stderr.write(self._failure)
         reason = "Memory Hub could not start: " + self._failure.strip().rpartition("\n")[2]
         for message in self.handover.backlog:
-            if "id" in message and message["id"] != Opening.REPLAY_ID:
+            if "id" in message and message["id"] != REPLAY_ID:
                 line = envelope.error_line(message["id"], envelope.INTERNAL_ERROR, reason)
                 write_all(self.handover.wire.outgoing, line)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from memoryhub.mcp.envelope import Message
 from memoryhub.mcp.wire import LineBuffer, Wire
 
+TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+if TYPE_CHECKING:
+    from memoryhub.mcp.envelope import Message
 
-@dataclass(slots=True)
+
 class Handover:
     """The wire, and all that was read from it and not answered."""
 
-    wire: Wire
-    buffer: LineBuffer
-    backlog: list[Message] = field(default_factory=list)
-    """Messages for the server, in the order in which they came."""
-    ended: bool = False
-    """Whether the client has closed its side."""
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.buffer = LineBuffer()
+        self.backlog: list[Message] = []
+        """Messages for the server, in the order in which they came."""
+        self.ended = False
+        """Whether the client has closed its side."""

@@ -12,8 +12,8 @@ with memory_get and call memory_update with the version you read.
 - Record a choice between alternatives with decision_record, including why.
 - Before the session ends, call session_end with what was done, learnt and left open.
 
-Every hit carries an id such as #412: cite it, and pass it to memory_get for the whole text. Answers are text, one line \
-a hit; the last line says what was left out and how to get it. format="json" gives the same as structured data. \
+Every hit carries an id such as #412: cite it, and pass it to memory_get for the whole text. Answers are text, one \
+line a hit; the last line says what was left out and how to get it. format="json" gives the same as structured data. \
 limit and max_tokens bound an answer, cursor continues it.
 
 An error says what is wrong and what to do; nothing was changed then, unless it says so. Tools that are not listed \

@@ -6,15 +6,17 @@ messages known here goes to the server, and with it everything after an opening 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar
 
-from memoryhub.mcp.envelope import Message
-from memoryhub.mcp.snapshot import Answers
+TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+if TYPE_CHECKING:
+    from memoryhub.mcp.envelope import Message
+    from memoryhub.mcp.snapshot import Answers
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS = ("2026-07-28",)
+REPLAY_ID = "memory-hub:replayed-opening"
+"""The id under which the answered opening is replayed to the server, whose answer to it nobody gets."""
 LIST_METHODS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
@@ -30,19 +32,18 @@ class _Era(Enum):
     """Only the server knows what to make of it."""
 
 
-@dataclass(frozen=True, slots=True)
 class Step:
     """What becomes of one message: a result as JSON text, or messages for the server, or both."""
 
-    result: str | None = None
-    for_server: list[Message] = field(default_factory=list)
+    __slots__ = ("for_server", "result")
+
+    def __init__(self, result: str | None, *for_server: Message) -> None:
+        self.result = result
+        self.for_server = for_server
 
 
 class Opening:
     """Follows one connection from its first message on."""
-
-    REPLAY_ID: ClassVar[str] = "memory-hub:replayed-opening"
-    """The id under which the answered opening is replayed to the server, whose answer to it nobody gets."""
 
     def __init__(self, answers: Answers | None) -> None:
         self._answers = answers or {}
@@ -52,7 +53,7 @@ class Opening:
     def take(self, message: Message) -> Step:
         """Decide about the next message."""
         if "id" not in message or "method" not in message:
-            return Step(for_server=[message])
+            return Step(None, message)
         opens = self._era is _Era.UNOPENED
         if opens:
             self._open(message)
@@ -60,8 +61,8 @@ class Opening:
         if result is None:
             if opens:
                 self._era = _Era.SERVER
-            return Step(for_server=[message])
-        return Step(result, [{**message, "id": self.REPLAY_ID}] if opens else [])
+            return Step(None, message)
+        return Step(result, {**message, "id": REPLAY_ID}) if opens else Step(result)
 
     def _open(self, message: Message) -> None:
         params = message.get("params") or {}

@@ -8,18 +8,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from memoryhub.mcp import envelope
-from memoryhub.mcp.envelope import MalformedError, Message
+from memoryhub.mcp.envelope import MalformedError
 from memoryhub.mcp.handover import Handover
-from memoryhub.mcp.opening import Opening
+from memoryhub.mcp.opening import REPLAY_ID
 from memoryhub.mcp.streams import Incoming, Output
 from memoryhub.mcp.wire import Overlong
+
+if TYPE_CHECKING:
+    from memoryhub.mcp.envelope import Message
 
 _CHUNK_BYTES = 1 << 18
 QUIET_SECONDS_AFTER_END = 1.5
@@ -74,7 +77,7 @@ class Pump:
         message = item.message
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             self._settle(message.id)
-            if message.id == Opening.REPLAY_ID:
+            if message.id == REPLAY_ID:
                 return
         self._output.write(envelope.dump(_to_wire(message)))
         await self._output.ready()
@@ -92,6 +95,8 @@ class Pump:
     def _read(self) -> None:
         try:
             chunk = os.read(self._handover.wire.incoming, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
         except OSError:
             chunk = b""
         buffer = self._handover.buffer

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -45,14 +44,13 @@ def save(profile: str, key: list[str], answers: Answers) -> None:
     path = _path(profile)
     env.prepare_home()
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    descriptor, draft = tempfile.mkstemp(dir=path.parent)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(descriptor, "w") as file:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump({"key": key, "answers": answers}, file)
-        Path(draft).replace(path)
+        draft.replace(path)
     except OSError:
-        with suppress(OSError):
-            Path(draft).unlink()
+        draft.unlink(missing_ok=True)
         raise
 
 

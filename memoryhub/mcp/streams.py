@@ -117,6 +117,8 @@ class Output:
             while self._pending and self._poll.poll(0):
                 written = os.write(self._descriptor, self._pending[0][: select.PIPE_BUF])
                 self._advance(written)
+        except BlockingIOError:
+            pass  # there is no room after all
         except OSError:
             self._break()
         self._wait_for_room(wanted=bool(self._pending))

@@ -49,21 +49,21 @@ class Job(Generic[T]):
         """Whether nobody waits for the result."""
         return self._dropped
 
-    @property
-    def begun(self) -> bool:
-        """Whether a thread has taken the job."""
-        return self._begun
+    def drop(self, *, interrupt: bool) -> bool:
+        """Take the job back where it has not begun; where it has, and ``interrupt``, stop its statements until it ends.
 
-    def drop(self, *, interrupt: bool) -> None:
-        """Forget the job where it has not begun; where it has, and ``interrupt``, stop its statements until it ends."""
+        Return whether that was possible: not where the work is done, or goes on to its end.
+        """
         with self._lock:
+            if self._finished or (self._begun and not interrupt):
+                return False
             self._dropped = True
-            if self._finished or not (self._begun and interrupt):
-                return
-            if self._connection is not None:
+            if self._begun and self._connection is not None:
                 self._connection.interrupt()
-        # Between two statements an interrupt goes unheard, hence again.
-        self._loop.call_later(_NUDGE_SECONDS, lambda: self.drop(interrupt=True))
+        if self._begun:
+            # Between two statements an interrupt goes unheard, hence again.
+            self._loop.call_later(_NUDGE_SECONDS, lambda: self.drop(interrupt=True))
+        return True
 
     def run(self) -> None:
         """Do the work in this thread and hand its outcome to the event loop."""
@@ -126,10 +126,7 @@ class Workers:
         """Take no more calls: those not begun and all reads end now with an error, writes that have begun go on."""
         self._stopping = True
         for job, writes in list(self._waiting.items()):
-            if writes and job.begun:
-                continue
-            job.drop(interrupt=not writes)
-            if not job.future.done():
+            if job.drop(interrupt=not writes) and not job.future.done():
                 job.future.set_exception(_stopping_error())
 
     def join(self, seconds: float) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
-from dataclasses import dataclass, field
+import select
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 _EDGE_BYTES = 512
 
 
-@dataclass(frozen=True, slots=True)
 class Wire:
     """Private duplicates of stdin and stdout."""
 
-    incoming: int
-    outgoing: int
+    __slots__ = ("incoming", "outgoing")
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self.incoming = incoming
+        self.outgoing = outgoing
 
 
 def claim() -> Wire:
@@ -32,21 +34,23 @@ def _duplicate(descriptor: int) -> int:
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
-@dataclass(frozen=True, slots=True)
 class Overlong:
     """A line that was thrown away for its length; its edges may still show the request's id."""
 
-    head: bytes
-    tail: bytes
+    __slots__ = ("head", "tail")
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        self.head = head
+        self.tail = tail
 
 
-@dataclass(slots=True)
 class LineBuffer:
     """Cuts lines out of chunks; holds at most ``limit`` bytes of an unfinished one."""
 
-    limit: int = MAX_LINE_BYTES
-    _pending: bytearray = field(default_factory=bytearray)
-    _overlong_head: bytes | None = None
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
+        self._limit = limit
+        self._pending = bytearray()
+        self._overlong_head: bytes | None = None
 
     def feed(self, chunk: bytes) -> list[bytes | Overlong]:
         """Return the lines that ``chunk`` completes, without their line ends; blank ones are left out."""
@@ -67,7 +71,7 @@ class LineBuffer:
 
     def _extend(self, part: bytes) -> None:
         self._pending += part
-        if len(self._pending) <= self.limit:
+        if len(self._pending) <= self._limit:
             return
         if self._overlong_head is None:
             self._overlong_head = bytes(self._pending[:_EDGE_BYTES])
@@ -87,4 +91,7 @@ def write_all(descriptor: int, data: bytes) -> None:
     """Write all of ``data``, waiting as long as the reader takes."""
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:  # whoever shares the descriptor made it so
+            select.select([], [descriptor], [])
