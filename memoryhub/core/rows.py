@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from django.db import connections, models
@@ -38,24 +38,22 @@ def update(model: type[models.Model], key: Any, **values: Any) -> None:
 
 def execute(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> None:
     """Run one statement in the current store."""
-    with connections[require_current_alias()].cursor() as cursor:
-        cursor.execute(sql, parameters)
+    connections[require_current_alias()].run(sql, parameters)  # type: ignore[attr-defined]
 
 
 def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Run one query in the current store and return its rows."""
-    with connections[require_current_alias()].cursor() as cursor:
-        cursor.execute(sql, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
+    connection = connections[require_current_alias()]
+    with connection.wrap_database_errors:
+        rows: list[tuple[Any, ...]] = connection.run(sql, parameters).fetchall()  # type: ignore[attr-defined]
+    return rows
 
 
 def iterate(sql: str) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of one query in the current store, a thousand in memory at a time."""
-    with connections[require_current_alias()].cursor() as cursor:
-        cursor.execute(sql)
-        while batch := cursor.fetchmany(1000):
-            yield from batch
+    cursor = connections[require_current_alias()].run(sql, ())  # type: ignore[attr-defined]
+    while batch := cursor.fetchmany(1000):
+        yield from batch
 
 
 @cache
@@ -92,8 +90,12 @@ def _adapter(field: models.Field[Any, Any]) -> _Adapter:
 
 def time_value(value: datetime | None) -> Any:
     """Return a time as the current store's database keeps it."""
-    connection = connections[require_current_alias()]
-    return None if value is None else connection.ops.adapt_datetimefield_value(value)
+    return None if value is None else _adapted_time(value)
+
+
+@lru_cache(maxsize=256)
+def _adapted_time(value: datetime) -> Any:
+    return connections[require_current_alias()].ops.adapt_datetimefield_value(value)
 
 
 def _as_it_is(value: Any) -> Any:

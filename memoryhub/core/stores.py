@@ -7,6 +7,7 @@ makes it the current one, and turns every database error inside into one of the 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 from collections import OrderedDict
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 from django.db import DatabaseError, connections
@@ -60,8 +62,15 @@ class StoreId:
     @property
     def path(self) -> Path:
         """The store's SQLite file."""
-        folder = {Scope.GLOBAL: "", Scope.ORG: "orgs", Scope.PROJECT: "projects"}[self.scope]
-        return env.home() / folder / self.name / "events.db"
+        return _path(os.environ.get("MEMORY_HUB_HOME"), self.scope, self.name)
+
+
+_FOLDERS = {Scope.GLOBAL: "", Scope.ORG: "orgs", Scope.PROJECT: "projects"}
+
+
+@lru_cache(maxsize=256)
+def _path(_home: str | None, scope: Scope, name: str) -> Path:
+    return env.home() / _FOLDERS[scope] / name / "events.db"
 
 
 GLOBAL_STORE = StoreId(Scope.GLOBAL, "global")

@@ -73,7 +73,7 @@ def register_tools(*tools: Tool) -> None:
     """Make tools known to the MCP door, in the order in which it will list them."""
     for tool in tools:
         _tools[tool.name] = tool
-        _aliases.update({alias: tool.name for alias in tool.aliases})
+        _aliases.update(dict.fromkeys(tool.aliases, tool.name))
 
 
 def register_resources(*resources: Resource) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from django.db import transaction as django_transaction
@@ -34,6 +35,8 @@ class Draft(Generic[P]):
 
     type: EventType[P]
     payload: P
+    data: dict[str, Any]
+    """The payload as JSON data, with only what was set."""
     redactions: tuple[str, ...]
     """The types of what was redacted, for the answer to the caller."""
 
@@ -48,7 +51,7 @@ def prepare(event_type: EventType[P], payload: P) -> Draft[P]:
     clean, findings = sanitize(raw)
     if clean != raw:
         payload = _validated(event_type, clean)
-    return Draft(event_type, payload, tuple(sorted({finding.type for finding in findings})))
+    return Draft(event_type, payload, clean, tuple(sorted({finding.type for finding in findings})))
 
 
 def _validated(event_type: EventType[P], data: Mapping[str, Any]) -> P:
@@ -114,7 +117,7 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
         raise RuntimeError("append() needs an open log.transaction()")
     position = head.position + 1
     event = _event(draft, position, stream or f"{entity}:{position}", new_stream=not stream)
-    head.digest = _insert(event, head, current_origin(), _checked_key(idempotency_key))
+    head.digest = _insert(event, draft.data, head, current_origin(), _checked_key(idempotency_key))
     head.position = position
     apply(event)
     return event
@@ -143,8 +146,8 @@ def _next_in(stream: str) -> int:
     return (found[0][0] or 0) + 1
 
 
-def _insert(event: Event[Any], head: _Head, origin: Origin, key: str | None) -> str:
-    payload_json = canonical_json(event.payload.model_dump(mode="json", exclude_unset=True))
+def _insert(event: Event[Any], data: dict[str, Any], head: _Head, origin: Origin, key: str | None) -> str:
+    payload_json = canonical_json(data)
     salt = ids.random_bytes(16).hex()
     header = (
         event.position,
@@ -168,6 +171,7 @@ def _insert(event: Event[Any], head: _Head, origin: Origin, key: str | None) -> 
     return chained
 
 
+@lru_cache(maxsize=1024)
 def _checked_name(field: str, value: str) -> str:
     """Refuse a secret in a name: redacting it would make two names one."""
     clean, findings = sanitize_text(value)
