@@ -28,20 +28,24 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "memoryhub.middleware.ContentSecurityPolicy",
+    "memoryhub.middleware.ApiProblems",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "memoryhub.middleware.ContentSecurityPolicy",
-    "memoryhub.middleware.ProjectAddress",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "memoryhub.middleware.ProjectAddress",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    # The last, because it calls the view: every check above comes before a store is opened.
+    "memoryhub.middleware.ProjectStore",
 ]
 
 ROOT_URLCONF = "memoryhub.urls"
-ASGI_APPLICATION = "memoryhub.asgi.application"
+PROJECT_URLCONF = "memoryhub.project_urls"
+"""What is under ``/p/<project>/``."""
 WSGI_APPLICATION = "memoryhub.wsgi.application"
 
 TEMPLATES = [
@@ -58,3 +62,37 @@ TEMPLATES = [
         },
     }
 ]
+
+STATIC_URL = "/static/"
+WHITENOISE_USE_FINDERS = True
+"""Files are served from the packages that bring them; there is no collectstatic step."""
+WHITENOISE_AUTOREFRESH = False
+WHITENOISE_MAX_AGE = 300
+
+# Cookies are shared by all ports of one host: names of our own keep other local servers from overwriting them.
+SESSION_COOKIE_NAME = "memoryhub_session"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+"""Not Strict: a sign-in link that was clicked in a web page leads to ``/``, which must see the cookie."""
+CSRF_COOKIE_NAME = "memoryhub_csrf"
+CSRF_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SAMESITE = "Strict"
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+LOGIN_URL = "/admin/login/"
+X_FRAME_OPTIONS = "DENY"
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+"""Bytes of a request's body, at every door of the web."""
+
+Q_CLUSTER = {
+    "name": "memory-hub",
+    "orm": "jobs",
+    "workers": 1,
+    "poll": 2,
+    "timeout": 1800,
+    "retry": 3600,
+    "max_attempts": 2,
+    "catch_up": False,
+    "save_limit": 500,
+    "label": "Jobs",
+}

@@ -1,0 +1,74 @@
+"""Errors of the REST door as ``application/problem+json`` (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+
+CONTENT_TYPE = "application/problem+json"
+
+_DETAILS = {
+    400: "the request cannot be read; send it to this hub's own address, as HTTP/1.1",
+    403: "the session's CSRF token is missing or wrong; send X-CSRFToken, or the bearer token instead",
+    404: "there is no such address; /api/v1/docs lists all",
+    500: "the hub failed; its log on standard error has the details",
+}
+
+
+def problem(status: int, detail: str, **data: Any) -> dict[str, Any]:
+    """Return a problem object for an HTTP status."""
+    title = HTTPStatus(status).phrase
+    code = title.lower().replace(" ", "_")
+    return {"type": f"about:blank#{code}", "title": title, "status": status, "detail": detail, "code": code, **data}
+
+
+def problem_response(content: dict[str, Any]) -> HttpResponse:
+    """Return a problem as a response; text that UTF-8 cannot hold is replaced."""
+    body = json.dumps(content, ensure_ascii=False, default=str).encode("utf-8", "replace")
+    response = HttpResponse(body, content_type=CONTENT_TYPE, status=content["status"])
+    if content["status"] == HTTPStatus.UNAUTHORIZED:
+        response["WWW-Authenticate"] = 'Bearer realm="memory-hub"'
+    return response
+
+
+def problem_for_status(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:
+    """Return the problem for an answer that was not made by the REST door itself."""
+    status = response.status_code
+    allowed = response.get("Allow")
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{request.method} is not possible here; use {allowed or 'another method'}"
+    else:
+        detail = _DETAILS.get(status, HTTPStatus(status).description or HTTPStatus(status).phrase)
+    answer = problem_response(problem(status, detail))
+    if allowed:
+        answer["Allow"] = allowed
+    return answer
+
+
+def refuse_body(request: HttpRequest) -> HttpResponse | None:
+    """Return the problem with a body that is too large or no JSON, or None where it may be read.
+
+    A page elsewhere can send a form or plain text with the user's cookies, but no JSON: so nothing else is read.
+    """
+    size = _body_size(request)
+    if size == 0:
+        return None
+    if size > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        return problem_response(problem(413, f"the body has {size} bytes; at most {limit} are accepted", limit=limit))
+    if request.content_type != "application/json":
+        given = request.content_type[:80] or "none"
+        return problem_response(problem(415, f"Content-Type must be application/json, not {given}"))
+    return None
+
+
+def _body_size(request: HttpRequest) -> int:
+    try:
+        return max(int(request.META.get("CONTENT_LENGTH") or 0), 0)
+    except ValueError:
+        return 0

@@ -1,0 +1,16 @@
+"""The addresses under ``/p/<project>/``: the admin, in that project's store."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import path, re_path
+from django.views.generic import RedirectView
+
+from memoryhub import signin
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="admin:index")),
+    re_path("^admin$", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/login/", signin.explain),
+    path("admin/", admin.site.urls),
+]

@@ -1,0 +1,16 @@
+"""The hub's addresses; those of one project are in ``project_urls``."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from memoryhub import home, signin
+from memoryhub.api import api
+
+urlpatterns = [
+    path("", home.show_projects, name="home"),
+    path("signin/<str:token>", signin.follow_link, name="signin"),
+    path("signout", signin.sign_out, name="signout"),
+    path("admin/login/", signin.explain, name="signin-help"),
+    path("api/v1/", api.urls),
+]

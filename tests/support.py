@@ -1,0 +1,77 @@
+"""Bases of the tests: a hub's home of their own, real store files, and no store left open behind them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from django.db import connections
+from django.test import TestCase
+
+from memoryhub.core import schema, stores
+from memoryhub.core.origin import use_origin
+from memoryhub.core.routing import STORE_PREFIX
+from memoryhub.core.stores import project_store, use_store
+from tests.home import run_home
+
+
+class AnyStore(frozenset[str]):
+    """The databases that tests may use: hub.db, the queue's, and every store."""
+
+    def __new__(cls) -> AnyStore:
+        return super().__new__(cls, ("default", "jobs"))
+
+    def __contains__(self, alias: object) -> bool:
+        return super().__contains__(alias) or str(alias).startswith(STORE_PREFIX)
+
+
+class HubTestCase(TestCase):
+    """A test with an empty home folder of its own; hub.db is the runner's, rolled back after each test."""
+
+    databases: Any = AnyStore()
+    home: Path
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.home = Path(tempfile.mkdtemp(prefix="home-", dir=run_home()))
+        self.addCleanup(shutil.rmtree, self.home, ignore_errors=True)
+        self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)))
+        self.addCleanup(forget_all_stores)
+        _share_template(self.home)
+
+    @contextmanager
+    def store(self, project: str = "alpha", *, create: bool = True, **origin: str) -> Iterator[None]:
+        """Work in a project's store, which is made on first use."""
+        with use_store(project_store(project), create=create), use_origin(**{"source": "service", **origin}):
+            yield
+
+
+def forget_all_stores() -> None:
+    """Close and forget every store that this process has opened."""
+    for alias in list(stores._opened):
+        stores._remove(alias)
+    stores._failed.clear()
+    for alias in [each for each in connections if each.startswith(STORE_PREFIX)]:
+        connections[alias].close()
+        del connections[alias]
+
+
+def _share_template(home: Path) -> None:
+    """Give the home the run's template, so that a store is a copy of 3 ms and not a migration of 300."""
+    name = f"{schema.fingerprint()[:16]}.db"
+    made = run_home() / "templates" / name
+    if made.exists():
+        (home / "templates").mkdir(mode=0o700)
+        os.link(made, home / "templates" / name)
+    else:
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(run_home())):
+            from memoryhub.core import store_files
+
+            store_files._template()
+        _share_template(home)
