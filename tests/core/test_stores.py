@@ -1,0 +1,245 @@
+"""Stores: private files, one project cannot see another, upgrades with a backup, failures in one sentence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from django.db import connections
+
+from memories import services
+from memories.models import Memory
+from memories.schemas import MemoryWrite
+from memoryhub.core import log, rows, schema, store_files, stores
+from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
+from memoryhub.core.routing import NoCurrentStore
+from memoryhub.core.sqlite import options
+from memoryhub.core.stores import org_store, project_store, use_store
+from tests.support import HubTestCase
+
+ALPHA, BETA = project_store("alpha"), project_store("beta")
+
+
+def write(title: str) -> int:
+    return services.write_memory(command=MemoryWrite(title=title, content=f"text of {title}")).id
+
+
+class NameTests(HubTestCase):
+    def test_only_slugs_are_names(self):
+        for name in ["", "..", "../x", "a/b", "A", "a b", "-a", ".a", "a" * 65, "é", "a\n", "a\x00"]:
+            with self.subTest(name=name), self.assertRaises(Invalid):
+                project_store(name)
+
+    def test_every_scope_has_its_folder(self):
+        self.assertEqual(stores.GLOBAL_STORE.path, self.home / "global" / "events.db")
+        self.assertEqual(org_store("acme").path, self.home / "orgs" / "acme" / "events.db")
+        self.assertEqual(ALPHA.path, self.home / "projects" / "alpha" / "events.db")
+
+
+class CreationTests(HubTestCase):
+    def test_a_store_is_made_only_when_asked(self):
+        with self.assertRaisesRegex(NotFound, "there is no project 'alpha'"), use_store(ALPHA):
+            pass
+        self.assertFalse(ALPHA.path.exists())
+
+    def test_files_and_folders_are_private_whatever_the_umask(self):
+        script = (
+            "import os, django; os.umask(0); django.setup()\n"
+            "from memoryhub.core.stores import *; from memories.services import *; from memories.schemas import *\n"
+            "with use_store(project_store('alpha'), create=True):\n"
+            "    write_memory(command=MemoryWrite(title='a', content='b'))\n"
+            "    os.system('cp -r --preserve=mode $MEMORY_HUB_HOME $MEMORY_HUB_HOME.copy')"
+        )
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=60)
+        copy = Path(f"{self.home}.copy")
+        self.addCleanup(shutil.rmtree, copy)
+        names = {path.name for path in copy.rglob("*")}
+        self.assertLessEqual({"events.db", "events.db-wal", "events.db-shm", "head"}, names)
+        for path in [copy, *copy.rglob("*")]:
+            wanted = 0o700 if path.is_dir() else 0o600
+            self.assertEqual(stat.S_IMODE(path.stat().st_mode), wanted, path)
+
+    def test_two_creators_at_once_make_one_store(self):
+        errors: list[Exception] = []
+
+        def create(number: int) -> None:
+            try:
+                with use_store(ALPHA, create=True):
+                    write(f"memory {number}")
+                    connections[ALPHA.alias].close()
+            except Exception as error:  # noqa: BLE001 - the test shows whatever it was
+                errors.append(error)
+
+        threads = [threading.Thread(target=create, args=[number]) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+        with use_store(ALPHA):
+            self.assertEqual(Memory.objects.count(), 6)
+
+    def test_the_measured_pragmas_are_set(self):
+        with use_store(ALPHA, create=True), connections[ALPHA.alias].cursor() as cursor:
+            wanted = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "recursive_triggers": 1}
+            wanted["journal_size_limit"] = options.JOURNAL_SIZE_LIMIT
+            for pragma, value in wanted.items():
+                cursor.execute(f"PRAGMA {pragma}")
+                self.assertEqual(cursor.fetchone()[0], value, pragma)
+
+    def test_sqlite_is_one_that_keeps_its_wal_whole(self):
+        from memoryhub.core.sqlite.driver import SAFE_VERSION
+
+        self.assertGreaterEqual(sys.modules["sqlite3"].sqlite_version_info, SAFE_VERSION)
+
+
+class IsolationTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with use_store(ALPHA, create=True):
+            self.memory_id = write("alpha's own")
+        with use_store(BETA, create=True):
+            pass
+
+    def test_a_lazy_queryset_stays_with_its_store(self):
+        with use_store(ALPHA):
+            lazy = Memory.objects.all()
+        with use_store(BETA):
+            self.assertEqual([memory.title for memory in lazy], ["alpha's own"])
+            self.assertFalse(Memory.objects.exists())
+
+    def test_a_row_of_one_store_cannot_be_saved_in_another(self):
+        with use_store(ALPHA):
+            memory = Memory.objects.get()
+        with use_store(BETA), self.assertRaises(NoCurrentStore):
+            memory.save()
+
+    def test_no_store_is_current_outside(self):
+        with self.assertRaises(NoCurrentStore):
+            Memory.objects.count()
+
+    def test_hundreds_of_stores_leave_few_open(self):
+        for number in range(stores.MAX_OPEN_STORES + 10):
+            with use_store(project_store(f"p{number}"), create=True):
+                write("x")
+        open_aliases = [alias for alias in connections.settings if alias.startswith("store:")]
+        self.assertLessEqual(len(open_aliases), stores.MAX_OPEN_STORES)
+        with use_store(project_store("p0")):
+            self.assertEqual(Memory.objects.count(), 1)
+
+
+class UpgradeTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with use_store(ALPHA, create=True):
+            write("kept")
+            connections[ALPHA.alias].close()
+        stores.forget(ALPHA)
+
+    def change(self, *statements: str) -> None:
+        with sqlite3.connect(ALPHA.path) as raw:
+            for statement in statements:
+                raw.execute(statement)
+        raw.close()
+
+    def test_an_older_store_is_upgraded_after_a_backup(self):
+        self.change("DROP TRIGGER raw_events_no_delete", "UPDATE store_meta SET value = 'older'")
+        with use_store(ALPHA):
+            self.assertEqual(Memory.objects.count(), 1)
+            triggers = {row[0] for row in rows.fetch("SELECT name FROM sqlite_master")}
+        self.assertIn("raw_events_no_delete", triggers)
+        (backup,) = (self.home / "backups" / "projects" / "alpha").iterdir()
+        with sqlite3.connect(backup) as raw:
+            self.assertEqual(raw.execute("SELECT count(*) FROM raw_events").fetchone()[0], 1)
+        raw.close()
+
+    def test_a_store_as_it_should_be_is_not_backed_up(self):
+        with use_store(ALPHA):
+            pass
+        self.assertFalse((self.home / "backups").exists())
+
+    def test_a_newer_store_is_refused_and_left_alone(self):
+        self.change(
+            "UPDATE store_meta SET value = 'newer'",
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0999_future', '2030-01-01')",
+        )
+        with self.assertRaisesRegex(Unavailable, "newer Memory Hub .memories.0999_future"), use_store(ALPHA):
+            pass
+
+    def test_the_fingerprint_follows_the_required_sql(self):
+        before = schema.fingerprint()
+        schema.fingerprint.cache_clear()
+        schema.require_sql("test", "SELECT 1")
+        self.addCleanup(schema.fingerprint.cache_clear)
+        self.addCleanup(schema._required.pop, "test")
+        self.assertNotEqual(schema.fingerprint(), before)
+
+
+class FailureTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with use_store(ALPHA, create=True):
+            write("kept")
+
+    def test_a_store_locked_by_another_process_says_so_and_writes_nothing(self):
+        holder = sqlite3.connect(ALPHA.path, isolation_level=None)
+        self.addCleanup(holder.close)
+        holder.execute("BEGIN IMMEDIATE")
+        with self.assertRaisesMessage(Locked, "memory database is locked by another process"), use_store(ALPHA):
+            write("refused")
+        holder.execute("ROLLBACK")
+        with use_store(ALPHA):
+            self.assertEqual(Memory.objects.count(), 1)
+
+    def test_a_corrupted_header_says_so_and_a_restored_file_works_again(self):
+        connections[ALPHA.alias].close()
+        content = ALPHA.path.read_bytes()
+        stores.forget(ALPHA)
+        for name in ("events.db-wal", "events.db-shm"):
+            ALPHA.path.with_name(name).unlink(missing_ok=True)
+        ALPHA.path.write_bytes(b"this is no database" * 100)
+        with (
+            self.assertRaisesMessage(Unavailable, "memory database unavailable: file is not a database"),
+            use_store(ALPHA),
+        ):
+            Memory.objects.count()
+        ALPHA.path.write_bytes(content)
+        with self.assertLogs("memoryhub.core.stores", "WARNING") as logs, use_store(ALPHA):
+            self.assertEqual(Memory.objects.count(), 1)
+        self.assertIn("integrity check: ok", logs.output[0])
+
+    def test_a_lost_folder_is_not_made_anew_in_silence(self):
+        shutil.rmtree(ALPHA.path.parent)
+        with (
+            self.assertRaisesRegex(Unavailable, "memory database unavailable: the file of 'alpha' is gone"),
+            use_store(ALPHA, create=True),
+        ):
+            pass
+
+    def test_a_full_disk_writes_nothing_and_leaves_the_log_readable(self):
+        with use_store(ALPHA):
+            rows.execute("PRAGMA max_page_count = 1")
+            with self.assertRaisesRegex(Unavailable, "disk is full"), use_store(ALPHA):
+                services.write_memory(command=MemoryWrite(title="big", content="x" * 90_000 + " y"))
+        with use_store(ALPHA):
+            self.assertEqual(Memory.objects.count(), 1)
+            self.assertTrue(log.verify().ok)
+
+    def test_a_replaced_file_is_opened_anew(self):
+        with use_store(BETA, create=True):
+            write("beta's own")
+            connections[BETA.alias].cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connections[ALPHA.alias].close()
+        copy = store_files.back_up(BETA.path, reason="test")
+        for name in ("events.db-wal", "events.db-shm"):
+            ALPHA.path.with_name(name).unlink(missing_ok=True)
+        copy.replace(ALPHA.path)
+        with use_store(ALPHA):
+            self.assertEqual(Memory.objects.get().title, "beta's own")
