@@ -1,0 +1,141 @@
+"""Read from git's own files which repository a folder belongs to. Standard library only, and no process started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+_SECTION = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
+_SETTING = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
+_URL = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/@]*@)?(?P<host>[^/]*)/*(?P<path>.*)$", re.IGNORECASE)
+_SCP = re.compile(r"^(?:[^@/:]+@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository: the folder all its worktrees share, its main folder, and its remotes' addresses by name."""
+
+    common_dir: Path
+    folder: Path
+    remotes: dict[str, str]
+    is_submodule: bool
+    is_linked: bool
+
+    @property
+    def folder_name(self) -> str:
+        """The main folder's name, without ``.git`` for a bare repository."""
+        return self.folder.name.removesuffix(".git")
+
+
+def find_repository(directory: Path) -> Repository | None:
+    """Return the repository that holds the folder, or None."""
+    for folder in (directory, *directory.parents):
+        git_dir = _git_dir(folder)
+        if git_dir is not None:
+            return _repository(folder, git_dir)
+    return None
+
+
+def remote_name(url: str) -> str:
+    """Return the last part of a remote's address, without ``.git``: the repository's name."""
+    parts = [part for part in re.split(r"[/\\:]+", url.rstrip("/\\")) if part]
+    if len(parts) > 1 and parts[-1] == ".git":
+        parts.pop()
+    return unquote(parts[-1]).removesuffix(".git") if parts else ""
+
+
+def remote_identity(url: str) -> str:
+    """Return ``host/path`` of an address: the same for https and ssh, and without credentials."""
+    match = _URL.match(url) or _SCP.match(url)
+    if match is None:
+        return url.rstrip("/").removesuffix("/.git").removesuffix(".git")
+    path = match["path"].rstrip("/").removesuffix(".git")
+    host = match["host"].lower()
+    return f"{host}/{path}" if host else f"/{path}"
+
+
+def _git_dir(folder: Path) -> Path | None:
+    """Return the git directory of a worktree's top folder or of a bare repository, else None."""
+    entry = folder / ".git"
+    if entry.is_dir():
+        return entry if (entry / "HEAD").exists() else None
+    if entry.is_file():
+        return _pointed_to(entry)
+    is_bare = (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
+    return folder if is_bare else None
+
+
+def _pointed_to(entry: Path) -> Path | None:
+    text = _read(entry)
+    if not text.startswith("gitdir:"):
+        return None
+    target = (entry.parent / text.removeprefix("gitdir:").strip()).resolve()
+    return target if target.is_dir() else None
+
+
+def _repository(folder: Path, git_dir: Path) -> Repository:
+    common = git_dir
+    pointer = _read(git_dir / "commondir").strip()
+    if pointer:
+        common = git_dir / pointer
+    common = common.resolve()
+    settings = list(_settings(_read(common / "config")))
+    is_submodule = "modules" in common.parts and bool(_worktree(settings))
+    main = _main_folder(common, settings) if pointer else folder
+    if folder == git_dir:
+        main = _main_folder(folder, settings)
+    return Repository(common, main, _remotes(settings), is_submodule, bool(pointer))
+
+
+def _main_folder(common: Path, settings: list[tuple[str, str, str]]) -> Path:
+    """Return the main worktree's folder, or the bare repository's own."""
+    worktree = _worktree(settings)
+    if worktree:
+        return (common / worktree).resolve()
+    return common.parent if common.name.startswith(".") else common
+
+
+def _worktree(settings: list[tuple[str, str, str]]) -> str:
+    """Return where a submodule's files are, as its settings say, or ""."""
+    return next((value for section, key, value in settings if (section, key) == ("core", "worktree")), "")
+
+
+def _remotes(settings: list[tuple[str, str, str]]) -> dict[str, str]:
+    remotes: dict[str, str] = {}
+    for section, key, value in settings:
+        if section.startswith("remote.") and key == "url" and value:
+            remotes.setdefault(section.removeprefix("remote."), value)
+    return remotes
+
+
+def _settings(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (section, key, value) of a git config file; subsections as ``remote.origin``."""
+    section = ""
+    for line in text.splitlines():
+        header = _SECTION.match(line)
+        if header:
+            subsection = (header[2] or "").replace('\\"', '"').replace("\\\\", "\\")
+            section = f"{header[1].lower()}.{subsection}" if header[2] else header[1].lower()
+            line = line[header.end() :]  # noqa: PLW2901  (a setting may follow on the same line)
+        setting = _SETTING.match(line)
+        if setting:
+            yield section, setting[1].lower(), _value(setting[2])
+
+
+def _value(raw: str) -> str:
+    """Return a config value without its comment and quotes."""
+    text = raw.strip()
+    if text.startswith('"'):
+        closing = re.match(r'"((?:[^"\\]|\\.)*)"', text)
+        return re.sub(r"\\(.)", r"\1", closing[1]) if closing else text.strip('"')
+    return re.split(r"\s[#;]", text, maxsplit=1)[0].strip()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "surrogateescape")
+    except OSError:
+        return ""
