@@ -1,0 +1,51 @@
+"""How far the log's chain is known to hold: its head, the anchor outside the store, and the last full check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memoryhub.core import clock, log
+from memoryhub.core.log.anchor import read_anchor
+from memoryhub.core.stores import current_store
+from memoryhub.models import StoreCheck
+
+
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """The chain of the current store, as it stands without walking it."""
+
+    position: int
+    digest: str
+    anchored: int | None
+    """The position of the anchor; None where there is none, or where it cannot be read."""
+    anchor_problem: str
+    check: StoreCheck | None
+    """The last full check."""
+
+    @property
+    def unchecked(self) -> int:
+        """How many events came after the last full check."""
+        return max(0, self.position - (self.check.events if self.check else 0))
+
+
+def chain_state() -> ChainState:
+    """Return how the current store's chain stands."""
+    store = current_store()
+    position, digest = log.head()
+    anchored, problem = None, ""
+    try:
+        anchor = read_anchor(store)
+        anchored = anchor.position if anchor else None
+    except ValueError:
+        problem = "the anchor file beside the store cannot be read"
+    if anchored is not None and anchored > position:
+        problem = f"#{anchored} was acknowledged, but the log ends at #{position}: its tail was cut"
+    check = StoreCheck.objects.filter(store=store.alias).first()
+    return ChainState(position, digest, anchored, problem, check)
+
+
+def check_chain() -> StoreCheck:
+    """Walk the current store's chain from its first event, keep what was found, and return it."""
+    found = log.verify()
+    values = {"checked_at": clock.now(), "ok": found.ok, "events": found.events, "finding": found.describe()}
+    return StoreCheck.objects.update_or_create(store=current_store().alias, defaults=values)[0]

@@ -1,0 +1,7 @@
+"""The admin's bases, and the log's own pages. Apps build their ``admin.py`` on these."""
+
+from memoryhub.core.admin.base import HubChangeList, HubModelAdmin
+from memoryhub.core.admin.events import RawEventAdmin
+from memoryhub.core.admin.filters import SinceFilter, ValueFilter
+
+__all__ = ["HubChangeList", "HubModelAdmin", "RawEventAdmin", "SinceFilter", "ValueFilter"]

@@ -1,0 +1,174 @@
+"""The base of every page about a store's rows: it shows, and never writes.
+
+Rows are read models, so nothing here saves, and nothing is written to Django's own admin log, which lies in hub.db
+and knows no projects: the history of an object is its events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from memoryhub.core.admin.cells import event_title
+from memoryhub.core.errors import NotFound
+from memoryhub.core.models import RawEvent
+
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+    _Paginator = Paginator[Any]
+else:
+    _ModelAdmin = admin.ModelAdmin
+    _Paginator = Paginator
+
+COUNTED_AT_MOST = 10_000
+MAX_HISTORY = 200
+
+
+class BoundedPaginator(_Paginator):
+    """Counts no further than 10,000 rows, so that a page of a large store costs what one of a small store does."""
+
+    @cached_property
+    def count(self) -> int:
+        """The number of rows, or the bound where there are more."""
+        rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
+        return rows.order_by().values("pk")[:COUNTED_AT_MOST].count()
+
+
+class HubChangeList(ChangeList):
+    """A list that says when it stopped counting."""
+
+    @property
+    def counted(self) -> str:
+        """The number of results as text."""
+        more = "+" if self.result_count == COUNTED_AT_MOST else ""
+        noun = self.opts.verbose_name if self.result_count == 1 else self.opts.verbose_name_plural
+        return f"{self.result_count:,}{more} {noun}"
+
+
+class HubModelAdmin(_ModelAdmin):
+    """Lists rows and shows one; subclasses say how, and what may be done through services."""
+
+    paginator = BoundedPaginator
+    list_per_page = 50
+    list_max_show_all = 0
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    actions: Sequence[Any] | None = ()
+    view_on_site = False
+
+    detail_template = ""
+    stream_kind = ""
+    """What the streams of these rows begin with, such as ``memory``."""
+    empty_title = "Nothing here yet"
+    empty_text = ""
+    """What to do so that there is something."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Rows come from events."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Rows come from events."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Rows come from events."""
+        return False
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Leave out Django's own bulk deletion, which would write rows."""
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)
+        return actions
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the class of the list."""
+        return HubChangeList
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list."""
+        title = str(self.opts.verbose_name_plural).capitalize()
+        context = {"empty_title": self.empty_title, "empty_text": self.empty_text, **(extra_context or {})}
+        response = super().changelist_view(request, context)
+        if isinstance(response, TemplateResponse) and response.context_data is not None:
+            response.context_data["title"] = title
+        return response
+
+    def find(self, request: HttpRequest, object_id: str) -> Any:
+        """Return the row of the current store.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        found = self.get_object(request, unquote(object_id))
+        if found is None:
+            raise NotFound(f"there is no {self.opts.verbose_name} #{object_id} in this project")
+        return found
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show one row."""
+        found = self.find(request, object_id)
+        return self.page(request, self.detail_template, found, **self.detail(request, found), **(extra_context or {}))
+
+    def detail(self, request: HttpRequest, found: Any) -> dict[str, Any]:
+        """Return what the detail page shows beside the row itself."""
+        return {}
+
+    def stream_of(self, found: Any) -> str:
+        """Return the stream of the row's events."""
+        return f"{self.stream_kind}:{found.pk}"
+
+    def stream_url(self, tail: str) -> str:
+        """Return the page of the row whose stream ends in ``tail``."""
+        return self.url("change", tail)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the events of one row: they are its history."""
+        found = self.find(request, object_id)
+        events = history(self.stream_of(found))
+        return self.page(request, "admin/object_history.html", found, subtitle="History", events=events)
+
+    def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
+        """Return a page about one row."""
+        common = {"opts": self.opts, "original": found, "title": str(found), "subtitle": None}
+        return TemplateResponse(request, template, {**self.admin_site.each_context(request), **common, **context})
+
+    def url(self, name: str, *arguments: Any) -> str:
+        """Return the address of one of this model's pages: ``changelist``, ``change``, ``history`` and so on."""
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_{name}", args=arguments)
+
+    def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]
+        """Write nothing: the event is the record."""
+
+    def log_change(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]
+        """Write nothing: the event is the record."""
+
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # type: ignore[override]
+        """Write nothing: the event is the record."""
+
+
+def history(stream: str) -> list[RawEvent]:
+    """Return the last events of a stream, newest first, each with what it was about as ``about``."""
+    return titled(RawEvent.objects.filter(stream_id=stream).order_by("-stream_seq")[:MAX_HISTORY])
+
+
+def titled(events: QuerySet[RawEvent]) -> list[RawEvent]:
+    """Return events, each with what it was about as ``about``."""
+    found = list(events)
+    for event in found:
+        event.about = event_title(event.payload_json)  # type: ignore[attr-defined]
+    return found

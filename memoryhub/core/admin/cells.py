@@ -1,0 +1,99 @@
+"""Small pieces of HTML that lists and detail pages share. All text in them is escaped."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.text import slugify
+
+from memoryhub.core import clock
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_TITLES = ("title", "purpose", "message", "summary", "reason")
+NONE = format_html('<span class="none" aria-label="none">{}</span>', "–")
+
+
+def badge(value: str, label: str = "") -> SafeString:
+    """Return a small coloured mark; the style sheet knows the colour of ``value``."""
+    return format_html('<span class="badge badge-{}">{}</span>', slugify(value), label or value)
+
+
+def event_badge(event_type: str) -> SafeString:
+    """Return an event's type as a mark, coloured by the thing that it happened to."""
+    return format_html('<span class="badge badge-{}">{}</span>', slugify(event_type.partition(".")[0]), event_type)
+
+
+def code(text: str) -> SafeString:
+    """Return an identifier in the fixed-width face."""
+    return format_html('<code class="id">{}</code>', text) if text else NONE
+
+
+def link(url: str, text: Any, css: str = "") -> SafeString:
+    """Return a link."""
+    return format_html('<a href="{}" class="{}">{}</a>', url, css, text)
+
+
+def moment(value: datetime | str | None) -> SafeString:
+    """Return a time twice: how long ago, and its date; the full time is in the tooltip.
+
+    Args:
+        value: a time, or the log's text of one, or None.
+    """
+    if not value:
+        return NONE
+    exact = (clock.from_text(value) if isinstance(value, str) else value).astimezone(UTC)
+    return format_html(
+        '<time datetime="{}" title="{} UTC">{} <span class="date">{}</span></time>',
+        exact.isoformat(),
+        exact.strftime("%Y-%m-%d %H:%M:%S"),
+        ago(exact),
+        exact.strftime("%Y-%m-%d %H:%M"),
+    )
+
+
+def ago(value: datetime) -> str:
+    """Return how long ago it was, in one unit."""
+    seconds = int((clock.now() - value).total_seconds())
+    if seconds < _MINUTE:
+        return "just now" if seconds > -_MINUTE else "in the future"
+    for size, name in ((365 * _DAY, "year"), (30 * _DAY, "month"), (_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
+        if seconds >= size:
+            return f"{counted(seconds // size, name)} ago"
+    raise AssertionError("unreachable: a minute or more has passed")
+
+
+def lasted(start: datetime, end: datetime | None) -> str:
+    """Return how long something took, in at most two units; until now where it has not ended."""
+    seconds = max(0, int(((end or clock.now()) - start).total_seconds()))
+    days, hours, minutes = seconds // _DAY, seconds % _DAY // _HOUR, seconds % _HOUR // _MINUTE
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return ``1 memory`` or ``2 memories``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def tag_links(tags: list[str], url: str) -> SafeString:
+    """Return tags as links to the list at ``url``, filtered by each."""
+    from urllib.parse import urlencode
+
+    if not tags:
+        return NONE
+    links = ((f"{url}?{urlencode({'tag': tag})}", tag) for tag in tags)
+    return format_html('<span class="tags">{}</span>', format_html_join(" ", '<a class="tag" href="{}">{}</a>', links))
+
+
+def event_title(payload_json: str | None) -> str:
+    """Return what an event was about, from its payload: one line, or nothing."""
+    payload = json.loads(payload_json or "{}")
+    text = next((payload[name] for name in _TITLES if payload.get(name)), "")
+    return str(text).split("\n", 1)[0][:160]

@@ -1,0 +1,165 @@
+"""The log's pages: every event as it was written. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Max, QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+
+from memoryhub.core import clock
+from memoryhub.core.admin import cells
+from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
+from memoryhub.core.admin.filters import ValueFilter
+from memoryhub.core.models import RawEvent
+from memoryhub.core.projection import event_type_names
+
+_DOORS = ("mcp", "rest", "admin", "cli", "job", "service")
+_DAYS = 7
+
+
+class LogPaginator(BoundedPaginator):
+    """Positions have no gaps, so the whole log needs no counting at all."""
+
+    @cached_property
+    def count(self) -> int:
+        """The number of events."""
+        rows: QuerySet[RawEvent] = self.object_list  # type: ignore[assignment]
+        if rows.query.where:
+            return int(super().count)
+        return int(rows.order_by().aggregate(last=Max("position"))["last"] or 0)
+
+
+class TypeFilter(ValueFilter):
+    """Events of one type."""
+
+    title = "type"
+    parameter_name = "type"
+    field = "event_type"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the types that this version knows."""
+        return [(name, name) for name in event_type_names()]
+
+
+class DoorFilter(ValueFilter):
+    """Events that came through one door."""
+
+    title = "door"
+    parameter_name = "door"
+    field = "source"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the doors."""
+        return [(name, name) for name in _DOORS]
+
+
+class DayFilter(ValueFilter):
+    """Events of one day, in UTC."""
+
+    title = "day"
+    parameter_name = "day"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the past week, and the day in use."""
+        days = {str((clock.now() - timedelta(days=back)).date()) for back in range(_DAYS)}
+        days.update(value for value, _ in super().lookups(request, model_admin))
+        return [(day, day) for day in sorted(days, reverse=True)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep the events from midnight to midnight."""
+        day = self.value()
+        if not day:
+            return queryset
+        try:
+            start = datetime.fromisoformat(day)
+        except ValueError:
+            return queryset.none()
+        return queryset.filter(occurred_at__gte=str(start.date()), occurred_at__lt=str((start + timedelta(1)).date()))
+
+
+class SessionFilter(ValueFilter):
+    """Events of one session."""
+
+    title = "session"
+    parameter_name = "session"
+    field = "session_id"
+
+
+class StreamFilter(ValueFilter):
+    """Events of one stream."""
+
+    title = "stream"
+    parameter_name = "stream"
+    field = "stream_id"
+
+
+@admin.register(RawEvent)
+class RawEventAdmin(HubModelAdmin):
+    """The log, newest first."""
+
+    list_display = ("number", "time", "what", "stream", "actor", "door", "session")
+    list_display_links = ("number",)
+    list_filter = (TypeFilter, DoorFilter, DayFilter, SessionFilter, StreamFilter)
+    ordering = ("-position",)
+    paginator = LogPaginator
+    sortable_by = ("number",)
+    change_list_template = "admin/core/rawevent/change_list.html"
+    detail_template = "admin/core/rawevent/detail.html"
+    empty_title = "No event here"
+    empty_text = "Every write appends one. Take a filter away, or write the first memory."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Leave the texts where they are; lists do not show them."""
+        events = super().get_queryset(request)
+        named = request.resolver_match and request.resolver_match.url_name
+        return events.defer("payload_json") if named == "core_rawevent_changelist" else events
+
+    @admin.display(description="#", ordering="position")
+    def number(self, event: RawEvent) -> SafeString:
+        """Return the position."""
+        return cells.code(f"#{event.position}")
+
+    @admin.display(description="time")
+    def time(self, event: RawEvent) -> SafeString:
+        """Return when it happened."""
+        return cells.moment(event.occurred_at)
+
+    @admin.display(description="type")
+    def what(self, event: RawEvent) -> SafeString:
+        """Return the type."""
+        return cells.event_badge(event.event_type)
+
+    @admin.display(description="stream")
+    def stream(self, event: RawEvent) -> SafeString:
+        """Return the stream, cut to what tells it apart."""
+        return cells.code(event.stream_id if len(event.stream_id) <= 24 else f"{event.stream_id[:23]}…")
+
+    @admin.display(description="door")
+    def door(self, event: RawEvent) -> SafeString:
+        """Return the door that it came through."""
+        return cells.badge("door", event.source)
+
+    @admin.display(description="session")
+    def session(self, event: RawEvent) -> SafeString:
+        """Return the session."""
+        return cells.code(event.session_id)
+
+    def detail(self, request: HttpRequest, found: RawEvent) -> dict[str, Any]:
+        """Return the payload as indented JSON, and the neighbours."""
+        payload = None if found.payload_json is None else json.loads(found.payload_json)
+        last = RawEvent.objects.aggregate(last=Max("position"))["last"]
+        return {
+            "payload": None if payload is None else json.dumps(payload, indent=2, ensure_ascii=False),
+            "before": found.position - 1 or None,
+            "after": found.position + 1 if found.position < last else None,
+        }
+
+    def stream_of(self, found: RawEvent) -> str:
+        """Return the event's own stream."""
+        return found.stream_id

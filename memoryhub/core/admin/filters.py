@@ -1,0 +1,76 @@
+"""Filters of lists that need no query of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from memoryhub.core import clock
+
+_SPANS = {"1": "Past day", "7": "Past 7 days", "30": "Past 30 days", "365": "Past year"}
+
+
+class SinceFilter(SimpleListFilter):
+    """Keeps what happened in the past days; subclasses name the field."""
+
+    title = "time"
+    parameter_name = "since"
+    field = "created_at"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the spans."""
+        return list(_SPANS.items())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep rows of the chosen span."""
+        if self.value() not in _SPANS:
+            return queryset
+        return queryset.filter(**{f"{self.field}__gte": self.bound(clock.now() - timedelta(days=int(self.value())))})
+
+    def bound(self, start: datetime) -> Any:
+        """Return the start of the span as the field keeps it."""
+        return start
+
+
+class ValueFilter(SimpleListFilter):
+    """Keeps rows of one value that a link named; it is shown only while it is in use."""
+
+    field = ""
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the values to offer: only the one in use."""
+        value = request.GET.get(self.parameter_name or "")
+        return [(value, value)] if value else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep rows of the chosen value."""
+        return queryset.filter(**{self.field: self.value()}) if self.value() else queryset
+
+
+class DefaultFilter(SimpleListFilter):
+    """A choice whose first option holds until another one is taken."""
+
+    options: dict[str, str] = {}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return all options but the first."""
+        return list(self.options.items())[1:]
+
+    def chosen(self) -> str:
+        """Return the option that holds."""
+        value = self.value()
+        return value if value in self.options else next(iter(self.options))
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        """Yield the options; the first one takes the parameter away."""
+        first = next(iter(self.options))
+        for value, label in self.options.items():
+            query = {} if value == first else {self.parameter_name: value}
+            address = changelist.get_query_string(query, [self.parameter_name or ""])
+            yield {"selected": self.chosen() == value, "query_string": address, "display": label}

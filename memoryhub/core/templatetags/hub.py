@@ -1,0 +1,15 @@
+"""The admin's cells as template filters."""
+
+from __future__ import annotations
+
+from django import template
+
+from memoryhub.core.admin import cells
+
+register = template.Library()
+
+register.filter("badge", cells.badge)
+register.filter("event_badge", cells.event_badge)
+register.filter("code", cells.code)
+register.filter("moment", cells.moment)
+register.filter("counted", cells.counted)

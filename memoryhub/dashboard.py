@@ -1,0 +1,63 @@
+"""How a project stands, on one page."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+from django.db.models import Count
+from django.db.models.functions import Substr
+
+from memories.models import Memory
+from memories.selectors import count_by_type
+from memoryhub.core import clock, log
+from memoryhub.core.charts import BarChart, bar_chart
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import current_store
+from sessions_app.models import Commit, Session, SessionStatus
+
+DAYS = 30
+_LATEST = 8
+_ACTIVE = 6
+
+
+def overview() -> dict[str, Any]:
+    """Return the context of the project's first page."""
+    by_type = count_by_type()
+    active = Session.objects.filter(status=SessionStatus.ACTIVE)
+    return {
+        "memory_count": sum(by_type.values()),
+        "by_type": sorted(by_type.items(), key=lambda pair: -pair[1]),
+        "session_count": Session.objects.count(),
+        "active_count": active.count(),
+        "active_sessions": active.order_by("-started_at")[:_ACTIVE],
+        "commit_count": Commit.objects.count(),
+        "event_count": log.head()[0],
+        "latest": Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST],
+        "activity": activity(),
+        "store_bytes": store_bytes(),
+    }
+
+
+def activity() -> BarChart:
+    """Return the events of each of the past 30 days as a chart."""
+    counts = events_per_day(DAYS)
+    total = sum(counts.values())
+    return bar_chart(counts, description=f"{total:,} events in the past {DAYS} days")
+
+
+def events_per_day(days: int) -> dict[date, int]:
+    """Return how many events each of the past days saw, oldest first; the last one is today, in UTC."""
+    today = clock.now().date()
+    first = today - timedelta(days=days - 1)
+    recent = RawEvent.objects.filter(occurred_at__gte=first.isoformat())
+    found = recent.annotate(day=Substr("occurred_at", 1, 10)).values("day").annotate(events=Count("position"))
+    counts = {row["day"]: row["events"] for row in found.order_by("day")}
+    window = [first + timedelta(days=index) for index in range(days)]
+    return {day: counts.get(day.isoformat(), 0) for day in window}
+
+
+def store_bytes() -> int:
+    """Return the size of the current store's files, in bytes."""
+    path = current_store().path
+    return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*"))

@@ -1,0 +1,118 @@
+"""The admin of one project: which pages it has, and what every page shows around its content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin import AdminSite
+from django.contrib.admin.apps import AdminConfig
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
+from django.views.decorators.http import require_POST
+
+from memoryhub.core.routing import STORE_APPS, current_alias
+from memoryhub.core.stores import current_store, list_projects
+
+_TABS = ("memories_memory", "sessions_app_session", "sessions_app_commit", "core_rawevent")
+"""The lists in the navigation, in this order; others follow."""
+_PLACES = {name: place for place, name in enumerate(_TABS)}
+
+
+class HubAdminConfig(AdminConfig):
+    """Django's admin, with our site in the place of its own."""
+
+    default_site = "memoryhub.site.HubAdminSite"
+
+
+class HubAdminSite(AdminSite):
+    """Shows the current store. What is in hub.db has no page here: it is of no project."""
+
+    site_title = "Memory Hub"
+    site_header = "Memory Hub"
+    index_title = "Overview"
+    enable_nav_sidebar = False
+
+    def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
+        """Register models of the stores; leave out those of hub.db and of the queue."""
+        models = [model_or_iterable] if isinstance(model_or_iterable, type) else list(model_or_iterable)
+        ours = [model for model in models if model._meta.app_label in STORE_APPS]
+        super().register(ours, admin_class, **options)
+
+    def get_urls(self) -> list[URLPattern | URLResolver]:
+        """Add our own pages."""
+        own = [
+            path("log/verify/", self.admin_view(require_POST(self.verify_chain)), name="verify_chain"),
+            path("stream/<path:stream>/", self.admin_view(self.show_stream), name="stream"),
+        ]
+        return [*own, *super().get_urls()]
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what every page shows: the project, the others, and the tabs."""
+        context = super().each_context(request)
+        project = current_store().name if current_alias.get() else ""
+        others = [name for name in list_projects() if name != project]
+        return {**context, "project": project, "other_projects": others, "tabs": self._tabs(request, context)}
+
+    def _tabs(self, request: HttpRequest, context: dict[str, Any]) -> list[dict[str, Any]]:
+        models = [model for app in context["available_apps"] for model in app["models"] if model["admin_url"]]
+        models.sort(key=lambda each: _PLACES.get(each["model"]._meta.label_lower.replace(".", "_"), len(_PLACES)))
+        index = reverse("admin:index", current_app=self.name)
+        listed = [{"name": each["tab"], "url": each["admin_url"]} for each in map(_named, models)]
+        tabs = [{"name": "Overview", "url": index}, *listed]
+        return [{**tab, "current": _is_current(request.path, tab["url"], index)} for tab in tabs]
+
+    def get_log_entries(self, request: HttpRequest) -> Any:
+        """Return nothing: an object's history is its events, and Django's admin log is never written."""
+        return ()
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """Show how the project stands."""
+        from memoryhub.dashboard import overview
+
+        return super().index(request, {**overview(), **(extra_context or {})})
+
+    def app_index(
+        self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Lead to the overview: the tabs show every list."""
+        return redirect("admin:index")
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """Refuse: there are no passwords."""
+        raise Http404("there are no passwords in this hub")
+
+    def password_change_done(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """Refuse: there are no passwords."""
+        raise Http404("there are no passwords in this hub")
+
+    def verify_chain(self, request: HttpRequest) -> HttpResponse:
+        """Walk the log's chain now, keep the finding, and show it above the log."""
+        from memoryhub.chain_state import check_chain
+
+        check = check_chain()
+        sentence = check.finding[:1].upper() + check.finding[1:]
+        (messages.success if check.ok else messages.error)(request, f"{sentence}.")
+        return redirect("admin:core_rawevent_changelist")
+
+    def show_stream(self, request: HttpRequest, stream: str) -> HttpResponse:
+        """Lead to the page of what a stream is about, or to its events in the log."""
+        kind, _, tail = stream.partition(":")
+        for model_admin in self._registry.values():
+            if tail and kind == getattr(model_admin, "stream_kind", None):
+                try:
+                    return redirect(model_admin.stream_url(tail))  # type: ignore[attr-defined]
+                except NoReverseMatch:
+                    break
+        return redirect(reverse("admin:core_rawevent_changelist", query={"stream": stream}))
+
+
+def _named(model: dict[str, Any]) -> dict[str, Any]:
+    name = "Log" if model["object_name"] == "RawEvent" else model["name"]
+    return {**model, "tab": name}
+
+
+def _is_current(address: str, tab: str, index: str) -> bool:
+    return address == index if tab == index else address.startswith(tab)

@@ -1,0 +1,17 @@
+"""The panel that shows how the log's chain stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from memoryhub.chain_state import chain_state
+
+register = template.Library()
+
+
+@register.inclusion_tag("memoryhub/chain_panel.html", takes_context=True)
+def chain_panel(context: dict[str, Any]) -> dict[str, Any]:
+    """Show head, anchor and last check, with a button to check now."""
+    return {"chain": chain_state(), "csrf_token": context.get("csrf_token")}
