@@ -1,0 +1,202 @@
+"""A client of the handshake era, written by hand: JSON lines over pipes, and nothing of the SDK."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from django.test import SimpleTestCase
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_SECONDS = 30.0
+MODERN = "2026-07-28"
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+CLIENT = {"name": "plain client", "version": "1"}
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": CLIENT,
+}
+
+Message = dict[str, Any]
+
+
+def environment(home: Path, **changes: str) -> dict[str, str]:
+    """Return the environment of a server that keeps everything under ``home`` and has the fixture tools."""
+    return {
+        **os.environ,
+        "MEMORY_HUB_HOME": str(home),
+        "MEMORY_HUB_TEST_TOOLS": "tests.mcp.fixture_tools",
+        "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store",
+        **changes,
+    }
+
+
+def command(*options: str) -> list[str]:
+    return [sys.executable, str(ROOT / "manage.py"), "mcp", *options]
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, home: Path, *options: str, stdin: int = subprocess.PIPE, **changes: str) -> None:
+        self.process = subprocess.Popen(
+            command(*(options or ("--project", "alpha"))),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(home, **changes),
+            cwd=ROOT,
+            bufsize=0,
+        )
+        self._buffer = b""
+        self._next_id = 0
+        self.errors = b""
+
+    def send_bytes(self, data: bytes) -> None:
+        assert self.process.stdin
+        view = memoryview(data)
+        while view:
+            view = view[self.process.stdin.write(view) :]
+
+    def send(self, message: Message | list[Message]) -> None:
+        self.send_bytes(json.dumps(message).encode() + b"\n")
+
+    def request(self, method: str, params: Message | None = None) -> int:
+        """Send a request and return its id, without waiting for the answer."""
+        self._next_id += 1
+        message: Message = {"jsonrpc": "2.0", "id": self._next_id, "method": method}
+        self.send(message if params is None else {**message, "params": params})
+        return self._next_id
+
+    def notify(self, method: str, params: Message | None = None) -> None:
+        message: Message = {"jsonrpc": "2.0", "method": method}
+        self.send(message if params is None else {**message, "params": params})
+
+    def receive(self, seconds: float = DEADLINE_SECONDS) -> Message:
+        """Return the next message from the server; fail at the deadline or the end of the stream."""
+        line = self._line(time.monotonic() + seconds)
+        if not line:
+            raise AssertionError(f"the server closed its output; it said: {self.wait()[1]}")
+        message = json.loads(line)
+        assert isinstance(message, dict)
+        return message
+
+    def ask(self, method: str, params: Message | None = None) -> Message:
+        """Send a request and return its answer, which must be the next message."""
+        request_id = self.request(method, params)
+        answer = self.receive()
+        assert answer["id"] == request_id, answer
+        return answer
+
+    def initialize(self, version: str = HANDSHAKE[-1]) -> Message:
+        answer = self.ask("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT})
+        self.notify("notifications/initialized")
+        result = answer["result"]
+        assert isinstance(result, dict)
+        return result
+
+    def call(self, tool: str, **arguments: Any) -> Message:
+        """Call a tool and return its result."""
+        answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
+        assert "result" in answer, answer
+        result = answer["result"]
+        assert isinstance(result, dict)
+        return result
+
+    def say(self, tool: str, **arguments: Any) -> str:
+        """Call a tool and return the text of its answer."""
+        text = self.call(tool, **arguments)["content"][0]["text"]
+        assert isinstance(text, str)
+        return text
+
+    def rest(self) -> list[Message]:
+        """Return every message up to the end of the stream."""
+        messages = []
+        while line := self._line(time.monotonic() + DEADLINE_SECONDS):
+            messages.append(json.loads(line))
+        return messages
+
+    def close_input(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+
+    def wait(self) -> tuple[int, str]:
+        """Return the exit code and what was said on stderr."""
+        code = self.process.wait(DEADLINE_SECONDS)
+        assert self.process.stderr
+        self.errors += self.process.stderr.read()
+        return code, self.errors.decode()
+
+    def end(self) -> tuple[int, str]:
+        """Close the server's input and wait for its end."""
+        self.close_input()
+        return self.wait()
+
+    def destroy(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe:
+                pipe.close()
+
+    def _line(self, deadline: float) -> bytes:
+        assert self.process.stdout
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                raise AssertionError("no message came in time")
+            chunk = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not chunk:
+                assert not self._buffer, f"half a line: {self._buffer[:200]!r}"
+                return b""
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+
+class McpTestCase(SimpleTestCase):
+    """Tests against real servers that share one home folder a class, so that only the first one starts slowly."""
+
+    home: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.home = Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.home)
+
+    def start(self, *options: str, **settings: Any) -> Server:
+        server = Server(settings.pop("home", self.home), *options, **settings)
+        self.addCleanup(server.destroy)
+        return server
+
+    def connect(self, *options: str, **settings: Any) -> Server:
+        """Start a server and shake hands."""
+        server = self.start(*options, **settings)
+        server.initialize()
+        return server
+
+    def keep_snapshot(self, *options: str) -> Path:
+        """Let a server write its snapshot, and return the file."""
+        server = self.connect(*options)
+        server.end()
+        (path,) = (self.home / "cache").glob("mcp-*.json")
+        return path
+
+
+def wait_until(is_so: Any, seconds: float = DEADLINE_SECONDS) -> None:
+    """Poll until ``is_so()``; fail at the deadline."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)

@@ -1,0 +1,87 @@
+"""When the front answers from a snapshot, and when it had better not."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from tests.mcp.client import McpTestCase
+
+MARK = "answered by the front"
+
+
+class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
+    def setUp(self) -> None:
+        self.path = self.keep_snapshot()
+        self.mark()
+        self.addCleanup(self.path.unlink, missing_ok=True)
+
+    def mark(self, **changes: object) -> None:
+        """Make it visible who answers: only the snapshot carries the mark."""
+        kept = json.loads(self.path.read_text())
+        for answers in kept["answers"].values():
+            for method in answers.keys() & {"initialize", "server/discover"}:
+                answers[method] = json.dumps({**json.loads(answers[method]), "instructions": MARK})
+        self.path.write_text(json.dumps({**kept, **changes}))
+
+    def is_front_answering(self, **settings: str) -> bool:
+        return bool(self.start(**settings).initialize()["instructions"] == MARK)
+
+    def test_the_front_answers_from_it(self) -> None:
+        self.assertTrue(self.is_front_answering())
+
+    def test_only_its_owner_may_read_it(self) -> None:
+        self.path.unlink()
+        path = self.keep_snapshot()
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(path.parent.stat().st_mode & 0o777, 0o700)
+        self.assertEqual(os.listdir(path.parent), [path.name])
+
+    def test_another_profile_has_another(self) -> None:
+        hello = self.start("--project", "alpha", "--profile", "full").initialize()
+        self.assertNotEqual(hello["instructions"], MARK)
+
+    def test_other_tools_make_it_stale(self) -> None:
+        self.assertFalse(self.is_front_answering(MEMORY_HUB_TEST_TOOLS=""))
+
+    def test_a_key_that_differs_makes_it_stale_and_it_is_replaced(self) -> None:
+        self.mark(key=[*json.loads(self.path.read_text())["key"], "/somewhere/pydantic-99.dist-info"])
+        self.assertFalse(self.is_front_answering())
+        self.keep_snapshot()
+        self.assertNotIn(MARK, self.path.read_text())
+
+    def test_a_broken_file_is_ignored_and_replaced(self) -> None:
+        for text in ("", "{", "[]", '{"key": []}', "\udcff"):
+            with self.subTest(text=text):
+                self.path.write_bytes(text.encode("utf-8", "surrogateescape"))
+                self.assertFalse(self.is_front_answering())
+
+    def test_a_source_file_that_changes_makes_it_stale(self) -> None:
+        from memoryhub.mcp import snapshot
+
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "tools.py"
+            source.write_text("a = 1")
+            before = list(snapshot._sources(folder))
+            source.write_text("a = 22")
+            self.assertNotEqual(list(snapshot._sources(folder)), before)
+
+    def test_the_key_names_the_sdk_and_the_hubs_own_sources(self) -> None:
+        from memoryhub.mcp import snapshot
+
+        key = "\n".join(snapshot.current_key())
+        for part in ("/mcp-", "/mcp_types-", "/pydantic-", "memoryhub/mcp/server.py", "memories/tools.py"):
+            self.assertIn(part, key)
+
+
+class AHomeThatCannotBeWritten(McpTestCase):
+    def test_the_server_serves_without_a_snapshot(self) -> None:
+        home = self.home / "file"
+        home.write_text("no folder")
+        server = self.connect(home=home)
+        answer = server.call("test_echo", text="hi")
+        self.assertTrue(answer["isError"])
+        self.assertIn("unavailable: ", answer["content"][0]["text"])
+        self.assertEqual(server.end()[0], 0)
