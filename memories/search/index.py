@@ -40,8 +40,11 @@ def has_full_text() -> bool:
 
 
 def _probe() -> bool:
-    modules = {name for (name,) in rows.fetch("SELECT name FROM pragma_module_list")}
-    return "fts5" in modules and bool(rows.fetch("SELECT 1 FROM sqlite_master WHERE name = 'search_fts'"))
+    return _can_have_full_text() and bool(rows.fetch("SELECT 1 FROM sqlite_master WHERE name = 'search_fts'"))
+
+
+def _can_have_full_text() -> bool:
+    return bool(rows.fetch("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'"))
 
 
 @project_every_event
@@ -86,7 +89,9 @@ def remove(document_id: int) -> None:
 
 @before_rebuild
 def empty() -> None:
-    """Drop and make the FTS5 index anew."""
-    if has_full_text():
-        rows.execute("DROP TABLE search_fts")
+    """Drop and make the FTS5 index anew, also in a store that was made where there was none."""
+    connection: Any = connections[require_current_alias()]
+    connection.hub_has_full_text = _can_have_full_text()
+    if connection.hub_has_full_text:
+        rows.execute("DROP TABLE IF EXISTS search_fts")
         rows.execute(CREATE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from .detectors import DETECTORS, Detector, Hit
@@ -19,6 +20,8 @@ from .detectors.trace import TracedText
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _TAG = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]")
 _MAX_ROUNDS = 12
+_REPEATED = 32
+"""Texts up to this length (keys, tags, names, kinds) come again and again; their answers are remembered."""
 _SHORTEST = 7  # a password in a URL: ://:p@h
 
 
@@ -38,6 +41,19 @@ def sanitize_text(text: str) -> tuple[str, list[Finding]]:
     What is left is read again until nothing is found in it. A text that is still not clean after
     a dozen rounds was made to be so, and is masked whole.
     """
+    if len(text) > _REPEATED:
+        return _sanitized(text)
+    clean, findings = _remembered(text)
+    return clean, list(findings)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(text: str) -> tuple[str, tuple[Finding, ...]]:
+    clean, findings = _sanitized(text)
+    return clean, tuple(findings)
+
+
+def _sanitized(text: str) -> tuple[str, list[Finding]]:
     traced = TracedText([(0, _UNSTORABLE.sub("\ufffd", text))])
     findings: list[Finding] = []
     for _ in range(_MAX_ROUNDS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from typing import ClassVar
 
 from django.db import connections
@@ -110,7 +111,8 @@ class ImmutabilityTests(StoreTestCase):
             "DELETE FROM raw_events",
             "INSERT OR REPLACE INTO raw_events SELECT * FROM raw_events",
             "INSERT INTO raw_events SELECT 9, 'x', project_id, session_id, turn_id, 's', 1, event_type, event_version,"
-            " occurred_at, actor, source, payload_json, salt, payload_digest, chain_digest, NULL, trace_id FROM raw_events",
+            " occurred_at, actor, source, payload_json, salt, payload_digest, chain_digest, NULL, trace_id"
+            " FROM raw_events",
         ]
         for statement in statements:
             with self.subTest(statement=statement), self.assertRaisesMessage(IntegrityError, "append-only"):
@@ -253,11 +255,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(memory_id=ids)
     def erase(self, memory_id: int):
-        with self.use():
-            try:
-                log.erase_streams([f"memory:{memory_id}"], reason="test")
-            except HubError:
-                pass
+        with self.use(), suppress(HubError):
+            log.erase_streams([f"memory:{memory_id}"], reason="test")
 
     def attempt(self, service, command) -> None:
         with self.use():

@@ -1,0 +1,158 @@
+"""Finding: other words than the titles, filters, cursors, and life without FTS5."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memories import selectors, services
+from memories.schemas import MemoryList, MemorySearch, MemoryTouch, MemoryWrite
+from memories.search.snippets import snippet
+from memories.search.text import match_expression, terms
+from memoryhub.core import clock, log, rows
+from memoryhub.core.errors import Invalid
+from tests.support import HubTestCase
+
+TEXTS = {
+    "Storage engine": "We keep every project in its own SQLite file with write-ahead logging.",
+    "Sign-in": "A one-time link signs the owner in; there is no password anywhere.",
+    "Kitchen": "The coffee machine is descaled on Fridays.",
+    "Search": "Ranking uses bm25 over porter stems; stop words are dropped from questions.",
+}
+
+
+class SearchTestCase(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="ada"))
+        self.ids = {
+            title: services.write_memory(command=MemoryWrite(title=title, content=text, tags=[title[:3]])).id
+            for title, text in TEXTS.items()
+        }
+
+    def found(self, query: str, mode: str = "auto", **filters: object) -> list[str]:
+        listing = selectors.search(command=MemorySearch(query=query, **filters), mode=mode)
+        return [hit["title"] for hit in listing.results]
+
+
+class FullTextTests(SearchTestCase):
+    def test_a_question_in_other_words_than_the_title_finds_it(self):
+        self.assertEqual(self.found("how do projects log what was written?")[0], "Storage engine")
+        self.assertEqual(self.found("when was the descaling of the coffee machines?")[0], "Kitchen")
+
+    def test_every_hit_carries_its_evidence(self):
+        (hit,) = selectors.search(command=MemorySearch(query="coffee")).results
+        self.assertEqual((hit["id"], hit["event"], hit["source"]), (self.ids["Kitchen"], self.ids["Kitchen"], "memory"))
+        self.assertIn("coffee", hit["snippet"])
+        self.assertTrue(hit["created_at"])
+
+    def test_filters_narrow(self):
+        self.assertEqual(self.found("coffee password ranking", tags=["sig"]), ["Sign-in"])
+        self.assertEqual(self.found("coffee", since=clock.now() + timedelta(days=1)), [])
+        self.assertEqual(self.found("coffee", sources=["commit"]), [])
+        self.assertEqual(self.found("coffee", type="task"), [])
+
+    def test_what_is_deleted_or_reworded_is_not_found_by_its_old_words(self):
+        services.delete_memory(command=MemoryTouch(id=self.ids["Kitchen"]))
+        self.assertEqual(self.found("coffee"), [])
+        services.restore_memory(command=MemoryTouch(id=self.ids["Kitchen"]))
+        self.assertEqual(self.found("coffee"), ["Kitchen"])
+
+    def test_nothing_but_stop_words_is_still_a_question(self):
+        self.assertEqual(terms("what is it"), ["what", "is", "it"])
+
+    def test_signs_alone_find_nothing(self):
+        self.assertEqual(self.found('"* - ( ^ :'), [])
+
+    def test_no_query_raises(self):
+        @settings(max_examples=200, deadline=None)
+        @given(st.text(alphabet=st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=60))
+        def check(query: str) -> None:
+            selectors.search(command=MemorySearch(query=query))
+            selectors.search(command=MemorySearch(query=query), mode="basic")
+
+        check()
+        for query in ['"', "NEAR(a b)", "a AND", "title:x", "x*", "-x", "NOT", "{a}", "a\x00b", "über", "日本語", "🙂"]:
+            selectors.search(command=MemorySearch(query=query))
+
+    def test_pages_cover_everything_once(self):
+        query, seen, cursor = "sqlite link coffee ranking", [], None
+        while True:
+            listing = selectors.search(command=MemorySearch(query=query, limit=1, cursor=cursor))
+            seen += [hit["id"] for hit in listing.results]
+            cursor = listing.meta.next_cursor
+            if cursor is None:
+                break
+        self.assertEqual(sorted(seen), sorted(self.ids.values()))
+        self.assertEqual(listing.meta.total_count, 4)
+
+    def test_a_cursor_of_another_kind_is_refused(self):
+        with self.assertRaisesRegex(Invalid, "cursor"):
+            selectors.search(command=MemorySearch(query="coffee", cursor="bm9uc2Vuc2U"))
+
+    def test_the_token_budget_is_kept_and_what_was_left_out_is_said(self):
+        listing = selectors.search(command=MemorySearch(query="sqlite link coffee ranking", max_tokens=50))
+        self.assertLess(listing.meta.returned_count, 4)
+        self.assertTrue(listing.meta.truncated)
+        self.assertTrue(listing.meta.has_more)
+        self.assertLessEqual(listing.meta.estimated_tokens, 50)
+        rest = selectors.search(
+            command=MemorySearch(query="sqlite link coffee ranking", cursor=listing.meta.next_cursor)
+        )
+        self.assertEqual(rest.meta.returned_count + listing.meta.returned_count, 4)
+
+
+class WithoutFullTextTests(SearchTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        rows.execute("DROP TABLE search_fts")
+        self.forget_probe()
+
+    def forget_probe(self) -> None:
+        from django.db import connections
+
+        del connections["store:project:alpha"].hub_has_full_text
+
+    def test_like_finds_and_says_so(self):
+        listing = selectors.search(command=MemorySearch(query="coffee machine"))
+        self.assertEqual([hit["title"] for hit in listing.results], ["Kitchen"])
+        self.assertEqual(listing.meta.mode, "basic")
+
+    def test_writing_goes_on(self):
+        services.write_memory(command=MemoryWrite(title="Tea", content="Green tea at four."))
+        self.assertEqual(self.found("green"), ["Tea"])
+
+    def test_filters_narrow_too(self):
+        self.assertEqual(self.found("coffee password ranking", tags=["sig"]), ["Sign-in"])
+
+    def test_a_rebuild_brings_the_index_back(self):
+        self.assertTrue(log.rebuild().identical)
+        listing = selectors.search(command=MemorySearch(query="descaling"))
+        self.assertEqual(listing.meta.mode, "fts5")
+        self.assertEqual(listing.results[0]["title"], "Kitchen")
+
+
+class ListTests(SearchTestCase):
+    def test_a_page_neither_skips_nor_repeats_while_others_write(self):
+        first = selectors.list_memories(command=MemoryList(limit=2))
+        services.write_memory(command=MemoryWrite(title="Late", content="came in between"))
+        second = selectors.list_memories(command=MemoryList(limit=2, cursor=first.meta.next_cursor))
+        ids = [memory["id"] for memory in [*first.results, *second.results]]
+        self.assertEqual(sorted(ids), sorted(self.ids.values()))
+
+    def test_compact_gives_ids_and_titles_alone(self):
+        listing = selectors.list_memories(command=MemoryList(compact=True, limit=1))
+        self.assertEqual(listing.results, [{"id": self.ids["Search"], "title": "Search"}])
+
+
+class TextTests(HubTestCase):
+    def test_terms_are_quoted_and_joined_by_or(self):
+        self.assertEqual(match_expression('WAL "mode" OR snake_case'), '"wal" OR "mode" OR "snake" OR "case"')
+
+    def test_a_snippet_shows_where_the_words_are(self):
+        text = "filler words " * 100 + "the coffee machine is here " + "more filler " * 100
+        cut = snippet(text, ["coffee", "machine"])
+        self.assertIn("coffee machine", cut)
+        self.assertLessEqual(len(cut), 210)
