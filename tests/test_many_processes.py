@@ -1,0 +1,83 @@
+"""Real processes on one store: writers wait their turn, and a kill at any moment loses nothing acknowledged."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+from memories.models import Memory
+from memoryhub.core import log, rows
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import project_store
+from tests.support import HubTestCase
+
+WRITER = """
+import django, sys
+django.setup()
+from memoryhub.core.stores import project_store, use_store
+from memories.services import write_memory
+from memories.schemas import MemoryWrite
+name, count = sys.argv[1], int(sys.argv[2])
+for number in range(count):
+    with use_store(project_store("alpha"), create=True):
+        result = write_memory(command=MemoryWrite(title=f"{name} {number}", content=f"text {name} {number}"))
+    print(result.id, f"{name} {number}", flush=True)
+"""
+KILLS = int(os.environ.get("MEMORY_HUB_TEST_KILLS", "50"))
+
+
+class ManyProcessesTests(HubTestCase):
+    def spawn(self, name: str, count: int) -> subprocess.Popen[str]:
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        root = Path(__file__).parents[1]
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", WRITER, name, str(count)]
+        return subprocess.Popen(command, env=environment, cwd=root, stdout=pipe, stderr=pipe, text=True)
+
+    def holds(self, acknowledged: dict[int, str]) -> None:
+        with self.store("alpha"):
+            titles = dict(Memory.objects.values_list("id", "title"))
+            lost = {position: title for position, title in acknowledged.items() if titles.get(position) != title}
+            self.assertEqual(lost, {})
+            self.assertEqual(rows.fetch("PRAGMA integrity_check"), [("ok",)])
+            rows.execute("INSERT INTO search_fts (search_fts) VALUES ('integrity-check')")
+            found = log.verify()
+            self.assertTrue(found.ok, found.describe())
+
+    def test_eight_writers_at_once_lose_nothing_and_none_is_locked_out(self):
+        writers = [self.spawn(f"w{number}", 25) for number in range(8)]
+        acknowledged: dict[int, str] = {}
+        for writer in writers:
+            output, errors = writer.communicate(timeout=120)
+            self.assertEqual((writer.returncode, errors), (0, ""))
+            acknowledged |= parse(output)
+        self.assertEqual(len(acknowledged), 200)
+        self.holds(acknowledged)
+        with self.store("alpha"):
+            positions = list(RawEvent.objects.order_by("position").values_list("position", flat=True))
+        self.assertEqual(positions, list(range(1, 201)))
+
+    def test_a_kill_at_any_moment_loses_no_acknowledged_write(self):
+        chance = random.Random(20261121)
+        acknowledged: dict[int, str] = {}
+        for kill in range(KILLS):
+            writer = self.spawn(f"k{kill}", 100_000)
+            assert writer.stdout
+            lines = [writer.stdout.readline() for _ in range(chance.randrange(1, 12))]
+            writer.kill()
+            rest, _ = writer.communicate(timeout=60)
+            acknowledged |= parse("".join(lines) + rest)
+        self.assertGreaterEqual(len(acknowledged), KILLS)
+        self.holds(acknowledged)
+        with self.store("alpha"):
+            self.assertTrue(log.rebuild().identical)
+        self.assertTrue(project_store("alpha").path.with_name("head").exists())
+
+
+def parse(output: str) -> dict[int, str]:
+    """Return what was acknowledged; a last line that the kill cut off was not."""
+    lines = [line for line in output.splitlines(keepends=True) if line.endswith("\n")]
+    return {int(line.split(" ", 1)[0]): line.split(" ", 1)[1].strip() for line in lines}
