@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 
-from memoryhub.core.errors import Forbidden
+from memoryhub.core.errors import Forbidden, HubError
 from memoryhub.core.stores import StoreId, project_store
-from memoryhub.identity import identify_project
+from memoryhub.identity import bind_project, identify_project
+
+logger = logging.getLogger(__name__)
 
 
 class Binding:
@@ -17,6 +20,7 @@ class Binding:
         self._project = project
         self._directory = directory
         self._store: StoreId | None = None
+        self._noted = project is not None
         self._lock = threading.Lock()
 
     def store(self) -> StoreId:
@@ -44,3 +48,13 @@ class Binding:
                 project_id=store.name,
             )
         return store
+
+    def note_folder(self) -> None:
+        """Note once, now that the project has a store, that the folder it was found by is its own."""
+        if self._noted:
+            return
+        self._noted = True
+        try:
+            bind_project(self.store().name, self._directory)
+        except (HubError, OSError):
+            logger.warning("the folder of the project could not be noted", exc_info=True)

@@ -65,6 +65,7 @@ class Calls:
                 connection = connections[store.alias]
                 connection.ensure_connection()
                 job.watch(connection.connection)
+                self._binding.note_folder()
                 return work()
         except Exception as error:
             if job.dropped and not isinstance(error, HubError):

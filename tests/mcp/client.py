@@ -47,14 +47,17 @@ def command(*options: str) -> list[str]:
 class Server:
     """A running server."""
 
-    def __init__(self, home: Path, *options: str, stdin: int = subprocess.PIPE, **changes: str) -> None:
+    def __init__(
+        self, home: Path, *options: str, stdin: int = subprocess.PIPE, cwd: Path | None = None, **changes: str
+    ) -> None:
+        """Serve ``alpha``, unless there are options or a folder that say otherwise."""
         self.process = subprocess.Popen(
-            command(*(options or ("--project", "alpha"))),
+            command(*(options or (() if cwd else ("--project", "alpha")))),
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment(home, **changes),
-            cwd=ROOT,
+            cwd=cwd or ROOT,
             bufsize=0,
         )
         self._buffer = b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from memoryhub.core.tokens import estimate_tokens
 from tests.mcp.client import ENVELOPE, McpTestCase, Server
@@ -59,10 +60,8 @@ class CallingTools(McpTestCase):
                 self.assertEqual(self.failure("test_echo", **arguments), expected)
 
     def test_an_unknown_argument_is_refused_with_those_that_are_known(self) -> None:
-        text = self.failure("test_echo", text="x", colour="red")
-        self.assertEqual(
-            text, "invalid: test_echo has no argument 'colour'; it takes: text, times, mode, tags, format"
-        )
+        expected = "invalid: test_echo has no argument 'colour'; it takes: text, times, mode, tags, format"
+        self.assertEqual(self.failure("test_echo", text="x", colour="red"), expected)
 
     def test_an_error_of_the_hub_is_told_with_its_data(self) -> None:
         self.assertEqual(
@@ -76,7 +75,8 @@ class CallingTools(McpTestCase):
         self.assertIn("id: 412", result["content"][0]["text"])
 
     def test_an_unexpected_error_is_logged_and_the_server_lives_on(self) -> None:
-        self.assertEqual(self.failure("test_crash"), "internal error: ZeroDivisionError; the server's log has the details")
+        expected = "internal error: ZeroDivisionError; the server's log has the details"
+        self.assertEqual(self.failure("test_crash"), expected)
         self.assertEqual(self.server.say("test_echo", text="on"), "on")
         self.assertIn("ZeroDivisionError: on purpose", self.server.end()[1])
 
@@ -96,6 +96,16 @@ class BoundToOneProject(McpTestCase):
         self.assertTrue(refusal["isError"])
         self.assertIn("forbidden: this server is bound to project 'alpha'", refusal["content"][0]["text"])
 
+    def test_the_folder_names_the_project_where_no_option_does(self) -> None:
+        folders = [self.home / place / "shop" for place in ("here", "there")]
+        for folder in folders:
+            folder.mkdir(parents=True)
+        self.assertEqual(self.connect(cwd=folders[0]).say("test_origin"), "mcp plain client  shop")
+        self.assertEqual(self.connect(cwd=folders[0]).say("test_origin"), "mcp plain client  shop")
+        answer = self.connect(cwd=folders[1]).call("test_origin")
+        self.assertTrue(answer["isError"])
+        self.assertIn("\nchoices: shop, ", answer["content"][0]["text"])
+
     def test_where_the_project_cannot_be_told_lists_work_and_calls_say_why(self) -> None:
         server = self.connect("--project", "No such slug!")
         self.assertTrue(server.ask("tools/list")["result"]["tools"])
@@ -111,7 +121,7 @@ class Listing(McpTestCase):
     def names(self, profile: str) -> list[str]:
         return [tool["name"] for tool in self.tools(profile)]
 
-    def tools(self, profile: str) -> list[dict[str, object]]:
+    def tools(self, profile: str) -> list[dict[str, Any]]:
         tools = self.connect("--project", "alpha", "--profile", profile).ask("tools/list")["result"]["tools"]
         assert isinstance(tools, list)
         return tools
@@ -133,7 +143,7 @@ class Listing(McpTestCase):
         self.assertLessEqual(len(tools), 8)
 
     def test_annotations_say_what_a_tool_may_do(self) -> None:
-        found = {str(tool["name"]): tool["annotations"] for tool in self.tools("full")}
+        found = {tool["name"]: tool["annotations"] for tool in self.tools("full")}
         self.assertEqual(found["test_echo"], {"readOnlyHint": True, "openWorldHint": False})
         expected = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False, "openWorldHint": False}
         self.assertEqual(found["test_slow_write"], expected)

@@ -77,9 +77,9 @@ class TheFrontAnswersAsTheServerDoes(McpTestCase):
     def test_whole_conversations_are_equal(self) -> None:
         alone = {version: self.conversation(self.start(), version) for version in (*HANDSHAKE, MODERN)}
         self.keep_snapshot()
-        for version in alone:
+        for version, answers in alone.items():
             with self.subTest(version=version):
-                self.assertEqual(self.conversation(self.start(), version), alone[version])
+                self.assertEqual(self.conversation(self.start(), version), answers)
 
     def test_single_answers_of_the_snapshot_are_the_servers(self) -> None:
         path = self.keep_snapshot()
@@ -152,10 +152,11 @@ class TheSdksClientIsServed(McpTestCase):
 
 
 def _opening_messages(version: str) -> list[dict[str, Any]]:
+    requests: list[tuple[str, dict[str, Any]]]
     if version == MODERN:
         requests = [(method, {"_meta": ENVELOPE}) for method in ("server/discover", "ping", *LIST_METHODS)]
     else:
-        hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
+        hello: dict[str, Any] = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
         requests = [("initialize", hello), *((method, {}) for method in ("ping", *LIST_METHODS))]
     return [
         {"jsonrpc": "2.0", "id": number, "method": method, "params": params}

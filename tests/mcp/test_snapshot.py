@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from pathlib import Path
 
@@ -37,7 +36,7 @@ class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
         path = self.keep_snapshot()
         self.assertEqual(path.stat().st_mode & 0o777, 0o600)
         self.assertEqual(path.parent.stat().st_mode & 0o777, 0o700)
-        self.assertEqual(os.listdir(path.parent), [path.name])
+        self.assertEqual(list(path.parent.iterdir()), [path])
 
     def test_another_profile_has_another(self) -> None:
         hello = self.start("--project", "alpha", "--profile", "full").initialize()

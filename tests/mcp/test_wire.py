@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.mcp.wire import MAX_LINE_BYTES
-from tests.mcp.client import McpTestCase, Server
+from tests.mcp.client import CLIENT, HANDSHAKE, McpTestCase, Server
 
 
 class MalformedInputIsAnswered(McpTestCase):
@@ -122,7 +122,7 @@ class TheWireCarriesOnlyTheProtocol(McpTestCase):
     def test_a_file_can_be_the_input(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder) / "requests.jsonl"
-            hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "file", "version": "1"}}
+            hello = {"protocolVersion": HANDSHAKE[0], "capabilities": {}, "clientInfo": CLIENT}
             lines = [("initialize", hello), *[("tools/call", _echo(str(number))) for number in range(5)]]
             script.write_text(
                 "\n".join(

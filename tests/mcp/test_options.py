@@ -1,0 +1,42 @@
+"""The options, read without argparse where they are plain, and explained by it where they are not."""
+
+from __future__ import annotations
+
+import subprocess
+
+from memoryhub.mcp.options import parse
+from tests.mcp.client import ROOT, McpTestCase, command, environment
+
+
+class Options(McpTestCase):
+    def run_command(self, *options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command(*options),
+            env=environment(self.home),
+            cwd=ROOT,
+            text=True,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+
+    def test_defaults(self) -> None:
+        options = parse([])
+        self.assertEqual((options.project, options.session, options.profile), (None, "", "core"))
+
+    def test_both_ways_of_writing_a_value(self) -> None:
+        options = parse(["--project=alpha", "--session", "s-1", "--profile", "full"])
+        self.assertEqual((options.project, options.session, options.profile), ("alpha", "s-1", "full"))
+
+    def test_what_is_not_understood_is_explained(self) -> None:
+        for given in (["--profile", "huge"], ["--colour", "red"], ["--project"], ["alpha"], ["--project", "--profile"]):
+            with self.subTest(given=given):
+                done = self.run_command(*given)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn("usage: memory-hub mcp", done.stderr)
+
+    def test_help_names_every_option(self) -> None:
+        done = self.run_command("--help")
+        self.assertEqual(done.returncode, 0)
+        for option in ("--project", "--session", "--profile"):
+            self.assertIn(option, done.stdout)

@@ -1,0 +1,66 @@
+"""Input schemas: slim, and saying all that a model needs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from django.test import SimpleTestCase
+from pydantic import BaseModel, Field
+
+from memoryhub.mcp.schema import input_schema
+
+
+class Kind(StrEnum):
+    ONE = "one"
+    TWO = "two"
+
+
+class Part(BaseModel):
+    """A part of the whole."""
+
+    name: str
+    kind: Kind | None = None
+
+
+class Whole(BaseModel):
+    title: Annotated[str, Field(min_length=1, max_length=200, description="What it says.")]
+    kind: Kind = Kind.ONE
+    limit: int = Field(10, ge=1, le=100)
+    parts: list[Part] = Field(default_factory=list)
+    mode: Literal["a", "b"] | None = None
+    ids: int | list[int] | None = None
+    compact: bool = False
+    attributes: dict[str, Any] | None = None
+
+
+class SlimSchemas(SimpleTestCase):
+    def setUp(self) -> None:
+        self.schema = input_schema(Whole)
+        self.properties = self.schema["properties"]
+
+    def test_only_what_is_required_is_required(self) -> None:
+        self.assertEqual(self.schema["required"], ["title"])
+        self.assertEqual(self.schema["type"], "object")
+
+    def test_descriptions_ranges_and_useful_defaults_stay(self) -> None:
+        self.assertEqual(self.properties["title"], {"type": "string", "description": "What it says."})
+        self.assertEqual(self.properties["limit"], {"type": "integer", "default": 10, "minimum": 1, "maximum": 100})
+
+    def test_null_and_empty_defaults_go(self) -> None:
+        self.assertEqual(self.properties["mode"], {"enum": ["a", "b"]})
+        self.assertEqual(self.properties["compact"], {"type": "boolean"})
+        self.assertEqual(self.properties["attributes"], {"type": "object"})
+        self.assertEqual(
+            self.properties["ids"],
+            {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]},
+        )
+
+    def test_references_are_resolved_in_place(self) -> None:
+        self.assertEqual(self.properties["kind"], {"enum": ["one", "two"], "default": "one"})
+        items = self.properties["parts"]["items"]
+        self.assertEqual(items["properties"], {"name": {"type": "string"}, "kind": {"enum": ["one", "two"]}})
+        self.assertNotIn("$", str(self.schema))
+
+    def test_every_tool_takes_a_format(self) -> None:
+        self.assertEqual(self.properties["format"], {"enum": ["text", "json"]})

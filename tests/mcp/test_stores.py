@@ -1,0 +1,53 @@
+"""A store that cannot be opened is told in each answer, the process lives on, and recovers when the store does."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.mcp.client import McpTestCase, Server
+
+
+class AStoreThatFails(McpTestCase):
+    def setUp(self) -> None:
+        self.server = self.connect()
+        self.write("the first")
+        self.store: Path = self.home / "projects" / "alpha" / "events.db"
+
+    def write(self, title: str) -> None:
+        result = self.server.call("memory_write", title=title, content=f"about {title}")
+        self.assertFalse(result["isError"], result)
+
+    def failure(self, server: Server | None = None) -> str:
+        result = (server or self.server).call("memory_write", title="lost", content="never kept")
+        self.assertTrue(result["isError"], result)
+        text = result["content"][0]["text"]
+        assert isinstance(text, str)
+        return text
+
+    def test_locked_by_another_process(self) -> None:
+        with closing(sqlite3.connect(self.store, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            self.assertEqual(self.failure(), "locked: memory database is locked by another process")
+        self.write("the second")
+
+    def test_a_folder_that_is_gone(self) -> None:
+        away = self.home / "away"
+        self.store.parent.rename(away)
+        self.assertIn("unavailable: memory database unavailable", self.failure())
+        away.rename(self.store.parent)
+        self.write("the third")
+
+    def test_a_header_that_is_overwritten(self) -> None:
+        self.server.end()
+        kept = self.store.with_suffix(".kept")
+        shutil.copy(self.store, kept)
+        with self.store.open("r+b") as file:
+            file.write(b"no database at all" * 10)
+        self.server = self.connect()
+        self.assertIn("unavailable: memory database unavailable", self.failure())
+        self.assertTrue(self.server.ask("tools/list")["result"]["tools"])
+        kept.replace(self.store)
+        self.write("the fourth")
