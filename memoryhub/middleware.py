@@ -33,6 +33,7 @@ class ContentSecurityPolicy:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer with the policy."""
         response = self.get_response(request)
         response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
         return response
@@ -45,6 +46,7 @@ class ApiProblems:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer, errors as problems."""
         if not request.path_info.startswith(API_PREFIX):
             return self.get_response(request)
         response = refuse_body(request) or self.get_response(request)
@@ -63,6 +65,7 @@ class ProjectAddress:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer as the project's pages or as the hub's."""
         address = _ADDRESS.match(request.path_info)
         request.project = address[1] if address else None  # type: ignore[attr-defined]
         if not address:
@@ -91,6 +94,7 @@ class ProjectStore:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer; the work is in ``process_view``."""
         return self.get_response(request)
 
     def process_view(

@@ -34,6 +34,12 @@ class ProjectSummary(BaseModel):
     problem: str = ""
 
 
+class ProjectList(BaseModel):
+    """Every project of the hub, in order of their ids."""
+
+    results: list[ProjectSummary]
+
+
 def summarize_projects() -> list[ProjectSummary]:
     """Return how every project stands, in order of their ids; a store that cannot be read does not hide the others."""
     checks = {check.store: check for check in StoreCheck.objects.all()}

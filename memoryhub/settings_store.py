@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memoryhub import env
-from memoryhub.core.sqlite.options import connection_settings
 from memoryhub.core.sqlite.driver import install
+from memoryhub.core.sqlite.options import connection_settings
 
 install()
 
@@ -24,6 +24,7 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 
 LOGGING_CONFIG = "memoryhub.logs.configure"
-LOGGING: dict[str, object] = {}
+LOGGING = {"version": 1}
+"""Not empty, because Django leaves its logging alone then, and a failing page would say nothing."""
 
 TEST_RUNNER = "tests.runner.HubTestRunner"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -52,7 +52,11 @@ def explain(error: ValidationError) -> str:
 
     Further fields at fault are named behind it.
     """
-    faults = error.errors(include_url=False)
+    return explain_faults(error.errors(include_url=False))
+
+
+def explain_faults(faults: Sequence[Any]) -> str:
+    """Return the sentence of ``explain`` for faults as pydantic lists them."""
     first, *others = faults
     sentence = f"{_field(first)} {_problem(first)}"
     shown = _shown(first)

@@ -1,0 +1,100 @@
+"""What all routes share in the API's description: headers, and the errors that any of them may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memoryhub.core.rest import Problem
+from memoryhub.core.stores import SLUG
+from memoryhub.problems import CONTENT_TYPE
+
+Operation = dict[str, Any]
+
+_PROJECT = "/projects/{project_id}"
+_REF = "#/components/schemas/"
+_MEANING = {
+    "401": "Neither the token nor a session was sent",
+    "403": "The session's CSRF token is missing",
+    "404": "There is no such project, or no such thing in it",
+    "409": "It exists already, or its state does not allow this; the data names the id",
+    "410": "It was deleted; the message says how to restore it",
+    "412": "It is no longer at the version that was read",
+    "413": "The body is larger than 2 MB",
+    "415": "The body is not application/json",
+    "422": "The input breaks a rule; nothing was changed",
+    "423": "Another process held the store for longer than 5 s",
+    "503": "The store cannot be opened, read or written now",
+}
+_PROJECT_ID = {
+    "in": "path",
+    "name": "project_id",
+    "required": True,
+    "schema": {"type": "string", "pattern": f"^{SLUG.pattern}$"},
+    "description": "the project; nothing of another can be reached through it",
+}
+_SESSION = {
+    "in": "header",
+    "name": "X-Session-Id",
+    "required": False,
+    "schema": {"type": "string", "maxLength": 200},
+    "description": "the session that the change belongs to",
+}
+_KEY = {
+    "in": "header",
+    "name": "Idempotency-Key",
+    "required": False,
+    "schema": {"type": "string", "maxLength": 200},
+    "description": "the same key again gives the first answer",
+}
+
+
+def complete(schema: dict[str, Any]) -> dict[str, Any]:
+    """Add to every operation the headers it takes and the errors it may answer."""
+    schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+    schemas["Problem"] = Problem.model_json_schema()
+    for path, method, operation in _operations(schema):
+        _add_headers(path, method, operation, schemas)
+        statuses = {status for status in map(str, operation["responses"]) if status >= "400"}
+        responses = {str(status): answer for status, answer in operation["responses"].items() if str(status) < "400"}
+        errors = {status: _problem(status) for status in sorted(statuses | _shared(path, method, operation))}
+        operation["responses"] = {**responses, **errors}
+    return schema
+
+
+def _operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _add_headers(path: str, method: str, operation: Operation, schemas: dict[str, Any]) -> None:
+    parameters = operation.setdefault("parameters", [])
+    if _PROJECT in path:
+        parameters[:0] = [_PROJECT_ID]
+        parameters += [] if method == "get" else [_SESSION]
+    if _takes_key(operation, schemas):
+        parameters.append(_KEY)
+
+
+def _takes_key(operation: Operation, schemas: dict[str, Any]) -> bool:
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    named = [part["$ref"] for part in [body, *body.get("allOf", []), *body.get("anyOf", [])] if "$ref" in part]
+    fields = {name for ref in named for name in schemas.get(ref.removeprefix(_REF), {}).get("properties", {})}
+    return "idempotency_key" in fields | {parameter["name"] for parameter in operation["parameters"]}
+
+
+def _shared(path: str, method: str, operation: Operation) -> set[str]:
+    statuses = set()
+    if operation.get("security"):
+        statuses |= {"401"} if method == "get" else {"401", "403"}
+    if _PROJECT in path:
+        statuses |= {"404", "422", "423", "503"}
+    if "requestBody" in operation:
+        statuses |= {"413", "415", "422"}
+    return statuses
+
+
+def _problem(status: str) -> dict[str, Any]:
+    content = {CONTENT_TYPE: {"schema": {"$ref": f"{_REF}Problem"}}}
+    return {"description": _MEANING[status], "content": content}

@@ -1,0 +1,142 @@
+"""Runs the WSGI application under an ASGI server, in a few threads that live as long as the server.
+
+Django's own ASGI handler gives each request a new thread, and a new thread has to open its databases anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+THREADS = 8
+
+Scope = dict[str, Any]
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class WsgiBridge:
+    """An ASGI application around a WSGI one.
+
+    A body is read whole before a thread is taken, so that slow clients hold none; of a body longer than
+    ``max_body`` bytes only one byte more is kept, by which the application can tell that it is too long.
+    """
+
+    def __init__(self, application: Application, *, max_body: int, threads: int = THREADS) -> None:
+        self._application = application
+        self._max_body = max_body
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="web")
+
+    def close(self) -> None:
+        """Let the threads end after what they are doing."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        body = await self._read(receive)
+        if body is None:
+            return
+        exchange = _Exchange(asyncio.get_running_loop(), send)
+        await exchange.loop.run_in_executor(
+            self._threads, exchange.run, self._application, environ_of(scope, body, self._max_body)
+        )
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """Return the body, or None where the client went away."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if not message.get("more_body") or len(body) > self._max_body:
+                return bytes(body[: self._max_body + 1])
+
+
+class _Exchange:
+    """One answer, made in a thread and sent by the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, send: Send) -> None:
+        self.loop = loop
+        self._send = send
+        self._start: Message = {}
+
+    def run(self, application: Application, environ: dict[str, Any]) -> None:
+        chunks = application(environ, self._start_response)
+        try:
+            if isinstance(chunks, list | tuple) or getattr(chunks, "streaming", True) is False:
+                self._emit(self._start, _body(b"".join(chunks), more=False))
+                return
+            self._emit(self._start)
+            for chunk in chunks:
+                self._emit(_body(chunk, more=True))
+            self._emit(_body(b"", more=False))
+        finally:
+            close = getattr(chunks, "close", None)
+            if close:
+                close()
+
+    def _start_response(self, status: str, headers: list[tuple[str, str]], _exc_info: object = None) -> None:
+        encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        self._start = {"type": "http.response.start", "status": int(status.split(" ", 1)[0]), "headers": encoded}
+
+    def _emit(self, *messages: Message) -> None:
+        asyncio.run_coroutine_threadsafe(self._send_all(messages), self.loop).result()
+
+    async def _send_all(self, messages: tuple[Message, ...]) -> None:
+        for message in messages:
+            await self._send(message)
+
+
+def _body(content: bytes, *, more: bool) -> Message:
+    return {"type": "http.response.body", "body": content, "more_body": more}
+
+
+def environ_of(scope: Scope, body: bytes, max_body: int) -> dict[str, Any]:
+    """Return the WSGI environment of an ASGI request (PEP 3333)."""
+    server, client = scope.get("server") or ("127.0.0.1", 80), scope.get("client") or ("", 0)
+    path = unquote_to_bytes(scope["raw_path"]) if scope.get("raw_path") else scope["path"].encode()
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        "PATH_INFO": path.decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_NAME": server[0],
+        "SERVER_PORT": str(server[1]),
+        "REMOTE_ADDR": client[0],
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope.get("scheme", "http"),
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    environ.update(_headers(scope["headers"]))
+    declared = environ.get("CONTENT_LENGTH", "")
+    if len(body) <= max_body or not declared.isdigit():
+        environ["CONTENT_LENGTH"] = str(len(body))
+    return environ
+
+
+def _headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        if "_" in name:
+            continue  # X_Session_Id would pass for X-Session-Id
+        key = name.upper().replace("-", "_")
+        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
+        separator = "; " if key == "HTTP_COOKIE" else ","
+        found[key] = f"{found[key]}{separator}{value}" if key in found else value
+    return found
