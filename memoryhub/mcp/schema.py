@@ -1,7 +1,7 @@
 """Input schemas as small as a model can use them: a client sends them with every conversation.
 
-From pydantic's JSON schema: titles, null alternatives, empty defaults and length limits go (an error names the limit
-that was broken), references are resolved in place.
+From pydantic's JSON schema: titles, null alternatives, empty defaults, and limits that no sensible call meets go (an
+error names the limit that was broken); references are resolved in place, without what they say of themselves.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from typing import Any
 from pydantic import BaseModel
 
 FORMATS = ("text", "json")
-_DROPPED = frozenset({"title", "minLength", "maxLength", "additionalProperties", "$defs"})
+_DROPPED = frozenset(
+    {"title", "minLength", "maxLength", "minItems", "maxItems", "pattern", "additionalProperties", "$defs"}
+)
+_SENSIBLE_MAXIMUM = 1_000_000
 _EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
 
 Schema = dict[str, Any]
@@ -32,7 +35,7 @@ def _slim(schema: Schema, definitions: Schema) -> Schema:
     found = _resolve(schema, definitions)
     slim: Schema = {}
     for key, value in found.items():
-        if key in _DROPPED or (key == "default" and value in _EMPTY_DEFAULTS):
+        if key in _DROPPED or _says_nothing(key, value):
             continue
         slim[key] = _slim_value(key, value, definitions)
     if "enum" in slim or "const" in slim:
@@ -40,12 +43,17 @@ def _slim(schema: Schema, definitions: Schema) -> Schema:
     return slim
 
 
+def _says_nothing(key: str, value: Any) -> bool:
+    return (key == "default" and value in _EMPTY_DEFAULTS) or (key == "maximum" and value > _SENSIBLE_MAXIMUM)
+
+
 def _resolve(schema: Schema, definitions: Schema) -> Schema:
     """Return ``schema`` with its reference and its only non-null alternative merged in; what stands outside wins."""
     found = dict(schema)
     if "$ref" in found:
-        target = definitions[found.pop("$ref").rpartition("/")[2]]
-        found = {**_resolve(target, definitions), **found}
+        target = _resolve(definitions[found.pop("$ref").rpartition("/")[2]], definitions)
+        target.pop("description", None)
+        found = {**target, **found}
     if "anyOf" in found:
         choices = [choice for choice in found.pop("anyOf") if choice.get("type") != "null"]
         if len(choices) == 1:

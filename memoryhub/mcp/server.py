@@ -98,10 +98,12 @@ class _Offer:
 
 
 def describe_tool(tool: Tool) -> Result:
-    """Return a tool as ``tools/list`` shows it. Hints that say nothing about a tool that only reads are left out."""
+    """Return a tool as ``tools/list`` shows it, without hints that say nothing: only writes destroy or repeat."""
     hints: dict[str, bool] = {"readOnlyHint": not tool.writes}
     if tool.writes:
-        hints |= {"destructiveHint": tool.destructive, "idempotentHint": tool.idempotent}
+        hints["destructiveHint"] = tool.destructive
+    if tool.writes and tool.idempotent:
+        hints["idempotentHint"] = True
     return {
         "name": tool.name,
         "description": tool.description,

@@ -75,6 +75,11 @@ def _slow_write(given: FileInput) -> Answer:
     return Answer("written", {})
 
 
+def _forget(given: FileInput) -> Answer:
+    Path(given.path).write_text("")
+    return Answer("emptied", {})
+
+
 def _read_item(parameters: dict[str, str]) -> dict[str, object]:
     if parameters["id"] == "404":
         raise NotFound("there is no #404 in this store")
@@ -89,5 +94,15 @@ register_tools(
     Tool("test_fail", "Fail with an error of the hub.", NothingInput, _fail, group=ToolGroup.QUERY),
     Tool("test_endless", "Read for ever.", NothingInput, _endless, group=ToolGroup.QUERY),
     Tool("test_slow_write", "Write slowly.", FileInput, _slow_write, group=ToolGroup.QUERY, writes=True),
+    Tool(
+        "test_forget",
+        "Empty a file.",
+        FileInput,
+        _forget,
+        group=ToolGroup.QUERY,
+        writes=True,
+        destructive=True,
+        idempotent=True,
+    ),
 )
 register_resources(Resource("test://item/{id}{?a,b}", "item", "One item.", _read_item))

@@ -145,8 +145,9 @@ class Listing(McpTestCase):
     def test_annotations_say_what_a_tool_may_do(self) -> None:
         found = {tool["name"]: tool["annotations"] for tool in self.tools("full")}
         self.assertEqual(found["test_echo"], {"readOnlyHint": True, "openWorldHint": False})
-        expected = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False, "openWorldHint": False}
+        expected = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
         self.assertEqual(found["test_slow_write"], expected)
+        self.assertEqual(found["test_forget"], {**expected, "destructiveHint": True, "idempotentHint": True})
 
 
 class ReadingResources(McpTestCase):

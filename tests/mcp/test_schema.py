@@ -19,7 +19,7 @@ class Kind(StrEnum):
 class Part(BaseModel):
     """A part of the whole."""
 
-    name: str
+    name: str = Field(pattern=r"\S")
     kind: Kind | None = None
 
 
@@ -27,7 +27,8 @@ class Whole(BaseModel):
     title: Annotated[str, Field(min_length=1, max_length=200, description="What it says.")]
     kind: Kind = Kind.ONE
     limit: int = Field(10, ge=1, le=100)
-    parts: list[Part] = Field(default_factory=list)
+    parts: list[Part] = Field(default_factory=list, max_length=9)
+    id: int | None = Field(None, le=2**53)
     mode: Literal["a", "b"] | None = None
     ids: int | list[int] | None = None
     compact: bool = False
@@ -50,6 +51,8 @@ class SlimSchemas(SimpleTestCase):
     def test_null_and_empty_defaults_go(self) -> None:
         self.assertEqual(self.properties["mode"], {"enum": ["a", "b"]})
         self.assertEqual(self.properties["compact"], {"type": "boolean"})
+        self.assertEqual(self.properties["id"], {"type": "integer"})
+        self.assertEqual(set(self.properties["parts"]), {"type", "items"})
         self.assertEqual(self.properties["attributes"], {"type": "object"})
         self.assertEqual(
             self.properties["ids"],
@@ -59,6 +62,7 @@ class SlimSchemas(SimpleTestCase):
     def test_references_are_resolved_in_place(self) -> None:
         self.assertEqual(self.properties["kind"], {"enum": ["one", "two"], "default": "one"})
         items = self.properties["parts"]["items"]
+        self.assertEqual(set(items), {"type", "properties", "required"})
         self.assertEqual(items["properties"], {"name": {"type": "string"}, "kind": {"enum": ["one", "two"]}})
         self.assertNotIn("$", str(self.schema))
 
