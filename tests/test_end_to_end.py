@@ -1,0 +1,128 @@
+"""The product as an agent meets it: the SDK's own client, over real stdio, on real documents, killed while writing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from tests.support import HubTestCase
+
+ROOT = Path(__file__).parents[1]
+SEEDS = Path(os.environ.get("MEMORY_HUB_SEEDS", ROOT.parent / "shared" / "seeds"))
+
+OWN_QUESTIONS = {
+    "what happens to waiting processes when somebody else is writing?": "jittered",
+    "can a text be wiped for good and the hashes still agree?": "erasure",
+    "where do old revisions of a note live?": "payload",
+    "why does searching not need a second copy of everything?": "contentless",
+}
+SEED_QUESTIONS = {
+    "how far apart must two edits be to not clash?": "conflict",
+    "does a failing store stop the pipeline, and who repairs it?": "no automatic repair",
+    "who may read the database file on disk?": "0600",
+    "what is scored higher, a tag that matches or a relation?": "weight: 5.0",
+    "which process keeps the turn honest?": "gatekeeper",
+}
+
+
+class EndToEndTests(HubTestCase):
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "MEMORY_HUB_HOME": str(self.home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+
+    def run_command(self, *arguments: str) -> str:
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        done = subprocess.run(
+            command, env=self.environment(), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    @asynccontextmanager
+    async def connected(self):
+        """Connect to a real server; the file ``pid`` in the home names its process."""
+        script = f'echo $$ > "{self.home}/pid"; exec "{sys.executable}" "{ROOT}/manage.py" mcp --project alpha'
+        parameters = StdioServerParameters(command="sh", args=["-c", script], env=self.environment(), cwd=ROOT)
+        async with Client(stdio_client(parameters)) as client:
+            yield client
+
+    def asks_and_finds(self, folder: Path, questions: dict[str, str]) -> None:
+        report = self.run_command("import", "markdown", str(folder), "--project", "alpha")
+        self.assertRegex(report, r"\d+ new")
+        asyncio.run(self.ask_all(questions))
+
+    async def ask_all(self, questions: dict[str, str]) -> None:
+        async with self.connected() as client:
+            for question, word in questions.items():
+                found = await client.call_tool("memory_search", {"query": question, "format": "json", "limit": 5})
+                assert found.structured_content
+                ids = [hit["id"] for hit in found.structured_content["results"]]
+                texts = await client.call_tool("memory_get", {"ids": ids})
+                with self.subTest(question=question):
+                    self.assertIn(word, text_of(texts).lower())
+
+    def test_sections_are_found_by_questions_in_other_words(self):
+        self.asks_and_finds(ROOT / "docs" / "decisions", OWN_QUESTIONS)
+
+    def test_sections_of_larger_documents_are_found_too(self):
+        if not SEEDS.is_dir():
+            self.skipTest(f"there are no documents in {SEEDS}; MEMORY_HUB_SEEDS names another folder")
+        self.asks_and_finds(SEEDS, SEED_QUESTIONS)
+
+    def test_a_second_import_changes_nothing(self):
+        self.run_command("import", "markdown", "docs/decisions", "--project", "alpha")
+        head = self.run_command("verify", "--project", "alpha")
+        again = self.run_command("import", "markdown", "docs/decisions", "--project", "alpha")
+        self.assertRegex(again, r"\b0 new")
+        self.assertEqual(self.run_command("verify", "--project", "alpha"), head)
+
+    def test_every_acknowledged_write_survives_a_kill(self):
+        acknowledged = asyncio.run(self.write_until_killed())
+        self.assertGreater(len(acknowledged), 5)
+        missing = asyncio.run(self.missing(acknowledged))
+        self.assertEqual(missing, [])
+        self.assertIn("the chain holds", self.run_command("verify", "--project", "alpha"))
+        self.assertNotIn("DIFFERENT", self.run_command("rebuild", "--project", "alpha"))
+
+    async def write_until_killed(self) -> dict[int, str]:
+        """Write without a pause; kill the server while writes are on their way; return what was acknowledged."""
+        acknowledged: dict[int, str] = {}
+        try:
+            async with self.connected() as client:
+                await asyncio.gather(*(self.write_on(client, name, acknowledged) for name in "abcd"))
+        except BaseException as error:  # noqa: BLE001 - the client reports a killed server in many ways
+            if isinstance(error, KeyboardInterrupt):
+                raise
+        return acknowledged
+
+    async def write_on(self, client: Client, name: str, acknowledged: dict[int, str]) -> None:
+        for number in range(10_000):
+            title = f"{name} {number}"
+            arguments = {"title": title, "content": f"text {title}", "format": "json"}
+            answer = await asyncio.wait_for(client.call_tool("memory_write", arguments), 10)
+            assert answer.structured_content
+            acknowledged[answer.structured_content["id"]] = title
+            if len(acknowledged) == 60:
+                os.kill(int((self.home / "pid").read_text()), signal.SIGKILL)
+
+    async def missing(self, acknowledged: dict[int, str]) -> list[int]:
+        async with self.connected() as client:
+            lost: list[int] = []
+            for memory_id, title in acknowledged.items():
+                found = await client.call_tool("memory_get", {"ids": [memory_id]})
+                if found.is_error or f"\n{title}\n" not in text_of(found):
+                    lost.append(memory_id)
+            return lost
+
+
+def text_of(result: Any) -> str:
+    """Return the text of a tool's answer."""
+    return "\n".join(block.text for block in result.content)
