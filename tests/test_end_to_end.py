@@ -98,7 +98,7 @@ class EndToEndTests(HubTestCase):
         try:
             async with self.connected() as client:
                 await asyncio.gather(*(self.write_on(client, name, acknowledged) for name in "abcd"))
-        except BaseException as error:  # noqa: BLE001 - the client reports a killed server in many ways
+        except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
         return acknowledged
