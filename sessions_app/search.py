@@ -6,7 +6,14 @@ from memoryhub.core import clock
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
-from sessions_app.events import COMMIT_RECORDED, SESSION_ENDED, SESSION_STARTED, CommitRecorded, SessionEnded, SessionStarted
+from sessions_app.events import (
+    COMMIT_RECORDED,
+    SESSION_ENDED,
+    SESSION_STARTED,
+    CommitRecorded,
+    SessionEnded,
+    SessionStarted,
+)
 from sessions_app.models import Session
 
 _MAX_PATHS = 200

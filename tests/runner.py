@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unittest
 from typing import Any
 
 from django.test.runner import DiscoverRunner
@@ -11,7 +10,7 @@ from django.test.runner import DiscoverRunner
 class HubTestRunner(DiscoverRunner):
     """Ends with ``N passed, N failed, N skipped``."""
 
-    def run_suite(self, suite: unittest.TestSuite, **kwargs: Any) -> unittest.TestResult:
+    def run_suite(self, suite: Any, **kwargs: Any) -> Any:
         """Run the suite and keep its result for the last line."""
         self.result = super().run_suite(suite, **kwargs)
         return self.result

@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 
 from memories import services
 from memories.models import Memory, SearchDocument
-from memories.schemas import IfExists, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite
+from memories.schemas import IfExists, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
 from memories.search import engine
 from memoryhub.core import log, rows
 from memoryhub.core.errors import Conflict, HubError
@@ -28,7 +28,7 @@ from tests.support import HubTestCase
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
 
 
-def write(title: str = "Use WAL", content: str = "Readers never block.", **fields: object) -> services.WriteResult:
+def write(title: str = "Use WAL", content: str = "Readers never block.", **fields: object) -> WriteResult:
     return services.write_memory(command=MemoryWrite(title=title, content=content, **fields))
 
 

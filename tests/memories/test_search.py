@@ -113,7 +113,7 @@ class WithoutFullTextTests(SearchTestCase):
     def forget_probe(self) -> None:
         from django.db import connections
 
-        del connections["store:project:alpha"].hub_has_full_text
+        delattr(connections["store:project:alpha"], "hub_has_full_text")
 
     def test_like_finds_and_says_so(self):
         listing = selectors.search(command=MemorySearch(query="coffee machine"))

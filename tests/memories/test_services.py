@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from memories import selectors, services
 from memories.models import Memory
-from memories.schemas import IfExists, MemoryGet, MemoryTouch, MemoryUpdate, MemoryWrite, WriteStatus
+from memories.schemas import IfExists, MemoryGet, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult, WriteStatus
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Gone, NotFound, PreconditionFailed
+from memoryhub.core.errors import Conflict, Gone, HubError, NotFound, PreconditionFailed
 from tests.support import HubTestCase
 
 
-def write(title: str = "Use WAL", content: str = "Readers never block.", **fields: object) -> services.WriteResult:
+def write(title: str = "Use WAL", content: str = "Readers never block.", **fields: object) -> WriteResult:
     return services.write_memory(command=MemoryWrite(title=title, content=content, **fields))
 
 
@@ -19,7 +19,7 @@ class MemoriesTestCase(HubTestCase):
         super().setUp()
         self.enterContext(self.store("alpha", actor="ada"))
 
-    def refuses(self, error: type[Exception], pattern: str, call) -> Exception:
+    def refuses(self, error: type[HubError], pattern: str, call) -> HubError:
         """Check that ``call`` fails so, and that the log did not grow."""
         before = log.head()
         with self.assertRaisesRegex(error, pattern) as caught:
@@ -105,7 +105,7 @@ class UpdateTests(MemoriesTestCase):
         error = self.refuses(PreconditionFailed, "version 2, and you read version 1", lambda: self.update(stale))
         self.assertEqual(error.data["version"], 2)
 
-    def update(self, command: MemoryUpdate) -> services.WriteResult:
+    def update(self, command: MemoryUpdate) -> WriteResult:
         return services.update_memory(command=command)
 
     def test_a_change_that_changes_nothing_makes_no_version(self):
