@@ -95,4 +95,5 @@ Q_CLUSTER = {
     "catch_up": False,
     "save_limit": 500,
     "label": "Jobs",
+    "log_level": "WARNING",
 }

@@ -37,6 +37,11 @@ def create_link_token(*, username: str = OWNER) -> str:
     return token
 
 
+def link(address: str, token: str) -> str:
+    """Return what the user opens."""
+    return f"{address}/signin/{token}"
+
+
 def redeem_link_token(token: str) -> AbstractUser:
     """Use a link up and return its user.
 

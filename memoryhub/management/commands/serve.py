@@ -1,0 +1,64 @@
+"""Serve the hub: the web, the jobs, and a link to sign in."""
+
+from __future__ import annotations
+
+import webbrowser
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from memoryhub import env
+from memoryhub.core.commands import HubCommand
+
+WORKER_GRACE_SECONDS = 2.0
+
+
+class Command(HubCommand):
+    """``memory-hub serve``."""
+
+    help = (
+        "Serve the admin, REST and the jobs on this machine, and print a link that signs you in once. Ctrl-C ends all."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the address and what to leave out."""
+        parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default: %(default)s)")
+        parser.add_argument("--port", type=int, default=8321, help="0 takes a free one (default: %(default)s)")
+        parser.add_argument("--no-worker", action="store_true", help="run no jobs")
+        parser.add_argument("--open", action="store_true", help="open the link in the browser")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Serve until told to stop."""
+        from memoryhub.serving import lock, web
+        from memoryhub.serving.worker import Worker
+
+        env.prepare_home()
+        listener = web.listen(options["host"], options["port"])
+        address = web.address_of(listener)
+        with listener, lock.hold(address):
+            link = self._prepare(address)
+            worker = None if options["no_worker"] else Worker()
+            try:
+                self._announce(address, link, open_it=options["open"])
+                web.serve(listener)
+            finally:
+                if worker:
+                    worker.stop(grace=WORKER_GRACE_SECONDS)
+
+    def _prepare(self, address: str) -> str:
+        from memoryhub import auth, jobs, signin
+        from memoryhub.serving.databases import prepare_databases
+
+        for backup in prepare_databases():
+            self.stdout.write(f"Backed up before the upgrade: {backup}")
+        signin.ensure_owner()
+        jobs.install_schedules()
+        auth.read_token()
+        return signin.link(address, signin.create_link_token())
+
+    def _announce(self, address: str, link: str, *, open_it: bool) -> None:
+        self.stdout.write(f"Memory Hub serves {env.home()} at {address}/")
+        self.stdout.write(f"Sign in once, within 15 minutes: {link}")
+        self.stdout.flush()
+        if open_it:
+            webbrowser.open(link)

@@ -1,0 +1,79 @@
+"""One server a home: a locked file that says where it serves."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from memoryhub import env
+from memoryhub.core.errors import Conflict
+
+FILE_NAME = "serve.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The server that holds the lock."""
+
+    pid: int
+    address: str
+
+
+def _path() -> Path:
+    return env.home() / FILE_NAME
+
+
+@contextmanager
+def hold(address: str) -> Iterator[None]:
+    """Be the home's one server inside the block.
+
+    Raises:
+        Conflict: another process is; the message names it.
+    """
+    descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(descriptor)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(asdict(Running(os.getpid(), address))).encode(), 0)
+        yield
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        other = _parse(os.pread(descriptor, 4096, 0))
+        where = f" at {other.address} (process {other.pid})" if other else ""
+        raise Conflict(
+            f"Memory Hub is running already{where}; `memory-hub signin` prints a link to it, or stop it first"
+        ) from None
+
+
+def find_running() -> Running | None:
+    """Return the server of this home, or None where none is running."""
+    try:
+        descriptor = os.open(_path(), os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _parse(os.pread(descriptor, 4096, 0))
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _parse(content: bytes) -> Running | None:
+    try:
+        return Running(**json.loads(content))
+    except (ValueError, TypeError):
+        return None
