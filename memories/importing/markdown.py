@@ -1,0 +1,165 @@
+"""Bring in a folder of documents: every section a memory, written again only where it has changed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path, PurePath
+
+from memories.importing.files import find_files, read_text
+from memories.importing.sections import Document, Section, parse_document, split_text
+from memories.models import Memory, MemoryType
+from memories.schemas import MAX_CONTENT, MemoryTouch, MemoryWrite, WriteStatus
+from memories.services import delete_memory, write_memories
+from memoryhub.core.sanitize import sanitize_text
+from sessions_app import git
+
+_TOPIC = "import:markdown:"
+_MAX_TITLE = 200
+_MAX_KEY = 200
+_MAX_PATH_IN_KEY = 110
+_MAX_TAGS = 32
+_BATCH = 500
+_BETWEEN = " › "
+Progress = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class MarkdownReport:
+    """What an import did: sections by what became of them, and the files it could not read."""
+
+    created: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    deleted: int = 0
+    files: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+    @property
+    def sections(self) -> int:
+        """The sections that the files have now."""
+        return self.created + self.updated + self.unchanged
+
+
+def import_markdown(*, directory: Path, tags: Sequence[str] = (), progress: Progress | None = None) -> MarkdownReport:
+    """Write every section of every Markdown, reStructuredText and text file below the folder as a memory.
+
+    A section keeps its memory by its file and headings: brought in again, it is revised where it has changed, and
+    deleted softly where the file no longer has it. In a git worktree files go by their path in it, so that the same
+    file is the same from whichever folder. ``progress`` is called with the number of files done.
+
+    Raises:
+        Invalid: there is no such folder, or a tag is too long.
+    """
+    report = MarkdownReport()
+    written: set[str] = set()
+    read: list[str] = []
+    commands = _commands(directory, tags, report, read, progress or _silent)
+    while batch := list(islice(commands, _BATCH)):
+        counted = Counter(result.status for result in write_memories(commands=batch))
+        report.created += counted[WriteStatus.CREATED]
+        report.updated += counted[WriteStatus.UPDATED]
+        report.unchanged += counted[WriteStatus.UNCHANGED]
+        written |= {command.topic_key for command in batch if command.topic_key}
+    report.deleted = _delete_vanished(read, written)
+    return report
+
+
+def _silent(done: int) -> None:
+    """Tell nobody."""
+
+
+def _commands(
+    directory: Path, tags: Sequence[str], report: MarkdownReport, read: list[str], progress: Progress
+) -> Iterator[MemoryWrite]:
+    """Yield what to write, file by file, and note which files were read and which could not be."""
+    names = find_files(directory)
+    above = git.path_in_worktree(directory)
+    used: set[str] = set()
+    for done, name in enumerate(names, 1):
+        text = read_text(directory / name)
+        path = above + PurePath(name).as_posix()
+        if text is None:
+            report.skipped.append(path)
+        else:
+            read.append(_prefix(path))
+            report.files += 1
+            yield from _commands_of_file(path, text, tags, used)
+        progress(done)
+
+
+def _commands_of_file(path: str, text: str, tags: Sequence[str], used: set[str]) -> Iterator[MemoryWrite]:
+    """Yield a file's sections. What is private goes first: it may reach over a heading, where the text is cut."""
+    document = parse_document(sanitize_text(text)[0], PurePath(path).suffix.lower())
+    all_tags = _tags(path, document, tags)
+    for section in document.sections:
+        parts = split_text(section.text, MAX_CONTENT)
+        for number, part in enumerate(parts, 1):
+            yield MemoryWrite(
+                title=_title(path, section, number, len(parts)),
+                content=part,
+                type=MemoryType.REFERENCE,
+                tags=all_tags,
+                topic_key=_topic_key(path, section.key if number == 1 else f"{section.key}~{number}", used),
+                source=path,
+            )
+
+
+def _title(path: str, section: Section, number: int, parts: int) -> str:
+    """Return ``path › heading › sub-heading``, cut at its front: the last heading says most."""
+    title = _BETWEEN.join((path, *section.headings))
+    part = f" ({number}/{parts})" if parts > 1 else ""
+    room = _MAX_TITLE - len(part)
+    return (title if len(title) <= room else "…" + title[len(title) - room + 1 :].lstrip()) + part
+
+
+def _tags(path: str, document: Document, tags: Sequence[str]) -> list[str]:
+    """Return the caller's tags, the document's own and the name of its folder."""
+    folder = PurePath(path).parent.name
+    own = [tag[:64] for tag in (*document.tags, folder) if tag.strip()]
+    cleaned = (re.sub(r"\s+", " ", tag.strip().lower()) for tag in (*tags, *own))
+    return list(dict.fromkeys(tag for tag in cleaned if tag))[:_MAX_TAGS]
+
+
+def _prefix(path: str) -> str:
+    """Return what the keys of a file's sections begin with. A long path is cut and made unique by its digest."""
+    escaped = path.replace("%", "%25").replace("#", "%23")
+    if len(escaped) > _MAX_PATH_IN_KEY:
+        escaped = f"{_digest(path)}…{escaped[-(_MAX_PATH_IN_KEY - 14) :]}"
+    return sanitize_text(f"{_TOPIC}{escaped}#")[0]
+
+
+def _topic_key(path: str, section_key: str, used: set[str]) -> str:
+    """Return the key that is the section's own in the whole import, as the log will keep it."""
+    prefix = _prefix(path)
+    room = _MAX_KEY - len(prefix) - 5
+    if len(section_key) > room:
+        section_key = f"{section_key[: room - 13]}~{_digest(section_key)}"
+    key = unique = sanitize_text(prefix + section_key)[0].strip()
+    number = 2
+    while unique in used:
+        unique, number = f"{key}~{number}", number + 1
+    used.add(unique)
+    return unique
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def _delete_vanished(prefixes: Sequence[str], written: set[str]) -> int:
+    """Delete the memories of sections that the files no longer have, and return how many."""
+    read = set(prefixes)
+    known = Memory.objects.live().filter(topic_key__startswith=_TOPIC).values_list("id", "topic_key")
+    vanished = [number for number, key in known if key and key not in written and _prefix_of(key) in read]
+    for memory_id in vanished:
+        delete_memory(command=MemoryTouch(id=memory_id, reason="the section is gone from its file"))
+    return len(vanished)
+
+
+def _prefix_of(key: str) -> str:
+    return key[: key.find("#") + 1]

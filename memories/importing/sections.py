@@ -1,0 +1,145 @@
+"""Cut a document into sections: the text under each heading, without the sub-sections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from markdown_it import MarkdownIt
+
+from memories.importing.files import MARKDOWN
+
+_MARKDOWN = MarkdownIt("commonmark").disable("inline")
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_HEADING_ALONE = re.compile(r"(?:\A|\n\n)#{1,6}[ \t]+\S[^\n]*(?:\n\n|\Z)")
+_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
+_TAGS = re.compile(r"^tags:[ \t]*(.*)\n((?:[ \t]*-[ \t]+.*\n?)*)", re.MULTILINE | re.IGNORECASE)
+_LINK = re.compile(r"!?\[([^\]\[]*)\](?:\([^()]*\)|\[[^\]\[]*\])")
+_MARKS = re.compile(r"[`*]|<[^<>]*>|[ \t]*\{#[^{}]*\}[ \t]*$|\s+#+[ \t]*$|(?<!\w)_+|_+(?!\w)|\\(?=[^\w\s])")
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading: its level, its text, and the lines it takes, from ``start`` up to ``end``."""
+
+    level: int
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The headings that lead to a text, a key that is unique in the document, and the text."""
+
+    headings: tuple[str, ...]
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document's sections that have any text, in order, and the tags it gives itself."""
+
+    sections: list[Section]
+    tags: list[str]
+
+
+def parse_document(text: str, ending: str) -> Document:
+    """Cut the text of a file with that ending (``.md``) into sections."""
+    tags, body = _front_matter(text)
+    lines = body.split("\n")
+    return Document(list(_sections(lines, _headings(body, lines, ending))), tags)
+
+
+def split_text(text: str, limit: int) -> list[str]:
+    """Cut a text into parts of at most ``limit`` characters: between paragraphs, lines or words, if it has any."""
+    parts = []
+    while len(text) > limit:
+        cut = next((cut for gap in ("\n\n", "\n", " ") if (cut := text.rfind(gap, limit // 2, limit)) > 0), limit)
+        parts.append(text[:cut].rstrip())
+        text = text[cut:].lstrip("\n ")
+    return [part for part in [*parts, text] if part.strip()]
+
+
+def _front_matter(text: str) -> tuple[list[str], str]:
+    """Return the tags of a document's front matter, and the document without it."""
+    found = _FRONT_MATTER.match(text)
+    if found is None:
+        return [], text
+    listed = _TAGS.search(found[1])
+    if listed is None:
+        return [], text[found.end() :]
+    inline = listed[1].split("#")[0].strip().strip("[]").split(",")
+    items = [line.strip()[1:] for line in listed[2].splitlines() if line.strip()]
+    tags = [tag.strip().strip("\"'") for tag in (*inline, *items)]
+    return [tag for tag in tags if tag], text[found.end() :]
+
+
+def _headings(body: str, lines: list[str], ending: str) -> Iterator[Heading]:
+    if ending == ".rst":
+        return _underlined_headings(lines)
+    if ending in MARKDOWN or _HEADING_ALONE.search(body):
+        return _markdown_headings(body)
+    return iter(())
+
+
+def _markdown_headings(body: str) -> Iterator[Heading]:
+    """Yield the headings that stand in no list, quotation or code."""
+    tokens = _MARKDOWN.parse(body)
+    for opening, inline in pairwise(tokens):
+        if opening.type == "heading_open" and opening.level == 0 and opening.map:
+            yield Heading(int(opening.tag[1:]), _plain(inline.content), opening.map[0], opening.map[1])
+
+
+def _underlined_headings(lines: list[str]) -> Iterator[Heading]:
+    """Yield reStructuredText's headings; which mark has which level, the order of their first use says."""
+    styles: list[tuple[str, bool]] = []
+    for number in range(1, len(lines)):
+        title, underline = lines[number - 1], lines[number]
+        if not _UNDERLINE.fullmatch(underline) or not title.strip() or _UNDERLINE.fullmatch(title):
+            continue
+        is_overlined = number >= 2 and lines[number - 2].rstrip() == underline.rstrip()
+        if len(underline.rstrip()) < len(title.rstrip()) or (title[0] in " \t" and not is_overlined):
+            continue
+        style = (underline[0], is_overlined)
+        styles += [style] if style not in styles else []
+        yield Heading(styles.index(style) + 1, title.strip(), number - 1 - is_overlined, number + 1)
+
+
+def _sections(lines: list[str], headings: Iterator[Heading]) -> Iterator[Section]:
+    path: list[tuple[int, str, str]] = []
+    used: set[str] = set()
+    start, key = 0, ""
+    for heading in headings:
+        yield from _section(path, key, lines[start : heading.start])
+        path = [parent for parent in path if parent[0] < heading.level]
+        key = _unused("/".join([*(parent[2] for parent in path[-1:]), _slug(heading.text)]), used)
+        path.append((heading.level, heading.text, key))
+        start = heading.end
+    yield from _section(path, key, lines[start:])
+
+
+def _section(path: list[tuple[int, str, str]], key: str, lines: list[str]) -> Iterator[Section]:
+    text = "\n".join(lines).strip("\n").rstrip()
+    if text.strip():
+        yield Section(tuple(heading for _, heading, _ in path if heading), key, text)
+
+
+def _slug(heading: str) -> str:
+    return re.sub(r"[^\w]+", "-", heading.lower()).strip("-") or "section"
+
+
+def _unused(key: str, used: set[str]) -> str:
+    unique, number = key, 2
+    while unique in used:
+        unique, number = f"{key}-{number}", number + 1
+    used.add(unique)
+    return unique
+
+
+def _plain(heading: str) -> str:
+    """Return a heading's text without the marks of its formatting."""
+    return " ".join(_MARKS.sub("", _LINK.sub(r"\1", heading)).split())

@@ -1,0 +1,90 @@
+# ruff: noqa: N999  (the command is called import)
+"""Bring in Markdown files or a repository's commits."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from memories.importing import find_files, import_markdown
+from memoryhub.core.commands import ProjectCommand
+from memoryhub.identity import bind_project
+from sessions_app.git import count_commits, read_commits
+from sessions_app.services import record_commits
+
+_BATCH = 500
+
+
+class Command(ProjectCommand):
+    """``memory-hub import markdown DIR`` and ``memory-hub import git [PATH]``."""
+
+    help = "Bring in Markdown and text files, or a git repository's commits; again, only what has changed."
+    creates_store = True
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the two kinds, each with ``--project``."""
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="markdown|git")
+        markdown = kinds.add_parser("markdown", help="every section of every Markdown or text file becomes a memory")
+        markdown.add_argument("path", metavar="DIR", type=Path, help="the folder")
+        markdown.add_argument("--tag", action="append", default=[], help="a tag for all of them; may be repeated")
+        git = kinds.add_parser("git", help="every commit of HEAD, with its message, author, date and files")
+        git.add_argument("path", metavar="PATH", nargs="?", type=Path, default=Path(), help="the repository (.)")
+        git.add_argument("--limit", metavar="N", type=int, help="only the newest N")
+        git.add_argument("--since", metavar="DATE", help="only since this date (ISO 8601)")
+        for kind in (markdown, git):
+            super().add_arguments(kind)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Bring it in, and print one line that says what was done."""
+        path: Path = options["path"].expanduser().absolute()
+        start = time.perf_counter()
+        total = self._count(path, options)  # what cannot be read makes no store
+        bring_in = self._markdown if options["kind"] == "markdown" else self._git
+        with self.store(options, path) as project:
+            if options["project"] is None:
+                bind_project(project, path)
+            line = bring_in(path, project, total, options)
+        self.stdout.write(f"{line} in {time.perf_counter() - start:.1f} s")
+
+    def _count(self, path: Path, options: dict[str, Any]) -> int:
+        if options["kind"] == "markdown":
+            return len(find_files(path))
+        return count_commits(path, limit=options["limit"], since=options["since"])
+
+    def _markdown(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
+        with _progress("files", total) as advance:
+            report = import_markdown(directory=path, tags=options["tag"], progress=advance)
+        for name in report.skipped:
+            self.stderr.write(f"skipped {name}: binary, unreadable or larger than 2 MB")
+        return (
+            f"imported {report.sections} sections of {report.files} files ({report.created} new, "
+            f"{report.updated} revised, {report.unchanged} unchanged, {report.deleted} removed) into {project}"
+        )
+
+    def _git(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
+        recorded = known = 0
+        commits = read_commits(path, limit=options["limit"], since=options["since"])
+        with _progress("commits", total) as advance:
+            while batch := list(islice(commits, _BATCH)):
+                report = record_commits(commits=batch)
+                recorded, known = recorded + report.recorded, known + report.known
+                advance(recorded + known)
+        return f"imported {recorded} commits ({known} known already) into {project}"
+
+
+@contextmanager
+def _progress(unit: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error, where that is a terminal; give a function that takes how much is done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(unit, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,216 @@
+"""Read a repository with the git binary: its files and its commits, whatever bytes they hold."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memoryhub.core import clock
+from memoryhub.core.errors import Invalid, Unavailable
+from sessions_app.events import FileChange
+from sessions_app.schemas import CommitRecord
+
+_TIMEOUT = 30
+_CHUNK = 1 << 16
+_START = b"commit"
+_MAX_MESSAGE = 100_000
+_MAX_AUTHOR = 300
+_MAX_FILES = 100_000
+_QUIET = (
+    "--no-pager",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.quotePath=false",
+    "-c",
+    "i18n.logOutputEncoding=UTF-8",
+    "-c",
+    "log.showSignature=false",
+)
+_FORMAT = "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00"
+
+
+def list_files(directory: Path) -> list[str] | None:
+    """Return the files below the folder that git tracks or does not ignore, relative to it; None outside git."""
+    try:
+        done = _run(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    except Unavailable:
+        return None
+    if done.returncode:
+        return None
+    return sorted({os.fsdecode(path) for path in done.stdout.split(b"\0") if path})
+
+
+def path_in_worktree(directory: Path) -> str:
+    """Return the folder's path in its worktree, as ``docs/``; "" at the top and outside git."""
+    try:
+        done = _run(directory, "rev-parse", "--show-prefix")
+    except Unavailable:
+        return ""
+    return "" if done.returncode else os.fsdecode(done.stdout.removesuffix(b"\n"))
+
+
+def count_commits(repository: Path, *, limit: int | None = None, since: str | None = None) -> int:
+    """Return how many commits ``read_commits`` will give.
+
+    Raises:
+        Invalid: the folder is in no repository, or ``since`` is no date.
+        Unavailable: git is not installed or does not answer.
+    """
+    window = _window(limit, since)
+    if not _has_commits(repository):
+        return 0
+    done = _run(repository, "rev-list", "--count", *window, "HEAD")
+    return int(done.stdout) if done.returncode == 0 else 0
+
+
+def read_commits(repository: Path, *, limit: int | None = None, since: str | None = None) -> Iterator[CommitRecord]:
+    """Yield the commits that HEAD holds, oldest first; with ``limit`` the newest so many.
+
+    The files of a merge are left out: they are those of the commits that it brings in.
+
+    Raises:
+        Invalid: the folder is in no repository, or ``since`` is no date.
+        Unavailable: git is not installed, or it ended with an error.
+    """
+    window = _window(limit, since)
+    if not _has_commits(repository):
+        return
+    options = ("--reverse", "-z", "--numstat", "--no-color", "--no-ext-diff", "--no-textconv", _FORMAT)
+    with _stream(repository, "log", *options, *window, "HEAD", "--") as chunks:
+        yield from _commits(_tokens(chunks))
+
+
+def _window(limit: int | None, since: str | None) -> list[str]:
+    if limit is not None and limit < 1:
+        raise Invalid(f"limit is {limit}; it must be 1 or more")
+    window = [] if limit is None else [f"--max-count={limit}"]
+    return window if since is None else [*window, f"--since={_date(since)}"]
+
+
+def _date(since: str) -> str:
+    try:
+        return clock.from_text(since).isoformat()
+    except ValueError as error:
+        raise Invalid(f"since is {since!r}; write a date such as 2026-01-31 or 2026-01-31T08:30:00Z") from error
+
+
+def _has_commits(repository: Path) -> bool:
+    """Whether the repository has any commit yet; an error where there is no repository."""
+    if not repository.is_dir():
+        raise Invalid(f"{repository} is no folder")
+    done = _run(repository, "rev-parse", "--git-dir")
+    if done.returncode:
+        raise Invalid(f"{repository} is in no git repository: {_last_line(done.stderr)}")
+    return _run(repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").returncode == 0
+
+
+def _command(directory: Path, arguments: tuple[str, ...]) -> list[str]:
+    return ["git", "-C", str(directory), *_QUIET, *arguments]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+
+def _run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(  # noqa: S603  (arguments of our own, no shell)
+            _command(directory, arguments), capture_output=True, check=False, timeout=_TIMEOUT, env=_environment()
+        )
+    except FileNotFoundError as error:
+        raise Unavailable("git is not installed; install it, or put it on the PATH") from error
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"git did not answer within {_TIMEOUT} s in {directory}") from error
+
+
+@contextmanager
+def _stream(directory: Path, *arguments: str) -> Iterator[Iterator[bytes]]:
+    """Give git's output piece by piece inside the block; an error of git's after the last piece is raised."""
+    process = subprocess.Popen(  # noqa: S603  (arguments of our own, no shell)
+        _command(directory, arguments), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_environment()
+    )
+    output = process.stdout
+    assert output is not None  # noqa: S101  (it was asked for)
+    try:
+        yield iter(lambda: output.read(_CHUNK), b"")
+        if process.wait(_TIMEOUT):
+            raise Unavailable(f"git log ended with code {process.returncode} in {directory}; try `git fsck` there")
+    finally:
+        output.close()
+        process.kill()
+        process.wait()
+
+
+def _tokens(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Cut the output at its NUL bytes."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\0")
+        yield from whole
+    if rest.strip():
+        yield rest
+
+
+def _commits(tokens: Iterator[bytes]) -> Iterator[CommitRecord]:
+    """Read ``commit, sha, author, time, message`` and then the files, up to the next ``commit``."""
+    header: list[bytes] = []
+    files: list[FileChange] = []
+    for token in tokens:
+        if token == _START:
+            if header:
+                yield _record(header, files)
+            header, files = [next(tokens) for _ in range(4)], []
+        elif b"\t" in token:
+            files.append(_file(token, tokens))
+    if header:
+        yield _record(header, files)
+
+
+def _file(token: bytes, tokens: Iterator[bytes]) -> FileChange:
+    """Read ``insertions, deletions, path``; of a renamed file the old and the new path follow."""
+    insertions, deletions, path = token.lstrip(b"\n").split(b"\t", 2)
+    if not path:
+        next(tokens)
+        path = next(tokens)
+    return FileChange(path=_text(path), insertions=_number(insertions), deletions=_number(deletions))
+
+
+def _record(header: list[bytes], files: list[FileChange]) -> CommitRecord:
+    sha, author, committed, message = header
+    return CommitRecord(
+        sha=sha.decode("ascii"),
+        message=_text(message).strip()[:_MAX_MESSAGE],
+        author=_text(author)[:_MAX_AUTHOR],
+        committed_at=_moment(committed),
+        files=files[:_MAX_FILES],
+    )
+
+
+def _number(count: bytes) -> int | None:
+    return int(count) if count.isdigit() else None
+
+
+def _text(raw: bytes) -> str:
+    """Decode UTF-8, or what was written in some older encoding and does not say so."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _moment(seconds: bytes) -> datetime:
+    """Return the time of a commit; one that no calendar holds becomes 1970."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
+
+
+def _last_line(output: bytes) -> str:
+    lines = _text(output).strip().splitlines()
+    return lines[-1] if lines else "git gave no reason"

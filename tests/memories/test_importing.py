@@ -1,0 +1,244 @@
+"""Bringing in documents: how they are cut, and what a second import changes."""
+
+import tempfile
+from pathlib import Path
+from unittest import TestCase
+
+from memories.importing import MarkdownReport, import_markdown
+from memories.importing.files import MAX_BYTES, find_files, read_text
+from memories.importing.sections import parse_document, split_text
+from memories.models import Memory
+from memories.schemas import MAX_CONTENT, MemoryTouch
+from memories.services import delete_memory
+from memoryhub.core.errors import Invalid
+from tests.sessions_app.test_git import Repository
+from tests.support import HubTestCase
+
+
+def sections(text: str, ending: str = ".md") -> list[tuple[tuple[str, ...], str, str]]:
+    return [(section.headings, section.key, section.text) for section in parse_document(text, ending).sections]
+
+
+class SectionsTest(TestCase):
+    def test_a_section_is_the_text_under_a_heading_without_its_sub_sections(self) -> None:
+        text = "intro\n\n# One\n\na\n\n## Two\nb\n\n### Three ###\nc\n\n## Four\n\n# Five\nd\n"
+        self.assertEqual(
+            sections(text),
+            [
+                ((), "", "intro"),
+                (("One",), "one", "a"),
+                (("One", "Two"), "one/two", "b"),
+                (("One", "Two", "Three"), "one/two/three", "c"),
+                (("Five",), "five", "d"),
+            ],
+        )
+
+    def test_underlined_headings_are_headings(self) -> None:
+        self.assertEqual(
+            sections("One\n===\na\n\nTwo\n---\nb"), [(("One",), "one", "a"), (("One", "Two"), "one/two", "b")]
+        )
+
+    def test_code_quotations_and_lists_hold_no_headings(self) -> None:
+        code = "```sh\n# not this\n```\n\n    # nor this\n\n~~~\n## no\n~~~\n"
+        text = f"# One\n{code}\n> # nor this\n\n- # nor this\n\n#nor-this"
+        [(headings, _, body)] = sections(text)
+        self.assertEqual((headings, body), (("One",), text.removeprefix("# One\n")))
+
+    def test_repeated_headings_have_keys_of_their_own(self) -> None:
+        text = "# A\n## X\n1\n## X\n2\n### Y\n3\n# A\n## X\n4\n# A 2\n5"
+        self.assertEqual([key for _, key, _ in sections(text)], ["a/x", "a/x-2", "a/x-2/y", "a-2/x", "a-2-2"])
+
+    def test_headings_lose_the_marks_of_their_formatting(self) -> None:
+        text = "# The `a_b` **tool** of [us](http://x) and _them_ {#id}\nx\n# snake_case_name\ny"
+        self.assertEqual(
+            [path for path, _, _ in sections(text)], [("The a_b tool of us and them",), ("snake_case_name",)]
+        )
+
+    def test_front_matter_gives_tags_and_is_no_text(self) -> None:
+        for front in (
+            "tags: [Alpha, 'beta x']",
+            "title: x\ntags: Alpha, beta x",
+            'tags:\n  - Alpha\n  - "beta x"\nx: y',
+        ):
+            document = parse_document(f"---\n{front}\n---\n# One\ntext", ".md")
+            self.assertEqual(document.tags, ["Alpha", "beta x"])
+            self.assertEqual([section.text for section in document.sections], ["text"])
+
+    def test_a_rule_at_the_top_is_no_front_matter(self) -> None:
+        self.assertEqual([text for _, _, text in sections("---\n\ntext")], ["---\n\ntext"])
+
+    def test_restructured_text_is_cut_at_its_underlined_headings(self) -> None:
+        title, table = "=====\nTitle\n=====\n\nintro\n\n", "====  ====\nA     B\n====  ====\n"
+        text = f"{title}Part\n----\n\na\n\nSub\n~~~~\nb\n\nNext\n----\nc\n\n{table}"
+        self.assertEqual(
+            [(headings, body.split("\n")[0]) for headings, _, body in sections(text, ".rst")],
+            [
+                (("Title",), "intro"),
+                (("Title", "Part"), "a"),
+                (("Title", "Part", "Sub"), "b"),
+                (("Title", "Next"), "c"),
+            ],
+        )
+
+    def test_plain_text_is_markdown_only_where_it_has_headings_that_stand_alone(self) -> None:
+        self.assertEqual(len(sections("# One\n\na\n\n## Two\n\nb", ".txt")), 2)
+        for text in ("# a comment\nrequests==1\n# another\ndjango", "Licence\n-------\ntext"):
+            self.assertEqual(sections(text, ".txt"), [((), "", text)])
+
+    def test_a_file_without_headings_is_one_section_and_an_empty_one_none(self) -> None:
+        self.assertEqual(sections("just text\n"), [((), "", "just text")])
+        self.assertEqual(sections(" \n\n"), [])
+
+    def test_long_texts_are_split_between_paragraphs_lines_or_words(self) -> None:
+        for gap in ("\n\n", "\n", " "):
+            text = gap.join(["word" * 5] * 50)
+            parts = split_text(text, 200)
+            self.assertTrue(all(len(part) <= 200 and set(part.split()) == {"word" * 5} for part in parts))
+            self.assertEqual("".join(text.split()), "".join("".join(parts).split()))
+        self.assertEqual(split_text("x" * 450, 200), ["x" * 200, "x" * 200, "x" * 50])
+
+
+class FilesTest(TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name).resolve() / "alpha"
+        self.root.mkdir()
+
+    def write(self, path: str, content: bytes = b"text") -> Path:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        return file
+
+    def test_text_files_are_found_and_hidden_or_foreign_folders_are_not(self) -> None:
+        kept = ["a.md", "b/c.MARKDOWN", "b/d.mdx", "e.rst", "f.txt"]
+        for path in [*kept, "g.py", ".h.md", ".git/i.md", "node_modules/j/k.md", "b/.venv/l.md", "venv/m.txt"]:
+            self.write(path)
+        (self.root / "link.md").symlink_to(self.root / "a.md")
+        self.assertEqual(find_files(self.root), kept)
+
+    def test_what_git_ignores_is_left_out(self) -> None:
+        repository = Repository(self.root)
+        for path in ("a.md", "built/b.md", "untracked.md", "gone.md"):
+            self.write(path)
+        self.write(".gitignore", b"built/\n")
+        repository.commit("one")
+        (self.root / "gone.md").unlink()
+        self.assertEqual(find_files(self.root), ["a.md", "untracked.md"])
+        self.assertEqual(find_files(self.root / "built"), ["b.md"])
+
+    def test_binary_and_large_files_have_no_text(self) -> None:
+        self.assertIsNone(read_text(self.write("a.md", b"a\0b")))
+        self.assertIsNone(read_text(self.write("b.md", b"x" * (MAX_BYTES + 1))))
+        self.assertIsNone(read_text(self.root / "none.md"))
+
+    def test_encodings_and_line_ends_are_evened_out(self) -> None:
+        self.assertEqual(read_text(self.write("a.md", b"\xef\xbb\xbfa\r\nb\rc")), "a\nb\nc")
+        self.assertEqual(read_text(self.write("b.md", b"caf\xe9")), "café")
+
+
+class ImportMarkdownTest(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.docs = self.home / "docs"
+        self.write("guide/setup.md", "---\ntags: [How-To]\n---\n# Set up\n\nInstall it.\n\n## Start\n\nRun it.\n")
+
+    def write(self, path: str, text: str) -> None:
+        file = self.docs / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def bring_in(self, project: str = "alpha", **options: list[str]) -> MarkdownReport:
+        with self.store(project):
+            return import_markdown(directory=self.docs, tags=options.get("tags", ()))
+
+    def memories(self, project: str = "alpha") -> list[Memory]:
+        with self.store(project):
+            return list(Memory.objects.live().order_by("id"))
+
+    def counts(self, report: MarkdownReport) -> tuple[int, int, int, int]:
+        return report.created, report.updated, report.unchanged, report.deleted
+
+    def test_every_section_becomes_a_memory_that_says_where_it_is_from(self) -> None:
+        report = self.bring_in(tags=["Docs"])
+        self.assertEqual((self.counts(report), report.files), ((2, 0, 0, 0), 1))
+        one, two = self.memories()
+        self.assertEqual((one.title, one.content), ("guide/setup.md › Set up", "Install it."))
+        self.assertEqual((two.title, two.content), ("guide/setup.md › Set up › Start", "Run it."))
+        self.assertEqual(two.topic_key, "import:markdown:guide/setup.md#set-up/start")
+        self.assertEqual((two.source, two.tags), ("guide/setup.md", ["docs", "guide", "how-to"]))
+        self.assertEqual(self.memories("beta"), [])
+
+    def test_a_second_import_changes_nothing(self) -> None:
+        self.bring_in()
+        before = [(memory.id, memory.version) for memory in self.memories()]
+        self.assertEqual(self.counts(self.bring_in()), (0, 0, 2, 0))
+        self.assertEqual([(memory.id, memory.version) for memory in self.memories()], before)
+
+    def test_a_changed_section_is_revised_a_new_one_written_a_lost_one_deleted(self) -> None:
+        self.bring_in()
+        self.write("guide/setup.md", "---\ntags: [How-To]\n---\n# Set up\n\nInstall it well.\n\n## Stop\n\nEnd it.\n")
+        self.assertEqual(self.counts(self.bring_in()), (1, 1, 0, 1))
+        self.assertEqual([(m.content, m.version) for m in self.memories()], [("Install it well.", 2), ("End it.", 1)])
+        self.write("guide/setup.md", "# Set up\n\nInstall it well.\n\n## Start\n\nRun it.\n")
+        self.bring_in()
+        self.assertEqual({memory.content for memory in self.memories()}, {"Install it well.", "Run it."})
+
+    def test_files_that_are_not_read_again_keep_their_memories(self) -> None:
+        self.write("other.md", "# Other\n\ntext")
+        self.bring_in()
+        (self.docs / "other.md").write_bytes(b"\0")
+        report = self.bring_in()
+        self.assertEqual((report.skipped, report.deleted, len(self.memories())), (["other.md"], 0, 3))
+
+    def test_a_section_whose_memory_was_deleted_by_hand_comes_back(self) -> None:
+        self.bring_in()
+        with self.store():
+            delete_memory(command=MemoryTouch(id=self.memories()[1].id))
+        self.assertEqual(self.counts(self.bring_in()), (1, 0, 1, 0))
+
+    def test_a_private_block_is_left_out_even_over_headings_and_splits(self) -> None:
+        hidden = "hidden words " * 12_000
+        self.write(
+            "notes.md",
+            f"# A\n\nopen\n\n<private>\n\n# B\n\n{hidden}\n\n# C\n\n{hidden}\n</private>\n\n# D\n\nalso open",
+        )
+        self.bring_in()
+        texts = [memory.content for memory in self.memories() if memory.source == "notes.md"]
+        self.assertEqual(texts, ["open", "also open"])
+
+    def test_secrets_in_text_headings_and_names_are_masked_and_a_second_import_changes_nothing(self) -> None:
+        token = "ghp_aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+        self.write(f"{token}.md", f"# Use {token}\n\nkey {token}\n\n# Use {token}\n\nmore {token}\n")
+        self.assertEqual(self.bring_in().created, 4)
+        self.assertEqual(self.counts(self.bring_in()), (0, 0, 4, 0))
+        self.assertNotIn(token, str([(m.title, m.content, m.topic_key, m.source) for m in self.memories()]))
+
+    def test_long_sections_are_split_and_long_names_are_cut_at_the_front(self) -> None:
+        deep = "/".join(["folder"] * 30)
+        self.write(f"{deep}/a.md", f"# {'H' * 150}\n\n## {'x' * 150}\n\n" + "word " * 30_000)
+        self.write(f"{deep}/b.md", f"# {'H' * 150}\n\n## {'x' * 150}\n\ntext")
+        self.assertEqual(self.bring_in().created, 2 + 2 + 1)
+        found = self.memories()[:2]
+        self.assertTrue(all(len(memory.title) <= 200 and len(memory.content) <= MAX_CONTENT for memory in found))
+        self.assertTrue(found[0].title.endswith("x" * 150 + " (1/2)") and found[0].title.startswith("…"))
+        self.assertEqual(self.counts(self.bring_in()), (0, 0, 5, 0))
+
+    def test_in_a_worktree_a_file_is_the_same_from_whichever_folder(self) -> None:
+        Repository(self.docs)
+        self.bring_in()
+        with self.store():
+            report = import_markdown(directory=self.docs / "guide")
+        self.assertEqual(self.counts(report), (0, 0, 2, 0))
+
+    def test_progress_is_told_file_by_file(self) -> None:
+        self.write("b.md", "text")
+        told: list[int] = []
+        with self.store():
+            import_markdown(directory=self.docs, progress=told.append)
+        self.assertEqual(told, [1, 2])
+
+    def test_a_folder_that_is_not_there_is_an_error(self) -> None:
+        with self.store(), self.assertRaisesRegex(Invalid, "is no folder"):
+            import_markdown(directory=self.home / "none")

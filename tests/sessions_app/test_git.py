@@ -1,0 +1,189 @@
+"""Reading real repositories with the git binary."""
+
+import os
+import subprocess
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest import TestCase, mock
+
+from memoryhub.core.errors import Invalid, Unavailable
+from sessions_app.events import FileChange
+from sessions_app.git import _tokens, count_commits, list_files, path_in_worktree, read_commits
+from sessions_app.schemas import CommitRecord
+
+
+class Repository:
+    """A repository in a folder of its own, with a clock that ticks an hour a commit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.hours = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self.git("init", "-q", "-b", "main")
+
+    def git(self, *arguments: str | bytes, **options: Any) -> str:
+        when = f"{1_700_000_000 + 3600 * self.hours} +0530"
+        environment = {
+            **os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "Ann Ö",
+            "GIT_AUTHOR_EMAIL": "ann@example.org", "GIT_COMMITTER_NAME": "Ann", "GIT_COMMITTER_EMAIL": "a@example.org",
+            "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when,
+        }  # fmt: skip
+        command = ["git", "-C", str(self.folder), *arguments]
+        done = subprocess.run(command, check=True, capture_output=True, env=environment, timeout=30, **options)
+        return str(done.stdout, "utf-8").strip()
+
+    def write(self, path: str | bytes, content: bytes = b"x\n") -> None:
+        file = self.folder / os.fsdecode(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+    def commit(self, message: str | bytes, **files: bytes) -> str:
+        for path, content in files.items():
+            self.write(path, content)
+        self.hours += 1
+        self.git("add", "-A")
+        raw = message if isinstance(message, bytes) else message.encode()
+        self.git("commit", "-q", "--allow-empty", "--allow-empty-message", "-F", "-", input=raw)
+        return self.git("rev-parse", "HEAD")
+
+
+class GitTestCase(TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name).resolve()
+        self.repository = Repository(self.root / "alpha")
+
+    def commits(self, **options: Any) -> list[CommitRecord]:
+        commits = list(read_commits(self.repository.folder, **options))
+        self.assertEqual(count_commits(self.repository.folder, **options), len(commits))
+        return commits
+
+
+class ReadCommitsTest(GitTestCase):
+    def test_commits_come_oldest_first_with_all_that_git_knows(self) -> None:
+        first = self.repository.commit("Begin\n\nWith a body.\n", a=b"1\n2\n")
+        second = self.repository.commit("Change a", a=b"1\n3\n4\n", b=b"\x00\x01")
+        one, two = self.commits()
+        self.assertEqual((one.sha, one.message), (first, "Begin\n\nWith a body."))
+        self.assertEqual(one.author, "Ann Ö <ann@example.org>")
+        self.assertEqual(one.committed_at, datetime.fromtimestamp(1_700_003_600, UTC))
+        self.assertEqual(two.sha, second)
+        binary = FileChange(path="b", insertions=None, deletions=None)
+        self.assertEqual(two.files, [FileChange(path="a", insertions=2, deletions=1), binary])
+
+    def test_a_limit_takes_the_newest_and_a_date_the_later(self) -> None:
+        self.repository.commit("one")
+        two = self.repository.commit("two")
+        three = self.repository.commit("three")
+        self.assertEqual([commit.sha for commit in self.commits(limit=2)], [two, three])
+        since = datetime.fromtimestamp(1_700_000_000 + 2 * 3600 + 1800, UTC).isoformat()
+        self.assertEqual([commit.sha for commit in self.commits(since=since)], [three])
+
+    def test_a_merge_is_recorded_once_and_without_the_files_of_its_commits(self) -> None:
+        self.repository.commit("base", a=b"1\n")
+        self.repository.git("switch", "-q", "-c", "side")
+        self.repository.commit("side", b=b"1\n")
+        self.repository.git("switch", "-q", "main")
+        self.repository.commit("main", c=b"1\n")
+        self.repository.git("merge", "-q", "--no-ff", "-m", "Merge side", "side")
+        commits = self.commits()
+        self.assertEqual(sorted(commit.message for commit in commits), ["Merge side", "base", "main", "side"])
+        self.assertEqual(commits[-1].files, [])
+
+    def test_a_renamed_file_goes_by_its_new_name(self) -> None:
+        self.repository.commit("one", old=b"1\n2\n3\n4\n5\n")
+        self.repository.git("mv", "old", "new")
+        self.repository.commit("move")
+        [file] = self.commits()[-1].files
+        self.assertEqual((file.path, file.insertions, file.deletions), ("new", 0, 0))
+
+    def test_messages_and_names_may_hold_any_bytes(self) -> None:
+        self.repository.write(b"caf\xe9\tx\n.txt")
+        self.repository.write("漢字 \u202e.md")
+        self.repository.write("commit")
+        self.repository.commit(b"Caf\xe9 \xff\n\ncommit\n1\t2\tx\n\x1b[31mred")
+        self.repository.commit("")
+        first, empty = self.commits()
+        self.assertEqual(first.message, "Café ÿ\n\ncommit\n1\t2\tx\n\x1b[31mred")
+        self.assertEqual({file.path for file in first.files}, {"café\tx\n.txt", "漢字 \u202e.md", "commit"})
+        self.assertEqual((empty.message, empty.files), ("", []))
+
+    def test_a_declared_encoding_is_read_as_such(self) -> None:
+        self.repository.git("config", "i18n.commitEncoding", "iso-8859-15")
+        self.repository.commit("100 €".encode("iso-8859-15"))
+        self.assertEqual(self.commits()[0].message, "100 €")
+
+    def test_the_users_own_settings_do_not_change_what_is_read(self) -> None:
+        for key, value in (
+            ("log.showSignature", "true"), ("color.ui", "always"), ("diff.noprefix", "true"), ("core.pager", "false"),
+            ("log.decorate", "full"), ("diff.external", "false"), ("log.date", "relative"), ("diff.renames", "copies"),
+            ("format.pretty", "oneline"), ("core.quotePath", "true"), ("log.diffMerges", "on"),
+        ):  # fmt: skip
+            self.repository.git("config", key, value)
+        sha = self.repository.commit("one", é=b"1\n")
+        [commit] = self.commits()
+        self.assertEqual((commit.sha, [file.path for file in commit.files]), (sha, ["é"]))
+
+    def test_a_repository_without_commits_has_none(self) -> None:
+        self.assertEqual(self.commits(), [])
+
+    def test_linked_worktrees_and_bare_repositories_are_read(self) -> None:
+        sha = self.repository.commit("one")
+        self.repository.git("worktree", "add", "-q", str(self.root / "tree"))
+        self.repository.git("clone", "-q", "--bare", ".", str(self.root / "bare.git"))
+        for folder in (self.root / "tree", self.root / "bare.git"):
+            self.assertEqual([commit.sha for commit in read_commits(folder)], [sha])
+
+    def test_what_cannot_be_read_is_an_error_that_says_why(self) -> None:
+        self.repository.commit("one")
+        folder = self.repository.folder
+        for place, options, reason in (
+            (self.root, {}, "no git repository"), (self.root / "none", {}, "is no folder"),
+            (self.repository.folder, {"since": "--output=x"}, "a date"), (self.repository.folder, {"limit": 0}, "1 or more"),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(Invalid, reason):
+                list(read_commits(place, **options))
+        with mock.patch.dict(os.environ, {"PATH": ""}), self.assertRaisesRegex(Unavailable, "not installed"):
+            list(read_commits(self.repository.folder))
+
+    def test_a_broken_repository_is_an_error_and_not_an_end(self) -> None:
+        self.repository.commit("one")
+        self.repository.commit("two")
+        lost = self.repository.git("rev-parse", "HEAD~1")
+        (self.repository.folder / ".git/objects" / lost[:2] / lost[2:]).unlink()
+        with self.assertRaisesRegex(Unavailable, "git fsck"):
+            list(read_commits(self.repository.folder))
+
+    def test_stopping_early_leaves_no_process_behind(self) -> None:
+        for number in range(3):
+            self.repository.commit(str(number))
+        commits = read_commits(self.repository.folder)
+        self.assertEqual(next(commits).message, "0")
+        commits.close()  # type: ignore[attr-defined]
+        self.assertEqual(list(commits), [])
+
+
+class ListFilesTest(GitTestCase):
+    def test_ignored_files_are_left_out_and_untracked_ones_are_not(self) -> None:
+        self.repository.write(".gitignore", b"*.log\n")
+        self.repository.commit("one", a=b"1")
+        self.repository.write("docs/é.md")
+        self.repository.write("x.log")
+        self.assertEqual(list_files(self.repository.folder), [".gitignore", "a", "docs/é.md"])
+        self.assertEqual(list_files(self.repository.folder / "docs"), ["é.md"])
+        self.assertEqual(path_in_worktree(self.repository.folder / "docs"), "docs/")
+
+    def test_outside_git_there_is_no_list(self) -> None:
+        self.assertIsNone(list_files(self.root))
+        self.assertEqual(path_in_worktree(self.root), "")
+
+
+class TokensTest(TestCase):
+    def test_output_is_cut_at_nul_wherever_the_pieces_end(self) -> None:
+        whole = b"commit\0abc\0\0x\ty\0"
+        for size in range(1, len(whole)):
+            pieces = iter([whole[start : start + size] for start in range(0, len(whole), size)])
+            self.assertEqual(list(_tokens(pieces)), [b"commit", b"abc", b"", b"x\ty"])

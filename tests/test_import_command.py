@@ -1,0 +1,73 @@
+"""``manage.py import`` as a user runs it: a process of its own."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from memories.models import Memory
+from sessions_app.models import Commit
+from tests.sessions_app.test_git import Repository
+from tests.support import HubTestCase
+
+MANAGE = Path(__file__).parents[1] / "manage.py"
+
+
+class ImportCommandTest(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.repository = Repository(Path(folder.name).resolve() / "alpha")
+        self.repository.write("docs/a.md", b"# One\n\ntext\n")
+        self.repository.commit("Say one")
+        self.repository.commit("Say two", b=b"2\n")
+
+    def run_import(self, *arguments: str) -> tuple[int, str, str]:
+        command = [sys.executable, str(MANAGE), "import", *arguments]
+        environment = {**os.environ, "MEMORY_HUB_HOME": str(self.home)}
+        folder = self.repository.folder
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, env=environment, timeout=60, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def test_commits_are_brought_in_once(self) -> None:
+        code, output, errors = self.run_import("git")
+        self.assertRegex(output, r"\Aimported 2 commits \(0 known already\) into alpha in \d+\.\d s\n\Z")
+        self.assertEqual((code, errors), (0, ""))
+        self.repository.commit("Say three")
+        self.assertIn("imported 1 commits (2 known already) into alpha", self.run_import("git", ".")[1])
+        with self.store("alpha", create=False):
+            messages = list(Commit.objects.order_by("id").values_list("message", flat=True))
+        self.assertEqual(messages, ["Say one", "Say two", "Say three"])
+
+    def test_documents_are_brought_in_into_the_project_that_is_named(self) -> None:
+        code, output, errors = self.run_import("markdown", "docs", "--project", "beta", "--tag", "x")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertIn("imported 1 sections of 1 files (1 new, 0 revised, 0 unchanged, 0 removed) into beta", output)
+        with self.store("beta", create=False):
+            self.assertEqual([memory.title for memory in Memory.objects.all()], ["docs/a.md › One"])
+        self.assertFalse((self.home / "projects/alpha").exists())
+
+    def test_the_project_is_bound_to_its_repository(self) -> None:
+        self.run_import("git")
+        self.assertIn(str(self.repository.folder / ".git"), (self.home / "projects/alpha/origin.json").read_text())
+        other = Repository(self.repository.folder.parent / "other/alpha")
+        other.commit("Another")
+        code, _, errors = self.run_import("git", str(other.folder))
+        self.assertEqual(code, 2)
+        self.assertIn("other-alpha", errors)
+
+    def test_errors_are_one_sentence_and_a_code(self) -> None:
+        for arguments, reason in (
+            (("git", "/", "--project", "alpha"), "no git repository"),
+            (("git", "--since", "soon"), "write a date"),
+            (("git", "--limit", "0"), "1 or more"),
+            (("markdown", "nowhere", "--project", "alpha"), "is no folder"),
+            (("git", "--project", "Alpha"), "no project id"),
+        ):
+            code, output, errors = self.run_import(*arguments)
+            self.assertEqual((code, output, len(errors.strip().splitlines())), (2, "", 1), errors)
+            self.assertIn(reason, errors)
