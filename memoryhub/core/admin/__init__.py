@@ -1,7 +1,8 @@
 """The admin's bases, and the log's own pages. Apps build their ``admin.py`` on these."""
 
+from memoryhub.core.admin import cells
 from memoryhub.core.admin.base import HubChangeList, HubModelAdmin
 from memoryhub.core.admin.events import RawEventAdmin
-from memoryhub.core.admin.filters import SinceFilter, ValueFilter
+from memoryhub.core.admin.filters import DefaultFilter, SinceFilter, ValueFilter
 
-__all__ = ["HubChangeList", "HubModelAdmin", "RawEventAdmin", "SinceFilter", "ValueFilter"]
+__all__ = ["DefaultFilter", "HubChangeList", "HubModelAdmin", "RawEventAdmin", "SinceFilter", "ValueFilter", "cells"]

@@ -1,0 +1,220 @@
+"""The admin's pages of sessions and commits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, cells
+from memoryhub.core.admin.base import titled
+from memoryhub.core.charts import change_widths
+from memoryhub.core.models import RawEvent
+from sessions_app.models import Commit, Session
+
+_MAX_EVENTS = 100
+_MAX_FILES = 500
+
+
+class StartedFilter(SinceFilter):
+    """Sessions that began in the past days."""
+
+    title = "start"
+    field = "started_at"
+
+
+class CommittedFilter(SinceFilter):
+    """Commits of the past days."""
+
+    title = "date"
+    field = "committed_at"
+
+
+class SessionChangeList(HubChangeList):
+    """Counts the events of all sessions of a page in one query."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Attach the counts."""
+        super().get_results(request)
+        sessions = list(self.result_list)
+        names = [session.session_id for session in sessions]
+        events = RawEvent.objects.filter(session_id__in=names).values("session_id").order_by()
+        counts = dict(events.annotate(events=Count("position")).values_list("session_id", "events"))
+        for session in sessions:
+            session.event_count = counts.get(session.session_id, 0)
+        self.result_list = sessions  # type: ignore[assignment]
+
+
+@admin.register(Session)
+class SessionAdmin(HubModelAdmin):
+    """Sessions, newest first."""
+
+    list_display = ("number", "about", "state", "agent", "started", "duration", "events")
+    list_display_links = ("number", "about")
+    list_filter = ("status", "mode", StartedFilter)
+    search_fields = ("session_id", "purpose", "summary", "agent")
+    search_help_text = "Words of the purpose or the summary, the agent, or the session's name"
+    ordering = ("-id",)
+    stream_kind = "session"
+    detail_template = "admin/sessions_app/session/detail.html"
+    empty_title = "No session here"
+    empty_text = "An agent that works over MCP starts one with session_start and ends it with a summary."
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
+        """Return the list that counts events."""
+        return SessionChangeList
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the address by name, which events and memories refer to."""
+        by_name = self.admin_site.admin_view(self.named_view)
+        return [path("named/<path:name>/", by_name, name="sessions_app_session_named"), *super().get_urls()]
+
+    def named_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Lead to the session of that name; where none was started, to the events that carry it."""
+        found = Session.objects.filter(session_id=name).values_list("id", flat=True).first()
+        if found:
+            return redirect(self.url("change", found))
+        return redirect(reverse("admin:core_rawevent_changelist", query={"session": name}))
+
+    def stream_of(self, found: Session) -> str:
+        """Return the stream, which bears the session's name."""
+        return f"session:{found.session_id}"
+
+    def stream_url(self, tail: str) -> str:
+        """Return the address by name."""
+        return self.url("named", tail)
+
+    def detail(self, request: HttpRequest, found: Session) -> dict[str, Any]:
+        """Return the events that happened in the session, newest first."""
+        events = RawEvent.objects.filter(session_id=found.session_id)
+        return {
+            "duration": cells.lasted(found.started_at, found.ended_at),
+            "events": titled(events.order_by("-position")[:_MAX_EVENTS]),
+            "event_total": events.count(),
+        }
+
+    @admin.display(description="#", ordering="id")
+    def number(self, session: Session) -> SafeString:
+        """Return the id."""
+        return cells.code(f"#{session.id}")
+
+    @admin.display(description="session", ordering="purpose")
+    def about(self, session: Session) -> SafeString:
+        """Return the purpose and the name."""
+        purpose = session.purpose[:160] or "No purpose given"
+        return format_html('<span class="title">{}</span><code class="id under">{}</code>', purpose, session.session_id)
+
+    @admin.display(description="status", ordering="status")
+    def state(self, session: Session) -> SafeString:
+        """Return the status, and the mode where it is the unusual one."""
+        mode = cells.badge(session.mode, "Scratch") if session.mode == "scratch" else ""
+        return format_html("{} {}", cells.badge(session.status, session.get_status_display()), mode)
+
+    @admin.display(description="started", ordering="started_at")
+    def started(self, session: Session) -> SafeString:
+        """Return when it began."""
+        return cells.moment(session.started_at)
+
+    @admin.display(description="duration")
+    def duration(self, session: Session) -> str:
+        """Return how long it took, or has taken so far."""
+        return cells.lasted(session.started_at, session.ended_at)
+
+    @admin.display(description="events")
+    def events(self, session: Session) -> str:
+        """Return the number of events that carry the session's name."""
+        return f"{session.event_count:,}"  # type: ignore[attr-defined]
+
+
+@admin.register(Commit)
+class CommitAdmin(HubModelAdmin):
+    """Commits, last made first."""
+
+    list_display = ("number", "subject", "author", "committed", "change")
+    list_display_links = ("number", "subject")
+    list_filter = (CommittedFilter,)
+    search_fields = ("sha", "message", "author")
+    search_help_text = "Words of the message, the author, or the beginning of the hash"
+    ordering = ("-committed_at", "-id")
+    stream_kind = "commit"
+    detail_template = "admin/sessions_app/commit/detail.html"
+    empty_title = "No commit here"
+    empty_text = "Run “memory-hub import git” in the repository to record its history."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Leave the files where they are in lists."""
+        commits = super().get_queryset(request)
+        named = request.resolver_match and request.resolver_match.url_name
+        return commits.defer("files") if named == "sessions_app_commit_changelist" else commits
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the address by hash, which events refer to."""
+        by_sha = self.admin_site.admin_view(self.sha_view)
+        return [path("sha/<str:sha>/", by_sha, name="sessions_app_commit_sha"), *super().get_urls()]
+
+    def sha_view(self, request: HttpRequest, sha: str) -> HttpResponse:
+        """Lead to the commit of that hash; where it is gone, to its events."""
+        found = Commit.objects.filter(sha=sha).values_list("id", flat=True).first()
+        if found:
+            return redirect(self.url("change", found))
+        return redirect(reverse("admin:core_rawevent_changelist", query={"stream": f"commit:{sha}"}))
+
+    def stream_of(self, found: Commit) -> str:
+        """Return the stream, which bears the hash."""
+        return f"commit:{found.sha}"
+
+    def stream_url(self, tail: str) -> str:
+        """Return the address by hash."""
+        return self.url("sha", tail)
+
+    def detail(self, request: HttpRequest, found: Commit) -> dict[str, Any]:
+        """Return the message in two parts, and the files with the widths of their bars."""
+        subject, _, body = found.message.partition("\n")
+        return {
+            "title": subject or found.sha[:10],
+            "body": body.strip(),
+            "event": RawEvent.objects.filter(position=found.id).defer("payload_json").first(),
+            "files": changed_files(found.files[:_MAX_FILES]),
+            "hidden_files": max(0, len(found.files) - _MAX_FILES),
+        }
+
+    @admin.display(description="#", ordering="id")
+    def number(self, commit: Commit) -> SafeString:
+        """Return the id."""
+        return cells.code(f"#{commit.id}")
+
+    @admin.display(description="commit")
+    def subject(self, commit: Commit) -> SafeString:
+        """Return the first line of the message, and the hash."""
+        line = commit.message.split("\n", 1)[0][:160] or "No message"
+        return format_html('<span class="title">{}</span><code class="id under">{}</code>', line, commit.sha[:10])
+
+    @admin.display(description="committed", ordering="committed_at")
+    def committed(self, commit: Commit) -> SafeString:
+        """Return the date."""
+        return cells.moment(commit.committed_at)
+
+    @admin.display(description="lines", ordering="insertions")
+    def change(self, commit: Commit) -> SafeString:
+        """Return how many lines came and went."""
+        return format_html(
+            '<span class="lines"><span class="plus">+{}</span> <span class="minus">−{}</span></span>',
+            f"{commit.insertions:,}",
+            f"{commit.deletions:,}",
+        )
+
+
+def changed_files(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the files of a commit, each with the widths of its bars; the largest change fills the width."""
+    most = max(((each["insertions"] or 0) + (each["deletions"] or 0) for each in files), default=0)
+    shown = []
+    for each in files:
+        plus, minus = change_widths(each["insertions"], each["deletions"], most)
+        shown.append({**each, "plus": plus, "minus": minus, "is_binary": each["insertions"] is None})
+    return shown
