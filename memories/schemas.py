@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from memories.events import ResourceLink
 from memories.models import MemoryType
-from memoryhub.core.schemas import Command, EntityId, Identifier, Paging, Tag
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Paging, Tag, unlisted
 
 MAX_CONTENT = 100_000
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
@@ -32,14 +32,14 @@ class MemoryWrite(Command):
 
     title: Title = Field(description="short and specific")
     content: Content = Field(description="the text to keep, Markdown or plain")
-    type: MemoryType = Field(MemoryType.NOTE, description="what it is")
+    type: MemoryType = MemoryType.NOTE
     tags: Tags = Field(default_factory=list, description="words to filter by")
     topic_key: Identifier | None = Field(None, description="one memory a topic: written again, it is revised")
     if_exists: IfExists = Field(IfExists.ERROR, description="when the title is taken")
-    author: str = Field("", max_length=200, description="default: the client")
+    author: str = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
     source: str = Field("", max_length=1_000, description="where it comes from: a path, a URL")
-    resource_links: Links = Field(default_factory=list, description="resources it is about")
-    idempotency_key: Identifier | None = Field(None, description="the same key again gives the first answer")
+    resource_links: Links = Field(default_factory=list, description="resources it is about", json_schema_extra=unlisted)
+    idempotency_key: IdempotencyKey = None
 
 
 class MemoryUpdate(Command):
@@ -53,11 +53,11 @@ class MemoryUpdate(Command):
     content: Content | None = None
     type: MemoryType | None = None
     tags: Tags | None = Field(None, description="replaces all tags")
-    author: str | None = Field(None, max_length=200)
+    author: str | None = Field(None, max_length=200, json_schema_extra=unlisted)
     source: str | None = Field(None, max_length=1_000)
-    resource_links: Links | None = None
+    resource_links: Links | None = Field(None, json_schema_extra=unlisted)
     change_reason: str = Field("", max_length=1_000, description="why")
-    idempotency_key: Identifier | None = Field(None, description="the same key again gives the first answer")
+    idempotency_key: IdempotencyKey = None
 
 
 class MemoryTouch(Command):
@@ -65,7 +65,7 @@ class MemoryTouch(Command):
 
     id: EntityId = Field(description="of the memory")
     reason: str = Field("", max_length=1_000, description="why")
-    idempotency_key: Identifier | None = Field(None, description="the same key again gives the first answer")
+    idempotency_key: IdempotencyKey = None
 
 
 class WriteStatus(StrEnum):

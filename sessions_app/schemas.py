@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from memoryhub.core.schemas import Command, Identifier, Paging
+from memoryhub.core.schemas import Command, IdempotencyKey, Identifier, Paging
 from sessions_app.events import FileChange
 from sessions_app.models import SessionMode, SessionStatus
 
@@ -20,7 +20,7 @@ class SessionStart(Command):
     directory: str = Field("", max_length=1_000, description="where the work happens")
     agent: str = Field("", max_length=200, description="who works; default: the client's name")
     session_id: Identifier | None = Field(None, description="default: a new one")
-    idempotency_key: Identifier | None = Field(None, description="the same key again gives the first answer")
+    idempotency_key: IdempotencyKey = None
 
 
 class SessionEnd(Command):
@@ -31,7 +31,7 @@ class SessionEnd(Command):
         None, description="default: this connection's session, else the only active one"
     )
     discard: bool = Field(False, description="the session's work is not to be kept")
-    idempotency_key: Identifier | None = Field(None, description="the same key again gives the first answer")
+    idempotency_key: IdempotencyKey = None
 
 
 class SessionList(Paging):

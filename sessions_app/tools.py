@@ -10,19 +10,20 @@ from sessions_app.present import session_line
 from sessions_app.schemas import SessionEnd, SessionList, SessionStart
 
 
-def _shown(session: Session) -> Answer:
+def _shown(session: Session, *, goes_on_in: str) -> Answer:
     data = selectors.view_session(session)
-    return Answer(session_line(data), data)
+    return Answer(session_line(data), data, session_id=goes_on_in)
 
 
 def start(command: SessionStart) -> Answer:
     """Answer with the session that began."""
-    return _shown(services.start_session(command=command))
+    session = services.start_session(command=command)
+    return _shown(session, goes_on_in=session.session_id)
 
 
 def end(command: SessionEnd) -> Answer:
     """Answer with the session as it ended."""
-    return _shown(services.end_session(command=command))
+    return _shown(services.end_session(command=command), goes_on_in="")
 
 
 def list_sessions(command: SessionList) -> Answer:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 Tag = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64)]
 Identifier = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 EntityId = Annotated[int, Field(ge=1, le=2**53)]
+
+
+UNLISTED = "x-unlisted"
+"""Marks a field that every door accepts, but that a tool's listing leaves out, to spare a model its tokens."""
+
+unlisted: dict[str, JsonValue] = {UNLISTED: True}
+IdempotencyKey = Annotated[
+    Identifier | None, Field(description="the same key again gives the first answer", json_schema_extra=unlisted)
+]
 
 
 class Payload(BaseModel):

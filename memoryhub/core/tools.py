@@ -31,6 +31,8 @@ class Answer:
     """Lines for a model; the last says what was left out and how to get it."""
     data: dict[str, Any]
     """The same as JSON data, with ``meta`` where it is a list."""
+    session_id: str | None = None
+    """Where the call began or ended a session: the one that this connection goes on in, or empty for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,4 +28,5 @@ def load_tools() -> None:
 
 def listed_tools(profile: str) -> list[Tool]:
     """Return the tools that ``tools/list`` shows under ``profile``; all others can be called all the same."""
-    return [tool for tool in all_tools() if tool.group in _LISTED[profile]]
+    listed = [tool for tool in all_tools() if tool.group in _LISTED[profile]]
+    return sorted(listed, key=lambda tool: (list(ToolGroup).index(tool.group), tool.name))

@@ -10,11 +10,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from memoryhub.core.schemas import UNLISTED
+
 FORMATS = ("text", "json")
 _DROPPED = frozenset(
-    {"title", "minLength", "maxLength", "minItems", "maxItems", "pattern", "additionalProperties", "$defs"}
+    "title minLength maxLength minItems maxItems minimum maximum pattern additionalProperties $defs".split()
 )
-_SENSIBLE_MAXIMUM = 1_000_000
+_EXPLAINED_ONCE = frozenset({"limit", "cursor", "compact", "max_tokens", "format"})
+"""Arguments that mean the same everywhere: the server's instructions explain them, the schemas only name them."""
 _EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
 
 Schema = dict[str, Any]
@@ -25,7 +28,9 @@ def input_schema(model: type[BaseModel]) -> Schema:
     full = model.model_json_schema()
     definitions = full.get("$defs", {})
     fields = full.get("properties", {})
-    properties = {name: _slim(field, definitions) for name, field in fields.items()}
+    properties = {name: _slim(field, definitions) for name, field in fields.items() if not field.get(UNLISTED)}
+    for name in _EXPLAINED_ONCE & set(properties):
+        properties[name].pop("description", None)
     properties["format"] = {"enum": list(FORMATS)}
     required = full.get("required")
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
@@ -44,7 +49,7 @@ def _slim(schema: Schema, definitions: Schema) -> Schema:
 
 
 def _says_nothing(key: str, value: Any) -> bool:
-    return (key == "default" and value in _EMPTY_DEFAULTS) or (key == "maximum" and value > _SENSIBLE_MAXIMUM)
+    return key == "default" and value in _EMPTY_DEFAULTS
 
 
 def _resolve(schema: Schema, definitions: Schema) -> Schema:
