@@ -1,0 +1,38 @@
+"""The measures: each takes one kind of figure. ``MEASURES`` and ``SIZED_MEASURES`` are all of them, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from memoryhub.benchmarking.bench import Bench, SizedBench
+from memoryhub.benchmarking.figures import Figure
+from memoryhub.benchmarking.measures.bulk import measure_bulk
+from memoryhub.benchmarking.measures.calls import measure_searches, measure_writes
+from memoryhub.benchmarking.measures.footprint import measure_peak_memory, measure_size
+from memoryhub.benchmarking.measures.log import measure_rebuild, measure_verify
+from memoryhub.benchmarking.measures.start import measure_starts
+from memoryhub.benchmarking.measures.stores import measure_stores
+from memoryhub.benchmarking.measures.tools import measure_tools
+
+DOORS = ("service", "stdio", "rest")
+
+Measure = Callable[[Bench], Iterator[Figure]]
+SizedMeasure = Callable[[SizedBench], Iterator[Figure]]
+
+MEASURES: dict[str, Measure] = {"start": measure_starts, "tools": measure_tools, "stores": measure_stores}
+"""Those that are taken once a run."""
+
+SIZED_MEASURES: dict[str, SizedMeasure] = {
+    "bulk": measure_bulk,
+    "size": measure_size,
+    **{f"search.{door}": partial(measure_searches, door=door) for door in DOORS},
+    **{f"write.{door}": partial(measure_writes, door=door) for door in DOORS},
+    "memory": measure_peak_memory,
+    "verify": measure_verify,
+    "rebuild": measure_rebuild,
+}
+"""Those that are taken at every size; the first fills the store, the last makes it anew."""
+
+NAMES = tuple(dict.fromkeys(name.partition(".")[0] for name in (*MEASURES, *SIZED_MEASURES)))
+"""What a user chooses among."""

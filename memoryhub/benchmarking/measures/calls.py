@@ -1,0 +1,54 @@
+"""Writes and searches through a door, each followed by the same in the bare twin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memoryhub.benchmarking import corpus
+from memoryhub.benchmarking.bench import Door, SizedBench
+from memoryhub.benchmarking.figures import BARE, Figure, Unit
+from memoryhub.benchmarking.timing import WARM_UP, interleave, seconds_of
+from memoryhub.core.stores import use_store
+
+_LABELS = {"service": "in the service", "stdio": "through stdio", "rest": "through REST"}
+
+
+def measure_writes(sized: SizedBench, *, door: str) -> Iterator[Figure]:
+    """Yield the latency of ``memory_write`` through a door, over the same INSERTs bare."""
+    sized.progress(f"writes {_LABELS[door]}", 0, 1)
+    with sized.door(door) as way:
+        hub, bare = interleave(sized.samples.writes, lambda: _write(way, sized), lambda: _follow(sized))
+    with use_store(sized.store):
+        sized.twin.check()
+    label = f"write {_LABELS[door]}"
+    yield Figure(f"write.{door}", label, Unit.MILLISECONDS, hub, sized.size, bare, BARE)
+
+
+def _write(way: Door, sized: SizedBench) -> float:
+    return seconds_of(way.write, corpus.arguments(sized.next_index()))
+
+
+def _follow(sized: SizedBench) -> float:
+    with use_store(sized.store):
+        return sized.twin.follow()
+
+
+def measure_searches(sized: SizedBench, *, door: str) -> Iterator[Figure]:
+    """Yield the latency of ``memory_search`` through a door, over the same ranking bare."""
+    sized.progress(f"searches {_LABELS[door]}", 0, 1)
+    questions = _questions(sized)
+    asked, ranked = iter(questions), iter(questions)
+    with sized.door(door) as way:
+        hub, bare = interleave(
+            sized.samples.searches,
+            lambda: seconds_of(way.search, next(asked)),
+            lambda: sized.twin.search(next(ranked)),
+        )
+    label = f"search {_LABELS[door]}"
+    yield Figure(f"search.{door}", label, Unit.MILLISECONDS, hub, sized.size, bare, BARE)
+
+
+def _questions(sized: SizedBench) -> list[str]:
+    """Return one question a sample, each about a memory that is in the store, spread over all of them."""
+    count = sized.samples.searches + WARM_UP
+    return [corpus.question(sized.size * number // count) for number in range(count)]

@@ -1,0 +1,90 @@
+"""The hub's own processes, started as a client or a user starts them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import memoryhub
+
+ANSWER_SECONDS = 60.0
+_END_SECONDS = 30.0
+
+
+def command(*arguments: str) -> list[str]:
+    """Return the command line of the hub in a process of its own: ``manage.py`` in a checkout, else ``memory-hub``.
+
+    Raises:
+        RuntimeError: there is neither.
+    """
+    checkout = Path(memoryhub.__file__).resolve().parents[1] / "manage.py"
+    if checkout.is_file():
+        return [sys.executable, str(checkout), *arguments]
+    installed = shutil.which("memory-hub", path=str(Path(sys.executable).parent)) or shutil.which("memory-hub")
+    if installed is None:
+        raise RuntimeError("memory-hub is not on the path; install the hub, or run manage.py in a checkout")
+    return [installed, *arguments]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return an environment in which nothing is the hub's but the home folder."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("MEMORY_HUB_") and name != "DJANGO_SETTINGS_MODULE"
+    }
+    return {**kept, "MEMORY_HUB_HOME": str(home)}
+
+
+def start(home: Path, errors: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start the hub with pipes to its input and output, and what it says on stderr in the file ``errors``."""
+    with errors.open("wb") as stderr:
+        return subprocess.Popen(  # noqa: S603 - our own command line
+            command(*arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environment(home),
+            cwd=home,
+            bufsize=0,
+        )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Close the process' pipes, by which ``mcp`` ends, and wait; kill it at the deadline."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            pipe.close()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end that reads no input, and wait."""
+    process.terminate()
+    end(process)
+
+
+def last_words(errors: Path) -> str:
+    """Return the end of what a process said on stderr."""
+    return errors.read_text(errors="replace").strip()[-500:]
+
+
+def peak_resident_bytes(process_id: int) -> int:
+    """Return the most memory that a running process has had resident so far (Linux: ``VmHWM``).
+
+    Raises:
+        RuntimeError: this system does not tell it of another process.
+    """
+    try:
+        status = Path(f"/proc/{process_id}/status").read_text()
+    except OSError:
+        raise RuntimeError("this system has no /proc, which tells the peak memory of another process") from None
+    lines = dict(line.split(":", 1) for line in status.splitlines())
+    return int(lines["VmHWM"].split()[0]) * 1024

@@ -1,0 +1,71 @@
+"""Where a run takes place: a home folder of its own, on a machine that the report describes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import memoryhub
+from memoryhub import env
+from memoryhub.core import clock
+
+_PREFIX = "memory-hub-bench-"
+
+
+@contextmanager
+def temporary_home(*, keep: bool) -> Iterator[Path]:
+    """Make a new folder the home of this process inside the block; the user's is never opened.
+
+    Args:
+        keep: leave the folder where it is at the end.
+    """
+    before = os.environ.get("MEMORY_HUB_HOME")
+    folder = tempfile.mkdtemp(prefix=_PREFIX)
+    os.environ["MEMORY_HUB_HOME"] = folder
+    try:
+        yield env.prepare_home()
+    finally:
+        _restore(before)
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _restore(home: str | None) -> None:
+    if home is None:
+        del os.environ["MEMORY_HUB_HOME"]
+    else:
+        os.environ["MEMORY_HUB_HOME"] = home
+
+
+def machine_facts(home: Path) -> dict[str, str | int | float]:
+    """Return what the figures depend on beside the hub."""
+    facts: dict[str, str | int | float] = {
+        "date": clock.to_text(clock.now()),
+        "memory_hub": memoryhub.__version__,
+        "cpus": os.cpu_count() or 1,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "sqlite_driver": sqlite3.connect.__module__,
+        "file_system": _file_system(home),
+    }
+    with suppress(OSError, AttributeError):  # Windows has none
+        facts["load_before"] = round(os.getloadavg()[0], 2)
+    return facts
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of the file system that holds ``folder``; on one in memory a sync costs nothing."""
+    try:
+        lines = Path("/proc/self/mounts").read_text().splitlines()
+    except OSError:
+        return "unknown"
+    mounts = [(Path(line.split()[1]), line.split()[2]) for line in lines]
+    holding = [(mount, kind) for mount, kind in mounts if folder.is_relative_to(mount)]
+    return max(holding, key=lambda each: len(each[0].parts), default=(folder, "unknown"))[1]

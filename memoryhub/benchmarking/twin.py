@@ -1,0 +1,114 @@
+"""A store's twin: the same file, filled and searched by bare ``sqlite3``, as the floor of what the hub's work costs.
+
+It follows the hub's store row by row, so that both hold the same whenever either is measured. Only its own INSERTs
+and queries are timed, never the reading of what is to be copied.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from memories.search.engine import RANKED_AT_MOST
+from memories.search.text import match_expression
+from memoryhub.core import log, rows, store_files
+from memoryhub.core.projection import read_models
+from memoryhub.core.searchable import Document, makers_for
+from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
+
+_TABLES = {
+    "raw_events": "position",
+    "memories_memory": "id",
+    "memories_memoryversion": "id",
+    "memories_memorytag": "memory_id",
+    "memories_searchdocument": "id",
+}
+"""What a write of a memory fills, each with the column that holds the event's position."""
+
+_PUT_TEXT = "INSERT INTO search_fts (rowid, title, body) VALUES (?, ?, ?)"
+_SEARCH = (
+    "SELECT rowid, bm25(search_fts, 2.0, 1.0) AS score FROM search_fts WHERE search_fts MATCH ? "
+    f"ORDER BY score LIMIT {RANKED_AT_MOST}"
+)
+
+Rows = list[tuple[Any, ...]]
+
+
+class Twin:
+    """The twin of the store that is current whenever it is used."""
+
+    def __init__(self, path: Path) -> None:
+        store_files.create_store(path)
+        self._connection = connect(path)
+        self._position = 0
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def follow(self) -> float:
+        """Write what the store has gained since, in one transaction; return the seconds that it took."""
+        batches = [(_insert_sql(table, found), found) for table, found in self._new_rows() if found]
+        texts = list(_texts_after(self._position))
+        if not batches:
+            raise RuntimeError("the store has gained nothing that could be written beside it")
+        self._position = batches[0][1][-1][0]
+        started = time.perf_counter()
+        self._connection.execute("BEGIN IMMEDIATE")
+        for sql, found in batches:
+            self._connection.executemany(sql, found)
+        self._connection.executemany(_PUT_TEXT, texts)
+        self._connection.execute("COMMIT")
+        return time.perf_counter() - started
+
+    def _new_rows(self) -> Iterator[tuple[str, Rows]]:
+        for table, key in _TABLES.items():
+            yield table, rows.fetch(f"SELECT * FROM {table} WHERE {key} > %s ORDER BY {key}", [self._position])
+
+    def search(self, question: str) -> float:
+        """Rank by the hub's own kind of query; return the seconds that it took.
+
+        Raises:
+            RuntimeError: nothing was found.
+        """
+        started = time.perf_counter()
+        found = self._connection.execute(_SEARCH, [match_expression(question)]).fetchall()
+        seconds = time.perf_counter() - started
+        if not found:
+            raise RuntimeError(f"bare sqlite3 found nothing for {question!r}")
+        return seconds
+
+    def check(self) -> None:
+        """Compare the number of rows of every table with the store's.
+
+        Raises:
+            RuntimeError: they differ; a ratio to this twin would mean nothing.
+        """
+        for table in ("raw_events", "search_fts_docsize", *(model._meta.db_table for model in read_models())):
+            count = f"SELECT count(*) FROM {table}"
+            theirs, mine = rows.fetch(count)[0][0], self._connection.execute(count).fetchone()[0]
+            if theirs != mine:
+                raise RuntimeError(f"{table} has {theirs} rows in the store and {mine} in its bare twin")
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a file as the hub does, without the hub."""
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+    for pragma in PRAGMAS:
+        connection.execute(pragma)
+    return connection
+
+
+def _insert_sql(table: str, found: Rows) -> str:
+    return f"INSERT INTO {table} VALUES ({', '.join('?' * len(found[0]))})"
+
+
+def _texts_after(position: int) -> Iterator[tuple[int, str, str]]:
+    for event in log.read(log.ReplayWindow(after=position)):
+        for make in makers_for(event.type):
+            document = make(event)
+            if isinstance(document, Document):
+                yield document.id, document.title, document.body
