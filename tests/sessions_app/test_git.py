@@ -142,7 +142,7 @@ class ReadCommitsTest(GitTestCase):
         folder = self.repository.folder
         for place, options, reason in (
             (self.root, {}, "no git repository"), (self.root / "none", {}, "is no folder"),
-            (self.repository.folder, {"since": "--output=x"}, "a date"), (self.repository.folder, {"limit": 0}, "1 or more"),
+            (folder, {"since": "--output=x"}, "a date"), (folder, {"limit": 0}, "1 or more"),
         ):  # fmt: skip
             with self.assertRaisesRegex(Invalid, reason):
                 list(read_commits(place, **options))

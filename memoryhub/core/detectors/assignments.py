@@ -26,6 +26,7 @@ _DIGIT = re.compile(r"\d")
 _MARK = re.compile(r"[^\w.-]")
 _DIGIT_OR_MARK = re.compile(r"\d|[^\w.-]")
 _SPACE = re.compile(r"\s")
+_ESCAPED_GAP = re.compile(r"\\{1,3}[nrt]")
 _JUDGED = 96
 _STOP = ".,;:!?)]}>*"
 
@@ -62,8 +63,9 @@ _NAME_OF_KEY = re.compile(
 _CLOSE = r"[\"'`\\)\]>]{0,6}"
 _DECLARED = r"(?: ?:? ?(?i:string|str|char\*?|const|final)\b)?"
 _SIGN = r"(?::{1,3}=|[?.+]=|=>|->|={1,3}|[:,]|\|\|:?|(?i:is|was)\b)"
-_OPERATOR = rf"\s{{1,20}}(?:{_SIGN}\s{{0,20}})?|{_SIGN}\s{{0,20}}"
-_GIVEN = rf"(?:{_CLOSE}{_DECLARED}(?P<operator>{_OPERATOR})|[\"'\\]{{0,4}}>)"
+_GAP = r"(?:\s|\\{1,3}[nrt])"  # also as JSON writes it, once and twice
+_OPERATOR = rf"{_GAP}{{1,20}}(?:{_SIGN}{_GAP}{{0,20}})?|{_SIGN}{_GAP}{{0,20}}"
+_GIVEN = rf"(?:{_CLOSE}{_DECLARED}(?P<operator>{_OPERATOR})|[\"'\\]{{0,4}}>{_GAP}{{0,20}})"
 _VALUE = (
     r"(?:\\{0,4}\"(?P<double>[^\"\\\n]{4,512})"
     r"|\\{0,4}'(?P<single>[^'\\\n]{4,512})"
@@ -103,7 +105,7 @@ def _is_random_part(part: str) -> bool:
 def _sign(match: re.Match[str]) -> str:
     """Return what stands between name and value: ``=``, ``:``, ``is``, ``>`` of a tag, or nothing but space."""
     operator: str | None = match["operator"]
-    return ">" if operator is None else operator.strip().lower()
+    return ">" if operator is None else _ESCAPED_GAP.sub("", operator).strip().lower()
 
 
 def _is_given(match: re.Match[str], value: str) -> bool:

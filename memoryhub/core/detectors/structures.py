@@ -183,7 +183,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
     rule("mailchimp-key", r"-us\d{1,2}", "-us", refine=hex_before, inside_words=True),
     rule(
         "command-line-credentials",
-        r"(?:-u|--user)[ =][\"']?[\w.@-]{1,64}:(?P<secret>[^\s\"'\\]{4,128})",
+        r"(?:-u|--user)[ =]\\{0,3}[\"']?[\w.@-]{1,64}:(?P<secret>[^\s\"'\\]{4,128})",
         "-u ",
         "--user ",
         "--user=",
