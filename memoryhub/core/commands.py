@@ -15,11 +15,17 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import project_store, use_store
 from memoryhub.identity import identify_project
 
+_DJANGOS_OPTIONS = (
+    "--version --verbosity --settings --pythonpath --traceback --no-color --force-color --skip-checks".split()
+)
+"""Accepted as ever, but left out of ``--help``: they say nothing of the hub."""
+
 
 class HubCommand(BaseCommand):
     """A command whose ``HubError`` ends it with a sentence on standard error and the error's exit code."""
 
     requires_system_checks: list[str] = []
+    suppressed_base_arguments = set(_DJANGOS_OPTIONS)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command; see the class."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from memoryhub.core.commands import HubCommand
 from memoryhub.mcp import options
 
 
-class Command(BaseCommand):
+class Command(HubCommand):
     """Exists for its help; ``memoryhub.cli`` starts the server itself, before Django is imported."""
 
     help = options.DESCRIPTION

@@ -1,0 +1,70 @@
+"""The documents say all that is there, and nothing that is not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from django.test import SimpleTestCase
+
+from memoryhub.api import api
+from memoryhub.core import errors
+from memoryhub.core.tools import all_resources, all_tools
+from memoryhub.mcp.registry import listed_tools, load_tools
+
+ROOT = Path(__file__).parents[1]
+
+
+def document(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+class DocumentsTests(SimpleTestCase):
+    def test_every_tool_is_in_its_profile_and_no_other_is_named(self):
+        load_tools()
+        rows = re.findall(r"^\| `(\w+)` \| (core|work|full) \|", document("mcp.md"), re.MULTILINE)
+        documented = dict(rows)
+        wanted: dict[str, str] = {}
+        for profile in ("full", "work", "core"):
+            wanted |= {tool.name: profile for tool in listed_tools(profile)}
+        self.assertEqual(documented, wanted)
+
+    def test_every_alias_and_resource_is_named(self):
+        load_tools()
+        text = document("mcp.md")
+        for name in [alias for tool in all_tools() for alias in tool.aliases]:
+            self.assertIn(f"`{name}`", text)
+        for resource in all_resources():
+            self.assertIn(f"`{resource.uri_template}`", text)
+
+    def test_every_route_is_named(self):
+        text = document("rest.md")
+        for path in api.get_openapi_schema()["paths"]:
+            self.assertIn(path.removeprefix("/api/v1").replace("{project_id}/", "{project_id}/"), text)
+
+    def test_every_error_is_named_with_its_codes(self):
+        text = document("errors.md")
+        for error in errors.HubError.__subclasses__():
+            self.assertIn(f"| `{error.code}` | {error.http_status} | {error.exit_code} |", text)
+
+    def test_every_command_is_named_and_no_other(self):
+        names = {path.stem for path in (ROOT / "memoryhub/management/commands").glob("[a-z]*.py")}
+        documented = set(re.findall(r"^\| `(\w+)", document("cli.md"), re.MULTILINE))
+        self.assertEqual(documented, names)
+
+    def test_every_environment_variable_is_named(self):
+        code = "\n".join(path.read_text() for path in (ROOT / "memoryhub").rglob("*.py"))
+        used = set(re.findall(r"[\"'](MEMORY_HUB_(?!TEST_)[A-Z_]+)[\"']", code))
+        documented = set(re.findall(r"^\| `(MEMORY_HUB_[A-Z_]+)`", document("settings.md"), re.MULTILINE))
+        self.assertEqual(documented, used)
+
+    def test_every_link_leads_somewhere(self):
+        for page in [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]:
+            for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+                self.assertTrue((page.parent / target).exists(), f"{page.name} → {target}")
+
+    def test_every_dependency_has_its_line(self):
+        project = (ROOT / "pyproject.toml").read_text()
+        text = document("dependencies.md")
+        for name in re.findall(r'^    "([a-zA-Z0-9-]+)[><=]', project, re.MULTILINE):
+            self.assertIn(name.lower(), text.lower())
