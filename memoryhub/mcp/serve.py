@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SNAPSHOT_DELAY_SECONDS = 1.0
 _THREAD_END_SECONDS = 30.0
 
@@ -78,7 +79,8 @@ class Hub:
         # A selector that takes any descriptor, so that a file or a terminal can be the input too.
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
             runner.run(self._serve(handover))
-        self.workers.join(_THREAD_END_SECONDS)
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # the end is near enough
         self._keep_snapshot()
         return 0
 
@@ -87,11 +89,12 @@ class Hub:
 
         loop = asyncio.get_running_loop()
         pump = Pump(handover, stop_work=self.workers.stop)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, pump.stop)
         pump.start()
         loop.call_later(_SNAPSHOT_DELAY_SECONDS, self._keep_snapshot_aside)
         await asyncio.gather(self._run_sdk(pump), pump.close_when_done())
+        self.workers.join(_THREAD_END_SECONDS)  # here, where a signal does not end the process
 
     async def _run_sdk(self, pump: Pump) -> None:
         try:

@@ -178,6 +178,14 @@ class McpTestCase(SimpleTestCase):
         cls.home = Path(tempfile.mkdtemp())
         cls.addClassCleanup(shutil.rmtree, cls.home)
 
+    @classmethod
+    def share_server(cls) -> Server:
+        """Return a server, its hands shaken, for all tests of the class."""
+        server = Server(cls.home)
+        cls.addClassCleanup(server.destroy)
+        server.initialize()
+        return server
+
     def start(self, *options: str, **settings: Any) -> Server:
         server = Server(settings.pop("home", self.home), *options, **settings)
         self.addCleanup(server.destroy)

@@ -12,8 +12,10 @@ from tests.mcp.client import ENVELOPE, McpTestCase, Server
 class CallingTools(McpTestCase):
     server: Server
 
-    def setUp(self) -> None:
-        self.server = self.connect()
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.share_server()
 
     def failure(self, tool: str, **arguments: object) -> str:
         result = self.server.call(tool, **arguments)
@@ -76,9 +78,11 @@ class CallingTools(McpTestCase):
 
     def test_an_unexpected_error_is_logged_and_the_server_lives_on(self) -> None:
         expected = "internal error: ZeroDivisionError; the server's log has the details"
-        self.assertEqual(self.failure("test_crash"), expected)
-        self.assertEqual(self.server.say("test_echo", text="on"), "on")
-        self.assertIn("ZeroDivisionError: on purpose", self.server.end()[1])
+        server = self.connect()
+        result = server.call("test_crash")
+        self.assertEqual((result["isError"], result["content"][0]["text"]), (True, expected))
+        self.assertEqual(server.say("test_echo", text="on"), "on")
+        self.assertIn("ZeroDivisionError: on purpose", server.end()[1])
 
     def test_the_caller_is_named_in_the_origin(self) -> None:
         self.assertEqual(self.server.say("test_origin"), "mcp plain client  alpha")
@@ -160,11 +164,10 @@ class ReadingResources(McpTestCase):
         )
 
     def test_what_is_not_there_is_an_error_in_the_clients_own_revision(self) -> None:
+        handshake, modern = self.connect(), self.start()
         for uri in ("test://item/404", "other://item/1", "test://item/1/2", "memories://get/999999"):
             with self.subTest(uri=uri):
-                server = self.connect()
-                error = server.ask("resources/read", {"uri": uri})["error"]
+                error = handshake.ask("resources/read", {"uri": uri})["error"]
                 self.assertEqual((error["code"], error["data"]["uri"]), (-32002, uri))
-                server = self.start()
-                error = server.ask("resources/read", {"uri": uri, "_meta": ENVELOPE})["error"]
+                error = modern.ask("resources/read", {"uri": uri, "_meta": ENVELOPE})["error"]
                 self.assertEqual((error["code"], error["data"]["uri"]), (-32602, uri))

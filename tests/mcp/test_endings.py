@@ -58,6 +58,18 @@ class EndingTheProcess(McpTestCase):
             self.assertEqual(path.read_text(), "done")
             self.assertEqual(server.wait()[0], 0)
 
+    def test_a_write_that_its_caller_cancelled_outlives_signals_too(self) -> None:
+        with _trace() as path:
+            server = self.connect()
+            request = _write_slowly(server, path, seconds=1.5)
+            server.notify("notifications/cancelled", {"requestId": request})
+            server.ask("ping")
+            server.close_input()
+            for _ in range(3):
+                server.process.terminate()
+            self.assertEqual((server.rest(), server.wait()[0]), ([], 0))
+            self.assertEqual(path.read_text(), "done")
+
     def test_a_signal_ends_reads_with_an_answer_and_drops_what_has_not_begun(self) -> None:
         with _trace() as begun, _trace() as queued:
             server = self.connect()

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from django.test import SimpleTestCase
 from pydantic import BaseModel, Field
 
+from memoryhub.core.schemas import UNLISTED
 from memoryhub.mcp.schema import input_schema
 
 
@@ -26,7 +27,8 @@ class Part(BaseModel):
 class Whole(BaseModel):
     title: Annotated[str, Field(min_length=1, max_length=200, description="What it says.")]
     kind: Kind = Kind.ONE
-    limit: int = Field(10, ge=1, le=100)
+    limit: int = Field(10, ge=1, le=100, description="At most so many.")
+    key: Annotated[str | None, Field(json_schema_extra={UNLISTED: True})] = None
     parts: list[Part] = Field(default_factory=list, max_length=9)
     id: int | None = Field(None, le=2**53)
     mode: Literal["a", "b"] | None = None
@@ -44,9 +46,12 @@ class SlimSchemas(SimpleTestCase):
         self.assertEqual(self.schema["required"], ["title"])
         self.assertEqual(self.schema["type"], "object")
 
-    def test_descriptions_ranges_and_useful_defaults_stay(self) -> None:
+    def test_descriptions_and_useful_defaults_stay(self) -> None:
         self.assertEqual(self.properties["title"], {"type": "string", "description": "What it says."})
-        self.assertEqual(self.properties["limit"], {"type": "integer", "default": 10, "minimum": 1, "maximum": 100})
+        self.assertEqual(self.properties["limit"], {"type": "integer", "default": 10})
+
+    def test_an_argument_can_be_taken_without_being_listed(self) -> None:
+        self.assertNotIn("key", self.properties)
 
     def test_null_and_empty_defaults_go(self) -> None:
         self.assertEqual(self.properties["mode"], {"enum": ["a", "b"]})

@@ -12,9 +12,13 @@ from tests.mcp.client import CLIENT, HANDSHAKE, McpTestCase, Server
 
 
 class MalformedInputIsAnswered(McpTestCase):
-    def setUp(self) -> None:
-        self.server = self.connect()
-        self.assertEqual(self.server.say("test_echo", text="up"), "up")
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.share_server()
+        assert cls.server.say("test_echo", text="up") == "up"
 
     def refusal(self, line: bytes) -> dict[str, Any]:
         """Send a line, and return the error that comes back; the server must serve on."""
