@@ -23,7 +23,8 @@ _TRADE_WORDS = (
     "table column schema migration lock thread process timeout retry token budget header parser worker queue config "
     "setting user project memory event log replay search rank score vector model prompt answer budget limit cursor "
     "page route view form admin template script style path folder digest chain backup restore upgrade version patch "
-    "review merge conflict deploy container network socket stream buffer pool signal hook adapter schedule metric trace alert"
+    "review merge conflict deploy container network socket stream buffer pool signal hook adapter schedule metric "
+    "trace alert"
 ).split()
 _ONSETS = "b br c ch d dr f fl g gr h j k l m n p pl qu r s sh st t tr v w z".split()
 _VOWELS = "a e i o u ai ea oo".split()
