@@ -136,12 +136,12 @@ class SessionAdmin(HubModelAdmin):
 class CommitAdmin(HubModelAdmin):
     """Commits, last made first."""
 
-    list_display = ("number", "subject", "author", "committed", "change")
+    list_display = ("number", "subject", "author_name", "committed", "change")
     list_display_links = ("number", "subject")
     list_filter = (CommittedFilter,)
     search_fields = ("sha", "message", "author")
     search_help_text = "Words of the message, the author, or the beginning of the hash"
-    ordering = ("-committed_at", "-id")
+    ordering = ("-committed_at",)
     stream_kind = "commit"
     detail_template = "admin/sessions_app/commit/detail.html"
     empty_title = "No commit here"
@@ -178,6 +178,7 @@ class CommitAdmin(HubModelAdmin):
         subject, _, body = found.message.partition("\n")
         return {
             "title": subject or found.sha[:10],
+            "author_name": self.author_name(found),
             "body": body.strip(),
             "event": RawEvent.objects.filter(position=found.id).defer("payload_json").first(),
             "files": changed_files(found.files[:_MAX_FILES]),
@@ -194,6 +195,11 @@ class CommitAdmin(HubModelAdmin):
         """Return the first line of the message, and the hash."""
         line = commit.message.split("\n", 1)[0][:160] or "No message"
         return format_html('<span class="title">{}</span><code class="id under">{}</code>', line, commit.sha[:10])
+
+    @admin.display(description="author", ordering="author")
+    def author_name(self, commit: Commit) -> str:
+        """Return the author without the address."""
+        return commit.author.partition(" <")[0]
 
     @admin.display(description="committed", ordering="committed_at")
     def committed(self, commit: Commit) -> SafeString:

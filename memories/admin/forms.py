@@ -33,6 +33,9 @@ class MemoryForm(forms.Form):
         help_text="One address a line, with a word behind it that says what it is.",
     )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"label_suffix": "", **kwargs})
+
     def values(self) -> dict[str, Any]:
         """Return what was typed, under the names of the schemas."""
         typed = self.cleaned_data

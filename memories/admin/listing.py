@@ -91,6 +91,16 @@ class DeletedFilter(DefaultFilter):
 class MemoryChangeList(HubChangeList):
     """Shows beside a hit the words that it was found by."""
 
+    @property
+    def counted(self) -> str:
+        """The number of results as text; a search keeps the best ones."""
+        return f"The {_BEST} best memories" if self.query and self.result_count == _BEST else super().counted
+
+    def get_ordering_field_columns(self) -> dict[int, str]:
+        """Mark no column while the order is that of relevance."""
+        columns: dict[int, str] = super().get_ordering_field_columns()
+        return columns if ORDER_VAR in self.params or not self.query else {}
+
     def get_results(self, request: HttpRequest) -> None:
         """Attach the snippets."""
         super().get_results(request)

@@ -43,12 +43,12 @@ _AT_ONCE = 200
 class MemoryAdmin(EditingViews):
     """Memories, last changed first."""
 
-    list_display = ("number", "about", "kind_badge", "tagged", "revision", "author", "updated", "seen")
-    list_display_links = ("number", "about")
+    list_display = ("number", "about", "kind_badge", "revision", "author", "updated", "seen")
+    list_display_links = ("number",)
     list_filter = (TypeFilter, DeletedFilter, UpdatedFilter, TagFilter, SessionFilter)
     search_fields = ("title",)
     search_help_text = "Ask in your own words; the best answers come first"
-    ordering = ("-updated_at", "-id")
+    ordering = ("-updated_at",)
     actions = ("delete_chosen", "restore_chosen")
     stream_kind = "memory"
     detail_template = "admin/memories/memory/detail.html"
@@ -150,21 +150,17 @@ class MemoryAdmin(EditingViews):
 
     @admin.display(description="memory", ordering="title")
     def about(self, memory: Memory) -> SafeString:
-        """Return the title, the deletion mark, and the words that it was found by."""
+        """Return the title, the deletion mark, the words that it was found by, and the tags."""
+        title = cells.link(self.url("change", memory.id), memory.title, "title")
         mark = cells.badge("deleted", "Deleted") if memory.deleted_at else ""
         snippet = getattr(memory, "snippet", "")
         under = format_html('<span class="snippet">{}</span>', snippet) if snippet else ""
-        return format_html('<span class="title">{}</span> {}{}', memory.title, mark, under)
+        return format_html("{} {}{}{}", title, mark, under, cells.tag_links(memory.tags, "") if memory.tags else "")
 
     @admin.display(description="type", ordering="type")
     def kind_badge(self, memory: Memory) -> SafeString:
         """Return the type."""
         return cells.badge(memory.type, memory.get_type_display())
-
-    @admin.display(description="tags")
-    def tagged(self, memory: Memory) -> SafeString:
-        """Return the tags, each of which filters the list."""
-        return cells.tag_links(memory.tags, "")
 
     @admin.display(description="version", ordering="version")
     def revision(self, memory: Memory) -> str:

@@ -66,6 +66,7 @@ class HubModelAdmin(_ModelAdmin):
     actions: Sequence[Any] | None = ()
     view_on_site = False
 
+    list_title = ""
     detail_template = ""
     stream_kind = ""
     """What the streams of these rows begin with, such as ``memory``."""
@@ -97,7 +98,7 @@ class HubModelAdmin(_ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list."""
-        title = str(self.opts.verbose_name_plural).capitalize()
+        title = self.list_title or str(self.opts.verbose_name_plural).capitalize()
         context = {"empty_title": self.empty_title, "empty_text": self.empty_text, **(extra_context or {})}
         response = super().changelist_view(request, context)
         if isinstance(response, TemplateResponse) and response.context_data is not None:

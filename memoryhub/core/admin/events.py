@@ -111,6 +111,7 @@ class RawEventAdmin(HubModelAdmin):
     sortable_by = ("number",)
     change_list_template = "admin/core/rawevent/change_list.html"
     detail_template = "admin/core/rawevent/detail.html"
+    list_title = "Log"
     empty_title = "No event here"
     empty_text = "Every write appends one. Take a filter away, or write the first memory."
 

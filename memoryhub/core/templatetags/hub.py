@@ -13,3 +13,9 @@ register.filter("event_badge", cells.event_badge)
 register.filter("code", cells.code)
 register.filter("moment", cells.moment)
 register.filter("counted", cells.counted)
+
+
+@register.filter
+def number(value: int) -> str:
+    """Return a count with its thousands parted."""
+    return f"{value:,}"
