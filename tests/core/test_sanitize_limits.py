@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from memoryhub.core.detectors import DETECTORS, RULES
 from memoryhub.core.detectors.engine import _lower
+from memoryhub.core.detectors.keywords import Keywords
 from memoryhub.core.sanitize import sanitize, sanitize_text
 from tests.core.test_sanitize import BODY, TOKENS
 
@@ -95,6 +96,17 @@ class PropertiesTest(TestCase):
 
     def test_only_one_character_grows_in_lower_case(self) -> None:
         self.assertEqual([c for c in map(chr, range(0x110000)) if len(c.lower()) != 1], ["\u0130"])
+
+
+class KeywordsTest(TestCase):
+    @given(st.sets(st.text("ab.(", min_size=1, max_size=4), max_size=8), st.text("ab.(", max_size=40))
+    def test_every_place_is_found_with_the_longest_word_there(self, words: set[str], text: str) -> None:
+        expected = [
+            (place, max((word for word in words if text.startswith(word, place)), key=len))
+            for place in range(len(text))
+            if any(text.startswith(word, place) for word in words)
+        ]
+        self.assertEqual(list(Keywords(words).places(text)), expected)
 
 
 class RulesTest(TestCase):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from .keywords import Keywords
 from .rule import Rule
 
 _ESCAPE_BEFORE = re.compile(r"(?:\\[nrtfb0]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9a-fA-F]{2})$")
@@ -26,12 +26,8 @@ class Detector:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
-        self._exact: dict[str, list[Rule]] = defaultdict(list)
-        self._any_case: dict[str, list[Rule]] = defaultdict(list)
-        for rule in self.rules:
-            table = self._any_case if rule.any_case else self._exact
-            for keyword in rule.keywords:
-                table[keyword].append(rule)
+        self._exact = _Table(rule for rule in self.rules if not rule.any_case)
+        self._any_case = _Table(rule for rule in self.rules if rule.any_case)
 
     def find(self, text: str) -> list[Hit]:
         """Return the secrets in the order of their places; they never overlap."""
@@ -47,25 +43,38 @@ class Detector:
 
     def _places(self, text: str) -> Sequence[tuple[int, list[Rule]]]:
         """Return every place where a keyword begins, with the rules to try there."""
-        places: list[tuple[int, list[Rule]]] = []
-        for haystack, table in ((text, self._exact), (_lower(text), self._any_case)):
-            for keyword, rules in table.items():
-                if keyword in haystack:
-                    places += [(position, rules) for position in _occurrences(haystack, keyword)]
-        places.sort(key=lambda place: place[0])
+        places = [*self._exact.places(text), *self._any_case.places(_lower(text))]
+        places.sort(key=_position)
         return places
+
+
+class _Table:
+    """The rules by keyword."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        by_keyword: dict[str, list[Rule]] = {}
+        for rule in rules:
+            for keyword in rule.keywords:
+                by_keyword.setdefault(keyword, []).append(rule)
+        self._keywords = Keywords(by_keyword)
+        self._rules = {
+            word: [rule for size in range(1, len(word) + 1) for rule in by_keyword.get(word[:size], ())]
+            for word in by_keyword
+        }
+
+    def places(self, text: str) -> Iterator[tuple[int, list[Rule]]]:
+        """Yield each place where a keyword begins, with the rules of all that begin there."""
+        for position, word in self._keywords.places(text):
+            yield position, self._rules[word]
+
+
+def _position(place: tuple[int, list[Rule]]) -> int:
+    return place[0]
 
 
 def _lower(text: str) -> str:
     """Return the text in lower case, of the same length, so that places agree: only one character grows."""
     return text.replace("\u0130", "I").lower()
-
-
-def _occurrences(haystack: str, keyword: str) -> Iterator[int]:
-    position = haystack.find(keyword)
-    while position >= 0:
-        yield position
-        position = haystack.find(keyword, position + 1)
 
 
 def _first_hit(rules: list[Rule], text: str, position: int, cursor: int) -> Hit | None:
