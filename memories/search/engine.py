@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from memories.schemas import MemorySearch
+from memories.search import fulltext
+from memories.search.fulltext import BODY_WEIGHT, RANKED_AT_MOST, TITLE_WEIGHT
 from memories.search.index import has_full_text
-from memories.search.text import match_expression, terms
+from memories.search.text import terms
 from memoryhub.core import rows
 from memoryhub.core.searchable import text_queries
-
-RANKED_AT_MOST = 1000
-"""So many matches are ranked and counted; beyond that a total says "or more"."""
-
-_TITLE_WEIGHT, _BODY_WEIGHT = 2.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ def rank(command: MemorySearch, mode: str = "auto") -> Ranked:
     """
     conditions, parameters = _conditions(command)
     if mode != "basic" and has_full_text():
-        return Ranked(_full_text(command.query, conditions, parameters), "fts5")
+        return Ranked(fulltext.rank(terms(command.query), conditions, parameters), "fts5")
     return Ranked(_like(command.query, conditions, parameters), "basic")
 
 
@@ -60,27 +57,13 @@ def _marks(values: Sequence[Any]) -> str:
     return ", ".join(["%s"] * len(values))
 
 
-def _full_text(question: str, conditions: list[str], parameters: list[Any]) -> list[tuple[int, float]]:
-    expression = match_expression(question)
-    if not expression:
-        return []
-    join = "JOIN memories_searchdocument d ON d.id = f.rowid" if conditions else ""
-    where = "".join(f" AND {condition}" for condition in conditions)
-    found = rows.fetch(
-        f"SELECT f.rowid, bm25(search_fts, {_TITLE_WEIGHT}, {_BODY_WEIGHT}) AS score FROM search_fts f {join} "
-        f"WHERE search_fts MATCH %s{where} ORDER BY score LIMIT {RANKED_AT_MOST}",
-        [expression, *parameters],
-    )
-    return [(document_id, round(-score, 6)) for document_id, score in found]
-
-
 def _like(question: str, conditions: list[str], parameters: list[Any]) -> list[tuple[int, float]]:
     words = terms(question)
     if not words:
         return []
     texts = " UNION ALL ".join(text_queries().values())
     patterns = [f"%{word}%" for word in words]
-    score = " + ".join([f"({_TITLE_WEIGHT} * (t.title LIKE %s) + (t.body LIKE %s))"] * len(words))
+    score = " + ".join([f"({TITLE_WEIGHT} * (t.title LIKE %s) + {BODY_WEIGHT} * (t.body LIKE %s))"] * len(words))
     where = "".join(f" AND {condition}" for condition in conditions)
     found = rows.fetch(
         f"WITH t (id, title, body) AS ({texts}), s AS (SELECT t.id, {score} AS score FROM t) "

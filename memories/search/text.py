@@ -24,6 +24,6 @@ def terms(question: str) -> list[str]:
     return (telling or words)[:_MAX_TERMS]
 
 
-def match_expression(question: str) -> str:
-    """Return the FTS5 expression: every term quoted, any of them may match; empty where there is no word at all."""
-    return " OR ".join(f'"{term}"' for term in terms(question))
+def match_any(words: list[str]) -> str:
+    """Return the FTS5 expression that any of the words meets; each is quoted, so none is an operator."""
+    return " OR ".join(f'"{word}"' for word in words)

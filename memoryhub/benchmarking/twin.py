@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memories.search.engine import RANKED_AT_MOST
-from memories.search.text import match_expression
+from memories.search.text import match_any, terms
 from memoryhub.core import log, rows, store_files
 from memoryhub.core.projection import read_models
 from memoryhub.core.searchable import Document, makers_for
@@ -75,7 +75,7 @@ class Twin:
             RuntimeError: nothing was found.
         """
         started = time.perf_counter()
-        found = self._connection.execute(_SEARCH, [match_expression(question)]).fetchall()
+        found = self._connection.execute(_SEARCH, [match_any(terms(question))]).fetchall()
         seconds = time.perf_counter() - started
         if not found:
             raise RuntimeError(f"bare sqlite3 found nothing for {question!r}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memories import selectors, services
 from memories.schemas import MemoryList, MemorySearch, MemoryTouch, MemoryWrite
+from memories.search import engine, fulltext
 from memories.search.snippets import snippet
-from memories.search.text import match_expression, terms
+from memories.search.text import match_any, terms
 from memoryhub.core import clock, log, rows
 from memoryhub.core.errors import Invalid
 from tests.support import HubTestCase
@@ -104,6 +106,33 @@ class FullTextTests(SearchTestCase):
         self.assertEqual(rest.meta.returned_count + listing.meta.returned_count, 4)
 
 
+class LargeStoreTests(SearchTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        commands = [
+            MemoryWrite(title=f"Note {number}", content=f"common words about topic {number % 7} item {number}")
+            for number in range(400)
+        ]
+        services.write_memories(commands=commands)
+
+    def hits(self, query: str, **filters: object) -> list[tuple[int, float]]:
+        return engine.rank(MemorySearch(query=query, **filters)).hits
+
+    def test_leaving_common_words_aside_gives_the_same_best_hits(self):
+        questions = ["common item 42", "words about topic 3", "common words topic", "coffee about common"]
+        for question in questions:
+            plain = self.hits(question)
+            with mock.patch.multiple(fulltext, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10):
+                quick = self.hits(question)
+            with self.subTest(question=question):
+                self.assertEqual(quick[:10], plain[:10])
+
+    def test_a_filter_that_leaves_too_few_brings_the_common_words_back(self):
+        with mock.patch.multiple(fulltext, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10):
+            found = self.hits("coffee link common topic 3", tags=["sig"])
+        self.assertEqual([document_id for document_id, _ in found], [self.ids["Sign-in"]])
+
+
 class WithoutFullTextTests(SearchTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -149,7 +178,7 @@ class ListTests(SearchTestCase):
 
 class TextTests(HubTestCase):
     def test_terms_are_quoted_and_joined_by_or(self):
-        self.assertEqual(match_expression('WAL "mode" OR snake_case'), '"wal" OR "mode" OR "snake" OR "case"')
+        self.assertEqual(match_any(terms('WAL "mode" OR snake_case')), '"wal" OR "mode" OR "snake" OR "case"')
 
     def test_a_snippet_shows_where_the_words_are(self):
         text = "filler words " * 100 + "the coffee machine is here " + "more filler " * 100
