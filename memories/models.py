@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 
@@ -66,7 +66,7 @@ class Memory(StoreModel):
     updated_at = models.DateTimeField("updated")
     deleted_at = models.DateTimeField("deleted", null=True)
 
-    objects = MemoryManager()
+    objects: ClassVar[Any] = MemoryManager()
 
     class Meta:
         verbose_name_plural = "memories"
