@@ -51,7 +51,7 @@ def create_project(request: HttpRequest, command: projects.ProjectCreate, respon
     return Status(201, created)
 
 
+api.add_router("", hub)
 for router in (memories, sessions):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)
-api.add_router("", hub)

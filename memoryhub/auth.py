@@ -17,8 +17,11 @@ HOW = "send 'Authorization: Bearer …' with the text of the file 'token' in the
 
 
 def read_token() -> str:
-    """Return the hub's bearer token, made on first use."""
-    return env.read_or_create_secret(TOKEN_FILE)
+    """Return the hub's bearer token, made on first use; read anew each time, so that a replaced file counts at once."""
+    try:
+        return (env.home() / TOKEN_FILE).read_text().strip()
+    except FileNotFoundError:
+        return env.read_or_create_secret(TOKEN_FILE)
 
 
 class BearerToken(HttpBearer):

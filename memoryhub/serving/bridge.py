@@ -86,7 +86,8 @@ class _Exchange:
                 close()
 
     def _start_response(self, status: str, headers: list[tuple[str, str]], _exc_info: object = None) -> None:
-        encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        # Django writes cookies with a space before them.
+        encoded = [(name.lower().encode("latin-1"), value.strip().encode("latin-1")) for name, value in headers]
         self._start = {"type": "http.response.start", "status": int(status.split(" ", 1)[0]), "headers": encoded}
 
     def _emit(self, *messages: Message) -> None:

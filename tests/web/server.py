@@ -1,0 +1,189 @@
+"""A real `serve` process on a free port, with a home folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.home import RUN_HOME_VARIABLE, run_home
+
+ROOT = Path(__file__).parent.parent.parent
+START_SECONDS = 60.0
+
+
+def poll(condition: Callable[[], Any], *, seconds: float, what: str) -> Any:
+    """Return the condition's first true value, or fail after a deadline."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.02)
+    return value
+
+
+@dataclass
+class Reply:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Server:
+    """A running `memory-hub serve`."""
+
+    def __init__(self, home: Path, *options: str) -> None:
+        self.home = home
+        self.output: list[str] = []
+        self.process = command("serve", "--port", "0", *options, home=home)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.output.append(line)
+
+    def wait_until_ready(self) -> Server:
+        def ready() -> bool:
+            if self.process.poll() is not None:
+                raise AssertionError(f"serve ended with {self.process.returncode}: {self.text}")
+            return "signin/" in self.text
+
+        poll(ready, seconds=START_SECONDS, what="the sign-in link")
+        return self
+
+    @property
+    def text(self) -> str:
+        return "".join(self.output)
+
+    @property
+    def link(self) -> str:
+        return re.search(r"http://\S+/signin/\S+", self.text)[0]  # type: ignore[index]
+
+    @property
+    def address(self) -> str:
+        return self.link.split("/signin/")[0]
+
+    @property
+    def token(self) -> str:
+        return (self.home / "token").read_text().strip()
+
+    def request(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        connection = http.client.HTTPConnection(urlsplit(self.address).netloc, timeout=30)
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json"} if content is not None else {}
+        with contextlib.closing(connection):
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, content, {**sent, **named})
+            answer = connection.getresponse()
+            return Reply(answer.status, answer.headers, answer.read())
+
+    def api(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        return self.request(method, f"/api/v1/{path}", body, Authorization=f"Bearer {self.token}", **headers)
+
+    def worker_pids(self) -> list[int]:
+        """The worker's processes: all those in the group that our child leads."""
+        groups = {int(pid) for pid in _children(self.process.pid)}
+        return [pid for pid in _all_pids() if _group(pid) in groups]
+
+    def end(self, number: int = signal.SIGTERM, *, seconds: float = 20) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(seconds)
+        self._reader.join(5)
+        return code
+
+
+def command(*arguments: str, home: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "MEMORY_HUB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "manage.py"), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
+
+
+def run(*arguments: str, home: Path) -> tuple[int, str]:
+    with command(*arguments, home=home) as process:
+        output, _ = process.communicate(timeout=START_SECONDS)
+        return process.returncode, output
+
+
+@contextlib.contextmanager
+def temporary_home(*, fresh: bool = False) -> Iterator[Path]:
+    """A home that does not exist yet if ``fresh``, else one whose databases are migrated already."""
+    folder = Path(tempfile.mkdtemp(prefix="memory-hub-serve-", dir=os.environ.get(RUN_HOME_VARIABLE)))
+    try:
+        if not fresh:
+            shutil.copytree(_migrated_home(), folder / "home")
+        yield folder / "home"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def _migrated_home() -> Path:
+    home = run_home() / f"migrated-{os.getpid()}"
+    home.mkdir(mode=0o700)
+    for database in ("default", "jobs"):
+        code, output = run("migrate", "--database", database, home=home)
+        assert code == 0, output
+    return home
+
+
+@contextlib.contextmanager
+def serving(*options: str, home: Path | None = None) -> Iterator[Server]:
+    with contextlib.ExitStack() as stack:
+        server = Server(home or stack.enter_context(temporary_home()), *options)
+        try:
+            yield server.wait_until_ready()
+        finally:
+            if server.process.poll() is None:
+                server.end()
+            assert server.process.stdout
+            server.process.stdout.close()
+
+
+def _all_pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name: state, parent, group, …; empty for a process that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _group(pid: int) -> int | None:
+    fields = _stat(pid)
+    return int(fields[2]) if fields and fields[0] != "Z" else None
+
+
+def _children(parent: int) -> list[int]:
+    return [pid for pid in _all_pids() if (fields := _stat(pid)) and int(fields[1]) == parent]
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if _group(pid) is not None]

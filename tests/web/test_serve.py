@@ -1,0 +1,192 @@
+"""`serve` as a process: how it starts, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import sqlite3
+import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from unittest import TestCase
+
+from memoryhub.core.errors import Invalid
+from memoryhub.serving import web
+from tests.web.server import Server, alive, poll, run, serving, temporary_home
+
+
+class FreshHomeTests(TestCase):
+    def test_a_fresh_home_is_served_and_its_files_are_private(self) -> None:
+        with temporary_home(fresh=True) as home, serving("--no-worker", home=home) as server:
+            self.assertEqual(server.request("GET", "/api/v1/health").json(), {"status": "ok"})
+            self.assertIn(f"Memory Hub serves {server.home} at http://127.0.0.1:", server.output[0])
+            self.assertEqual(len(server.output), 2)
+            for path in server.home.rglob("*"):
+                with self.subTest(path=path.name):
+                    mode = stat.S_IMODE(path.stat().st_mode)
+                    self.assertEqual(mode, 0o700 if path.is_dir() else 0o600)
+
+    def test_a_hub_that_is_behind_is_backed_up_before_it_is_migrated(self) -> None:
+        with temporary_home() as home:
+            code, output = run("migrate", "memoryhub", "zero", home=home)
+            self.assertEqual(code, 0, output)
+            with serving("--no-worker", home=home) as server:
+                self.assertIn("Backed up before the upgrade:", server.text)
+                self.assertEqual(server.request("GET", "/api/v1/health").status, 200)
+            backups = list((home / "backups").glob("*-hub-before-upgrade.db"))
+            self.assertEqual(len(backups), 1)
+            with closing(sqlite3.connect(backups[0])) as backup:
+                self.assertEqual(backup.execute("PRAGMA integrity_check").fetchone(), ("ok",))
+
+    def test_signin_without_a_running_hub_says_how_to_start_one(self) -> None:
+        with temporary_home() as home:
+            code, output = run("signin", home=home)
+        self.assertEqual(code, 8)
+        self.assertIn("Memory Hub is not running; `memory-hub serve` starts it", output)
+
+
+class RunningTests(TestCase):
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.server = cls.enterClassContext(serving("--no-worker"))
+
+    def test_the_link_signs_in_once_even_when_four_follow_it_together(self) -> None:
+        path = self.server.link.removeprefix(self.server.address)
+        with ThreadPoolExecutor(4) as pool:
+            replies = list(pool.map(lambda _: self.server.request("GET", path), range(4)))
+        self.assertEqual(sorted(reply.status for reply in replies), [302, 410, 410, 410])
+        cookies = next(reply for reply in replies if reply.status == 302).headers.get_all("Set-Cookie") or []
+        session = next(each for each in cookies if each.startswith("memoryhub_session="))
+        self.assertIn("HttpOnly", session)
+        self.assertIn("SameSite=Lax", session)
+        self.assertEqual(self.server.request("GET", "/", Cookie=session.split(";")[0]).status, 200)
+
+    def test_signin_prints_a_new_link_to_the_running_hub(self) -> None:
+        code, output = run("signin", home=self.server.home)
+        self.assertEqual(code, 0)
+        path = output.strip().removeprefix(self.server.address)
+        self.assertEqual(self.server.request("GET", path).status, 302)
+        self.assertEqual(self.server.request("GET", path).status, 410)
+
+    def test_files_of_packages_are_served_and_may_be_kept(self) -> None:
+        for path in ("/static/admin/css/base.css", "/static/ninja/swagger-ui-bundle.js"):
+            reply = self.server.request("GET", path)
+            self.assertEqual(reply.status, 200)
+            self.assertIn("max-age=300", reply.headers["Cache-Control"])
+            again = self.server.request("GET", path, If_Modified_Since=reply.headers["Last-Modified"])
+            self.assertEqual((again.status, again.body), (304, b""))
+
+    def test_a_second_server_of_one_home_is_refused_and_names_the_first(self) -> None:
+        code, output = run("serve", "--port", "0", home=self.server.home)
+        self.assertEqual(code, 5)
+        self.assertIn(f"running already at {self.server.address} (process {self.server.process.pid})", output)
+        self.assertEqual(len(output.strip().splitlines()), 1)
+
+    def test_a_body_without_a_length_is_limited_too(self) -> None:
+        with closing(socket.create_connection(("127.0.0.1", int(self.server.address.rpartition(":")[2])))) as client:
+            head = f"POST /api/v1/projects HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.server.token}\r\n"
+            client.sendall(f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+            with contextlib.suppress(ConnectionError):
+                for _ in range(40):
+                    client.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+            self.assertIn(b"413", client.makefile("rb").readline())
+
+    def test_a_project_made_by_one_request_is_seen_by_all_threads(self) -> None:
+        self.server.api("POST", "projects", {"project_id": "alpha"})
+        with ThreadPoolExecutor(8) as pool:
+            writes = [
+                pool.submit(
+                    self.server.api, "POST", "projects/alpha/memories", {"title": f"Note {n}", "content": f"text {n}"}
+                )
+                for n in range(24)
+            ]
+            self.assertEqual({write.result().status for write in writes}, {201})
+        listed = self.server.api("GET", "projects/alpha/memories?limit=100").json()
+        self.assertEqual(listed["meta"]["total_count"], 24)
+
+
+class RefusalTests(TestCase):
+    def test_a_port_in_use_is_one_sentence(self) -> None:
+        with temporary_home() as home, closing(socket.create_server(("127.0.0.1", 0))) as taken:
+            port = taken.getsockname()[1]
+            code, output = run("serve", "--port", str(port), home=home)
+        self.assertEqual(code, 8)
+        self.assertEqual(
+            output.strip(),
+            f"CommandError: port {port} cannot be used (Address already in use); choose another with --port",
+        )
+
+    def test_only_this_machine_is_served(self) -> None:
+        for host in ("0.0.0.0", "192.168.1.2", "::", "example.org"):
+            with self.subTest(host=host), self.assertRaisesRegex(Invalid, "would open this hub to other machines"):
+                web.listen(host, 0)
+
+
+class EndTests(TestCase):
+    def _worker_of(self, server: Server) -> list[int]:
+        # The queue's guard starts a worker, a pusher and a monitor beside itself.
+        return poll(
+            lambda: pids if len(pids := server.worker_pids()) >= 5 else None, seconds=40, what="the worker's processes"
+        )
+
+    def _end(self, number: int) -> None:
+        with serving() as server:
+            pids = self._worker_of(server)
+            started = time.monotonic()
+            code = server.end(number)
+            self.assertEqual(code, 0, server.text)
+            self.assertLess(time.monotonic() - started, 8)
+            self.assertEqual(alive(pids), [])
+            self.assertNotIn("Traceback", server.text)
+
+    def test_ctrl_c_ends_the_web_and_the_worker(self) -> None:
+        self._end(signal.SIGINT)
+
+    def test_sigterm_ends_the_web_and_the_worker(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def test_the_worker_ends_by_itself_when_the_server_is_killed(self) -> None:
+        with serving() as server:
+            pids = self._worker_of(server)
+            server.end(signal.SIGKILL)
+            poll(lambda: not alive(pids), seconds=15, what="the end of the worker")
+
+    def test_a_request_that_is_being_answered_is_finished(self) -> None:
+        with serving("--no-worker") as server, ThreadPoolExecutor(1) as pool:
+            server.api("POST", "projects", {"project_id": "alpha"})
+            with closing(sqlite3.connect(server.home / "projects/alpha/events.db", isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                write = {"title": "Late", "content": "still answered"}
+                reply = pool.submit(server.api, "POST", "projects/alpha/memories", write)
+                poll(lambda: not reply.done(), seconds=1, what="the request on its way")
+                server.api("GET", "projects/alpha/memories")
+                server.process.send_signal(signal.SIGTERM)
+                other.execute("ROLLBACK")
+            self.assertEqual(reply.result(20).status, 201)
+            self.assertEqual(server.process.wait(20), 0)
+
+
+class WorkerTests(TestCase):
+    def test_the_worker_checks_every_store_and_a_broken_one_does_not_stop_it(self) -> None:
+        with serving() as server:
+            for project in ("alpha", "beta"):
+                server.api("POST", "projects", {"project_id": project})
+            server.api("POST", "projects/beta/memories", {"title": "t", "content": "kept"})
+            (server.home / "projects/alpha/events.db").write_bytes(b"this is no database" * 1000)
+            enqueue = "from django_q.tasks import async_task; async_task('memoryhub.jobs.verify_stores')"
+            code, output = run("shell", "--verbosity", "0", "--command", enqueue, home=server.home)
+            self.assertEqual(code, 0, output)
+
+            def checked() -> list[dict[str, object]] | None:
+                found = server.api("GET", "projects").json()["results"]
+                return found if all(each["chain_finding"] for each in found) else None
+
+            alpha, beta = poll(checked, seconds=60, what="the check of both stores")
+            self.assertFalse(alpha["chain_ok"])
+            self.assertIn("memory database unavailable", alpha["chain_finding"])
+            self.assertTrue(beta["chain_ok"])
+            self.assertIn("the chain holds: 1 events", beta["chain_finding"])
