@@ -11,9 +11,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from memoryhub.core.errors import HubError
+from memoryhub.core.identity import identify_project
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import project_store, use_store
-from memoryhub.identity import identify_project
 
 _DJANGOS_OPTIONS = (
     "--version --verbosity --settings --pythonpath --traceback --no-color --force-color --skip-checks".split()

@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 
 from memoryhub.core.errors import Forbidden, HubError
+from memoryhub.core.identity import bind_project, identify_project
 from memoryhub.core.stores import StoreId, project_store
-from memoryhub.identity import bind_project, identify_project
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from memories.importing import find_files, import_markdown
 from memoryhub.core.commands import ProjectCommand
-from memoryhub.identity import bind_project
+from memoryhub.core.identity import bind_project
 from sessions_app.git import count_commits, read_commits
 from sessions_app.services import record_commits
 

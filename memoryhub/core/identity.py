@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.core.errors import Invalid
+from memoryhub.core.repository import Repository, find_repository, remote_identity, remote_name
 from memoryhub.env import home
-from memoryhub.repository import Repository, find_repository, remote_identity, remote_name
 
 SETTINGS_FILE = ".memory-hub.toml"
 ORIGIN_FILE = "origin.json"

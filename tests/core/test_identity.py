@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryhub.core.errors import Invalid
-from memoryhub.identity import bind_project, identify_project, slugify
+from memoryhub.core.identity import bind_project, identify_project, slugify
 
 GIT_ENVIRONMENT = {
     **os.environ,
@@ -223,12 +223,12 @@ class SlugTest(IdentityTestCase):
 class LightnessTest(TestCase):
     def test_neither_django_nor_anything_outside_the_standard_library_is_imported(self) -> None:
         code = (
-            "import sys; from pathlib import Path; from memoryhub.identity import identify_project;"
+            "import sys; from pathlib import Path; from memoryhub.core.identity import identify_project;"
             "identify_project(project=None, directory=Path.cwd());"
             "print(sorted(m for m in sys.modules if m.split('.')[0] in ('django', 'pydantic', 'subprocess', 'mcp')))"
         )
         with tempfile.TemporaryDirectory(prefix="alpha") as folder:
-            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
             done = subprocess.run(
                 [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=folder, env=environment
             )

@@ -5,8 +5,8 @@ import os
 import stat
 from unittest import mock
 
-from memoryhub.identity import bind_project
-from tests.test_identity import IdentityTestCase, git
+from memoryhub.core.identity import bind_project
+from tests.core.test_identity import IdentityTestCase, git
 
 
 class AmbiguityTest(IdentityTestCase):
