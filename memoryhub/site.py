@@ -37,7 +37,7 @@ class HubAdminSite(AdminSite):
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """Register models of the stores; leave out those of hub.db and of the queue."""
-        models = [model_or_iterable] if isinstance(model_or_iterable, type) else list(model_or_iterable)
+        models: list[Any] = [model_or_iterable] if isinstance(model_or_iterable, type) else list(model_or_iterable)
         ours = [model for model in models if model._meta.app_label in STORE_APPS]
         super().register(ours, admin_class, **options)
 
@@ -74,9 +74,7 @@ class HubAdminSite(AdminSite):
 
         return super().index(request, {**overview(), **(extra_context or {})})
 
-    def app_index(
-        self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def app_index(self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None) -> Any:
         """Lead to the overview: the tabs show every list."""
         return redirect("admin:index")
 

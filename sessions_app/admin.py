@@ -48,7 +48,7 @@ class SessionChangeList(HubChangeList):
         counts = dict(events.annotate(events=Count("position")).values_list("session_id", "events"))
         for session in sessions:
             session.event_count = counts.get(session.session_id, 0)
-        self.result_list = sessions  # type: ignore[assignment]
+        self.result_list = sessions
 
 
 @admin.register(Session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 from pydantic import ValidationError
 
 from memories.models import Memory, MemoryType
@@ -103,8 +104,7 @@ class ChangedMemoryForm(MemoryForm):
 
     def rebase(self, version: int) -> None:
         """Take ``version`` as the one that was read: its text is shown beside what was typed."""
-        self.data = self.data.copy()
-        self.data["base_version"] = version
+        self.data = {**self.data.dict(), "base_version": version} if isinstance(self.data, QueryDict) else self.data
 
 
 def initial_of(memory: Memory) -> dict[str, Any]:

@@ -96,9 +96,9 @@ class MemoryChangeList(HubChangeList):
         """The number of results as text; a search keeps the best ones."""
         return f"The {_BEST} best memories" if self.query and self.result_count == _BEST else super().counted
 
-    def get_ordering_field_columns(self) -> dict[int, str]:
+    def get_ordering_field_columns(self) -> dict[int, Any]:
         """Mark no column while the order is that of relevance."""
-        columns: dict[int, str] = super().get_ordering_field_columns()
+        columns = super().get_ordering_field_columns()
         return columns if ORDER_VAR in self.params or not self.query else {}
 
     def get_results(self, request: HttpRequest) -> None:
@@ -108,7 +108,7 @@ class MemoryChangeList(HubChangeList):
         memories = list(self.result_list)
         for memory in memories:
             memory.snippet = snippets.get(memory.id, "")
-        self.result_list = memories  # type: ignore[assignment]
+        self.result_list = memories
 
 
 def search(request: HttpRequest, queryset: QuerySet[Any], question: str) -> QuerySet[Any]:
@@ -119,12 +119,13 @@ def search(request: HttpRequest, queryset: QuerySet[Any], question: str) -> Quer
     found = selectors.search(command=_command(request, question)).results
     request.memory_snippets = {hit["id"]: hit["snippet"] for hit in found}  # type: ignore[attr-defined]
     ids = [hit["id"] for hit in found]
-    matching = queryset.filter(id__in=ids)
+    matching: QuerySet[Any] = queryset.filter(id__in=ids)
     if request.GET.get("state") in ("deleted", "all"):
         matching = matching | _deleted_with(queryset, question)
     if ORDER_VAR in request.GET:
         return matching
-    return matching.annotate(place=_places(ids)).order_by("place", F("updated_at").desc(), "-id")
+    ranked: QuerySet[Any] = matching.annotate(place=_places(ids)).order_by("place", F("updated_at").desc(), "-id")
+    return ranked
 
 
 def _command(request: HttpRequest, question: str) -> MemorySearch:

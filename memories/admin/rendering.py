@@ -30,7 +30,8 @@ def render(text: str) -> SafeString:
     """Return Markdown as HTML; what was redacted is marked."""
     if len(text) > MAX_RENDERED:
         return format_html('<pre class="plain">{}</pre>', text)
-    return mark_safe(_renderer().render(text))  # noqa: S308 - the renderer escapes everything; see the tests
+    rendered: SafeString = mark_safe(_renderer().render(text))  # noqa: S308 - it escapes everything; see the tests
+    return rendered
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.admin import SimpleListFilter
@@ -29,13 +29,10 @@ class SinceFilter(SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Keep rows of the chosen span."""
-        if self.value() not in _SPANS:
+        days = self.value()
+        if days not in _SPANS:
             return queryset
-        return queryset.filter(**{f"{self.field}__gte": self.bound(clock.now() - timedelta(days=int(self.value())))})
-
-    def bound(self, start: datetime) -> Any:
-        """Return the start of the span as the field keeps it."""
-        return start
+        return queryset.filter(**{f"{self.field}__gte": clock.now() - timedelta(days=int(days))})
 
 
 class ValueFilter(SimpleListFilter):
@@ -71,6 +68,6 @@ class DefaultFilter(SimpleListFilter):
         """Yield the options; the first one takes the parameter away."""
         first = next(iter(self.options))
         for value, label in self.options.items():
-            query = {} if value == first else {self.parameter_name: value}
-            address = changelist.get_query_string(query, [self.parameter_name or ""])
+            name = self.parameter_name or ""
+            address = changelist.get_query_string({} if value == first else {name: value}, [name])
             yield {"selected": self.chosen() == value, "query_string": address, "display": label}
