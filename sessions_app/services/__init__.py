@@ -1,0 +1,6 @@
+"""What changes sessions, turns, iterations and commits; each function appends events."""
+
+from sessions_app.services.commits import RecordReport, record_commits
+from sessions_app.services.sessions import end_session, find_session, start_session
+
+__all__ = ["RecordReport", "end_session", "find_session", "record_commits", "start_session"]
