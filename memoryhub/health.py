@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections, models
+from django.db import connections, models, transaction
 
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN
 from memories.models import MemoryVersion
@@ -77,11 +77,9 @@ def _project(project: str) -> str:
 
 
 def _touch(alias: str) -> None:
-    """Read, and take the write lock, without changing anything."""
-    with connections[alias].cursor() as cursor:
+    """Read, and take the write lock as every transaction does, without changing anything."""
+    with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
         cursor.execute("SELECT count(*) FROM sqlite_master")
-        cursor.execute("BEGIN IMMEDIATE")
-        cursor.execute("ROLLBACK")
 
 
 def _is_behind(model: type[models.Model]) -> bool:

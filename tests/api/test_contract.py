@@ -1,0 +1,97 @@
+"""One schema, two doors; and a description that says what the routes do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.test import SimpleTestCase
+from pydantic import BaseModel
+
+from memories.schemas import MemoryUpdate
+from memoryhub.api import api
+from memoryhub.core.rest import without
+from memoryhub.core.tools import find_tool
+from memoryhub.mcp.registry import load_tools
+
+PROJECT = "/api/v1/projects/{project_id}"
+SHARED = {
+    "memory_write": ("post", "/memories", set()),
+    "memory_update": ("patch", "/memories/{memory_id}", {"id"}),
+    "memory_delete": ("delete", "/memories/{memory_id}", {"id"}),
+    "memory_restore": ("post", "/memories/{memory_id}/restore", {"id"}),
+    "memory_list": ("get", "/memories", set()),
+    "memory_search": ("get", "/search", set()),
+    "memory_timeline": ("get", "/timeline", set()),
+    "session_start": ("post", "/sessions", set()),
+    "session_end": ("post", "/sessions/{session_id}/end", {"session_id"}),
+    "session_list": ("get", "/sessions", set()),
+}
+"""Which route is which tool, and what of the tool's input the path holds."""
+
+
+class OneSchemaTests(SimpleTestCase):
+    def setUp(self) -> None:
+        load_tools()
+        self.schema = api.get_openapi_schema()
+
+    def test_every_route_takes_what_its_tool_takes(self) -> None:
+        for name, (method, path, in_path) in SHARED.items():
+            with self.subTest(tool=name):
+                tool = find_tool(name)
+                assert tool
+                taken = self._taken(self.schema["paths"][PROJECT + path][method])
+                self.assertEqual(taken - {"q"}, set(tool.input.model_fields) - in_path)
+
+    def _taken(self, operation: dict[str, Any]) -> set[str]:
+        parameters = {each["name"] for each in operation["parameters"] if each["in"] == "query"}
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        reference = body.get("$ref") or next((each["$ref"] for each in body.get("allOf", [])), "")
+        name = reference.rpartition("/")[2]
+        return parameters | set(self.schema["components"]["schemas"].get(name, {}).get("properties", {}))
+
+    def test_a_body_without_the_paths_field_keeps_every_rule_of_the_others(self) -> None:
+        body = without(MemoryUpdate, "id")
+        expected = {name: repr(field) for name, field in MemoryUpdate.model_fields.items() if name != "id"}
+        self.assertEqual({name: repr(field) for name, field in body.model_fields.items()}, expected)
+        self.assertTrue(issubclass(body, BaseModel))
+        self.assertEqual(body.model_config["extra"], "forbid")
+
+
+class DescriptionTests(SimpleTestCase):
+    def setUp(self) -> None:
+        self.schema = api.get_openapi_schema()
+        self.operations = {
+            f"{method} {path}": operation
+            for path, methods in self.schema["paths"].items()
+            for method, operation in methods.items()
+        }
+
+    def test_every_operation_documents_its_errors_as_problems(self) -> None:
+        for name, operation in self.operations.items():
+            with self.subTest(operation=name):
+                errors = {code: each for code, each in operation["responses"].items() if code >= "400"}
+                wanted = {"503"} if name.endswith("health") else {"401"}
+                wanted |= {"404", "422", "423", "503"} if "{project_id}" in name else set()
+                wanted |= {"413", "415"} if "requestBody" in operation else set()
+                self.assertLessEqual(wanted, set(errors))
+                for error in errors.values():
+                    self.assertEqual(list(error["content"]), ["application/problem+json"])
+
+    def test_every_operation_says_what_it_does(self) -> None:
+        for name, operation in self.operations.items():
+            with self.subTest(operation=name):
+                self.assertTrue(operation["summary"] and operation["description"].endswith("."))
+
+    def test_every_reference_leads_somewhere(self) -> None:
+        schemas = self.schema["components"]["schemas"]
+        for reference in _references(self.schema):
+            self.assertIn(reference.rpartition("/")[2], schemas)
+
+
+def _references(node: Any) -> list[str]:
+    if isinstance(node, list):
+        return [found for each in node for found in _references(each)]
+    if not isinstance(node, dict):
+        return []
+    own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+    return own + [found for each in node.values() for found in _references(each)]

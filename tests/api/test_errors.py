@@ -1,0 +1,171 @@
+"""Every error class as a problem, and the failures of a store as the sentences they have."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from unittest import mock, skipIf
+
+from memoryhub.core import stores
+from memoryhub.core.stores import project_store
+from tests.api.client import RestTestCase
+from tests.support import forget_all_stores
+
+MEMORIES = "projects/alpha/memories"
+BODY = {"title": "t", "content": "c"}
+
+
+class InputTests(RestTestCase):
+    def test_an_unknown_address_and_method_are_problems(self) -> None:
+        self.assertEqual(self.call("GET", "nowhere", expect=404).data["code"], "not_found")
+        answer = self.call("PUT", MEMORIES, BODY, expect=405)
+        self.assertEqual(set(answer["Allow"].split(", ")), {"GET", "POST"})
+
+    def test_an_unknown_project_is_not_found_and_never_made(self) -> None:
+        for method in ("GET", "POST"):
+            answer = self.call(method, "projects/gamma/memories", BODY if method == "POST" else None, expect=404)
+            self.assertIn("there is no project 'gamma'", answer.data["detail"])
+        self.assertFalse((self.home / "projects/gamma").exists())
+
+    def test_a_name_that_is_no_slug_builds_no_path(self) -> None:
+        for name in ("UPPER", "..", "%2e%2e", "a b", "-x", "x" * 65, "%00"):
+            with self.subTest(name=name):
+                self.call("GET", f"projects/{name}/memories", expect=422)
+        self.assertEqual(sorted(os.listdir(self.home / "projects")), ["alpha", "beta"])
+
+    def test_projects_are_made_once(self) -> None:
+        made = self.call("POST", "projects", {"project_id": "gamma"}, expect=201)
+        self.assertEqual(made["Location"], "/api/v1/projects/gamma")
+        self.call("POST", "projects", {"project_id": "gamma"}, expect=409)
+        self.call("POST", "projects", {"project_id": "../x"}, expect=422)
+        listed = self.call("GET", "projects").data["results"]
+        self.assertEqual([each["project_id"] for each in listed], ["alpha", "beta", "gamma"])
+
+    def test_a_wrong_field_is_named_with_what_is_accepted(self) -> None:
+        cases = {
+            "'title' is required": {"content": "c"},
+            "'title' must have at most 200 characters": {**BODY, "title": "x" * 201},
+            "'type' must be one of": {**BODY, "type": "poem"},
+            "'colour' is not known; leave it out": {**BODY, "colour": "red"},
+            "'tags' must be a list, not 3": {**BODY, "tags": 3},
+            "'resource_links[0].uri' is required": {**BODY, "resource_links": [{}]},
+        }
+        for detail, body in cases.items():
+            with self.subTest(detail=detail):
+                self.assertIn(detail, self.call("POST", MEMORIES, body, expect=422).data["detail"])
+        self.assertEqual(self.call("GET", MEMORIES).data["results"], [])
+
+    def test_a_body_that_is_no_json_is_one_clear_sentence(self) -> None:
+        cases = {
+            '{"title": ': "the body is not JSON: Expecting value at line 1, column 11",
+            '{"title": NaN}': "the body is not JSON: NaN is no number there",
+            '{"title": -Infinity}': "the body is not JSON: -Infinity is no number there",
+            "[" * 100_000: "the body is nested too deeply",
+            b'{"title": "\xff"}': "the body is not UTF-8",
+            "[]": "must be an object",
+            "null": "must be an object",
+            '{"title": "\\ud800", "content": "c"}': "'title'",
+        }
+        for body, detail in cases.items():
+            with self.subTest(detail=detail):
+                self.assertIn(detail, self.call("POST", MEMORIES, body, expect=422).data["detail"])
+
+    def test_a_body_over_two_megabytes_is_too_large(self) -> None:
+        answer = self.call("POST", MEMORIES, {**BODY, "content": "x" * (2 * 1024 * 1024)}, expect=413)
+        self.assertEqual(answer.data["limit"], 2 * 1024 * 1024)
+
+    def test_ids_that_no_store_can_have_are_refused(self) -> None:
+        for memory_id in ("0", "-1", "x", "1.5", "9" * 30):
+            with self.subTest(memory_id=memory_id):
+                self.call("GET", f"{MEMORIES}/{memory_id}", expect=422)
+        self.call("GET", f"{MEMORIES}/{2**53}", expect=404)
+
+    def test_a_foreign_host_is_refused(self) -> None:
+        for host in ("evil.example", "localhost.evil.example", ""):
+            with self.subTest(host=host):
+                response = self.client.get("/api/v1/health", headers={"host": host})
+                self.assertEqual(response.status_code, 400)
+                self.check_shape(response)
+
+    def test_an_unforeseen_failure_shows_nothing_of_the_inside(self) -> None:
+        with mock.patch("memories.services.write_memory", side_effect=RuntimeError("the secret inside")):
+            answer = self.call("POST", MEMORIES, BODY, expect=500)
+        self.assertNotIn("secret", answer.content.decode())
+        self.assertEqual(answer.data["code"], "internal_server_error")
+
+
+class StoreTests(RestTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = project_store("alpha").path
+
+    def test_a_locked_store_is_423_and_works_again_afterwards(self) -> None:
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with mock.patch("memoryhub.core.sqlite.base.BUSY_TIMEOUT_SECONDS", 0.2):
+                answer = self.call("POST", MEMORIES, BODY, expect=423)
+            self.assertEqual(answer.data["detail"], "memory database is locked by another process")
+            self.call("GET", MEMORIES)
+            other.execute("ROLLBACK")
+        self.call("POST", MEMORIES, BODY, expect=201)
+
+    def test_a_corrupted_header_is_503_and_the_other_project_lives_on(self) -> None:
+        forget_all_stores()
+        with self.path.open("r+b") as file:
+            file.write(b"not a database!!")
+        for method, body in (("GET", None), ("POST", BODY)):
+            answer = self.call(method, MEMORIES, body, expect=503)
+            self.assertRegex(answer.data["detail"], "^memory database unavailable: ")
+        self.call("POST", "projects/beta/memories", BODY, expect=201)
+        self.assertIn("memory database unavailable", self.call("GET", "projects").data["results"][0]["problem"])
+
+    def test_a_missing_folder_is_503_and_is_not_made_anew(self) -> None:
+        self.write()
+        shutil.rmtree(self.path.parent)
+        answer = self.call("GET", MEMORIES, expect=503)
+        self.assertIn("memory database unavailable: the file of 'alpha' is gone", answer.data["detail"])
+        self.assertFalse(self.path.exists())
+
+    @skipIf(os.geteuid() == 0, "root may write what is read-only")
+    def test_a_read_only_store_is_503(self) -> None:
+        forget_all_stores()
+        self.path.chmod(0o400)
+        self.call("POST", MEMORIES, BODY, expect=503)
+
+    def test_a_store_that_a_newer_hub_wrote_is_503(self) -> None:
+        with closing(sqlite3.connect(self.path)) as other, other:
+            other.execute("UPDATE store_meta SET value = 'of a newer version' WHERE key = 'fingerprint'")
+            other.execute(
+                "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '9999_new', '2030-01-01')"
+            )
+        stores.forget(project_store("alpha"))
+        answer = self.call("GET", MEMORIES, expect=503)
+        self.assertIn("written by a newer Memory Hub (memories.9999_new)", answer.data["detail"])
+
+
+class HealthTests(RestTestCase):
+    def test_anyone_may_ask_and_only_the_known_are_told_the_parts(self) -> None:
+        self.assertEqual(self.client.get("/api/v1/health").json(), {"status": "ok"})
+        self.assertEqual(self.call("GET", "health", token="wrong").data, {"status": "ok"})
+        parts = self.call("GET", "health").data["parts"]
+        self.assertEqual(parts, {"hub.db": "ok", "project alpha": "ok", "project beta": "ok"})
+
+    def test_a_store_that_cannot_be_read_is_found(self) -> None:
+        forget_all_stores()
+        project_store("beta").path.write_bytes(b"not a database!!" * 1000)
+        answer = self.client.get("/api/v1/health")
+        self.assertEqual(answer.status_code, 503)
+        self.check_shape(answer)
+        self.assertNotIn(b"beta", answer.content)
+        parts = self.call("GET", "health", expect=503).data["parts"]
+        self.assertEqual(parts["project alpha"], "ok")
+        self.assertIn("memory database unavailable", parts["project beta"])
+
+    def test_read_models_behind_the_log_are_found(self) -> None:
+        memory_id = self.write()
+        with closing(sqlite3.connect(project_store("alpha").path)) as other, other:
+            other.execute("DELETE FROM memories_memoryversion WHERE id = ?", [memory_id])
+        parts = self.call("GET", "health", expect=503).data["parts"]
+        self.assertEqual(parts["project alpha"], "read models behind the log: memoryversion; run rebuild")

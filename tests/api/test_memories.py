@@ -1,0 +1,183 @@
+"""Memories over REST: their life from writing to restoring, versions as entity tags, keys, pages."""
+
+from __future__ import annotations
+
+from memoryhub.core.models import RawEvent
+from tests.api.client import RestTestCase
+
+MEMORIES = "projects/alpha/memories"
+
+
+class WriteTests(RestTestCase):
+    def test_a_new_memory_is_created_where_location_says(self) -> None:
+        answer = self.call("POST", MEMORIES, {"title": "Use WAL", "content": "it is fast", "tags": ["DB"]}, expect=201)
+        self.assertEqual(answer.data["status"], "created")
+        self.assertEqual(answer["ETag"], '"1"')
+        found = self.client.get(answer["Location"], headers={"Authorization": self._bearer()})
+        self.assertEqual(found.json()["title"], "Use WAL")
+        self.assertEqual(found.json()["tags"], ["db"])
+
+    def _bearer(self) -> str:
+        from memoryhub.auth import read_token
+
+        return f"Bearer {read_token()}"
+
+    def test_identical_text_is_counted_and_answers_200(self) -> None:
+        first = self.write()
+        answer = self.call("POST", MEMORIES, {"title": "Again", "content": "readers do not wait for writers"})
+        self.assertEqual((answer.data["id"], answer.data["status"]), (first, "seen"))
+
+    def test_a_taken_title_is_a_conflict_that_names_the_id(self) -> None:
+        first = self.write()
+        answer = self.call("POST", MEMORIES, {"title": "Use WAL", "content": "another text"}, expect=409)
+        self.assertEqual(answer.data["id"], first)
+
+    def test_an_event_says_which_door_who_and_which_session(self) -> None:
+        answer = self.call(
+            "POST", MEMORIES, {"title": "t", "content": "c"}, expect=201, X_Session_Id="working-on-search"
+        )
+        with self.store("alpha"):
+            event = RawEvent.objects.get(position=answer.data["id"])
+        self.assertEqual((event.source, event.actor, event.session_id), ("rest", "token", "working-on-search"))
+
+    def test_the_same_idempotency_key_again_gives_the_first_answer(self) -> None:
+        body = {"title": "Once", "content": "only once"}
+        first = self.call("POST", MEMORIES, body, expect=201, Idempotency_Key="k1")
+        again = self.call("POST", MEMORIES, {**body, "content": "something else"}, expect=201, Idempotency_Key="k1")
+        self.assertEqual(first.data["id"], again.data["id"])
+        self.assertEqual(self.call("GET", MEMORIES).data["meta"]["total_count"], 1)
+
+    def test_a_key_that_was_used_for_something_else_is_a_conflict(self) -> None:
+        self.call("POST", MEMORIES, {"title": "Once", "content": "c"}, expect=201, Idempotency_Key="k1")
+        self.call("POST", "projects/alpha/sessions", {}, expect=409, Idempotency_Key="k1")
+
+    def test_a_key_that_is_too_long_is_refused(self) -> None:
+        answer = self.call("POST", MEMORIES, {"title": "t", "content": "c"}, expect=422, Idempotency_Key="k" * 201)
+        self.assertIn("'idempotency_key' must have at most 200 characters", answer.data["detail"])
+
+    def test_a_secret_is_redacted_and_the_answer_says_so(self) -> None:
+        answer = self.call(
+            "POST", MEMORIES, {"title": "Database", "content": "postgres://user:hunter2pass@db.example/x"}, expect=201
+        )
+        self.assertTrue(answer.data["redacted"])
+        self.assertNotIn(b"hunter2pass", self.call("GET", f"{MEMORIES}/{answer.data['id']}").content)
+
+
+class VersionTests(RestTestCase):
+    def test_a_change_with_the_tag_that_was_read_makes_a_version(self) -> None:
+        path = f"{MEMORIES}/{self.write()}"
+        tag = self.call("GET", path)["ETag"]
+        answer = self.call("PATCH", path, {"content": "new", "change_reason": "better"}, If_Match=tag)
+        self.assertEqual((answer.data["version"], answer["ETag"]), (2, '"2"'))
+        history = self.call("GET", f"{path}/versions").data["results"]
+        self.assertEqual([each["content"] for each in history], ["new", "readers do not wait for writers"])
+        self.assertEqual(history[0]["reason"], "better")
+        self.assertEqual(self.call("GET", f"{path}?versions=true").data["versions"], history)
+
+    def test_a_change_with_an_older_tag_fails_the_precondition(self) -> None:
+        path = f"{MEMORIES}/{self.write()}"
+        self.call("PATCH", path, {"content": "second"}, If_Match='"1"')
+        answer = self.call("PATCH", path, {"content": "third"}, expect=412, If_Match='"1"')
+        self.assertEqual(answer.data["version"], 2)
+        self.assertEqual(self.call("GET", path).data["content"], "second")
+
+    def test_a_star_matches_every_version_and_anything_else_is_refused(self) -> None:
+        path = f"{MEMORIES}/{self.write()}"
+        self.call("PATCH", path, {"content": "second"}, If_Match="*")
+        for tag in ('W/"2"', "two", '"2', '""', '"-1"'):
+            with self.subTest(tag=tag):
+                answer = self.call("PATCH", path, {"content": "x"}, expect=422, If_Match=tag)
+                self.assertIn("If-Match must be the ETag of a read", answer.data["detail"])
+
+    def test_a_tag_and_a_base_version_that_differ_are_refused(self) -> None:
+        path = f"{MEMORIES}/{self.write()}"
+        self.call("PATCH", path, {"content": "x", "base_version": 2}, expect=422, If_Match='"1"')
+
+    def test_the_id_is_taken_from_the_path_alone(self) -> None:
+        path = f"{MEMORIES}/{self.write()}"
+        answer = self.call("PATCH", path, {"id": 7, "content": "x"}, expect=422)
+        self.assertIn("'id' is not known", answer.data["detail"])
+
+
+class DeleteTests(RestTestCase):
+    def test_a_deleted_memory_is_gone_until_it_is_restored(self) -> None:
+        path = f"{MEMORIES}/{self.write()}"
+        self.assertEqual(self.call("DELETE", f"{path}?reason=old").data["status"], "deleted")
+        self.call("GET", path, expect=410)
+        self.call("DELETE", path, expect=410)
+        self.call("PATCH", path, {"content": "x"}, expect=410)
+        self.assertEqual(self.call("GET", MEMORIES).data["results"], [])
+        self.assertEqual(self.call("GET", "projects/alpha/search?q=readers").data["results"], [])
+        self.assertIsNotNone(self.call("GET", f"{path}?include_deleted=true").data["deleted_at"])
+        self.assertEqual(self.call("POST", f"{path}/restore", {"reason": "needed"}).data["status"], "restored")
+        self.assertIsNone(self.call("GET", path).data["deleted_at"])
+
+    def test_restoring_needs_no_body_and_what_is_not_deleted_is_a_conflict(self) -> None:
+        path = f"{MEMORIES}/{self.write()}"
+        self.call("POST", f"{path}/restore", expect=409)
+
+
+class ReadTests(RestTestCase):
+    def test_pages_follow_each_other_without_gap_or_repeat(self) -> None:
+        written = [self.write(f"Note {number}", f"text number {number}") for number in range(7)]
+        seen, cursor = [], ""
+        while cursor is not None:
+            answer = self.call("GET", f"{MEMORIES}?limit=3{cursor and f'&cursor={cursor}'}").data
+            seen += [each["id"] for each in answer["results"]]
+            cursor = answer["meta"]["next_cursor"]
+        self.assertEqual(seen, written[::-1])
+
+    def test_a_search_finds_by_other_words_and_names_its_evidence(self) -> None:
+        memory_id = self.write()
+        for name in ("q", "query"):
+            hit = self.call("GET", f"projects/alpha/search?{name}=which+writers+wait").data["results"][0]
+            self.assertEqual((hit["id"], hit["event"]), (memory_id, memory_id))
+
+    def test_lists_filter_by_every_one_of_the_tags(self) -> None:
+        both = self.write("Both", "one", tags=["a", "b"])
+        self.write("One", "two", tags=["a"])
+        found = self.call("GET", f"{MEMORIES}?tags=a&tags=b").data["results"]
+        self.assertEqual([each["id"] for each in found], [both])
+
+    def test_a_misspelt_filter_is_refused_and_the_known_ones_are_named(self) -> None:
+        answer = self.call("GET", f"{MEMORIES}?tag=a", expect=422)
+        self.assertIn("there is no parameter 'tag' here; known: compact, cursor,", answer.data["detail"])
+
+    def test_the_log_is_read_in_pages_and_verified(self) -> None:
+        for number in range(5):
+            self.write(f"Note {number}", f"text number {number}")
+        first = self.call("GET", "projects/alpha/events?limit=3").data
+        self.assertEqual([each["position"] for each in first["results"]], [1, 2, 3])
+        rest = self.call("GET", f"projects/alpha/events?limit=3&after={first['next_after']}").data
+        self.assertEqual(([each["position"] for each in rest["results"]], rest["next_after"]), ([4, 5], None))
+        self.assertEqual(rest["results"][0]["payload"]["title"], "Note 3")
+        verified = self.call("GET", "projects/alpha/events/verify").data
+        self.assertEqual((verified["ok"], verified["events"]), (True, 5))
+
+    def test_the_timeline_and_the_stats_say_what_the_store_holds(self) -> None:
+        memory_id = self.write()
+        events = self.call("GET", f"projects/alpha/timeline?id={memory_id}").data["results"]
+        self.assertEqual([each["type"] for each in events], ["memory.written"])
+        stats = self.call("GET", "projects/alpha/stats").data
+        self.assertEqual((stats["store"], stats["events"], stats["memories"]), ("alpha", 1, {"note": 1}))
+
+
+class SessionTests(RestTestCase):
+    def test_a_session_begins_is_found_and_ends_once(self) -> None:
+        begun = self.call("POST", "projects/alpha/sessions", {"purpose": "search", "session_id": "s/1 ü"}, expect=201)
+        self.assertEqual(begun["Location"], "/api/v1/projects/alpha/sessions/s%2F1%20%C3%BC")
+        self.call("POST", "projects/alpha/sessions", {"session_id": "s2"}, expect=201)
+        self.assertEqual(self.call("GET", "projects/alpha/sessions/s2").data["status"], "active")
+        ended = self.call("POST", "projects/alpha/sessions/s2/end", {"summary": "done"})
+        self.assertEqual((ended.data["status"], ended.data["summary"]), ("completed", "done"))
+        self.call("POST", "projects/alpha/sessions/s2/end", expect=409)
+        self.call("GET", "projects/alpha/sessions/unknown", expect=404)
+        listed = self.call("GET", "projects/alpha/sessions?status=active").data["results"]
+        self.assertEqual([each["session_id"] for each in listed], ["s/1 ü"])
+
+    def test_commits_are_recorded_once(self) -> None:
+        commit = {"sha": "a" * 40, "message": "Add search", "committed_at": "2026-11-20T08:30:00Z"}
+        answers = [self.call("POST", "projects/alpha/commits", [commit]).data for _ in range(2)]
+        self.assertEqual(answers, [{"recorded": 1, "known": 0}, {"recorded": 0, "known": 1}])
+        listed = self.call("GET", "projects/alpha/commits").data["results"]
+        self.assertEqual([each["sha"] for each in listed], ["a" * 40])
