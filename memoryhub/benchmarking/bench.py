@@ -82,7 +82,7 @@ class SizedBench:
 
     @contextmanager
     def door(self, name: str) -> Iterator[Door]:
-        """Yield the door ``service``, ``stdio`` or ``rest`` to this store."""
+        """Yield the door ``stdio`` or ``rest`` to this store; any other name is the service."""
         if name == "rest":
             with rest_client(self.bench.rest, self.store.name) as client:
                 yield client

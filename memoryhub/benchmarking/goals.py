@@ -48,7 +48,7 @@ _ALWAYS: dict[str, tuple[Target, ...]] = {
     "tools.core.count": (Target(8, 8),),
     "tools.core.tokens": (Target(1500, 1000),),
     "write.stdio": (Target(6, 3),),
-    "write.service": (Target(6, 3, on="ratio"),),
+    **{f"write.{door}": (Target(6, 3, on="ratio"),) for door in ("service", "cpu")},
     "bulk": (Target(2000, 8000),),
     "stores.open": (Target(5, 2),),
     "stores.switch": (Target(1, 0.1),),

@@ -35,6 +35,7 @@ def _figure(figure: Figure) -> dict[str, Any]:
 
 
 def _amount(amount: Amount) -> dict[str, float]:
-    if amount.p95 is None or amount.p99 is None:
+    if amount.p95 is None or amount.p99 is None or amount.best is None:
         return {"value": amount.value, "samples": amount.samples}
-    return {"p50": amount.value, "p95": amount.p95, "p99": amount.p99, "samples": amount.samples}
+    percentiles = {"best": amount.best, "p50": amount.value, "p95": amount.p95, "p99": amount.p99}
+    return {**percentiles, "samples": amount.samples}

@@ -15,7 +15,7 @@ from memoryhub.benchmarking.bench import Bench, Progress, Samples, SizedBench
 from memoryhub.benchmarking.figures import Failure, Figure, Results
 from memoryhub.benchmarking.measures import MEASURES, SIZED_MEASURES
 from memoryhub.benchmarking.profiling import profile_writes
-from memoryhub.benchmarking.surroundings import machine_facts
+from memoryhub.benchmarking.surroundings import load, machine_facts
 from memoryhub.core import stores
 from memoryhub.core.origin import use_origin
 
@@ -57,6 +57,7 @@ def run(plan: Plan, home: Path, progress: Progress) -> Results:
                 _measure_size(results, plan, bench, size)
     finally:
         connections.close_all()
+    results.machine.update(load("after"))
     return results
 
 

@@ -55,9 +55,14 @@ def machine_facts(home: Path) -> dict[str, str | int | float]:
         "sqlite_driver": sqlite3.connect.__module__,
         "file_system": _file_system(home),
     }
-    with suppress(OSError, AttributeError):  # Windows has none
-        facts["load_before"] = round(os.getloadavg()[0], 2)
-    return facts
+    return {**facts, **load("before")}
+
+
+def load(when: str) -> dict[str, float]:
+    """Return the machine's load in the last minute as a fact; nothing on a system that counts none."""
+    with suppress(OSError, AttributeError):
+        return {f"load_{when}": round(os.getloadavg()[0], 2)}
+    return {}
 
 
 def _file_system(folder: Path) -> str:

@@ -10,15 +10,25 @@ from memoryhub.benchmarking.figures import Amount, latency
 
 P = ParamSpec("P")
 
+Clock = Callable[[], float]
+WALL: Clock = time.perf_counter
+CPU: Clock = time.thread_time
+"""The processor's time of this thread alone: neither waiting for the disk nor for other processes counts."""
+
 WARM_UP = 3
 """Calls of each that are made first and not counted."""
 
 
 def seconds_of(act: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> float:
     """Call ``act`` and return how long it took."""
-    started = time.perf_counter()
+    return seconds_by(WALL, act, *args, **kwargs)
+
+
+def seconds_by(clock: Clock, act: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> float:
+    """Call ``act`` and return how long it took by ``clock``."""
+    started = clock()
     act(*args, **kwargs)
-    return time.perf_counter() - started
+    return clock() - started
 
 
 def interleave(times: int, *acts: Callable[[], float]) -> list[Amount]:

@@ -8,14 +8,12 @@ from functools import partial
 from memoryhub.benchmarking.bench import Bench, SizedBench
 from memoryhub.benchmarking.figures import Figure
 from memoryhub.benchmarking.measures.bulk import measure_bulk
-from memoryhub.benchmarking.measures.calls import measure_searches, measure_writes
+from memoryhub.benchmarking.measures.calls import DOORS, measure_searches, measure_writes
 from memoryhub.benchmarking.measures.footprint import measure_peak_memory, measure_size
 from memoryhub.benchmarking.measures.log import measure_rebuild, measure_verify
 from memoryhub.benchmarking.measures.start import measure_starts
 from memoryhub.benchmarking.measures.stores import measure_stores
 from memoryhub.benchmarking.measures.tools import measure_tools
-
-DOORS = ("service", "stdio", "rest")
 
 Measure = Callable[[Bench], Iterator[Figure]]
 SizedMeasure = Callable[[SizedBench], Iterator[Figure]]

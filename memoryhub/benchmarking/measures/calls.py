@@ -7,30 +7,38 @@ from collections.abc import Iterator
 from memoryhub.benchmarking import corpus
 from memoryhub.benchmarking.bench import Door, SizedBench
 from memoryhub.benchmarking.figures import BARE, Figure, Unit
-from memoryhub.benchmarking.timing import WARM_UP, interleave, seconds_of
+from memoryhub.benchmarking.timing import CPU, WALL, WARM_UP, Clock, interleave, seconds_by
 from memoryhub.core.stores import use_store
 
-_LABELS = {"service": "in the service", "stdio": "through stdio", "rest": "through REST"}
+_LABELS = {
+    "service": "in the service",
+    "cpu": "in the service, CPU time",
+    "stdio": "through stdio",
+    "rest": "through REST",
+}
+DOORS = tuple(_LABELS)
+"""What a call goes through; ``cpu`` is the service by another clock."""
 
 
 def measure_writes(sized: SizedBench, *, door: str) -> Iterator[Figure]:
     """Yield the latency of ``memory_write`` through a door, over the same INSERTs bare."""
     sized.progress(f"writes {_LABELS[door]}", 0, 1)
+    clock = CPU if door == "cpu" else WALL
     with sized.door(door) as way:
-        hub, bare = interleave(sized.samples.writes, lambda: _write(way, sized), lambda: _follow(sized))
+        hub, bare = interleave(sized.samples.writes, lambda: _write(way, sized, clock), lambda: _follow(sized, clock))
     with use_store(sized.store):
         sized.twin.check()
     label = f"write {_LABELS[door]}"
     yield Figure(f"write.{door}", label, Unit.MILLISECONDS, hub, sized.size, bare, BARE)
 
 
-def _write(way: Door, sized: SizedBench) -> float:
-    return seconds_of(way.write, corpus.arguments(sized.next_index()))
+def _write(way: Door, sized: SizedBench, clock: Clock) -> float:
+    return seconds_by(clock, way.write, corpus.arguments(sized.next_index()))
 
 
-def _follow(sized: SizedBench) -> float:
+def _follow(sized: SizedBench, clock: Clock) -> float:
     with use_store(sized.store):
-        return sized.twin.follow()
+        return sized.twin.follow(clock)
 
 
 def measure_searches(sized: SizedBench, *, door: str) -> Iterator[Figure]:
@@ -38,11 +46,12 @@ def measure_searches(sized: SizedBench, *, door: str) -> Iterator[Figure]:
     sized.progress(f"searches {_LABELS[door]}", 0, 1)
     questions = _questions(sized)
     asked, ranked = iter(questions), iter(questions)
+    clock = CPU if door == "cpu" else WALL
     with sized.door(door) as way:
         hub, bare = interleave(
             sized.samples.searches,
-            lambda: seconds_of(way.search, next(asked)),
-            lambda: sized.twin.search(next(ranked)),
+            lambda: seconds_by(clock, way.search, next(asked)),
+            lambda: sized.twin.search(next(ranked), clock),
         )
     label = f"search {_LABELS[door]}"
     yield Figure(f"search.{door}", label, Unit.MILLISECONDS, hub, sized.size, bare, BARE)
