@@ -33,7 +33,8 @@ class InputTests(RestTestCase):
         for name in ("UPPER", "..", "%2e%2e", "a b", "-x", "x" * 65, "%00"):
             with self.subTest(name=name):
                 self.call("GET", f"projects/{name}/memories", expect=422)
-        self.assertEqual(sorted(os.listdir(self.home / "projects")), ["alpha", "beta"])
+        made = sorted(path.name for path in (self.home / "projects").iterdir())
+        self.assertEqual(made, ["alpha", "beta"])
 
     def test_projects_are_made_once(self) -> None:
         made = self.call("POST", "projects", {"project_id": "gamma"}, expect=201)

@@ -1,0 +1,113 @@
+"""The bridge between the ASGI server and the WSGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+from unittest import TestCase
+from wsgiref.validate import validator
+
+from memoryhub.serving.bridge import WsgiBridge
+
+SCOPE = {
+    "type": "http",
+    "method": "POST",
+    "path": "/p/ü",
+    "raw_path": b"/p/%C3%BC",
+    "query_string": b"a=1",
+    "http_version": "1.1",
+    "server": ("127.0.0.1", 8321),
+    "client": ("127.0.0.1", 50000),
+    "headers": [(b"host", b"localhost"), (b"x-many", b"1"), (b"x-many", b"2")],
+}
+
+
+class BridgeTests(TestCase):
+    def _exchange(
+        self, application: Any, messages: list[dict[str, Any]], *, max_body: int = 10, **scope: Any
+    ) -> list[dict[str, Any]]:
+        bridge = WsgiBridge(application, max_body=max_body, threads=2)
+        self.addCleanup(bridge.close)
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return messages.pop(0)
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        asyncio.run(bridge({**SCOPE, **scope}, receive, send))
+        return sent
+
+    def test_an_application_sees_a_request_as_the_standard_says(self) -> None:
+        seen = {}
+
+        @validator
+        def application(environ, start_response):  # type: ignore[no-untyped-def]
+            seen.update(environ, body=environ["wsgi.input"].read(5), thread=threading.current_thread().name)
+            start_response(
+                "201 Created", [("Content-Type", "text/plain"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")]
+            )
+            return [b"one ", b"two"]
+
+        sent = self._exchange(application, [_part(b"he", more=True), _part(b"llo")])
+        self.assertEqual(seen["PATH_INFO"].encode("latin-1").decode(), "/p/ü")
+        self.assertEqual((seen["QUERY_STRING"], seen["HTTP_X_MANY"], seen["body"]), ("a=1", "1,2", b"hello"))
+        self.assertEqual(seen["CONTENT_LENGTH"], "5")
+        self.assertTrue(seen["thread"].startswith("web"))
+        self.assertEqual(sent[0]["status"], 201)
+        self.assertEqual([value for name, value in sent[0]["headers"] if name == b"set-cookie"], [b"a=1", b"b=2"])
+        self.assertEqual(b"".join(message.get("body", b"") for message in sent), b"one two")
+        self.assertFalse(sent[-1]["more_body"])
+
+    def test_of_a_body_that_is_too_long_no_more_than_one_byte_over_is_kept(self) -> None:
+        seen = {}
+
+        def application(environ, start_response):  # type: ignore[no-untyped-def]
+            seen.update(length=int(environ["CONTENT_LENGTH"]), body=environ["wsgi.input"].read())
+            start_response("413 Content Too Large", [])
+            return []
+
+        self._exchange(application, [_part(b"x" * 8, more=True)] * 2, max_body=10)
+        self.assertEqual((seen["length"], seen["body"]), (11, b"x" * 11))
+
+    def test_a_client_that_goes_away_reaches_no_application(self) -> None:
+        sent = self._exchange(self.fail, [_part(b"x", more=True), {"type": "http.disconnect"}])
+        self.assertEqual(sent, [])
+
+    def test_a_header_with_an_underscore_cannot_pass_for_one_with_a_hyphen(self) -> None:
+        seen = {}
+
+        def application(environ, start_response):  # type: ignore[no-untyped-def]
+            seen.update(environ)
+            start_response("200 OK", [])
+            return []
+
+        self._exchange(
+            application, [_part(b"")], headers=[(b"x_session_id", b"forged"), (b"cookie", b"a=1"), (b"cookie", b"b=2")]
+        )
+        self.assertNotIn("HTTP_X_SESSION_ID", seen)
+        self.assertEqual(seen["HTTP_COOKIE"], "a=1; b=2")
+
+    def test_an_answer_is_closed_even_when_it_fails(self) -> None:
+        class Broken:
+            closed = False
+
+            def __iter__(self):  # type: ignore[no-untyped-def]
+                raise RuntimeError("broken")
+
+            def close(self) -> None:
+                Broken.closed = True
+
+        def application(environ, start_response):  # type: ignore[no-untyped-def]
+            start_response("200 OK", [])
+            return Broken()
+
+        with self.assertRaisesRegex(RuntimeError, "broken"):
+            self._exchange(application, [_part(b"")])
+        self.assertTrue(Broken.closed)
+
+
+def _part(content: bytes, *, more: bool = False) -> dict[str, Any]:
+    return {"type": "http.request", "body": content, "more_body": more}

@@ -1,0 +1,95 @@
+"""Sign-in links: once, for a quarter of an hour, and never kept in the clear."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from memoryhub import signin
+from memoryhub.core import clock
+from memoryhub.core.errors import Gone
+from memoryhub.models import SignInLink
+from tests.support import HubTestCase
+
+
+class LinkTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.client = Client(headers={"host": "localhost"})
+        signin.ensure_owner()
+
+    def test_a_link_signs_the_owner_in_once(self) -> None:
+        path = f"/signin/{signin.create_link_token()}"
+        self.assertRedirects(self.client.get(path), "/")
+        self.assertContains(Client(headers={"host": "localhost"}).get(path), "used already", status_code=410)
+        self.assertEqual(self.client.get("/").context["user"].get_username(), "owner")
+
+    def test_a_link_expires_after_a_quarter_of_an_hour(self) -> None:
+        now = clock.now()
+        with clock.frozen(now):
+            late, in_time = signin.create_link_token(), signin.create_link_token()
+        with clock.frozen(now + timedelta(minutes=14, seconds=59)):
+            self.assertEqual(signin.redeem_link_token(in_time).get_username(), "owner")
+        with clock.frozen(now + timedelta(minutes=15)), self.assertRaises(Gone):
+            signin.redeem_link_token(late)
+
+    def test_only_the_hash_of_256_bits_is_kept(self) -> None:
+        token = signin.create_link_token()
+        self.assertGreaterEqual(len(token) * 6, 256)
+        kept = SignInLink.objects.get()
+        self.assertEqual(kept.token_hash, hashlib.sha256(token.encode()).hexdigest())
+        self.assertNotIn(token, " ".join(map(str, vars(kept).values())))
+
+    def test_links_that_expired_are_forgotten(self) -> None:
+        with clock.frozen(clock.now() - timedelta(hours=1)):
+            signin.create_link_token()
+        signin.create_link_token()
+        self.assertEqual(SignInLink.objects.count(), 1)
+
+    def test_a_preview_of_the_link_uses_nothing_up(self) -> None:
+        path = f"/signin/{signin.create_link_token()}"
+        self.assertEqual(self.client.head(path).status_code, 200)
+        self.assertNotIn("memoryhub_session", self.client.cookies)
+        self.assertRedirects(self.client.get(path), "/")
+
+    def test_a_link_that_never_was_is_gone_too(self) -> None:
+        for token in ("x", "%00", "ü", "a" * 5000):
+            with self.subTest(token=token[:5]):
+                self.assertEqual(self.client.get(f"/signin/{token}").status_code, 410)
+
+    def test_the_owner_has_no_password_and_is_made_once(self) -> None:
+        owner = signin.ensure_owner()
+        self.assertFalse(owner.has_usable_password())
+        self.assertTrue(owner.is_superuser and owner.is_staff)
+        self.assertEqual(get_user_model().objects.count(), 1)
+        self.assertFalse(self.client.login(username="owner", password=""))
+
+
+class SignedOutTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.client = Client(headers={"host": "localhost"})
+        with self.store("alpha"):
+            pass
+
+    def test_who_is_signed_out_is_told_how_to_get_a_link(self) -> None:
+        for path in ("/", "/p/alpha/admin/", "/p/alpha/admin/memories/memory/"):
+            with self.subTest(path=path):
+                page = self.client.get(path, follow=True)
+                self.assertContains(page, "memory-hub signin")
+                self.assertNotContains(page, "alpha</")
+                self.assertNotContains(page, 'type="password"')
+
+    def test_a_password_is_not_asked_for_and_not_taken(self) -> None:
+        get_user_model().objects.create_superuser("boss", password="secret")
+        self.client.post("/p/alpha/admin/login/", {"username": "boss", "password": "secret"})
+        self.assertNotIn("memoryhub_session", self.client.cookies)
+
+    def test_signing_out_ends_the_session(self) -> None:
+        self.client.force_login(signin.ensure_owner())
+        self.assertEqual(self.client.get("/signout").status_code, 405)
+        self.assertRedirects(self.client.post("/signout"), "/admin/login/")
+        self.assertRedirects(self.client.get("/"), "/admin/login/?next=/", fetch_redirect_response=False)
