@@ -6,7 +6,8 @@ import hmac
 from typing import Any
 
 from django.http import HttpRequest
-from ninja.security import HttpBearer, SessionAuthIsStaff
+from ninja.security import HttpBearer
+from ninja.security.session import SessionAuthIsStaff
 
 from memoryhub import env
 from memoryhub.core.errors import Unauthorized

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from django.contrib.admin.views.decorators import staff_member_required
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -13,7 +13,8 @@ from memoryhub.projects import summarize_projects
 
 @never_cache
 @require_safe
-@staff_member_required(login_url="/admin/login/")
 def show_projects(request: HttpRequest) -> HttpResponse:
     """Show the projects; who is not signed in is told how to."""
+    if not (request.user.is_active and request.user.is_staff):
+        return redirect(settings.LOGIN_URL)
     return render(request, "memoryhub/home.html", {"projects": summarize_projects()})

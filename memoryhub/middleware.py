@@ -81,7 +81,7 @@ class ProjectAddress:
     def _move(self, request: HttpRequest, address: re.Match[str]) -> None:
         request.META["SCRIPT_NAME"] = request.META.get("SCRIPT_NAME", "") + address[0]
         request.path_info = request.META["PATH_INFO"] = request.path_info[address.end() :] or "/"
-        request.urlconf = settings.PROJECT_URLCONF  # type: ignore[attr-defined]
+        request.urlconf = settings.PROJECT_URLCONF
 
 
 class ProjectStore:

@@ -100,7 +100,7 @@ class HubAPI(NinjaAPI):
 
     def set_default_exception_handlers(self) -> None:
         """Answer every error with a problem; what is no known error goes on to Django, and comes out as a bare 500."""
-        self.add_exception_handler(HubError, lambda _, error: problem_response(error.as_problem()))
+        self.add_exception_handler(HubError, _hub_error)
         self.add_exception_handler(HttpError, _http_error)
         self.add_exception_handler(Http404, lambda _, error: problem_response(problem(404, str(error))))
 
@@ -125,7 +125,11 @@ def _caller_path(path: tuple[Any, ...], variables: set[str]) -> tuple[Any, ...]:
     return path[1:] if len(path) > 1 and path[0] in variables else path
 
 
-def _http_error(_: HttpRequest, error: HttpError) -> HttpResponse:
+def _hub_error(_: HttpRequest, error: Any) -> HttpResponse:
+    return problem_response(error.as_problem())
+
+
+def _http_error(_: HttpRequest, error: Any) -> HttpResponse:
     if isinstance(error.__cause__, HubError):
         return problem_response(error.__cause__.as_problem())
     if isinstance(error, AuthenticationError):

@@ -6,8 +6,8 @@ import hashlib
 import secrets
 from datetime import timedelta
 
-from django.contrib.auth import get_user_model, login, logout
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth import login, logout
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -22,11 +22,9 @@ LINK_LIFETIME = timedelta(minutes=15)
 _TOKEN_BYTES = 32
 
 
-def ensure_owner() -> AbstractUser:
+def ensure_owner() -> User:
     """Return the user who owns this hub, made on first use: a superuser without a password."""
-    users = get_user_model().objects
-    found = users.filter(username=OWNER).first()
-    return found or users.create_superuser(OWNER)
+    return User.objects.filter(username=OWNER).first() or User.objects.create_superuser(OWNER)
 
 
 def create_link_token(*, username: str = OWNER) -> str:
@@ -42,7 +40,7 @@ def link(address: str, token: str) -> str:
     return f"{address}/signin/{token}"
 
 
-def redeem_link_token(token: str) -> AbstractUser:
+def redeem_link_token(token: str) -> User:
     """Use a link up and return its user.
 
     Raises:
@@ -53,8 +51,7 @@ def redeem_link_token(token: str) -> AbstractUser:
     # One UPDATE, so that of two who follow the link at once only one gets in.
     if not link.filter(used_at__isnull=True, expires_at__gt=now).update(used_at=now):
         raise Gone("this sign-in link was used already or has expired; run `memory-hub signin` for a new one")
-    user: AbstractUser = get_user_model().objects.get(username=link.get().username)
-    return user
+    return User.objects.get(username=link.get().username)
 
 
 def _hash(token: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.http import HttpResponse
 from django.test import Client
 
 from memoryhub.auth import read_token
@@ -37,7 +36,7 @@ class RestTestCase(HubTestCase):
         response.data = json.loads(response.content) if response.content else None
         return response
 
-    def check_shape(self, response: HttpResponse) -> None:
+    def check_shape(self, response: Any) -> None:
         """Check what holds for every answer: the policy, and that each error is a problem."""
         self.assertIn("default-src 'self'", response["Content-Security-Policy"])
         if response.status_code >= 400:

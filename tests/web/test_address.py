@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from typing import Any
 from unittest import mock
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -107,9 +108,9 @@ class AddressTests(WebTestCase):
         )
         self.assertEqual(b"".join(response.streaming_content), b"The alpha memory")
 
-    def _through_the_store(self, view):  # type: ignore[no-untyped-def]
-        request = RequestFactory().get("/admin/")
-        request.project, request.user = "alpha", self.owner  # type: ignore[attr-defined]
+    def _through_the_store(self, view):
+        request: Any = RequestFactory().get("/admin/")
+        request.project, request.user = "alpha", self.owner
         return middleware.ProjectStore(lambda _: HttpResponse()).process_view(request, view, [], {})
 
 
@@ -132,7 +133,7 @@ class FailureTests(WebTestCase):
         page = self.client.get("/p/alpha/admin/")
         self.assertContains(page, "emory database unavailable: ", status_code=503)
         home = self.client.get("/")
-        self.assertContains(home, "memory database unavailable: ")
+        self.assertContains(home, "emory database unavailable: ")
         self.assertContains(home, 'href="/p/beta/admin/')
 
 

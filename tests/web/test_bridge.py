@@ -41,10 +41,10 @@ class BridgeTests(TestCase):
         return sent
 
     def test_an_application_sees_a_request_as_the_standard_says(self) -> None:
-        seen = {}
+        seen: dict[str, Any] = {}
 
         @validator
-        def application(environ, start_response):  # type: ignore[no-untyped-def]
+        def application(environ, start_response):
             seen.update(environ, body=environ["wsgi.input"].read(5), thread=threading.current_thread().name)
             start_response(
                 "201 Created", [("Content-Type", "text/plain"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")]
@@ -62,9 +62,9 @@ class BridgeTests(TestCase):
         self.assertFalse(sent[-1]["more_body"])
 
     def test_of_a_body_that_is_too_long_no_more_than_one_byte_over_is_kept(self) -> None:
-        seen = {}
+        seen: dict[str, Any] = {}
 
-        def application(environ, start_response):  # type: ignore[no-untyped-def]
+        def application(environ, start_response):
             seen.update(length=int(environ["CONTENT_LENGTH"]), body=environ["wsgi.input"].read())
             start_response("413 Content Too Large", [])
             return []
@@ -77,9 +77,9 @@ class BridgeTests(TestCase):
         self.assertEqual(sent, [])
 
     def test_a_header_with_an_underscore_cannot_pass_for_one_with_a_hyphen(self) -> None:
-        seen = {}
+        seen: dict[str, Any] = {}
 
-        def application(environ, start_response):  # type: ignore[no-untyped-def]
+        def application(environ, start_response):
             seen.update(environ)
             start_response("200 OK", [])
             return []
@@ -94,13 +94,13 @@ class BridgeTests(TestCase):
         class Broken:
             closed = False
 
-            def __iter__(self):  # type: ignore[no-untyped-def]
+            def __iter__(self):
                 raise RuntimeError("broken")
 
             def close(self) -> None:
                 Broken.closed = True
 
-        def application(environ, start_response):  # type: ignore[no-untyped-def]
+        def application(environ, start_response):
             start_response("200 OK", [])
             return Broken()
 

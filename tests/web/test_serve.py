@@ -129,9 +129,10 @@ class RefusalTests(TestCase):
 class EndTests(TestCase):
     def _worker_of(self, server: Server) -> list[int]:
         # The queue's guard starts a worker, a pusher and a monitor beside itself.
-        return poll(
+        found: list[int] = poll(
             lambda: pids if len(pids := server.worker_pids()) >= 5 else None, seconds=40, what="the worker's processes"
         )
+        return found
 
     def _end(self, number: int) -> None:
         with serving() as server:

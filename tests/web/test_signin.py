@@ -92,4 +92,4 @@ class SignedOutTests(HubTestCase):
         self.client.force_login(signin.ensure_owner())
         self.assertEqual(self.client.get("/signout").status_code, 405)
         self.assertRedirects(self.client.post("/signout"), "/admin/login/")
-        self.assertRedirects(self.client.get("/"), "/admin/login/?next=/", fetch_redirect_response=False)
+        self.assertRedirects(self.client.get("/"), "/admin/login/", fetch_redirect_response=False)
