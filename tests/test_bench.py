@@ -12,13 +12,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError
+from django.core.management.base import BaseCommand, CommandError
 from django.test import SimpleTestCase
 
 from memories.search.text import STOP_WORDS, terms
 from memoryhub.benchmarking import corpus
 from memoryhub.benchmarking.figures import Amount, Figure, Unit, latency
-from memoryhub.benchmarking.goals import Verdict, verdict_of
+from memoryhub.benchmarking.goals import Verdict, targets_of, verdict_of
+from memoryhub.benchmarking.measures import NAMES
 from memoryhub.management.commands.bench import Command
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -230,6 +231,37 @@ class Judging(SimpleTestCase):
             return verdict_of(Figure("write.service", "", Unit.MILLISECONDS, Amount(p50), 10, baseline))
 
         self.assertEqual([write(20), write(50), write(70)], [Verdict.GOAL, Verdict.FLOOR, Verdict.MISS])
+
+
+class Documentation(SimpleTestCase):
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+
+    def test_every_measure_and_option_is_explained(self) -> None:
+        parser = Command().create_parser("memory-hub", "bench")
+        inherited = BaseCommand().create_parser("memory-hub", "bench")
+        shared = {option for action in inherited._actions for option in action.option_strings}
+        own = {option for action in parser._actions for option in action.option_strings} - shared
+        for name in sorted({*NAMES, *own}):
+            self.assertIn(f"`{name}", self.page)
+
+    def test_every_target_is_named_with_its_amounts(self) -> None:
+        rows = [row.split("|") for row in self.page.splitlines() if row.startswith("| ")]
+        for figure in judged_figures():
+            (row,) = [row for row in rows if documents(row[1], figure.key)]
+            for target in targets_of(figure):
+                self.assertIn(f"{target.floor:,.10g}", row[3], figure.key)
+                self.assertIn(f"{target.goal:,.10g}", row[4], figure.key)
+
+
+def judged_figures() -> list[Figure]:
+    """Return a stand-in for every figure that has targets whatever the size."""
+    keys = [Figure(key, "", Unit.MILLISECONDS, Amount(1)) for key in sorted(LATENCIES | AMOUNTS)]
+    return [figure for figure in keys if targets_of(figure)]
+
+
+def documents(cell: str, key: str) -> bool:
+    """Whether a row's first cell names the key, by itself or with a star for its last part."""
+    return f"`{key}`" in cell or f"`{key.rpartition('.')[0]}.*`" in cell
 
 
 BROKEN_VERIFY = """
