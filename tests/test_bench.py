@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.test import SimpleTestCase
 
 from memories.search.text import STOP_WORDS, terms
-from memoryhub.benchmarking import corpus
+from memoryhub.benchmarking import corpus, processes
 from memoryhub.benchmarking.figures import Amount, Figure, Unit, latency
 from memoryhub.benchmarking.goals import Verdict, targets_of, verdict_of
 from memoryhub.benchmarking.measures import NAMES
@@ -231,6 +231,28 @@ class Judging(SimpleTestCase):
             return verdict_of(Figure("write.service", "", Unit.MILLISECONDS, Amount(p50), 10, baseline))
 
         self.assertEqual([write(20), write(50), write(70)], [Verdict.GOAL, Verdict.FLOOR, Verdict.MISS])
+
+
+class PeakMemory(SimpleTestCase):
+    def start(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "x = b'x' * 50_000_000; print(len(x), flush=True); input()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.addCleanup(processes.end, process)
+        assert process.stdout
+        process.stdout.readline()
+        return process
+
+    def test_a_process_that_took_fifty_megabytes_is_said_to_have(self) -> None:
+        self.assertTrue(50e6 < processes.peak_resident_bytes(self.start()) < 150e6)
+
+    def test_where_only_an_ended_process_tells_it_is_ended(self) -> None:
+        process = self.start()
+        self.assertTrue(50e6 < processes.peak_at_end(process) < 150e6)
+        self.assertIsNotNone(process.returncode)
 
 
 class Documentation(SimpleTestCase):

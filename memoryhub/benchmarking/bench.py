@@ -13,7 +13,7 @@ from memoryhub.benchmarking.rest import RestServer, rest_client
 from memoryhub.benchmarking.service import ServiceDoor
 from memoryhub.benchmarking.stdio import StdioClient
 from memoryhub.benchmarking.twin import Twin
-from memoryhub.core.stores import StoreId, project_store, use_store
+from memoryhub.core.stores import StoreId, project_store
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
@@ -69,9 +69,13 @@ class SizedBench:
         self.store: StoreId = project_store(f"bench-{size}")
         self._stack = ExitStack()
         self._next_index = 0
-        with use_store(self.store, create=True):
-            self.twin = Twin(bench.home / "twins" / f"{size}.db")
-        self._stack.callback(self.twin.close)
+
+    @cached_property
+    def twin(self) -> Twin:
+        """The store's twin, empty at first."""
+        twin = Twin(self.bench.home / "twins" / f"{self.size}.db")
+        self._stack.callback(twin.close)
+        return twin
 
     @cached_property
     def stdio(self) -> StdioClient:

@@ -55,14 +55,18 @@ def start(home: Path, errors: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """Close the process' pipes, by which ``mcp`` ends, and wait; kill it at the deadline."""
-    for pipe in (process.stdin, process.stdout):
-        if pipe:
-            pipe.close()
+    _close_pipes(process)
     try:
         process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            pipe.close()
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -76,15 +80,22 @@ def last_words(errors: Path) -> str:
     return errors.read_text(errors="replace").strip()[-500:]
 
 
-def peak_resident_bytes(process_id: int) -> int:
-    """Return the most memory that a running process has had resident so far (Linux: ``VmHWM``).
+def peak_resident_bytes(process: subprocess.Popen[bytes]) -> int:
+    """Return the most memory that a running process has had resident.
 
-    Raises:
-        RuntimeError: this system does not tell it of another process.
+    Linux tells it of a process that lives on; elsewhere the process is ended to learn it.
     """
     try:
-        status = Path(f"/proc/{process_id}/status").read_text()
+        status = Path(f"/proc/{process.pid}/status").read_text()
     except OSError:
-        raise RuntimeError("this system has no /proc, which tells the peak memory of another process") from None
+        return peak_at_end(process)
     lines = dict(line.split(":", 1) for line in status.splitlines())
     return int(lines["VmHWM"].split()[0]) * 1024
+
+
+def peak_at_end(process: subprocess.Popen[bytes]) -> int:
+    """End a process by closing its pipes, and return what it had resident at most."""
+    _close_pipes(process)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)

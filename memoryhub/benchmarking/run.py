@@ -8,16 +8,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from django.db import connections
 
 from memoryhub.benchmarking.bench import Bench, Progress, Samples, SizedBench
-from memoryhub.benchmarking.figures import Failure, Figure, Results
+from memoryhub.benchmarking.figures import Failure, Figure, ProfileRow, Results
 from memoryhub.benchmarking.measures import MEASURES, SIZED_MEASURES
 from memoryhub.benchmarking.profiling import profile_writes
 from memoryhub.benchmarking.surroundings import load, machine_facts
 from memoryhub.core import stores
 from memoryhub.core.origin import use_origin
+
+T = TypeVar("T", Figure, ProfileRow)
 
 logger = logging.getLogger(__name__)
 
@@ -71,14 +74,12 @@ def _measure_size(results: Results, plan: Plan, bench: Bench, size: int) -> None
             if name != FILL and plan.wants(name):
                 results.figures += _take(results, name, size, partial(measure, sized)) or []
         if plan.profile and size == plan.sizes[0]:
-            results.profile = profile_writes(sized)
+            results.profile = _take(results, "profile", size, partial(profile_writes, sized)) or []
     stores.forget(sized.store)
 
 
-def _take(
-    results: Results, name: str, size: int | None, measure: Callable[[], Iterable[Figure]]
-) -> list[Figure] | None:
-    """Return a measure's figures, or None where it failed, which is noted."""
+def _take(results: Results, name: str, size: int | None, measure: Callable[[], Iterable[T]]) -> list[T] | None:
+    """Return what a measure found, or None where it failed, which is noted."""
     try:
         return list(measure())
     except Exception as error:

@@ -98,8 +98,8 @@ class StdioClient:
             raise RuntimeError(f"memory_search found nothing for {question!r}")
 
     def peak_resident_bytes(self) -> int:
-        """Return the most memory that the process has had resident."""
-        return processes.peak_resident_bytes(self._process.pid)
+        """Return the most memory that the process has had resident; the last thing to ask of it."""
+        return processes.peak_resident_bytes(self._process)
 
     def _send(self, message: dict[str, Any]) -> None:
         data = memoryview(json.dumps(message).encode() + b"\n")

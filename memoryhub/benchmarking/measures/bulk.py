@@ -18,7 +18,7 @@ _BATCH = 500
 def measure_bulk(sized: SizedBench) -> Iterator[Figure]:
     """Fill the store, and yield the rate at which that went."""
     hub = bare = 0.0
-    with use_store(sized.store):
+    with use_store(sized.store, create=True):
         for start in range(0, sized.size, _BATCH):
             count = min(_BATCH, sized.size - start)
             commands = [MemoryWrite(**corpus.arguments(sized.next_index())) for _ in range(count)]
