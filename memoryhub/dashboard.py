@@ -11,6 +11,7 @@ from django.db.models.functions import Substr
 from memories.models import Memory
 from memories.selectors import count_by_type
 from memoryhub.core import clock, log
+from memoryhub.core.admin.cells import counted
 from memoryhub.core.charts import BarChart, bar_chart
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import current_store
@@ -43,7 +44,7 @@ def activity() -> BarChart:
     """Return the events of each of the past 30 days as a chart."""
     counts = events_per_day(DAYS)
     total = sum(counts.values())
-    return bar_chart(counts, description=f"{total:,} events in the past {DAYS} days")
+    return bar_chart(counts, description=f"{counted(total, 'event')} in the past {DAYS} days")
 
 
 def events_per_day(days: int) -> dict[date, int]:

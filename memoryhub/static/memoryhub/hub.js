@@ -17,12 +17,7 @@
             menu.querySelector('summary').focus();
         }
     });
-    // On a narrow screen the filters begin folded, so that the list comes first.
-    if (window.matchMedia('(max-width: 900px)').matches) {
-        for (const filter of document.querySelectorAll('#changelist-filter details:not(:has(li.selected:not(:first-child)))')) {
-            filter.open = false;
-        }
-    }
+    // On a narrow screen the row of pages scrolls to the current one.
     const current = document.querySelector('.tabs [aria-current]');
     if (current && current.offsetLeft + current.offsetWidth > current.parentElement.clientWidth) {
         current.parentElement.scrollLeft = current.offsetLeft - 16;

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from memoryhub.core import clock
+from sessions_app.events import FileChange
+from sessions_app.models import Session
+from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
+from sessions_app.services import end_session, record_commits, start_session
+from tests.admin.base import AdminTestCase, text_of
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
+class SessionTests(AdminTestCase):
+    def start(self, name: str, purpose: str = "") -> int:
+        with self.store(actor="agent", source="mcp", session_id=name):
+            session: Session = start_session(command=SessionStart(session_id=name, purpose=purpose))
+            return session.id
+
+    def test_the_list_shows_state_duration_and_events(self) -> None:
+        with clock.frozen(NOON):
+            ended = self.start("s-1", "Lay the floor")
+            self.write("a note", session="s-1")
+        with clock.frozen(NOON + timedelta(hours=2, minutes=5)), self.store(session_id="s-1"):
+            end_session(command=SessionEnd(session_id="s-1", summary="done"))
+        active = self.start("s-2", "Build on it")
+        self.assertEqual(self.listed("sessions_app/session/"), [active, ended])
+        page = text_of(self.page("sessions_app/session/", status__exact="completed"))
+        for each in ("Lay the floor", "s-1", "Completed", "2 h 5 min", "agent", " 3 "):
+            self.assertIn(each, page)
+        self.assertNotIn("Build on it", page)
+
+    def test_the_detail_shows_the_summary_and_what_happened(self) -> None:
+        session_id = self.start("s-1", "Lay the floor")
+        memory_id = self.write("a note of that day", session="s-1")
+        self.write("a note of another", "other", session="s-2")
+        with self.store(session_id="s-1"):
+            end_session(command=SessionEnd(session_id="s-1", summary="Done.\nOpen: <nothing>"))
+        page = self.page(f"sessions_app/session/{session_id}/change/")
+        self.assertIn("Open: <nothing>", page)
+        self.assertIn("a note of that day", page)
+        self.assertIn(f"stream/memory:{memory_id}/", page)
+        self.assertNotIn("a note of another", page)
+
+    def test_a_session_can_be_named_and_one_that_was_never_started_leads_to_its_events(self) -> None:
+        session_id = self.start("s/1")
+        answer = self.client.get(self.address("sessions_app/session/named/s/1/"))
+        self.assertRedirects(answer, self.address(f"sessions_app/session/{session_id}/change/"))
+        self.write("a note", session="loose")
+        answer = self.client.get(self.address("sessions_app/session/named/loose/"))
+        self.assertRedirects(answer, self.address("core/rawevent/?session=loose"))
+
+    def test_nothing_can_be_changed(self) -> None:
+        session_id = self.start("s-1", "Lay the floor")
+        self.client.post(self.address(f"sessions_app/session/{session_id}/change/"), {"purpose": "changed"})
+        self.assertEqual(self.client.post(self.address("sessions_app/session/add/")).status_code, 403)
+        answer = self.client.post(self.address(f"sessions_app/session/{session_id}/delete/"), {"post": "yes"})
+        self.assertEqual(answer.status_code, 403)
+        with self.store():
+            self.assertEqual(Session.objects.get().purpose, "Lay the floor")
+
+
+class CommitTests(AdminTestCase):
+    def record(self) -> None:
+        files = [
+            FileChange(path="src/<a>.py", insertions=30, deletions=10),
+            FileChange(path="src/b.py", insertions=0, deletions=20),
+            FileChange(path="logo.png"),
+        ]
+        commit = CommitRecord(
+            sha=SHA,
+            message="Keep one file a project\n\nBecause <isolation>.",
+            author="Ada <ada@example.org>",
+            committed_at=NOON,
+            files=files,
+        )
+        with self.store(actor="owner", source="cli"):
+            record_commits(commits=[commit])
+
+    def test_the_list_shows_subject_author_date_and_lines(self) -> None:
+        self.record()
+        page = text_of(self.page("sessions_app/commit/"))
+        for each in ("Keep one file a project", SHA[:10], "Ada", "2026-03-04 12:00", "+30", "−30"):
+            self.assertIn(each, page)
+        self.assertNotIn("ada@example.org", page)
+        self.assertEqual(self.listed("sessions_app/commit/", q="isolation"), [1])
+        self.assertEqual(self.listed("sessions_app/commit/", q="nowhere"), [])
+
+    def test_the_detail_shows_files_with_bars(self) -> None:
+        self.record()
+        page = self.page("sessions_app/commit/1/change/")
+        self.assertIn("Because <isolation>.", page)
+        self.assertIn("src/<a>.py", page)
+        self.assertIn('class="bar-plus" width="60.0"', page)
+        self.assertIn('class="bar-minus" x="60.0" width="20.0"', page)
+        self.assertIn("binary", page)
+        self.assertIn("3 changed", text_of(page))
+
+    def test_a_commit_can_be_named_by_its_hash(self) -> None:
+        self.record()
+        answer = self.client.get(self.address(f"stream/commit:{SHA}/"), follow=True)
+        self.assertEqual(answer.redirect_chain[-1][0], self.address("sessions_app/commit/1/change/"))
+
+    def test_a_commit_without_message_or_files_has_a_page(self) -> None:
+        with self.store():
+            record_commits(commits=[CommitRecord(sha=SHA, committed_at=NOON)])
+        self.assertIn("No file is recorded", self.page("sessions_app/commit/1/change/"))
+        self.assertIn("No message", self.page("sessions_app/commit/"))
