@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,8 +29,8 @@ def _path() -> Path:
 
 
 @contextmanager
-def hold(address: str) -> Iterator[None]:
-    """Be the home's one server inside the block.
+def hold() -> Iterator[Callable[[str], None]]:
+    """Be the home's one server inside the block; yields a function that makes the server's address known.
 
     Raises:
         Conflict: another process is; the message names it.
@@ -39,11 +39,14 @@ def hold(address: str) -> Iterator[None]:
     try:
         _lock(descriptor)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(asdict(Running(os.getpid(), address))).encode(), 0)
-        yield
+        yield lambda address: _write(descriptor, Running(os.getpid(), address))
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def _write(descriptor: int, running: Running) -> None:
+    os.pwrite(descriptor, json.dumps(asdict(running)).encode(), 0)
 
 
 def _lock(descriptor: int) -> None:

@@ -61,14 +61,12 @@ class DocsPageTests(SimpleTestCase):
         return int(self._find(".live-responses-table tbody .response-col_status").text.split()[0])
 
     def _find(self, selector: str) -> WebElement:
-        found: WebElement = WebDriverWait(self.browser, SECONDS).until(
-            lambda browser: next(
-                (each for each in browser.find_elements(By.CSS_SELECTOR, selector) if each.is_displayed()), None
-            )
-        )
-        return found
+        return WebDriverWait(self.browser, SECONDS).until(lambda _: self._shown(selector))[0]
+
+    def _shown(self, selector: str) -> list[WebElement]:
+        return [each for each in self.browser.find_elements(By.CSS_SELECTOR, selector) if each.is_displayed()]
 
     def _complaints(self) -> list[str]:
         """What the browser refused or failed to load."""
-        said = self.browser.get_log("browser")  # type: ignore[no-untyped-call]
+        said = self.browser.get_log("browser")
         return [entry["message"] for entry in said]

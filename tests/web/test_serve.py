@@ -81,7 +81,8 @@ class RunningTests(TestCase):
             self.assertEqual((again.status, again.body), (304, b""))
 
     def test_a_second_server_of_one_home_is_refused_and_names_the_first(self) -> None:
-        code, output = run("serve", "--port", "0", home=self.server.home)
+        port = self.server.address.rpartition(":")[2]
+        code, output = run("serve", "--port", port, home=self.server.home)
         self.assertEqual(code, 5)
         self.assertIn(f"running already at {self.server.address} (process {self.server.process.pid})", output)
         self.assertEqual(len(output.strip().splitlines()), 1)

@@ -33,9 +33,9 @@ class Command(HubCommand):
         from memoryhub.serving.worker import Worker
 
         env.prepare_home()
-        listener = web.listen(options["host"], options["port"])
-        address = web.address_of(listener)
-        with listener, lock.hold(address):
+        with lock.hold() as make_known, web.listen(options["host"], options["port"]) as listener:
+            address = web.address_of(listener)
+            make_known(address)
             link = self._prepare(address)
             worker = None if options["no_worker"] else Worker()
             try:
