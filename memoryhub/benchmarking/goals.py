@@ -9,10 +9,10 @@ from memoryhub.benchmarking.figures import Figure
 
 
 class Verdict(StrEnum):
-    """How a figure stands to its targets, the best first."""
+    """What of its targets a figure meets, the best first."""
 
-    GOAL = "goal met"
-    FLOOR = "floor met"
+    GOAL = "goal"
+    FLOOR = "floor"
     MISS = "MISSED"
 
 

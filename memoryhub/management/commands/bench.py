@@ -25,7 +25,7 @@ from memoryhub.core.commands import HubCommand
 EXIT_FAILED = 1
 EXIT_TERMINATED = 143
 _MAX_SIZE = 10_000_000
-_PIPED_WIDTH = 160
+_PIPED_WIDTH = 120
 
 
 class Command(HubCommand):
