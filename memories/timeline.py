@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from memories.models import SearchDocument
@@ -10,12 +9,11 @@ from memories.schemas import Timeline
 from memories.search.index import has_full_text
 from memories.selectors import count_by_type
 from memoryhub.core import clock, log, rows
+from memoryhub.core.chronicle import chronicle, entity_of
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import read_models
 from memoryhub.core.stores import current_store
-
-_TITLES = ("title", "purpose", "message", "summary", "reason")
 
 
 def timeline(*, command: Timeline) -> list[dict[str, Any]]:
@@ -28,8 +26,8 @@ def timeline(*, command: Timeline) -> list[dict[str, Any]]:
     before = RawEvent.objects.filter(position__lte=centre).order_by("-position")[: command.before + 1]
     after = RawEvent.objects.filter(position__gt=centre).order_by("position")[: command.after]
     events = [*reversed(before), *after]
-    titles = _titles([_entity(event) for event in events])
-    return [_described(event, titles) for event in events]
+    titles = _titles([entity_of(event) for event in events])
+    return [chronicle(event, titles.get(entity_of(event))) for event in events]
 
 
 def _centre(command: Timeline) -> int:
@@ -45,33 +43,8 @@ def _centre(command: Timeline) -> int:
     return last
 
 
-def _entity(event: RawEvent) -> int:
-    _, _, tail = event.stream_id.partition(":")
-    return int(tail) if tail.isdigit() else event.position
-
-
 def _titles(ids: list[int]) -> dict[int, str]:
     return dict(SearchDocument.objects.filter(id__in=ids).values_list("id", "title"))
-
-
-def _described(event: RawEvent, titles: dict[int, str]) -> dict[str, Any]:
-    entity = _entity(event)
-    return {
-        "position": event.position,
-        "type": event.event_type,
-        "id": entity,
-        "title": titles.get(entity) or _own_title(event.payload_json),
-        "occurred_at": event.occurred_at,
-        "actor": event.actor,
-        "source": event.source,
-        "session_id": event.session_id,
-    }
-
-
-def _own_title(payload_json: str | None) -> str:
-    payload = json.loads(payload_json or "{}")
-    text = next((payload[name] for name in _TITLES if payload.get(name)), "")
-    return str(text).split("\n", 1)[0][:200]
 
 
 def timeline_line(event: dict[str, Any]) -> str:

@@ -12,4 +12,4 @@ class SessionsConfig(AppConfig):
 
     def ready(self) -> None:
         """Register events and projectors."""
-        from sessions_app import projectors, search  # noqa: F401
+        from sessions_app import gatekeeper, projectors, search  # noqa: F401

@@ -19,6 +19,7 @@ class SessionStatus(models.TextChoices):
     """Where a session stands."""
 
     ACTIVE = "active", "Active"
+    PAUSED = "paused", "Paused"
     COMPLETED = "completed", "Completed"
     DISCARDED = "discarded", "Discarded"
 
@@ -44,6 +45,83 @@ class Session(StoreModel):
         return f"#{self.id} {self.purpose or self.session_id}"[:120]
 
 
+class TurnStatus(models.TextChoices):
+    """Where a turn stands: it is begun open, and ends closed, or incomplete when its token ran out."""
+
+    OPEN = "open", "Open"
+    CLOSED = "closed", "Closed"
+    INCOMPLETE = "incomplete", "Incomplete"
+
+
+class Turn(StoreModel):
+    """One user request and all that answers it; its id is the position of the event that began it."""
+
+    id = PositionField(primary_key=True)
+    session_id = models.CharField("session", max_length=200)
+    turn_id = models.CharField("name", max_length=200)
+    status = models.CharField(max_length=16, choices=TurnStatus)
+    automatic = models.BooleanField(help_text="Opened by the hub itself; it has no token")
+    ack_token_hash = models.CharField(max_length=64, blank=True)
+    ack_seconds = models.PositiveIntegerField(help_text="For so long after its last event it stays open")
+    expires_at = models.DateTimeField()
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    actor = models.CharField(max_length=200)
+    event_count = models.PositiveIntegerField("events")
+    summary = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["session_id", "turn_id"], name="turn_name")]
+        indexes = [
+            models.Index(fields=["status", "expires_at"], name="turn_status"),
+            models.Index(fields=["ack_token_hash"], name="turn_token"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.id} turn {self.turn_id}"
+
+
+class IterationStatus(models.TextChoices):
+    """Where an iteration stands."""
+
+    ACTIVE = "active", "Active"
+    COMPLETED = "completed", "Completed"
+    ABANDONED = "abandoned", "Abandoned"
+
+
+class Iteration(StoreModel):
+    """A piece of work in phases, such as a feature; at most one is active in a project."""
+
+    id = PositionField(primary_key=True)
+    command = models.CharField(max_length=64)
+    description = models.TextField(blank=True)
+    status = models.CharField(max_length=16, choices=IterationStatus)
+    phase = models.CharField(max_length=64, blank=True)
+    phases_completed = models.JSONField(default=list)
+    artifacts = models.JSONField(default=list)
+    session_id = models.CharField("session", max_length=200, blank=True)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    end_position = models.BigIntegerField(null=True)
+    outcome = models.TextField(blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["status"], name="iteration_status")]
+
+    def __str__(self) -> str:
+        return f"#{self.id} {self.command} {self.description}"[:120]
+
+
+class Setting(StoreModel):
+    """A project's own setting."""
+
+    name = models.CharField(max_length=64, primary_key=True)
+    value = models.JSONField()
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value}"
+
+
 class Commit(StoreModel):
     """A commit of the project's repository, as git told it."""
 
@@ -54,6 +132,7 @@ class Commit(StoreModel):
     committed_at = models.DateTimeField()
     insertions = models.PositiveIntegerField()
     deletions = models.PositiveIntegerField()
+    iteration_id = models.BigIntegerField(null=True, help_text="The iteration that was active when it was recorded")
     files = models.JSONField(default=list)
     """``[{"path": str, "insertions": int | None, "deletions": int | None}]``; None for a binary file."""
 

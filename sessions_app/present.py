@@ -16,6 +16,41 @@ def session_line(session: dict[str, Any]) -> str:
     )
 
 
+def turn_line(turn: dict[str, Any]) -> str:
+    """Return a turn as one line: id, name, state, when, how much happened in it."""
+    summary = f": {turn['summary']}" if turn["summary"] else ""
+    return (
+        f"#{turn['id']} turn {turn['turn_id']} {turn['status']} {turn['began_at'][:16]} session={turn['session_id']} "
+        f"{turn['event_count']} events{summary}"
+    )
+
+
+def iteration_line(iteration: dict[str, Any]) -> str:
+    """Return an iteration as one line: id, what it is, state, phases done and present."""
+    done = f" done: {', '.join(iteration['phases_completed'])}" if iteration["phases_completed"] else ""
+    phase = f" now: {iteration['phase']}" if iteration["phase"] and iteration["status"] == "active" else ""
+    return (
+        f"#{iteration['id']} {iteration['command']} {iteration['status']} {iteration['started_at'][:16]} "
+        f"{iteration['description']}{done}{phase}"
+    )
+
+
+def iteration_text(iteration: dict[str, Any]) -> str:
+    """Return an iteration with its artifacts, commits and chronology."""
+    lines = [iteration_line(iteration)]
+    if iteration["outcome"]:
+        lines.append(f"outcome: {iteration['outcome']}")
+    if iteration["artifacts"]:
+        lines.append(f"artifacts: {', '.join(iteration['artifacts'])}")
+    lines += [commit_line(commit) for commit in iteration["commits"]]
+    lines += [
+        f"#{each['position']} {each['occurred_at'][:16]} {each['type']} {each['title']}" for each in iteration["events"]
+    ]
+    if iteration["left_out"]:
+        lines.append(f"({iteration['left_out']} earlier events left out; raise events, or use memory_timeline)")
+    return "\n".join(lines)
+
+
 def commit_line(commit: dict[str, Any]) -> str:
     """Return a commit as one line: id, hash, when, who, what, and how much it changed."""
     if "message" not in commit:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, JsonValue
 
-from memoryhub.core.schemas import Command, IdempotencyKey, Identifier, Paging
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Paging
 from sessions_app.events import FileChange
-from sessions_app.models import SessionMode, SessionStatus
+from sessions_app.models import IterationStatus, SessionMode, SessionStatus, TurnStatus
 
 
 class SessionStart(Command):
@@ -30,7 +30,10 @@ class SessionEnd(Command):
     session_id: Identifier | None = Field(
         None, description="default: this connection's session, else the only active one"
     )
-    discard: bool = Field(False, description="the session's work is not to be kept")
+    discard: bool = Field(False, description="a scratch session's entries go; without it they are promoted")
+    keep: list[EntityId] = Field(
+        default_factory=list, max_length=1_000, description="with discard: promote these all the same"
+    )
     idempotency_key: IdempotencyKey = None
 
 
@@ -38,6 +41,122 @@ class SessionList(Paging):
     """List sessions, newest first."""
 
     status: SessionStatus | None = Field(None, description="only these")
+
+
+class SessionTouch(Command):
+    """Pause or resume a session."""
+
+    session_id: Identifier | None = Field(None, description="default: this connection's session")
+
+
+class TurnBegin(Command):
+    """Begin a turn; the answer has the ack_token that its events and its end must show."""
+
+    session_id: Identifier | None = Field(None, description="default: this connection's session")
+    turn_id: Identifier | None = Field(None, description="default: a new one")
+
+
+class TurnCall(Command):
+    """A call that must show the token of an open turn."""
+
+    ack_token: str | None = Field(None, max_length=200, description="what turn_begin returned")
+    session_id: Identifier | None = Field(None, description="checked against the token's, where given")
+    turn_id: Identifier | None = Field(None, description="checked against the token's, where given")
+
+
+class EventAppend(TurnCall):
+    """Append an event to the open turn."""
+
+    type: str = Field(max_length=64, description="such as message.user, command.run, phase_completed")
+    payload: dict[str, Any] = Field(description="what happened; an error names the fields of the type")
+    idempotency_key: IdempotencyKey = None
+
+
+class TurnEnd(TurnCall):
+    """End the open turn."""
+
+    summary: str = Field("", max_length=20_000, description="what came of it")
+
+
+class TurnView(BaseModel):
+    """A turn as every door shows it."""
+
+    id: int
+    session_id: str
+    turn_id: str
+    status: TurnStatus
+    automatic: bool
+    actor: str
+    began_at: datetime
+    ended_at: datetime | None
+    expires_at: datetime
+    event_count: int
+    summary: str
+
+
+class IterationStart(Command):
+    """Begin an iteration; at most one is active."""
+
+    command: str = Field(min_length=1, max_length=64, description="feature, fix, audit, ship, spike …")
+    description: str = Field("", max_length=5_000, description="what it is for")
+
+
+class IterationAdvance(Command):
+    """Complete a phase, begin the next, note what was made."""
+
+    id: EntityId | None = Field(None, description="default: the active one")
+    completed: str = Field("", max_length=64, description="the phase that is done; default: the present one")
+    phase: str = Field("", max_length=64, description="the phase that begins")
+    artifacts: list[str] = Field(default_factory=list, max_length=100, description="paths or links of what was made")
+
+
+class IterationComplete(Command):
+    """Complete or abandon an iteration."""
+
+    id: EntityId | None = Field(None, description="default: the active one")
+    outcome: str = Field("", max_length=20_000, description="what came of it")
+    abandon: bool = Field(False, description="it was given up")
+
+
+class IterationGet(Command):
+    """Get an iteration with its chronology."""
+
+    id: EntityId | None = Field(None, description="default: the latest")
+    events: int = Field(50, ge=0, le=500, description="so many of its events, the newest")
+
+
+class IterationView(BaseModel):
+    """An iteration as every door shows it."""
+
+    id: int
+    command: str
+    description: str
+    status: IterationStatus
+    phase: str
+    phases_completed: list[str]
+    artifacts: list[str]
+    session_id: str
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str
+
+
+class CommitRead(Command):
+    """Record a commit: from git, or from the fields given where there is no repository."""
+
+    sha: str = Field(pattern=r"^[0-9a-fA-F]{4,64}$", description="full or short")
+    message: str | None = Field(None, max_length=100_000, description="default: from git")
+    author: str | None = Field(None, max_length=300, description="default: from git")
+    committed_at: datetime | None = Field(None, description="default: from git")
+    directory: str | None = Field(
+        None, max_length=1_000, description="of the repository; default: where the client works"
+    )
+
+
+class SettingsChange(Command):
+    """Change settings of the project; null takes one back to its default."""
+
+    settings: dict[str, JsonValue] = Field(min_length=1, max_length=50)
 
 
 class SessionView(BaseModel):
@@ -75,4 +194,5 @@ class CommitView(BaseModel):
     committed_at: datetime
     insertions: int
     deletions: int
+    iteration_id: int | None
     files: list[dict[str, Any]]

@@ -6,11 +6,14 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from memoryhub.core.chronicle import chronicle
+from memoryhub.core.errors import NotFound
+from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
-from sessions_app.models import Commit, Session
+from sessions_app.models import Commit, Iteration, Session, Turn
 from sessions_app.present import commit_line, session_line
-from sessions_app.schemas import CommitView, SessionList, SessionView
+from sessions_app.schemas import CommitView, IterationGet, IterationView, SessionList, SessionView, TurnView
 
 
 def view_session(session: Session) -> dict[str, Any]:
@@ -23,6 +26,51 @@ def view_commit(commit: Commit) -> dict[str, Any]:
     """Return a commit as JSON data, the same at every door."""
     fields = {name: getattr(commit, name) for name in CommitView.model_fields}
     return CommitView(**fields).model_dump(mode="json")
+
+
+def view_turn(turn: Turn) -> dict[str, Any]:
+    """Return a turn as JSON data, the same at every door. Its token's hash stays inside."""
+    fields = {name: getattr(turn, name) for name in TurnView.model_fields}
+    return TurnView(**fields).model_dump(mode="json")
+
+
+def view_iteration(iteration: Iteration) -> dict[str, Any]:
+    """Return an iteration as JSON data, the same at every door."""
+    fields = {name: getattr(iteration, name) for name in IterationView.model_fields}
+    return IterationView(**fields).model_dump(mode="json")
+
+
+def get_iteration(*, command: IterationGet) -> dict[str, Any]:
+    """Return an iteration with its commits and the newest of its events, oldest first.
+
+    Raises:
+        NotFound: there is no such iteration, or none at all.
+    """
+    latest = Iteration.objects.order_by("-id").first() if command.id is None else find_iteration(command.id)
+    if latest is None:
+        raise NotFound("there is no iteration yet; begin one with iteration_start")
+    window = RawEvent.objects.filter(position__gte=latest.id)
+    if latest.end_position:
+        window = window.filter(position__lte=latest.end_position)
+    newest = list(window.order_by("-position")[: command.events])
+    return {
+        **view_iteration(latest),
+        "commits": [view_commit(commit) for commit in Commit.objects.filter(iteration_id=latest.id).order_by("id")],
+        "events": [chronicle(event) for event in reversed(newest)],
+        "left_out": window.count() - len(newest),
+    }
+
+
+def find_iteration(iteration_id: int) -> Iteration:
+    """Return the iteration of that id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found: Iteration | None = Iteration.objects.filter(id=iteration_id).first()
+    if found is None:
+        raise NotFound(f"there is no iteration #{iteration_id} here", id=iteration_id)
+    return found
 
 
 def list_sessions(*, command: SessionList) -> Listing:

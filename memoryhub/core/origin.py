@@ -22,6 +22,8 @@ class Origin:
     session_id: str = ""
     turn_id: str = ""
     trace_id: str = ""
+    ack_token: str = ""
+    """What the caller shows to prove that its turn is open; never stored."""
 
 
 _NOWHERE = Origin()

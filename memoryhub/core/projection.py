@@ -55,6 +55,7 @@ Projector = Callable[[Event[Any]], None]
 _types: dict[str, EventType[Any]] = {}
 _projectors: dict[str, list[Projector]] = {}
 _after_each: list[Projector] = []
+_by_header: list[Projector] = []
 _before_rebuild: list[Callable[[], None]] = []
 
 
@@ -92,6 +93,12 @@ def project_every_event(function: Projector) -> Projector:
     return function
 
 
+def project_headers(function: Projector) -> Projector:
+    """Register a projector that needs no payload; it runs last on every event, and on erased ones too."""
+    _by_header.append(function)
+    return function
+
+
 def before_rebuild(function: Callable[[], None]) -> Callable[[], None]:
     """Register a step that empties what no model describes, such as a full-text index."""
     _before_rebuild.append(function)
@@ -99,10 +106,10 @@ def before_rebuild(function: Callable[[], None]) -> Callable[[], None]:
 
 
 def apply(event: Event[Any]) -> None:
-    """Apply one event to all read models, inside the caller's transaction."""
-    for projector in _projectors.get(event.type, ()):
-        projector(event)
-    for projector in _after_each:
+    """Apply one event to all read models, inside the caller's transaction; of an erased one, its header only."""
+    erased = event.payload is None
+    projectors = [] if erased else [*_projectors.get(event.type, ()), *_after_each]
+    for projector in [*projectors, *_by_header]:
         projector(event)
 
 

@@ -50,6 +50,8 @@ class Tool:
     writes: bool = False
     destructive: bool = False
     idempotent: bool = False
+    keeps_turns: bool = False
+    """It begins or ends sessions and turns itself, so the door opens none for it."""
     aliases: tuple[str, ...] = ()
     """Names of the same call in the documents the hub was conceived from; accepted, never listed."""
 

@@ -20,6 +20,7 @@ from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.schema import FORMATS
 from memoryhub.mcp.threads import Job, Workers
+from memoryhub.mcp.turns import TurnKeeper
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,8 @@ Result = dict[str, Any]
 T = TypeVar("T")
 
 MAX_ACTOR_LENGTH = 100
+_OF_THE_DOOR = frozenset({"format", "project_id", "ack_token"})
+"""Arguments that every tool takes and that are not its own."""
 
 
 class Calls:
@@ -35,24 +38,31 @@ class Calls:
     def __init__(self, workers: Workers, binding: Binding, session_id: str) -> None:
         self._workers = workers
         self._binding = binding
-        self._session_id = session_id
+        self.turns = TurnKeeper(binding, session_id)
 
     async def call(self, tool: Tool, arguments: dict[str, Any], *, actor: str) -> Result:
         """Call ``tool`` and return a ``CallToolResult``: its answer, or the error as one that a model can read."""
         as_json = arguments.get("format") == "json"
         try:
             given = _arguments(tool, arguments)
-            handler = partial(tool.handler, given)
-            project_id = arguments.get("project_id")
-            answer = await self.run(handler, writes=tool.writes, actor=actor, project_id=project_id)
+            token = str(arguments.get("ack_token") or "")
+            handler = partial(self._handle, tool, given, actor, token)
+            answer = await self.run(handler, writes=tool.writes, actor=actor, project_id=arguments.get("project_id"))
         except HubError as error:
             return error_result(error, as_json=as_json)
         except Exception as error:
             logger.exception("tool %s failed", tool.name)
             return _text_result(f"internal error: {type(error).__name__}; the server's log has the details", error=True)
         if answer.session_id is not None:
-            self._session_id = answer.session_id
+            self.turns.session_id = answer.session_id
         return _present(answer, as_json=as_json)
+
+    def _handle(self, tool: Tool, given: BaseModel, actor: str, token: str) -> Answer:
+        if token or tool.keeps_turns or not tool.writes:
+            with use_origin(ack_token=token):
+                return tool.handler(given)
+        with self.turns.turn(actor):
+            return tool.handler(given)
 
     async def run(self, work: Callable[[], T], *, writes: bool, actor: str, project_id: object = None) -> T:
         """Run ``work`` in a thread, with the bound project's store and the caller's origin set."""
@@ -62,8 +72,9 @@ class Calls:
 
     def _run_here(self, work: Callable[[], T], job: Job[T], *, actor: str, project_id: object) -> T:
         store = self._binding.check(project_id)
+        session_id = self.turns.session_id
         try:
-            with use_store(store, create=True), use_origin(source="mcp", actor=actor, session_id=self._session_id):
+            with use_store(store, create=True), use_origin(source="mcp", actor=actor, session_id=session_id):
                 connection = connections[store.alias]
                 connection.ensure_connection()
                 job.watch(connection.connection)
@@ -95,7 +106,7 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
         Invalid: an argument is unknown, missing or breaks a rule.
     """
     fields = tool.input.model_fields
-    given = {name: value for name, value in arguments.items() if name not in ("format", "project_id") or name in fields}
+    given = {name: value for name, value in arguments.items() if name not in _OF_THE_DOOR or name in fields}
     known = set(fields) | {field.alias for field in fields.values() if field.alias}
     unknown = [name for name in given if name not in known]
     if unknown:

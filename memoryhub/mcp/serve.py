@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memoryhub.mcp.handover import Handover
     from memoryhub.mcp.pump import Pump
     from memoryhub.mcp.threads import Workers
+    from memoryhub.mcp.turns import TurnKeeper
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ def _build(options: Options, key: list[str]) -> Hub:
     load_tools()
     workers = Workers(on_thread_end=connections.close_all)
     calls = Calls(workers, Binding(options.project, Path.cwd()), options.session)
-    return Hub(build_server(calls, profile=options.profile), workers, options.profile, key)
+    return Hub(build_server(calls, profile=options.profile), workers, calls.turns, options.profile, key)
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class Hub:
 
     server: Server[Any]
     workers: Workers
+    turns: TurnKeeper
     profile: str
     key: list[str]
     """What the snapshot of this server's answers depends on, as it was before anything was imported."""
@@ -81,6 +83,7 @@ class Hub:
             runner.run(self._serve(handover))
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)  # the end is near enough
+        self.turns.leave()
         self._keep_snapshot()
         return 0
 

@@ -1,6 +1,22 @@
 """What changes sessions, turns, iterations and commits; each function appends events."""
 
 from sessions_app.services.commits import RecordReport, record_commits
-from sessions_app.services.sessions import end_session, find_session, start_session
+from sessions_app.services.sessions import (
+    end_idle_sessions,
+    end_session,
+    find_session,
+    pause_session,
+    resume_session,
+    start_session,
+)
 
-__all__ = ["RecordReport", "end_session", "find_session", "record_commits", "start_session"]
+__all__ = [
+    "RecordReport",
+    "end_idle_sessions",
+    "end_session",
+    "find_session",
+    "pause_session",
+    "record_commits",
+    "resume_session",
+    "start_session",
+]

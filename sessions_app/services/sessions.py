@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from memoryhub.core import ids, log
+from datetime import datetime, timedelta
+
+from memoryhub.core import clock, ids, log, rows
 from memoryhub.core.errors import Conflict, Invalid, NotFound
-from memoryhub.core.origin import current_origin
+from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import current_origin, use_origin
+from memoryhub.core.projection import EventType
+from sessions_app.choices import EndedWith
 from sessions_app.events import (
     SESSION_ENDED,
+    SESSION_PAUSED,
+    SESSION_RESUMED,
     SESSION_STARTED,
     SessionEnded,
     SessionStarted,
+    SessionTouched,
 )
-from sessions_app.models import Session, SessionStatus
-from sessions_app.schemas import SessionEnd, SessionStart
+from sessions_app.models import Session, SessionMode, SessionStatus, Turn, TurnStatus
+from sessions_app.schemas import SessionEnd, SessionStart, SessionTouch
+from sessions_app.services.turns import close_turn
+from sessions_app.settings import project_settings
 
 
 def start_session(*, command: SessionStart) -> Session:
@@ -62,11 +72,88 @@ def end_session(*, command: SessionEnd) -> Session:
         if first:
             return _session_of_key(first.stream_id)
         session = _session_to_end(command.session_id)
-        status = SessionStatus.DISCARDED if command.discard else SessionStatus.COMPLETED
-        payload = SessionEnded(session_id=session.session_id, status=status, summary=command.summary)
-        draft = log.prepare(SESSION_ENDED, payload)
+        _close_turns(session)
+        draft = log.prepare(SESSION_ENDED, _ended(session, command))
         log.append(draft, stream=f"session:{session.session_id}", idempotency_key=command.idempotency_key)
         return find_session(session_id=session.session_id)
+
+
+def _ended(session: Session, command: SessionEnd) -> SessionEnded:
+    scratch = session.mode == SessionMode.SCRATCH
+    if command.keep and not (scratch and command.discard):
+        raise Invalid("keep names what stays of a scratch session that is discarded; leave it out otherwise")
+    if command.discard and not scratch:
+        raise Invalid(f"session {session.session_id!r} is a working period, whose entries stay; leave discard out")
+    return SessionEnded(
+        session_id=session.session_id,
+        status=SessionStatus.DISCARDED if command.discard else SessionStatus.COMPLETED,
+        summary=command.summary,
+        entries=(EndedWith.DISCARD if command.discard else EndedWith.PROMOTE) if scratch else None,
+        kept=sorted(set(command.keep)),
+    )
+
+
+def _close_turns(session: Session) -> None:
+    open_turns = Turn.objects.filter(session_id=session.session_id, status=TurnStatus.OPEN).order_by("id")
+    for turn in open_turns:
+        close_turn(turn)
+
+
+def pause_session(*, command: SessionTouch) -> Session:
+    """Set an active session aside.
+
+    Raises:
+        NotFound: there is no such session.
+        Conflict: it is not active.
+    """
+    return _touch(command, SESSION_PAUSED, SessionStatus.ACTIVE)
+
+
+def resume_session(*, command: SessionTouch) -> Session:
+    """Take a paused session up again.
+
+    Raises:
+        NotFound: there is no such session.
+        Conflict: it is not paused.
+    """
+    return _touch(command, SESSION_RESUMED, SessionStatus.PAUSED)
+
+
+def _touch(command: SessionTouch, event_type: EventType[SessionTouched], wanted: SessionStatus) -> Session:
+    with log.transaction():
+        session = find_session(session_id=command.session_id or current_origin().session_id)
+        if session.status != wanted:
+            raise Conflict(f"session {session.session_id!r} is {session.status}, not {wanted}", id=session.id)
+        payload = SessionTouched(session_id=session.session_id)
+        log.append(log.prepare(event_type, payload), stream=f"session:{session.session_id}")
+        return find_session(session_id=session.session_id)
+
+
+def end_idle_sessions() -> int:
+    """End the sessions in which nothing has happened for long, with what is known; return how many there were."""
+    idle = timedelta(hours=project_settings().session_idle_hours)
+    with log.transaction():
+        limit = clock.now() - idle
+        left = Session.objects.filter(status=SessionStatus.ACTIVE, started_at__lt=limit).order_by("id")
+        quiet = [session for session in left if _last_event_at(session) < limit]
+        for session in quiet:
+            with use_origin(session_id=session.session_id):
+                end_session(command=SessionEnd(session_id=session.session_id, summary=_what_is_known(session)))
+    return len(quiet)
+
+
+def _last_event_at(session: Session) -> datetime:
+    last = RawEvent.objects.filter(session_id=session.session_id).order_by("-position").first()
+    return clock.from_text(last.occurred_at) if last else session.started_at
+
+
+def _what_is_known(session: Session) -> str:
+    counted = rows.fetch(
+        "SELECT event_type, count(*) FROM raw_events WHERE session_id = %s GROUP BY event_type ORDER BY event_type",
+        [session.session_id],
+    )
+    counts = ", ".join(f"{count} {name}" for name, count in counted)
+    return f"Left open and ended by the hub. What is known: {counts or 'nothing happened in it'}."
 
 
 def find_session(*, session_id: str) -> Session:

@@ -4,10 +4,10 @@
 ``chain`` proves that nothing was changed since.
 """
 
-from memoryhub.core.log.append import Draft, append, find_by_key, prepare, transaction
+from memoryhub.core.log.append import Draft, append, find_by_key, guard, prepare, transaction
 from memoryhub.core.log.chain import Verification, verify
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_streams
-from memoryhub.core.log.read import ReplayWindow, head, read, replay
+from memoryhub.core.log.read import ReplayWindow, event_of, head, read, replay
 from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
 
 __all__ = [
@@ -20,7 +20,9 @@ __all__ = [
     "Verification",
     "append",
     "erase_streams",
+    "event_of",
     "find_by_key",
+    "guard",
     "head",
     "prepare",
     "read",

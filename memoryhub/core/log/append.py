@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -75,6 +75,27 @@ class _Head:
         self.position = self.start
 
 
+Guard = Callable[[str, Origin], Origin]
+_guards: list[Guard] = []
+
+
+def guard(function: Guard) -> Guard:
+    """Register a guard: it is asked before every append, and may refuse it or correct its origin.
+
+    It takes the event's type and the origin, and returns the origin to use. What it raises reaches the caller, and
+    nothing is written.
+    """
+    _guards.append(function)
+    return function
+
+
+def _admitted(event_type: str) -> Origin:
+    origin = current_origin()
+    for each in _guards:
+        origin = each(event_type, origin)
+    return origin
+
+
 _head: ContextVar[_Head | None] = ContextVar("log_head", default=None)
 
 
@@ -116,15 +137,15 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     if head is None:
         raise RuntimeError("append() needs an open log.transaction()")
     position = head.position + 1
-    event = _event(draft, position, stream or f"{entity}:{position}", new_stream=not stream)
-    head.digest = _insert(event, draft.data, head, current_origin(), _checked_key(idempotency_key))
+    origin = _admitted(draft.type.name)
+    event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
+    head.digest = _insert(event, draft.data, head, origin, _checked_key(idempotency_key))
     head.position = position
     apply(event)
     return event
 
 
-def _event(draft: Draft[P], position: int, stream: str, *, new_stream: bool) -> Event[P]:
-    origin = current_origin()
+def _event(draft: Draft[P], position: int, stream: str, origin: Origin, *, new_stream: bool) -> Event[P]:
     return Event(
         position=position,
         event_id=ids.uuid7(),

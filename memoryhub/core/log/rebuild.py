@@ -56,8 +56,7 @@ def rebuild(progress: Callable[[int], None] = lambda _: None) -> RebuildReport:
         empty_read_models()
         count = 0
         for event in read(ReplayWindow()):
-            if event.payload is not None:
-                apply(event)
+            apply(event)
             count += 1
             if count % _BATCH == 0:
                 progress(count)

@@ -7,7 +7,7 @@ from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
 from sessions_app import selectors, services
 from sessions_app.models import Session
 from sessions_app.present import session_line
-from sessions_app.schemas import SessionEnd, SessionList, SessionStart
+from sessions_app.schemas import SessionEnd, SessionList, SessionStart, SessionTouch
 
 
 def _shown(session: Session, *, goes_on_in: str) -> Answer:
@@ -26,6 +26,17 @@ def end(command: SessionEnd) -> Answer:
     return _shown(services.end_session(command=command), goes_on_in="")
 
 
+def pause(command: SessionTouch) -> Answer:
+    """Answer with the session, set aside."""
+    return _shown(services.pause_session(command=command), goes_on_in="")
+
+
+def resume(command: SessionTouch) -> Answer:
+    """Answer with the session, taken up again."""
+    session = services.resume_session(command=command)
+    return _shown(session, goes_on_in=session.session_id)
+
+
 def list_sessions(command: SessionList) -> Answer:
     """Answer with a page of sessions."""
     listing = selectors.list_sessions(command=command)
@@ -40,6 +51,7 @@ TOOLS = [
         SessionEnd,
         end,
         writes=True,
+        keeps_turns=True,
         aliases=("memory_session_end",),
     ),
     Tool(
@@ -49,7 +61,26 @@ TOOLS = [
         start,
         group=ToolGroup.WORK,
         writes=True,
+        keeps_turns=True,
         aliases=("memory_session_start",),
+    ),
+    Tool(
+        "session_pause",
+        "Set the session aside; session_resume takes it up again.",
+        SessionTouch,
+        pause,
+        group=ToolGroup.TURNS,
+        writes=True,
+        keeps_turns=True,
+    ),
+    Tool(
+        "session_resume",
+        "Take a paused session up again; this connection goes on in it.",
+        SessionTouch,
+        resume,
+        group=ToolGroup.TURNS,
+        writes=True,
+        keeps_turns=True,
     ),
     Tool(
         "session_list",

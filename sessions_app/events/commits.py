@@ -1,4 +1,4 @@
-"""What can happen in sessions and in the repository."""
+"""What can happen in the repository."""
 
 from __future__ import annotations
 
@@ -6,25 +6,6 @@ from pydantic import Field
 
 from memoryhub.core.projection import define_event
 from memoryhub.core.schemas import Payload
-from sessions_app.models import SessionMode, SessionStatus
-
-
-class SessionStarted(Payload):
-    """A session began."""
-
-    session_id: str = Field(min_length=1, max_length=220)
-    purpose: str = ""
-    mode: SessionMode = SessionMode.WORKING
-    directory: str = ""
-    agent: str = ""
-
-
-class SessionEnded(Payload):
-    """A session came to its end."""
-
-    session_id: str
-    status: SessionStatus
-    summary: str = ""
 
 
 class FileChange(Payload):
@@ -45,6 +26,4 @@ class CommitRecorded(Payload):
     files: list[FileChange] = Field(default_factory=list)
 
 
-SESSION_STARTED = define_event("session.started", SessionStarted)
-SESSION_ENDED = define_event("session.ended", SessionEnded)
 COMMIT_RECORDED = define_event("commit.recorded", CommitRecorded)

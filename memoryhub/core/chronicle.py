@@ -1,0 +1,40 @@
+"""An event as one entry of a chronology: when, what, about what, by whom."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from memoryhub.core.models import RawEvent
+
+_TELLING = (
+    "title purpose content message command path tool subject phase description summary outcome reason detail turn_id"
+).split()
+"""Names of payload fields that say what an event was about, the most telling first."""
+
+
+def chronicle(event: RawEvent, title: str | None = None) -> dict[str, Any]:
+    """Return an event as an entry; ``title`` is what it was about, where the caller knows better than its payload."""
+    return {
+        "position": event.position,
+        "type": event.event_type,
+        "id": entity_of(event),
+        "title": title or _own_title(event.payload_json),
+        "occurred_at": event.occurred_at,
+        "actor": event.actor,
+        "source": event.source,
+        "session_id": event.session_id,
+        "turn_id": event.turn_id,
+    }
+
+
+def entity_of(event: RawEvent) -> int:
+    """Return the id of what the event is about; its own position, where that has no id."""
+    _, _, tail = event.stream_id.partition(":")
+    return int(tail) if tail.isdigit() else event.position
+
+
+def _own_title(payload_json: str | None) -> str:
+    payload = json.loads(payload_json or "{}")
+    text = next((payload[name] for name in _TELLING if payload.get(name)), "")
+    return str(text).strip().split("\n", 1)[0][:200]

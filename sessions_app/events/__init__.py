@@ -1,0 +1,29 @@
+"""What can happen: to sessions and turns, in the repository, in iterations, and what clients tell of it."""
+
+from sessions_app.events.commits import COMMIT_RECORDED, CommitRecorded, FileChange
+from sessions_app.events.sessions import (
+    PROJECT_CONFIGURED,
+    SESSION_ENDED,
+    SESSION_PAUSED,
+    SESSION_RESUMED,
+    SESSION_STARTED,
+    ProjectConfigured,
+    SessionEnded,
+    SessionStarted,
+    SessionTouched,
+)
+
+__all__ = [
+    "COMMIT_RECORDED",
+    "PROJECT_CONFIGURED",
+    "SESSION_ENDED",
+    "SESSION_PAUSED",
+    "SESSION_RESUMED",
+    "SESSION_STARTED",
+    "CommitRecorded",
+    "FileChange",
+    "ProjectConfigured",
+    "SessionEnded",
+    "SessionStarted",
+    "SessionTouched",
+]

@@ -1,0 +1,37 @@
+"""What can happen to an iteration."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from memoryhub.core.projection import define_event
+from memoryhub.core.schemas import Payload
+
+
+class IterationStarted(Payload):
+    """A piece of work began."""
+
+    command: str
+    description: str = ""
+
+
+class IterationAdvanced(Payload):
+    """A phase of it was completed, and another may have begun."""
+
+    iteration_id: int
+    completed: str = ""
+    phase: str = ""
+    artifacts: list[str] = Field(default_factory=list)
+
+
+class IterationEnded(Payload):
+    """It was completed or abandoned."""
+
+    iteration_id: int
+    outcome: str = ""
+
+
+ITERATION_STARTED = define_event("iteration.started", IterationStarted)
+ITERATION_ADVANCED = define_event("iteration.advanced", IterationAdvanced)
+ITERATION_COMPLETED = define_event("iteration.completed", IterationEnded)
+ITERATION_ABANDONED = define_event("iteration.abandoned", IterationEnded)

@@ -1,0 +1,31 @@
+"""The guard of the log: in a project whose policy is strict, no door of a client's writes without an open turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memoryhub.core import log
+from memoryhub.core.origin import Origin
+from sessions_app.choices import TurnPolicy
+from sessions_app.services.turns import require_open_turn
+from sessions_app.settings import project_settings
+
+CLIENT_DOORS = frozenset({"mcp", "rest"})
+"""The doors that the policy is for; a person at the admin or the command line keeps no turns."""
+
+_NEEDS_NO_TURN = ("session.", "turn.", "project.", "payload.")
+
+
+@log.guard
+def require_turn(event_type: str, origin: Origin) -> Origin:
+    """Refuse a client's write without a valid token where the policy is strict; name the turn where one is shown.
+
+    Raises:
+        PreconditionFailed: there is no token, or it is not that of an open turn.
+    """
+    if origin.source not in CLIENT_DOORS or event_type.startswith(_NEEDS_NO_TURN):
+        return origin
+    if not origin.ack_token and project_settings().turn_policy is not TurnPolicy.STRICT:
+        return origin
+    turn = require_open_turn(origin.ack_token)
+    return replace(origin, session_id=turn.session_id, turn_id=turn.turn_id)

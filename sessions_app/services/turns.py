@@ -1,0 +1,201 @@
+"""The gatekeeper: turns are begun, appended to and ended, and what has no open turn is refused.
+
+A turn is ``open`` when begun; ``turn_end`` makes it ``closed``, and time makes it ``incomplete``. Nothing leads back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from memoryhub.core import clock, ids, log
+from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.origin import current_origin, use_origin
+from memoryhub.core.projection import Event
+from memoryhub.core.validation import explain
+from sessions_app.events.client import CLIENT_EVENTS, client_event
+from sessions_app.events.turns import TURN_BEGAN, TURN_ENDED, TURN_EXPIRED, TurnBegan, TurnEnded, TurnExpired
+from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
+from sessions_app.refusals import Refusal, refuse
+from sessions_app.schemas import EventAppend, TurnBegin, TurnEnd
+from sessions_app.settings import project_settings
+
+_TOKEN_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTurn:
+    """A turn that has just begun, with the token that is shown once and never stored."""
+
+    turn: Turn
+    ack_token: str
+
+
+def begin_turn(*, command: TurnBegin) -> BegunTurn:
+    """Begin a turn in an active session and return its token, which is good until the turn is left alone for long.
+
+    Raises:
+        PreconditionFailed: the session is not of this project or not active.
+        Conflict: the session has a turn of that name already.
+    """
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    with log.transaction():
+        session = _active_session(command.session_id or current_origin().session_id)
+        expire_turns()
+        name = command.turn_id or ids.short_id()
+        if Turn.objects.filter(session_id=session.session_id, turn_id=name).exists():
+            raise Conflict(f"session {session.session_id!r} has a turn {name!r} already; choose another turn_id")
+        turn = _begin(session.session_id, name, token_hash=_hash(token))
+    return BegunTurn(turn, token)
+
+
+def _active_session(name: str) -> Session:
+    if not name:
+        raise refuse(Refusal.NO_SESSION)
+    session: Session | None = Session.objects.filter(session_id=name).first()
+    if session is None:
+        raise refuse(Refusal.UNKNOWN_SESSION, session=name)
+    if session.status != SessionStatus.ACTIVE:
+        raise refuse(Refusal.SESSION_ENDED, session=name)
+    return session
+
+
+def _begin(session_id: str, turn_id: str, *, token_hash: str) -> Turn:
+    payload = TurnBegan(
+        session_id=session_id,
+        turn_id=turn_id,
+        ack_token_hash=token_hash,
+        ack_seconds=project_settings().ack_token_minutes * 60,
+        automatic=not token_hash,
+    )
+    with use_origin(session_id=session_id, turn_id=turn_id):
+        event = log.append(log.prepare(TURN_BEGAN, payload), stream=_stream(session_id, turn_id))
+    turn: Turn = Turn.objects.get(id=event.position)
+    return turn
+
+
+def append_event(*, command: EventAppend) -> Event[Any]:
+    """Append one of the client's events to the turn whose token is shown.
+
+    Raises:
+        PreconditionFailed: the token is not that of an open turn; the sentence says what to do.
+        Invalid: the type is unknown (the data names the known ones) or the payload does not fit it.
+    """
+    with log.transaction():
+        turn = require_open_turn(command.ack_token, session_id=command.session_id, turn_id=command.turn_id)
+        first = log.find_by_key(command.idempotency_key, *CLIENT_EVENTS.values())
+        if first:
+            return log.event_of(first)
+        with use_origin(ack_token=command.ack_token or ""):
+            return _append(turn, command.type, command.payload, command.idempotency_key)
+
+
+def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = None) -> Event[Any]:
+    event_type = client_event(name)
+    if event_type is None:
+        known = sorted(CLIENT_EVENTS)
+        raise Invalid(f"{name[:64]!r} is no event that a client appends; known are: {', '.join(known)}", known=known)
+    try:
+        draft = log.prepare(event_type, event_type.schema.model_validate(payload))
+    except ValidationError as error:
+        raise Invalid(f"payload of {event_type.name}: {explain(error)}") from error
+    with use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
+        return log.append(draft, stream=_stream(turn.session_id, turn.turn_id), idempotency_key=key)
+
+
+def end_turn(*, command: TurnEnd) -> Turn:
+    """Close the turn whose token is shown.
+
+    Raises:
+        PreconditionFailed: the token is not that of an open turn.
+    """
+    with log.transaction():
+        turn = require_open_turn(command.ack_token, session_id=command.session_id, turn_id=command.turn_id)
+        return close_turn(turn, summary=command.summary)
+
+
+def close_turn(turn: Turn, *, summary: str = "") -> Turn:
+    """Close an open turn and return it."""
+    payload = TurnEnded(session_id=turn.session_id, turn_id=turn.turn_id, summary=summary)
+    with log.transaction(), use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
+        log.append(log.prepare(TURN_ENDED, payload), stream=_stream(turn.session_id, turn.turn_id))
+    closed: Turn = Turn.objects.get(id=turn.id)
+    return closed
+
+
+def require_open_turn(token: str | None, *, session_id: str | None = None, turn_id: str | None = None) -> Turn:
+    """Return the open turn that ``token`` was given for.
+
+    Raises:
+        PreconditionFailed: it was given for none, for another one, or for one that is no longer open.
+    """
+    if not token:
+        raise refuse(Refusal.NO_TOKEN)
+    digest = _hash(token)
+    turn: Turn | None = Turn.objects.filter(ack_token_hash=digest).first()
+    if turn is None or not hmac.compare_digest(turn.ack_token_hash, digest):
+        raise refuse(Refusal.WRONG_TOKEN)
+    if session_id and session_id != turn.session_id:
+        raise refuse(Refusal.OTHER_SESSION, session=turn.session_id)
+    if turn_id and turn_id != turn.turn_id:
+        raise refuse(Refusal.OTHER_TURN, turn=turn_id)
+    return _still_open(turn, clock.now())
+
+
+def _still_open(turn: Turn, now: datetime) -> Turn:
+    if turn.status == TurnStatus.CLOSED:
+        raise refuse(Refusal.CLOSED, turn=turn.turn_id)
+    if turn.status == TurnStatus.INCOMPLETE:
+        raise refuse(Refusal.INCOMPLETE, turn=turn.turn_id)
+    if turn.expires_at <= now:
+        raise refuse(Refusal.EXPIRED)
+    session = Session.objects.filter(session_id=turn.session_id).first()
+    if session is None or session.status != SessionStatus.ACTIVE:
+        raise refuse(Refusal.SESSION_ENDED, session=turn.session_id)
+    return turn
+
+
+def expire_turns() -> int:
+    """Mark the open turns whose time has run out as incomplete, and return how many there were."""
+    with log.transaction():
+        expired = list(Turn.objects.filter(status=TurnStatus.OPEN, expires_at__lte=clock.now()).order_by("id"))
+        for turn in expired:
+            payload = TurnExpired(session_id=turn.session_id, turn_id=turn.turn_id)
+            with use_origin(session_id=turn.session_id, turn_id=turn.turn_id, ack_token=""):
+                log.append(log.prepare(TURN_EXPIRED, payload), stream=_stream(turn.session_id, turn.turn_id))
+    return len(expired)
+
+
+def automatic_turn(*, session_id: str) -> Turn:
+    """Return the open turn of a session that the hub keeps by itself; begin one where there is none."""
+    with log.transaction():
+        expire_turns()
+        open_turns = Turn.objects.filter(session_id=session_id, status=TurnStatus.OPEN, automatic=True)
+        turn: Turn | None = open_turns.order_by("-id").first()
+        return turn or _begin(session_id, ids.short_id(), token_hash="")
+
+
+def append_automatically(*, turn: Turn, type: str, payload: dict[str, Any]) -> Event[Any]:  # noqa: A002 - the field's name
+    """Append one of the client's events to a turn that the hub keeps by itself.
+
+    Raises:
+        Invalid: the type is unknown or the payload does not fit it.
+    """
+    with log.transaction():
+        return _append(turn, type, payload)
+
+
+def _stream(session_id: str, turn_id: str) -> str:
+    """Return the stream of a turn; long names are told apart by their digest."""
+    name = f"turn:{session_id}/{turn_id}"
+    return name if len(name) <= 190 else f"turn:{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
