@@ -147,6 +147,7 @@ class HeaderTests(WebTestCase):
                     response = self.client.get(path)
                     self.assertEqual(response["Content-Security-Policy"], POLICY)
                     self.assertEqual(response["X-Content-Type-Options"], "nosniff")
+                    response.close()
 
     def test_no_page_has_script_or_style_of_its_own(self) -> None:
         self.sign_in()

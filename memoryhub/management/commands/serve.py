@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 from memoryhub import env
 from memoryhub.core.commands import HubCommand
 
-WORKER_GRACE_SECONDS = 2.0
+WORKER_GRACE_SECONDS = 1.5
 
 
 class Command(HubCommand):
