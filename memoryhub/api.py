@@ -51,6 +51,12 @@ def create_project(request: HttpRequest, command: projects.ProjectCreate, respon
     return Status(201, created)
 
 
+@hub.get("projects/{project_id}", response=projects.ProjectSummary, tags=["projects"], summary="How one project stands")
+def get_project(request: HttpRequest, project_id: str) -> Any:
+    """Counts, the last activity, and the last check of its chain."""
+    return projects.summarize_project(project_id=project_id)
+
+
 api.add_router("", hub)
 for router in (memories, sessions):
     router.add_decorator(in_project)

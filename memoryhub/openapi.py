@@ -71,7 +71,7 @@ def _operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:
 def _add_headers(path: str, method: str, operation: Operation, schemas: dict[str, Any]) -> None:
     parameters = operation.setdefault("parameters", [])
     if _PROJECT in path:
-        parameters[:0] = [_PROJECT_ID]
+        parameters[:] = [_PROJECT_ID, *(each for each in parameters if each["name"] != "project_id")]
         parameters += [] if method == "get" else [_SESSION]
     if _takes_key(operation, schemas):
         parameters.append(_KEY)

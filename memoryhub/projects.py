@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -46,6 +47,18 @@ def summarize_projects() -> list[ProjectSummary]:
     return [_summary(project, checks.get(project_store(project).alias)) for project in list_projects()]
 
 
+def summarize_project(*, project_id: str) -> ProjectSummary:
+    """Return how one project stands.
+
+    Raises:
+        NotFound: there is none of that id.
+    """
+    store = project_store(project_id)
+    check = StoreCheck.objects.filter(store=store.alias).first()
+    with use_store(store):
+        return ProjectSummary(project_id=project_id, **_checked(check), **_counts())
+
+
 def create_project(*, command: ProjectCreate) -> ProjectSummary:
     """Make the store of a new project.
 
@@ -59,9 +72,7 @@ def create_project(*, command: ProjectCreate) -> ProjectSummary:
 
 
 def _summary(project: str, check: StoreCheck | None) -> ProjectSummary:
-    known = (
-        {"chain_ok": check.ok, "chain_finding": check.finding, "chain_checked_at": check.checked_at} if check else {}
-    )
+    known = _checked(check)
     try:
         with use_store(project_store(project)):
             return ProjectSummary(project_id=project, **known, **_counts())
@@ -69,7 +80,13 @@ def _summary(project: str, check: StoreCheck | None) -> ProjectSummary:
         return ProjectSummary(project_id=project, **known, problem=error.message)
 
 
-def _counts() -> dict[str, object]:
+def _checked(check: StoreCheck | None) -> dict[str, Any]:
+    if check is None:
+        return {}
+    return {"chain_ok": check.ok, "chain_finding": check.finding, "chain_checked_at": check.checked_at}
+
+
+def _counts() -> dict[str, Any]:
     position, _ = log.head()
     last = RawEvent.objects.filter(position=position).values_list("occurred_at", flat=True).first()
     return {

@@ -102,6 +102,7 @@ class IsolationTests(RestTestCase):
         self.call("POST", "projects/alpha/sessions", {"session_id": "s1", "purpose": "walrus"}, expect=201)
         commit = {"sha": "a" * 40, "message": "walrus", "committed_at": "2026-11-20T08:30:00Z"}
         self.call("POST", "projects/alpha/commits", [commit])
+        self.assertEqual(self.call("GET", "projects/beta").data["events"], 0)
         told = (*ROUTES[:3], "search?q=walrus", *ROUTES[4:6], *ROUTES[7:11], "memories?tags=walrus")
         for route in told:
             with self.subTest(route=route):

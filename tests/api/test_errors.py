@@ -39,6 +39,8 @@ class InputTests(RestTestCase):
     def test_projects_are_made_once(self) -> None:
         made = self.call("POST", "projects", {"project_id": "gamma"}, expect=201)
         self.assertEqual(made["Location"], "/api/v1/projects/gamma")
+        self.assertEqual(self.call("GET", "projects/gamma").data, made.data)
+        self.call("GET", "projects/delta", expect=404)
         self.call("POST", "projects", {"project_id": "gamma"}, expect=409)
         self.call("POST", "projects", {"project_id": "../x"}, expect=422)
         listed = self.call("GET", "projects").data["results"]
