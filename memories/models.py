@@ -61,6 +61,7 @@ class Memory(StoreModel):
     resource_links = models.JSONField(default=list)
     session_id = models.CharField("session", max_length=200, blank=True)
     version = models.PositiveIntegerField()
+    ephemeral = models.BooleanField(help_text="Of a scratch session that has not ended yet")
     seen_count = models.PositiveIntegerField("seen")
     created_at = models.DateTimeField("created")
     updated_at = models.DateTimeField("updated")

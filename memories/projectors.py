@@ -20,6 +20,9 @@ from memories.models import Memory, MemoryTag, MemoryVersion
 from memoryhub.core import rows
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event, projects
+from sessions_app.choices import EndedWith
+from sessions_app.events import SESSION_ENDED, SessionEnded
+from sessions_app.models import SessionMode
 
 
 def content_hash(content: str) -> str:
@@ -36,6 +39,7 @@ def write(event: Event[MemoryWritten]) -> None:
         id=event.position,
         version=1,
         seen_count=1,
+        ephemeral=_in_scratch_session(event.session_id),
         session_id=event.session_id,
         created_at=now,
         updated_at=now,
@@ -62,6 +66,29 @@ def revise(event: Event[MemoryRevised]) -> None:
     )
     rows.execute("DELETE FROM memories_memorytag WHERE memory_id = %s", [payload.memory_id])
     _tag(payload.memory_id, payload.tags)
+
+
+def _in_scratch_session(session_id: str) -> bool:
+    if not session_id:
+        return False
+    mode = rows.fetch("SELECT mode FROM sessions_app_session WHERE session_id = %s", [session_id])
+    return bool(mode) and mode[0][0] == SessionMode.SCRATCH
+
+
+@projects(SESSION_ENDED)
+def promote_or_discard(event: Event[SessionEnded]) -> None:
+    """Keep the entries of a scratch session, or delete those that are not to be kept."""
+    payload = event.payload
+    if payload.entries is None:
+        return
+    mine = "session_id = %s AND ephemeral"
+    if payload.entries is EndedWith.DISCARD:
+        kept = ", ".join(str(int(memory_id)) for memory_id in payload.kept) or "0"
+        rows.execute(
+            f"UPDATE memories_memory SET deleted_at = %s WHERE {mine} AND deleted_at IS NULL AND id NOT IN ({kept})",
+            [rows.time_value(event.occurred_at), payload.session_id],
+        )
+    rows.execute(f"UPDATE memories_memory SET ephemeral = %s WHERE {mine}", [False, payload.session_id])
 
 
 def _state_columns(state: MemoryState) -> dict[str, Any]:

@@ -106,6 +106,7 @@ class MemoryView(BaseModel):
     resource_links: list[dict[str, Any]]
     session_id: str
     version: int
+    ephemeral: bool
     seen_count: int
     created_at: datetime
     updated_at: datetime

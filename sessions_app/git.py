@@ -31,7 +31,13 @@ _QUIET = (
     "-c",
     "log.showSignature=false",
 )
-_FORMAT = "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00"
+_LOG_OPTIONS = (
+    "--numstat",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00",
+)
 
 
 def list_files(directory: Path) -> list[str] | None:
@@ -80,9 +86,23 @@ def read_commits(repository: Path, *, limit: int | None = None, since: str | Non
     window = _window(limit, since)
     if not _has_commits(repository):
         return
-    options = ("--reverse", "-z", "--numstat", "--no-color", "--no-ext-diff", "--no-textconv", _FORMAT)
-    with _stream(repository, "log", *options, *window, "HEAD", "--") as chunks:
+    with _stream(repository, "log", "--reverse", "-z", *_LOG_OPTIONS, *window, "HEAD", "--") as chunks:
         yield from _commits(_tokens(chunks))
+
+
+def read_commit(repository: Path, revision: str) -> CommitRecord | None:
+    """Return the commit that a full or short hash, or ``HEAD``, names; None where there is none or no repository.
+
+    Raises:
+        Unavailable: git is not installed or does not answer.
+    """
+    if not repository.is_dir():
+        return None
+    found = _run(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if found.returncode:
+        return None
+    done = _run(repository, "log", "-z", "--max-count=1", *_LOG_OPTIONS, found.stdout.decode("ascii").strip(), "--")
+    return next(_commits(_tokens(iter([done.stdout]))), None)
 
 
 def _window(limit: int | None, since: str | None) -> list[str]:

@@ -11,6 +11,7 @@ from memoryhub.api import api
 from memoryhub.core import errors
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import listed_tools, load_tools
+from sessions_app.settings import ProjectSettings
 
 ROOT = Path(__file__).parents[1]
 
@@ -57,6 +58,12 @@ class DocumentsTests(SimpleTestCase):
         used = set(re.findall(r"[\"'](MEMORY_HUB_(?!TEST_)[A-Z_]+)[\"']", code))
         documented = set(re.findall(r"^\| `(MEMORY_HUB_[A-Z_]+)`", document("settings.md"), re.MULTILINE))
         self.assertEqual(documented, used)
+
+    def test_every_project_setting_is_named_with_its_default(self):
+        text = document("settings.md")
+        for name, field in ProjectSettings.model_fields.items():
+            default = str(field.default).lower() if isinstance(field.default, bool) else field.default
+            self.assertRegex(text, rf"\| `{name}` \|.*\| `?{default}`? \|")
 
     def test_every_link_leads_somewhere(self):
         for page in [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]:

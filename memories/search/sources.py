@@ -14,6 +14,8 @@ from memories.events import (
 from memories.models import Memory
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
+from sessions_app.choices import EndedWith
+from sessions_app.events import SESSION_ENDED, SessionEnded
 
 define_text("memory", "SELECT id, title, content FROM memories_memory")
 
@@ -56,6 +58,15 @@ def present_document(event: Event[MemoryRevised | MemoryTouched]) -> Document | 
 def deleted_document(event: Event[MemoryTouched]) -> Removal:
     """Take a deleted memory out of the index."""
     return Removal((event.payload.memory_id,))
+
+
+@indexed_when(SESSION_ENDED)
+def discarded_documents(event: Event[SessionEnded]) -> Removal | None:
+    """Take what a discarded scratch session leaves behind out of the index."""
+    if event.payload.entries is not EndedWith.DISCARD:
+        return None
+    gone = Memory.objects.filter(session_id=event.payload.session_id, deleted_at=event.occurred_at)
+    return Removal(tuple(gone.values_list("id", flat=True)))
 
 
 def _body(content: str, tags: list[str]) -> str:

@@ -1,6 +1,6 @@
 """What changes sessions, turns, iterations and commits; each function appends events."""
 
-from sessions_app.services.commits import RecordReport, record_commits
+from sessions_app.services.commits import RecordReport, record_commit, record_commits
 from sessions_app.services.sessions import (
     end_idle_sessions,
     end_session,
@@ -16,6 +16,7 @@ __all__ = [
     "end_session",
     "find_session",
     "pause_session",
+    "record_commit",
     "record_commits",
     "resume_session",
     "start_session",
