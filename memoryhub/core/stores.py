@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from weakref import WeakSet
 
 from django.db import DatabaseError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub import env
 from memoryhub.core import store_files
@@ -115,6 +117,8 @@ _opened: OrderedDict[str, _Opened] = OrderedDict()
 _failed: set[str] = set()
 _lock = threading.RLock()
 _thread = threading.local()
+_connected: dict[str, WeakSet[BaseDatabaseWrapper]] = {}
+"""Every thread's connection to each store."""
 
 
 @contextmanager
@@ -149,7 +153,7 @@ def _translated(store: StoreId) -> Iterator[None]:
         if "interrupted" in str(error):
             raise
         _failed.add(store.alias)
-        forget(store)
+        _close_everywhere(store)
         raise Unavailable(f"memory database unavailable: {_reason(error)}", store=store.name) from error
 
 
@@ -211,6 +215,19 @@ def forget(store: StoreId) -> None:
             _remove(store.alias)
 
 
+def _close_everywhere(store: StoreId) -> None:
+    """Forget a store that fails, and close all threads' connections to it.
+
+    SQLite's connections of one process share what they know of a file (that its WAL index is read-only, say); only
+    when the last of them is closed does the next one look again. A query that another thread is running fails too.
+    """
+    with _lock:
+        for connection in _connected.pop(store.alias, ()):
+            if connection.connection is not None:
+                connection.connection.close()
+        forget(store)
+
+
 def _remove(alias: str) -> None:
     _opened.pop(alias, None)
     _align_thread()
@@ -225,5 +242,6 @@ def _align_thread(wanted: str | None = None) -> None:
             del mine[alias]
             connections[alias].close()
             del connections[alias]
-    if wanted is not None:
+    if wanted is not None and wanted not in mine:
         mine[wanted] = _opened[wanted]
+        _connected.setdefault(wanted, WeakSet()).add(connections[wanted])
