@@ -44,11 +44,11 @@ class AdminTestCase(HubTestCase):
         self.assertEqual(answer.status_code, status, answer.content[:500])
         return unescape(answer.content.decode())
 
-    def memories(self, **query: str) -> list[int]:
+    def memories(self, **query: Any) -> list[int]:
         """The ids in the list of memories, in its order."""
         return self.listed("memories/memory/", **query)
 
-    def listed(self, path: str, **query: str) -> list[int]:
+    def listed(self, path: str, **query: Any) -> list[int]:
         found = re.findall(r'class="field-number"><a href="[^"]*/(\d+)/change/', self.page(path, **query))
         return [int(each) for each in found]
 

@@ -24,7 +24,7 @@ DRIVER = shutil.which("chromedriver")
 OPTIONS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,900""".split()
 SECONDS = 20
-NOTES = [
+NOTES: list[dict[str, Any]] = [
     {"title": "The anchor of the log", "content": "The head of the **log** is anchored outside the store."},
     {"title": "Keep one file a project", "content": "Isolation by files.", "type": "decision", "tags": ["storage"]},
     {"title": "Measure the first search", "content": "Cold, then warm.", "type": "task"},
@@ -68,11 +68,11 @@ class BrowserTests(SimpleTestCase):
         self.project = self.id().rpartition(".")[2].replace("_", "-")[:60]
         self.rest("POST", "projects", {"project_id": self.project})
         self.ids = [self.rest("POST", f"projects/{self.project}/memories", note)["id"] for note in NOTES]
-        self.browser.get_log("browser")  # type: ignore[no-untyped-call]
+        self.browser.get_log("browser")
         self.open("")
 
     def tearDown(self) -> None:
-        said = self.browser.get_log("browser")  # type: ignore[no-untyped-call]
+        said = self.browser.get_log("browser")
         self.assertEqual([entry["message"] for entry in said if "/favicon.ico" not in entry["message"]], [])
 
     def rest(self, method: str, path: str, body: dict[str, Any]) -> Any:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from django.contrib.admin.models import LogEntry
 
@@ -247,7 +248,7 @@ class DeletingTests(AdminTestCase):
     def test_the_chosen_are_deleted_and_restored_at_once(self) -> None:
         chosen = [self.write("one", "1"), self.write("two", "2")]
         kept = self.write("three", "3")
-        action = {"action": "delete_chosen", "_selected_action": chosen, "index": "0"}
+        action: dict[str, Any] = {"action": "delete_chosen", "_selected_action": chosen, "index": "0"}
         self.assertIn("2 memories deleted", self.post("memories/memory/", **action))
         self.assertEqual(self.memories(), [kept])
         action["action"] = "restore_chosen"
@@ -268,7 +269,12 @@ class DeletingTests(AdminTestCase):
             from memories.services import write_memories
 
             write_memories(commands=[MemoryWrite(title=f"m{n}", content=f"text {n}") for n in range(201)])
-        fields = {"action": "delete_chosen", "_selected_action": ["1"], "index": "0", "select_across": "1"}
+        fields: dict[str, Any] = {
+            "action": "delete_chosen",
+            "_selected_action": ["1"],
+            "index": "0",
+            "select_across": "1",
+        }
         self.assertIn("at most 200", self.post("memories/memory/", **fields))
         self.assertEqual(len(self.memories()), 50)
         self.assertIn("201 memories", self.page("memories/memory/"))
