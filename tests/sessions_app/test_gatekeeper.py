@@ -1,0 +1,275 @@
+"""The gatekeeper: no protected write without a valid token, whatever two clients try in whatever order."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from unittest import mock
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
+from memoryhub.core import clock, counters, log
+from memoryhub.core.errors import Conflict, Invalid, PreconditionFailed
+from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import project_store, use_store
+from sessions_app import services
+from sessions_app.models import Turn, TurnStatus
+from sessions_app.schemas import EventAppend, SessionEnd, SessionStart, SettingsChange, TurnBegin, TurnEnd
+from sessions_app.services import turns
+from sessions_app.services.settings import change_settings
+from tests.support import HubTestCase
+
+START = datetime(2026, 11, 20, 8, tzinfo=UTC)
+STRICT = SettingsChange(settings={"turn_policy": "strict"})
+
+
+def append(token: str | None, **fields: object) -> int:
+    command = EventAppend(ack_token=token, type="note.added", payload={"content": "so"}, **fields)
+    return turns.append_event(command=command).position
+
+
+class TurnsTestCase(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", source="mcp", actor="claude"))
+        services.start_session(command=SessionStart(session_id="s1"))
+
+    def begin(self, **fields: object) -> turns.BegunTurn:
+        return turns.begin_turn(command=TurnBegin(**{"session_id": "s1", **fields}))
+
+    def refused(self, reason: str, call) -> str:
+        head, counted = log.head(), self.rejections()
+        with self.assertRaises(PreconditionFailed) as caught:
+            call()
+        self.assertEqual(caught.exception.data["reason"], reason)
+        self.assertEqual(log.head(), head, "a refusal writes nothing")
+        self.assertEqual(self.rejections(), counted + 1, "a refusal is counted")
+        return caught.exception.message
+
+    def rejections(self) -> float:
+        values = counters.sums().get("project:alpha", {})
+        return sum(value for key, value in values.items() if key.startswith("append_rejections|"))
+
+
+class TurnTests(TurnsTestCase):
+    def test_a_turn_is_begun_appended_to_and_ended(self):
+        begun = self.begin(turn_id="t1")
+        append(begun.ack_token)
+        turn = turns.end_turn(command=TurnEnd(ack_token=begun.ack_token, summary="done"))
+        self.assertEqual((turn.status, turn.event_count, turn.summary), (TurnStatus.CLOSED, 1, "done"))
+        stream = RawEvent.objects.filter(stream_id="turn:s1/t1").order_by("position")
+        self.assertEqual([event.stream_seq for event in stream], [1, 2, 3])
+        self.assertEqual({(event.session_id, event.turn_id) for event in stream}, {("s1", "t1")})
+
+    def test_a_token_has_128_bits_and_only_its_hash_is_stored(self):
+        begun = self.begin()
+        self.assertGreaterEqual(len(begun.ack_token) * 6, 128)
+        for path in self.home.rglob("*"):
+            if path.is_file():
+                self.assertNotIn(begun.ack_token.encode(), path.read_bytes(), path)
+
+    def test_every_unmet_precondition_is_named_with_what_to_do(self):
+        first, second = self.begin(turn_id="t1"), self.begin(turn_id="t2")
+        self.refused("no_token", lambda: append(None))
+        self.refused("wrong_token", lambda: append("x" * 32))
+        self.refused("other_turn", lambda: append(first.ack_token, turn_id="t2"))
+        self.refused("other_session", lambda: append(first.ack_token, session_id="s2"))
+        self.refused("unknown_session", lambda: self.begin(session_id="nobody"))
+        self.refused("no_session", lambda: turns.begin_turn(command=TurnBegin()))
+        turns.end_turn(command=TurnEnd(ack_token=first.ack_token))
+        self.assertIn("turn_begin", self.refused("closed", lambda: append(first.ack_token)))
+        services.end_session(command=SessionEnd(session_id="s1"))
+        self.refused("closed", lambda: append(second.ack_token))
+        self.refused("session_ended", self.begin)
+
+    def test_a_token_of_another_project_opens_nothing(self):
+        begun = self.begin()
+        with use_store(project_store("beta"), create=True):
+            services.start_session(command=SessionStart(session_id="s1"))
+            with self.assertRaises(PreconditionFailed) as caught:
+                append(begun.ack_token)
+        self.assertEqual(caught.exception.data["reason"], "wrong_token")
+
+    def test_time_slides_with_every_event_and_then_runs_out(self):
+        with clock.frozen(START):
+            services.start_session(command=SessionStart(session_id="s9"))
+            begun = self.begin(session_id="s9", turn_id="t")
+        for minutes in (25, 50, 75):
+            with clock.frozen(START + timedelta(minutes=minutes)):
+                append(begun.ack_token)
+        with clock.frozen(START + timedelta(minutes=75 + 31)):
+            self.refused("expired", lambda: append(begun.ack_token))
+            self.assertEqual(turns.expire_turns(), 1)
+            self.refused("incomplete", lambda: append(begun.ack_token))
+        self.assertEqual(Turn.objects.get(turn_id="t").status, TurnStatus.INCOMPLETE)
+
+    def test_every_begin_marks_what_has_run_out(self):
+        with clock.frozen(START):
+            self.begin(turn_id="old")
+        self.begin(turn_id="new")
+        self.assertEqual(Turn.objects.get(turn_id="old").status, TurnStatus.INCOMPLETE)
+
+    def test_a_turn_cannot_be_begun_twice(self):
+        self.begin(turn_id="t1")
+        with self.assertRaisesRegex(Conflict, "has a turn 't1' already"):
+            self.begin(turn_id="t1")
+
+    def test_unknown_events_are_refused_with_the_known_ones(self):
+        token = self.begin().ack_token
+        with self.assertRaises(Invalid) as caught:
+            turns.append_event(command=EventAppend(ack_token=token, type="mind.read", payload={}))
+        self.assertIn("message.user", caught.exception.data["known"])
+        with self.assertRaisesRegex(Invalid, "payload of command.run: 'command' is required"):
+            turns.append_event(command=EventAppend(ack_token=token, type="command_run", payload={}))
+
+
+class PolicyTests(TurnsTestCase):
+    def write(self, title: str = "T") -> int:
+        return write_memory(command=MemoryWrite(title=title, content=f"text of {title}")).id
+
+    def test_strict_asks_every_write_of_a_client_and_nobody_else(self):
+        change_settings(command=STRICT)
+        self.refused("no_token", self.write)
+        begun = self.begin(turn_id="t1")
+        with use_origin(ack_token=begun.ack_token):
+            memory = self.write()
+        self.assertEqual(RawEvent.objects.get(position=memory).turn_id, "t1")
+        with use_origin(source="admin", actor="owner"):
+            self.write("by a person")
+
+    def test_auto_asks_nobody(self):
+        self.write()
+
+    def test_an_unknown_setting_or_value_changes_nothing(self):
+        head = log.head()
+        for values in ({"colour": "red"}, {"turn_policy": "lax"}, {"ack_token_minutes": 0}):
+            with self.subTest(values=values), self.assertRaises(Invalid):
+                change_settings(command=SettingsChange(settings=values))
+        self.assertEqual(log.head(), head)
+
+    def test_the_environment_and_the_hubs_file_go_before_the_projects_own(self):
+        change_settings(command=STRICT)
+        (self.home / "config.toml").write_text('turn_policy = "auto"\n')
+        self.write("by the file")
+        with mock.patch.dict("os.environ", MEMORY_HUB_TURN_POLICY="strict"):
+            self.refused("no_token", self.write)
+
+
+class GatekeeperMachine(RuleBasedStateMachine):
+    """Two clients begin, append, end, let time run out, and show each other's and old tokens."""
+
+    tokens = Bundle("tokens")
+    number = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        GatekeeperMachine.number += 1
+        self.store = project_store(f"gate-{self.number}")
+        self.now = START
+        self.open: dict[str, datetime] = {}
+        self.acknowledged: list[int] = []
+        with self.act("ada"):
+            change_settings(command=STRICT)
+            for session in ("ada", "bob"):
+                services.start_session(command=SessionStart(session_id=session))
+
+    def act(self, client: str):
+        from contextlib import ExitStack
+
+        stack = ExitStack()
+        stack.enter_context(clock.frozen(self.now))
+        stack.enter_context(use_store(self.store, create=True))
+        stack.enter_context(use_origin(source="mcp", actor=client, session_id=client))
+        return stack
+
+    def is_open(self, token: str) -> bool:
+        return self.open.get(token, self.now) > self.now
+
+    def used(self, token: str) -> None:
+        self.open[token] = self.now + timedelta(minutes=30)
+
+    @rule(target=tokens, client=st.sampled_from(["ada", "bob"]))
+    def begin(self, client: str) -> str:
+        with self.act(client):
+            token = turns.begin_turn(command=TurnBegin()).ack_token
+        self.used(token)
+        return token
+
+    @rule(client=st.sampled_from(["ada", "bob"]), token=tokens)
+    def append(self, client: str, token: str) -> None:
+        with self.act(client):
+            self.expect(token, lambda: append(token))
+
+    @rule(client=st.sampled_from(["ada", "bob"]), token=tokens, number=st.integers(0, 5))
+    def write(self, client: str, token: str, number: int) -> None:
+        command = MemoryWrite(title=f"T{number}", content=f"{number}", if_exists="update")
+        with self.act(client), use_origin(ack_token=token):
+            before = log.head()[0]
+            self.expect(token, lambda: write_memory(command=command) and log.head()[0] > before)
+
+    def expect(self, token: str, call) -> None:
+        """Check that the call succeeds exactly where the token's turn is open, and otherwise writes nothing."""
+        head = log.head()
+        try:
+            written = call()
+        except PreconditionFailed:
+            assert not self.is_open(token), "an open turn was refused"
+            assert log.head() == head, "a refusal wrote something"
+            return
+        assert self.is_open(token), "a write went through without an open turn"
+        if written:
+            self.used(token)
+            self.acknowledged.append(log.head()[0])
+
+    @rule(token=tokens)
+    def end(self, token: str) -> None:
+        with self.act("ada"), suppress(PreconditionFailed):
+            turns.end_turn(command=TurnEnd(ack_token=token))
+            assert self.is_open(token)
+        self.open.pop(token, None)
+
+    @rule(forged=st.text(alphabet="abcXYZ019-_", min_size=1, max_size=40))
+    def forge(self, forged: str) -> None:
+        with self.act("bob"):
+            self.expect(forged, lambda: append(forged))
+
+    @rule()
+    def write_without(self) -> None:
+        with self.act("bob"):
+            self.expect("", lambda: write_memory(command=MemoryWrite(title="none", content="none")))
+
+    @rule(minutes=st.sampled_from([1, 10, 29, 31, 90]))
+    def wait(self, minutes: int) -> None:
+        self.now += timedelta(minutes=minutes)
+
+    @rule()
+    def sweep(self) -> None:
+        with self.act("ada"):
+            turns.expire_turns()
+
+    @invariant()
+    def nothing_acknowledged_is_lost_and_no_stream_has_a_gap(self) -> None:
+        with self.act("ada"):
+            assert log.verify().ok
+            streams: dict[str, list[int]] = {}
+            for stream, number in RawEvent.objects.order_by("position").values_list("stream_id", "stream_seq"):
+                streams.setdefault(stream, []).append(number)
+            assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in streams.values())
+            kept = set(RawEvent.objects.values_list("position", flat=True))
+            assert set(self.acknowledged) <= kept
+
+    def teardown(self) -> None:
+        with self.act("ada"):
+            assert log.rebuild().identical
+
+
+class GatekeeperMachineTests(HubTestCase):
+    def test_thousands_of_random_steps_let_nothing_through(self):
+        run_state_machine_as_test(
+            GatekeeperMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
+        )
