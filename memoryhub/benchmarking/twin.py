@@ -14,6 +14,7 @@ from typing import Any
 from memories.search.text import match_any, terms
 from memoryhub.benchmarking.timing import WALL, Clock, seconds_by
 from memoryhub.core import log, rows, store_files
+from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import read_models
 from memoryhub.core.searchable import Document, makers_for
 from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
@@ -25,9 +26,12 @@ _TABLES = {
     "memories_memorytag": "memory_id",
     "memories_searchdocument": "id",
 }
-"""What a write of a memory fills, each with the column that holds the event's position."""
+"""What a write of a memory fills, each with the column that holds the event's position.
 
-_PUT_TEXT = "INSERT INTO search_fts (rowid, title, body) VALUES (?, ?, ?)"
+The other tables, such as sessions and turns, are short here: they are compared row by row.
+"""
+
+_PUT_TEXT = "INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (?, ?, ?)"
 _SEARCH = (
     "SELECT rowid, bm25(search_fts, 2.0, 1.0) AS score FROM search_fts WHERE search_fts MATCH ? "
     "ORDER BY score LIMIT 1000"
@@ -44,6 +48,9 @@ class Twin:
         store_files.create_store(path)
         self._connection = connect(path)
         self._position = 0
+        self._others: dict[str, set[tuple[Any, ...]]] = {
+            table: set() for table in _all_tables() if table not in _TABLES
+        }
 
     def close(self) -> None:
         """Close the file."""
@@ -51,11 +58,11 @@ class Twin:
 
     def follow(self, clock: Clock = WALL) -> float:
         """Write what the store has gained since, in one transaction; return the seconds that it took by ``clock``."""
-        batches = [(_insert_sql(table, found), found) for table, found in self._new_rows() if found]
+        batches = [(_put_sql(table, found), found) for table, found in self._new_rows() if found]
         texts: Rows = list(_texts_after(self._position))
         if not batches:
             raise RuntimeError("the store has gained nothing that could be written beside it")
-        self._position = batches[0][1][-1][0]
+        self._position = log.head()[0]
         return seconds_by(clock, self._insert, [*batches, (_PUT_TEXT, texts)])
 
     def _insert(self, batches: list[tuple[str, Rows]]) -> None:
@@ -67,6 +74,10 @@ class Twin:
     def _new_rows(self) -> Iterator[tuple[str, Rows]]:
         for table, key in _TABLES.items():
             yield table, rows.fetch(f"SELECT * FROM {table} WHERE {key} > %s ORDER BY {key}", [self._position])
+        for table, known in self._others.items():
+            found = rows.fetch(f"SELECT * FROM {table}")
+            yield table, [row for row in found if row not in known]
+            known.update(found)
 
     def search(self, question: str, clock: Clock = WALL) -> float:
         """Rank all that holds any of the terms; return the seconds that it took by ``clock``.
@@ -87,7 +98,7 @@ class Twin:
         Raises:
             RuntimeError: they differ; a ratio to this twin would mean nothing.
         """
-        for table in ("raw_events", "search_fts_docsize", *(model._meta.db_table for model in read_models())):
+        for table in ("search_fts_docsize", *_all_tables()):
             count = f"SELECT count(*) FROM {table}"
             theirs, mine = rows.fetch(count)[0][0], self._connection.execute(count).fetchone()[0]
             if theirs != mine:
@@ -102,8 +113,13 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _insert_sql(table: str, found: Rows) -> str:
-    return f"INSERT INTO {table} VALUES ({', '.join('?' * len(found[0]))})"
+def _all_tables() -> list[str]:
+    return [RawEvent._meta.db_table, *(model._meta.db_table for model in read_models())]
+
+
+def _put_sql(table: str, found: Rows) -> str:
+    verb = "INSERT" if table in _TABLES else "INSERT OR REPLACE"
+    return f"{verb} INTO {table} VALUES ({', '.join('?' * len(found[0]))})"
 
 
 def _texts_after(position: int) -> Iterator[tuple[int, str, str]]:
