@@ -14,7 +14,7 @@ from memoryhub.core import log
 from memoryhub.core.rest import command_of, problems, without
 from memoryhub.core.schemas import Identifier, Listing, Paging
 from sessions_app import selectors, services
-from sessions_app.replay import EventList, EventPage, list_events
+from sessions_app.replay import AuditReplay, replay_page
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionList, SessionStart, SessionView
 
 router = Router()
@@ -89,10 +89,10 @@ def record_commits(request: HttpRequest, commits: list[CommitRecord]) -> Any:
     return asdict(services.record_commits(commits=commits))
 
 
-@router.get("events", response=EventPage, tags=["events"], summary="Replay a part of the event log")
-def replay_events(request: HttpRequest, command: Query[EventList]) -> Any:
-    """In order of position; go on with ``after`` = the answer's ``next_after``."""
-    return list_events(command=command)
+@router.get("events", response=Listing, tags=["events"], summary="Replay a part of the event log")
+def replay_events(request: HttpRequest, command: Query[AuditReplay]) -> Any:
+    """In order of position, with payloads (null once erased) and digests; page by ``cursor``."""
+    return replay_page(command=command)
 
 
 @router.get("events/verify", response=VerifyAnswer, tags=["events"], summary="Prove that the log is what was written")

@@ -1,48 +1,93 @@
-"""The event log as pages of JSON data."""
+"""The event log as pages of JSON data, and as lines: what every door of the audit shows."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field, StringConstraints
 
-from memoryhub.core import clock
+from memoryhub.core import clock, log
+from memoryhub.core.chronicle import telling
 from memoryhub.core.log import ReplayWindow
 from memoryhub.core.log.read import described
-from memoryhub.core.schemas import Command
+from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.schemas import Command, Listing, Moment, Paging
+
+EventTypeName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64)]
 
 
-class EventList(Command):
+class EventWindow(Command):
     """Which part of the log; every given condition must hold."""
 
     stream: str = Field("", max_length=200, description="only this stream, such as memory:412")
     session_id: str = Field("", max_length=200, description="only of this session")
-    type: str = Field("", max_length=64, description="only this type, such as memory.written")
-    since: datetime | None = Field(None, description="at or after")
-    until: datetime | None = Field(None, description="before")
+    turn_id: str = Field("", max_length=200, description="only of this turn")
+    type: list[EventTypeName] = Field(default_factory=list, max_length=32, description="only these, such as turn.began")
+    since: Moment | None = Field(None, description="at or after")
+    until: Moment | None = Field(None, description="before")
     after: int = Field(0, ge=0, le=2**53, description="only positions greater than this")
+    up_to: int | None = Field(None, ge=0, le=2**53, description="only positions up to this one")
+
+
+class AuditReplay(EventWindow, Paging):
+    """Replay a part of the log in pages."""
+
     limit: int = Field(100, ge=1, le=1000, description="at most so many")
 
 
-class EventPage(BaseModel):
-    """A page of the log; ``next_after`` goes on behind it, and is null at the end."""
+def replay_page(*, command: AuditReplay) -> Listing:
+    """Return events in order of position, with payloads (null once erased) and digests.
 
-    results: list[dict[str, Any]]
-    next_after: int | None
+    A page of a window that has an end is the same bytes on every run.
+    """
+    whole, start = _window(command), _start(command)
+    rest = _window(command, after=max(start, command.after), limit=command.limit + 1)
+    found = [described(row) for row in rest.events()]
+    return page(
+        [_compact(event) if command.compact else event for event in found[: command.limit]],
+        total=whole.matching().count(),
+        more=len(found) > command.limit,
+        cursor_of=lambda event: encode_cursor(event["position"]),
+        line=event_line,
+        max_tokens=command.max_tokens,
+    )
 
 
-def list_events(*, command: EventList) -> EventPage:
-    """Return events in order of position, with payloads (null once erased) and digests."""
-    window = ReplayWindow(
+def replay_lines(*, command: EventWindow, limit: int | None = None) -> Iterator[str]:
+    """Yield each event of a window as one line of canonical JSON: the same bytes on every run."""
+    return log.replay(_window(command, limit=limit))
+
+
+def event_line(event: dict[str, Any]) -> str:
+    """Return an event as one line: position, time, type, stream, who, where, and what it was about."""
+    if "payload_digest" not in event:
+        return f"#{event['position']} {event['event_type']}"
+    session = f" session={event['session_id']}" if event["session_id"] else ""
+    turn = f" turn={event['turn_id']}" if event["turn_id"] else ""
+    about = "(erased)" if event["payload"] is None else telling(event["payload"])
+    head = f"#{event['position']} {event['occurred_at']} {event['event_type']} {event['stream_id']}"
+    return f"{head}/{event['stream_seq']} by {event['actor']} via {event['source']}{session}{turn} {about}".rstrip()
+
+
+def _compact(event: dict[str, Any]) -> dict[str, Any]:
+    return {"event_type": event["event_type"], "position": event["position"]}
+
+
+def _start(command: AuditReplay) -> int:
+    parts = decode_cursor(command.cursor, (int,))
+    return parts[0] if parts else 0
+
+
+def _window(command: EventWindow, *, after: int | None = None, limit: int | None = None) -> ReplayWindow:
+    return ReplayWindow(
         stream_id=command.stream,
         session_id=command.session_id,
-        event_type=command.type,
+        turn_id=command.turn_id,
+        event_types=tuple(command.type),
         since=clock.to_text(command.since) if command.since else "",
         until=clock.to_text(command.until) if command.until else "",
-        after=command.after,
-        limit=command.limit + 1,
+        after=command.after if after is None else after,
+        up_to=command.up_to,
+        limit=limit,
     )
-    found = [described(row) for row in window.events()]
-    shown = found[: command.limit]
-    return EventPage(results=shown, next_after=shown[-1]["position"] if len(found) > command.limit else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from memoryhub.core.models import RawEvent
@@ -19,7 +20,7 @@ def chronicle(event: RawEvent, title: str | None = None) -> dict[str, Any]:
         "position": event.position,
         "type": event.event_type,
         "id": entity_of(event),
-        "title": title or _own_title(event.payload_json),
+        "title": title or telling(json.loads(event.payload_json or "{}")),
         "occurred_at": event.occurred_at,
         "actor": event.actor,
         "source": event.source,
@@ -34,7 +35,7 @@ def entity_of(event: RawEvent) -> int:
     return int(tail) if tail.isdigit() else event.position
 
 
-def _own_title(payload_json: str | None) -> str:
-    payload = json.loads(payload_json or "{}")
+def telling(payload: Mapping[str, Any]) -> str:
+    """Return the first line of what a payload says that its event was about."""
     text = next((payload[name] for name in _TELLING if payload.get(name)), "")
     return str(text).strip().split("\n", 1)[0][:200]

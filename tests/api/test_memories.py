@@ -148,8 +148,8 @@ class ReadTests(RestTestCase):
             self.write(f"Note {number}", f"text number {number}")
         first = self.call("GET", "projects/alpha/events?limit=3").data
         self.assertEqual([each["position"] for each in first["results"]], [1, 2, 3])
-        rest = self.call("GET", f"projects/alpha/events?limit=3&after={first['next_after']}").data
-        self.assertEqual(([each["position"] for each in rest["results"]], rest["next_after"]), ([4, 5], None))
+        rest = self.call("GET", f"projects/alpha/events?limit=3&cursor={first['meta']['next_cursor']}").data
+        self.assertEqual(([each["position"] for each in rest["results"]], rest["meta"]["has_more"]), ([4, 5], False))
         self.assertEqual(rest["results"][0]["payload"]["title"], "Note 3")
         verified = self.call("GET", "projects/alpha/events/verify").data
         self.assertEqual((verified["ok"], verified["events"]), (True, 5))

@@ -195,7 +195,7 @@ class ReplayTests(StoreTestCase):
             memory = write("One", "1")
         services.delete_memory(command=MemoryTouch(id=memory.id))
         self.assertEqual(len(list(log.replay(log.ReplayWindow(stream_id="memory:1")))), 2)
-        self.assertEqual(len(list(log.replay(log.ReplayWindow(event_type="memory.deleted")))), 1)
+        self.assertEqual(len(list(log.replay(log.ReplayWindow(event_types=("memory.deleted",))))), 1)
         self.assertEqual(len(list(log.replay(log.ReplayWindow(session_id="s1")))), 1)
 
 

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import DatabaseError
+
 from memoryhub.core import rows
 from memoryhub.core.log.anchor import Anchor, read_anchor
+from memoryhub.core.log.checkpoint import Checkpoint
 from memoryhub.core.log.digests import GENESIS, HEADER, chain_digest, payload_digest
 from memoryhub.core.stores import current_store
 
@@ -44,22 +47,68 @@ class _Broken(Exception):
         self.reason = reason
 
 
-def verify() -> Verification:
-    """Walk the current store's log from its first event, and compare it with the anchor."""
-    count, digest = 0, GENESIS
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A position and its digest, kept where the store's own file cannot reach."""
+
+    position: int
+    digest: str
+    where: str
+
+
+def verify(checkpoint: Checkpoint | None = None) -> Verification:
+    """Walk the current store's log from its first event, and compare it with the anchor.
+
+    Args:
+        checkpoint: a head that was kept elsewhere, to compare with too.
+
+    Raises:
+        Invalid: the checkpoint is of another store.
+    """
+    walked = _Walk()
     try:
-        anchor = _anchor()
+        known = _known(checkpoint)
         for row in _all_rows():
-            digest = _checked(row, count + 1, digest)
-            count += 1
-            if anchor and anchor.position == count and anchor.digest != digest:
-                raise _Broken(count, "its digest is not the one that was anchored outside the store")
-        if anchor and anchor.position > count:
-            reason = f"the log ends at #{count}, but #{anchor.position} was acknowledged; its tail was cut"
-            raise _Broken(count + 1, reason)
+            walked.step(row)
+            _compare(walked, known)
+        _check_tail(walked.count, known)
     except _Broken as broken:
-        return Verification(False, count, digest, broken.position, broken.reason)
-    return Verification(True, count, digest)
+        return Verification(False, walked.count, walked.digest, broken.position, broken.reason)
+    return Verification(True, walked.count, walked.digest)
+
+
+class _Walk:
+    """How far the chain is known to hold."""
+
+    def __init__(self) -> None:
+        self.count, self.digest = 0, GENESIS
+
+    def step(self, row: tuple[Any, ...]) -> None:
+        self.digest = _checked(row, self.count + 1, self.digest)
+        self.count += 1
+
+
+def _known(checkpoint: Checkpoint | None) -> list[_Known]:
+    """Return what is known of the chain from outside the store."""
+    anchor = _anchor()
+    known = [_Known(anchor.position, anchor.digest, "anchored outside the store")] if anchor else []
+    if checkpoint:
+        checkpoint.require_store(current_store())
+        known.append(_Known(checkpoint.position, checkpoint.digest, "in the checkpoint"))
+    return known
+
+
+def _compare(walked: _Walk, known: list[_Known]) -> None:
+    for each in known:
+        if each.position == walked.count and each.digest != walked.digest:
+            raise _Broken(walked.count, f"its digest is not the one that is {each.where}")
+
+
+def _check_tail(count: int, known: list[_Known]) -> None:
+    last = max(known, key=lambda each: each.position, default=None)
+    if last and last.position > count:
+        reason = f"the log ends at #{count}, but #{last.position} is {last.where}; its tail was cut"
+        raise _Broken(count + 1, reason)
 
 
 def _anchor() -> Anchor | None:
@@ -71,9 +120,25 @@ def _anchor() -> Anchor | None:
 
 def _all_rows() -> Iterator[tuple[Any, ...]]:
     position = 0
-    while batch := rows.fetch(_SELECT, [position, _BATCH]):
+    while batch := _batch(position, _BATCH):
         yield from batch
         position = batch[-1][0]
+
+
+def _batch(after: int, size: int) -> list[tuple[Any, ...]]:
+    """Return the next rows; where one cannot be read, those before it first, so that its position is known."""
+    try:
+        return rows.fetch(_SELECT, [after, size])
+    except DatabaseError as error:
+        if not _is_damage(error):
+            raise
+        if size > 1:
+            return _batch(after, size // 2)
+        raise _Broken(after + 1, "it cannot be read; the file is damaged") from error
+
+
+def _is_damage(error: DatabaseError) -> bool:
+    return any(sign in str(error) for sign in ("malformed", "decode", "corrupt"))
 
 
 def _checked(row: tuple[Any, ...], expected: int, previous: str) -> str:
@@ -83,9 +148,24 @@ def _checked(row: tuple[Any, ...], expected: int, previous: str) -> str:
         raise _Broken(expected, f"it is missing; the next is #{position}")
     if (payload_json is None) != (salt is None):
         raise _Broken(position, "its payload and its salt do not go together")
-    if payload_json is not None and payload_digest(salt, payload_json) != stored_payload:
+    if payload_json is not None and not _is_payload(salt, payload_json, stored_payload):
         raise _Broken(position, "its payload is not the one that was written")
-    chained = chain_digest(previous, row[:_WIDTH], stored_payload)
+    chained = _chained(previous, row[:_WIDTH], stored_payload)
     if chained != stored_chain:
         raise _Broken(position, "its header, or an event before it, is not the one that was written")
     return chained
+
+
+def _is_payload(salt: Any, payload_json: Any, digest: str) -> bool:
+    """Whether the digest is the payload's; damage may have left what is no text, or hexadecimal in other letters."""
+    try:
+        return payload_digest(salt, payload_json) == digest and bytes.fromhex(salt).hex() == salt
+    except (TypeError, ValueError, AttributeError):
+        return False
+
+
+def _chained(previous: str, header: tuple[Any, ...], payload: Any) -> str:
+    try:
+        return chain_digest(previous, header, payload)
+    except (TypeError, ValueError):
+        return ""

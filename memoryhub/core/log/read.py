@@ -23,28 +23,37 @@ class ReplayWindow:
 
     stream_id: str = ""
     session_id: str = ""
-    event_type: str = ""
+    turn_id: str = ""
+    event_types: tuple[str, ...] = ()
+    """Any of these."""
     since: str = ""
     """ISO 8601, inclusive."""
     until: str = ""
     """ISO 8601, exclusive."""
     after: int = 0
     """Positions greater than this."""
+    up_to: int | None = None
+    """Positions up to this one."""
     limit: int | None = None
 
     def events(self) -> QuerySet[RawEvent]:
         """Return the matching rows in order of position."""
+        return self.matching().order_by("position")[: self.limit]
+
+    def matching(self) -> QuerySet[RawEvent]:
+        """Return the matching rows without order or limit."""
         wanted = {
             "stream_id": self.stream_id,
             "session_id": self.session_id,
-            "event_type": self.event_type,
+            "turn_id": self.turn_id,
+            "event_type__in": self.event_types,
             "occurred_at__gte": self.since,
             "occurred_at__lt": self.until,
         }
         found = RawEvent.objects.filter(
             position__gt=self.after, **{key: value for key, value in wanted.items() if value}
         )
-        return found.order_by("position")[: self.limit]
+        return found if self.up_to is None else found.filter(position__lte=self.up_to)
 
 
 def head() -> tuple[int, str]:
@@ -88,7 +97,7 @@ def replay(window: ReplayWindow) -> Iterator[str]:
 
 
 def described(row: RawEvent) -> dict[str, Any]:
-    """Return an event's header, payload and digests as JSON data."""
+    """Return an event's header, payload and digests as JSON data, its keys in canonical order."""
     payload = None if row.payload_json is None else json.loads(row.payload_json)
-    header = {name: getattr(row, name) for name in HEADER}
-    return {**header, "payload": payload, "payload_digest": row.payload_digest, "chain_digest": row.chain_digest}
+    values = {name: getattr(row, name) for name in (*HEADER, "payload_digest", "chain_digest")}
+    return dict(sorted({**values, "payload": payload}.items()))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import CommandParser
+from pydantic import ValidationError
 
-from memoryhub.core import log
 from memoryhub.core.commands import ProjectCommand
+from memoryhub.core.errors import Invalid
+from memoryhub.core.validation import explain
+from sessions_app.replay import EventWindow, replay_lines
 
 
 class Command(ProjectCommand):
@@ -18,25 +21,23 @@ class Command(ProjectCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the window."""
         super().add_arguments(parser)
-        parser.add_argument("--stream", default="", help="only this stream, such as memory:412")
-        parser.add_argument("--session", default="", help="only this session")
-        parser.add_argument("--type", default="", help="only this type, such as memory.written")
-        parser.add_argument("--since", default="", help="at or after this time (ISO 8601, UTC)")
-        parser.add_argument("--until", default="", help="before this time (ISO 8601, UTC)")
-        parser.add_argument("--after", type=int, default=0, help="only positions greater than this")
-        parser.add_argument("--limit", type=int, help="at most so many")
+        parser.add_argument("--stream", help="only this stream, such as memory:412")
+        parser.add_argument("--session", dest="session_id", metavar="NAME", help="only this session")
+        parser.add_argument("--turn", dest="turn_id", metavar="NAME", help="only this turn")
+        parser.add_argument("--type", action="append", help="only this type, such as memory.written; may be repeated")
+        parser.add_argument("--since", metavar="TIME", help="at or after this time (ISO 8601, UTC)")
+        parser.add_argument("--until", metavar="TIME", help="before this time (ISO 8601, UTC)")
+        parser.add_argument("--after", metavar="N", help="only positions greater than this")
+        parser.add_argument("--up-to", metavar="N", help="only positions up to this one")
+        parser.add_argument("--limit", metavar="N", type=int, help="at most so many")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the window."""
-        window = log.ReplayWindow(
-            stream_id=options["stream"],
-            session_id=options["session"],
-            event_type=options["type"],
-            since=options["since"],
-            until=options["until"],
-            after=options["after"],
-            limit=options["limit"],
-        )
+        given = {name: options[name] for name in EventWindow.model_fields if options[name] is not None}
+        try:
+            window = EventWindow.model_validate(given)
+        except ValidationError as error:
+            raise Invalid(explain(error)) from error
         with self.store(options):
-            for line in log.replay(window):
+            for line in replay_lines(command=window, limit=options["limit"]):
                 self.stdout.write(line)

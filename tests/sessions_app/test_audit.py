@@ -1,0 +1,311 @@
+"""The audit: the log comes back the same at every door, and whatever was changed in its file is found."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from io import StringIO
+from pathlib import Path
+
+from django.core.management import call_command
+
+from memories.schemas import MemoryWrite
+from memories.services import write_memories, write_memory
+from memoryhub.core import log, rows
+from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.log.anchor import anchor_path
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.tools import Answer, find_tool
+from memoryhub.mcp.registry import load_tools
+from sessions_app.audit import verify_log
+from sessions_app.replay import AuditReplay, replay_lines, replay_page
+from sessions_app.schemas import EventAppend, SessionStart, TurnBegin, TurnEnd
+from sessions_app.services import start_session
+from sessions_app.services.turns import append_event, begin_turn, end_turn
+from tests.api.client import RestTestCase
+from tests.core.test_log import StoreTestCase
+from tests.support import HubTestCase, forget_all_stores
+
+
+def fill(count: int) -> None:
+    write_memories(commands=[MemoryWrite(title=f"Note {n}", content=f"text number {n}") for n in range(count)])
+
+
+def tell_a_story() -> None:
+    """A session with two turns, and a memory outside of both."""
+    start_session(command=SessionStart(session_id="s1", purpose="fix the log"))
+    for turn, words in (("t1", "why is it slow?"), ("t2", "make it fast")):
+        token = begin_turn(command=TurnBegin(session_id="s1", turn_id=turn)).ack_token
+        append_event(command=EventAppend(ack_token=token, type="message.user", payload={"content": words}))
+        end_turn(command=TurnEnd(ack_token=token))
+    write_memory(command=MemoryWrite(title="Outside", content="of any turn"))
+
+
+def ask(tool: str, **arguments: object) -> Answer:
+    load_tools()
+    found = find_tool(tool)
+    assert found
+    return found.handler(found.input.model_validate(arguments))
+
+
+class ReplayTests(StoreTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        tell_a_story()
+
+    def positions(self, **window: object) -> list[int]:
+        return [event["position"] for event in replay_page(command=AuditReplay(**window)).results]
+
+    def test_a_window_is_chosen_by_what_belongs_together(self) -> None:
+        self.assertEqual(self.positions(turn_id="t2"), [5, 6, 7])
+        self.assertEqual(self.positions(session_id="s1", type=["turn.began", "turn.ended"]), [2, 4, 5, 7])
+        self.assertEqual(self.positions(stream="memory:8"), [8])
+        self.assertEqual(self.positions(after=2, up_to=4), [3, 4])
+
+    def test_a_window_is_chosen_by_time(self) -> None:
+        first, second = (
+            rows.fetch("SELECT occurred_at FROM raw_events WHERE position = %s", [n])[0][0] for n in (1, 8)
+        )
+        self.assertEqual(self.positions(until=first), [])
+        self.assertEqual(self.positions(since=first)[0], 1)
+        self.assertIn(8, self.positions(since=second))
+
+    def test_pages_join_to_the_whole_and_say_how_much_there_is(self) -> None:
+        whole, cursor, seen = self.positions(), None, []
+        while True:
+            listing = replay_page(command=AuditReplay(limit=3, cursor=cursor))
+            self.assertEqual(listing.meta.total_count, 8)
+            seen += [event["position"] for event in listing.results]
+            if not (cursor := listing.meta.next_cursor):
+                break
+        self.assertEqual(seen, whole)
+
+    def test_a_window_with_an_end_is_the_same_bytes_whatever_came_later(self) -> None:
+        before = ask("audit_replay", up_to=8).data
+        fill(3)
+        self.assertEqual(json.dumps(ask("audit.replay", up_to=8).data), json.dumps(before))
+
+    def test_json_is_the_canonical_lines(self) -> None:
+        results = ask("audit_replay").data["results"]
+        lines = [json.dumps(event, separators=(",", ":"), ensure_ascii=False) for event in results]
+        self.assertEqual(lines, list(replay_lines(command=AuditReplay())))
+
+    def test_text_is_a_line_an_event_and_says_how_to_go_on(self) -> None:
+        first, second, end = ask("audit_replay", turn_id="t1", limit=2).text.splitlines()
+        self.assertRegex(first, r"^#2 \d{4}-.+Z turn\.began turn:s1/t1/1 by ada via service session=s1 turn=t1 t1$")
+        self.assertTrue(second.endswith("why is it slow?"))
+        self.assertIn("2 of 3; more: cursor=", end)
+
+    def test_an_erased_event_is_shown_as_such(self) -> None:
+        log.erase_streams(["memory:8"], reason="asked")
+        self.assertIn("memory.written memory:8/1 by ada via service (erased)", ask("audit_replay", after=7).text)
+
+    def test_the_command_prints_the_lines_of_the_same_window(self) -> None:
+        output = StringIO()
+        call_command("replay", "--project", "alpha", "--turn", "t1", "--type", "turn.began", stdout=output)
+        lines = list(replay_lines(command=AuditReplay(turn_id="t1", type=["turn.began"])))
+        self.assertEqual(output.getvalue().splitlines(), lines)
+
+    def test_a_cursor_of_another_list_is_refused(self) -> None:
+        with self.assertRaisesMessage(Invalid, "cursor is not one that this list gave"):
+            replay_page(command=AuditReplay(cursor="bm9uc2Vuc2U"))
+
+
+class RestReplayTests(RestTestCase):
+    def test_rest_gives_the_canonical_lines_of_its_own_project_alone(self) -> None:
+        with self.store("alpha"):
+            tell_a_story()
+            wanted = list(replay_lines(command=AuditReplay(turn_id="t1", type=["turn.began", "turn.ended"])))
+        path = "events?turn_id=t1&type=turn.began&type=turn.ended"
+        found = self.call("GET", f"projects/alpha/{path}").data["results"]
+        self.assertEqual([json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in found], wanted)
+        self.assertEqual(self.call("GET", f"projects/beta/{path}").data["results"], [])
+
+
+class CheckpointTests(StoreTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        fill(5)
+        self.file = self.home / "elsewhere" / "alpha.json"
+        self.file.parent.mkdir()
+
+    def cut_tail(self) -> None:
+        """Take the last event away, and the anchor that would tell."""
+        rows.execute("DROP TRIGGER raw_events_no_delete")
+        rows.execute("DELETE FROM raw_events WHERE position = 5")
+        anchor_path(project_store("alpha")).unlink()
+
+    def test_the_first_time_it_is_written_privately_and_then_compared(self) -> None:
+        first = verify_log(checkpoint=self.file)
+        self.assertEqual((first.compared, first.written.position), (None, 5))  # type: ignore[union-attr]
+        self.assertEqual(self.file.stat().st_mode & 0o777, 0o600)
+        fill(2)
+        second = verify_log(checkpoint=self.file)
+        self.assertTrue(second.found.ok)
+        self.assertEqual((second.compared.position, second.written), (5, None))  # type: ignore[union-attr]
+
+    def test_a_tail_cut_together_with_the_anchor_is_found(self) -> None:
+        verify_log(checkpoint=self.file)
+        self.cut_tail()
+        self.assertTrue(log.verify().ok)  # nothing inside the store can tell
+        found = verify_log(checkpoint=self.file).found
+        self.assertEqual((found.ok, found.broken_position), (False, 5))
+        self.assertIn("in the checkpoint; its tail was cut", found.reason)
+
+    def test_a_tail_written_anew_is_found(self) -> None:
+        verify_log(checkpoint=self.file)
+        self.cut_tail()
+        log.rebuild()
+        write_memory(command=MemoryWrite(title="Another", content="that never was"))
+        found = verify_log(checkpoint=self.file).found
+        self.assertEqual(
+            (found.broken_position, found.reason), (5, "its digest is not the one that is in the checkpoint")
+        )
+
+    def test_a_broken_chain_is_never_written_down(self) -> None:
+        verify_log(checkpoint=self.file)
+        kept = self.file.read_text()
+        self.cut_tail()
+        self.assertIsNone(verify_log(checkpoint=self.file, new_checkpoint=self.file).written)
+        self.assertEqual(self.file.read_text(), kept)
+
+    def test_a_checkpoint_of_another_project_is_refused(self) -> None:
+        verify_log(checkpoint=self.file)
+        with self.store("beta"), self.assertRaisesMessage(Invalid, "the checkpoint is of project 'alpha'"):
+            verify_log(checkpoint=self.file)
+
+    def test_a_file_that_holds_no_checkpoint_is_refused(self) -> None:
+        for content in ("", "[]", '{"position": 3}', '{"position": "x", "store": "alpha"}'):
+            self.file.write_text(content)
+            with self.assertRaisesMessage(Invalid, "holds no checkpoint"):
+                verify_log(checkpoint=self.file)
+
+    def test_the_command_writes_compares_and_ends_with_its_own_code(self) -> None:
+        def run(*options: str) -> str:
+            output = StringIO()
+            call_command("verify", "--project", "alpha", *options, stdout=output)
+            return output.getvalue()
+
+        self.assertIn("checkpoint written at #5", run("--checkpoint", str(self.file)))
+        self.assertIn("agrees with the checkpoint at #5", run("--checkpoint", str(self.file)))
+        fill(1)
+        self.assertIn("checkpoint written at #6", run("--write-checkpoint", str(self.file)))
+        self.cut_tail()
+        with self.assertRaises(SystemExit) as ended:
+            run("--checkpoint", str(self.file))
+        self.assertEqual(ended.exception.code, 11)
+
+    def test_the_tool_says_what_it_found(self) -> None:
+        self.assertIn("the chain holds: 5 events", ask("audit_verify").text)
+        self.cut_tail()
+        rows.execute("DROP TRIGGER raw_events_no_change")
+        rows.execute("UPDATE raw_events SET actor = 'eve' WHERE position = 3")
+        answer = ask("audit.verify")
+        self.assertIn("the chain is broken at #3", answer.text)
+        self.assertEqual(answer.data["broken_position"], 3)
+
+
+COLUMNS = (
+    "event_id project_id session_id turn_id stream_id stream_seq event_type event_version occurred_at actor source "
+    "payload_json salt payload_digest chain_digest idempotency_key trace_id"
+).split()
+
+
+class FlippedByteTests(HubTestCase):
+    """One byte of a copied store's log is changed; the audit names the event."""
+
+    EVENTS = 60
+
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"), use_origin(session_id="s1", turn_id="t1", trace_id="trace-1"):
+            for n in range(self.EVENTS):
+                write_memory(command=MemoryWrite(title=f"Note {n}", content=f"text {n}", idempotency_key=f"key-{n}"))
+        forget_all_stores()
+        with closing(sqlite3.connect(project_store("alpha").path)) as connection:
+            connection.execute("VACUUM")  # leaves one copy of each record in the file
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def copy(self) -> Path:
+        """Return the file of beta, a fresh copy of alpha's store and anchor."""
+        forget_all_stores()
+        target = project_store("beta").path
+        shutil.rmtree(target.parent, ignore_errors=True)
+        target.parent.mkdir(parents=True)
+        shutil.copyfile(project_store("alpha").path, target)
+        shutil.copyfile(anchor_path(project_store("alpha")), anchor_path(project_store("beta")))
+        return target
+
+    def verify(self) -> log.Verification:
+        with use_store(project_store("beta")):
+            return log.verify()
+
+    def test_the_copy_holds_as_it_is(self) -> None:
+        self.copy()
+        self.assertTrue(self.verify().ok)
+
+    def test_a_character_of_any_column_is_found(self) -> None:
+        chance = random.Random(20261121)
+        for column in COLUMNS:
+            position = chance.randrange(1, self.EVENTS + 1)
+            with closing(sqlite3.connect(self.copy())) as connection, connection:
+                connection.execute("DROP TRIGGER raw_events_no_change")
+                (value,) = connection.execute(
+                    f"SELECT {column} FROM raw_events WHERE position = ?", [position]
+                ).fetchone()
+                changed = value + 1_000_000 if isinstance(value, int) else flipped_text(value, chance)
+                connection.execute(f"UPDATE raw_events SET {column} = ? WHERE position = ?", [changed, position])
+            found = self.verify()
+            self.assertEqual((column, found.ok, found.broken_position), (column, False, position))
+
+    def test_a_byte_of_the_file_is_found_wherever_it_changes_the_log(self) -> None:
+        chance = random.Random(412)
+        original, places = self.rows_of(self.copy()), self.cells()
+        changed = 0
+        for _ in range(150):
+            position, start, end = chance.choice(places)
+            target = self.copy()
+            content = bytearray(target.read_bytes())
+            content[chance.randrange(start, end)] ^= 1 << chance.randrange(8)
+            target.write_bytes(content)
+            if self.rows_of(target) == original:
+                continue  # the flipped bit says nothing of the log
+            changed += 1
+            with suppress(HubError):  # SQLite itself refuses to open some
+                found = self.verify()
+                self.assertEqual((found.ok, found.broken_position), (False, position))
+        self.assertGreater(changed, 120)
+
+    def rows_of(self, path: Path) -> object:
+        """Return the log as SQLite reads it, or the error that it gives; blobs and texts are told apart."""
+        with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
+            try:
+                return connection.execute("SELECT * FROM raw_events").fetchall()
+            except sqlite3.DatabaseError as error:
+                return str(error)
+
+    def cells(self) -> list[tuple[int, int, int]]:
+        """Return each event's position, and where its record lies in the file: the header's types and all values."""
+        path = project_store("alpha").path
+        content = path.read_bytes()
+        with closing(sqlite3.connect(path)) as connection:
+            found = connection.execute(
+                "SELECT position, event_id || project_id || session_id, chain_digest || idempotency_key || trace_id "
+                "FROM raw_events"
+            ).fetchall()
+        places = []
+        for position, head, tail in found:
+            stale = content.count(head.encode()) > 1 or content.count(tail.encode()) > 1  # in a page's free space
+            if not stale:
+                places.append((position, content.index(head.encode()) - 20, content.index(tail.encode()) + len(tail)))
+        self.assertGreater(len(places), self.EVENTS // 2)
+        return places
+
+
+def flipped_text(text: str, chance: random.Random) -> str:
+    place = chance.randrange(len(text))
+    return f"{text[:place]}{chr(ord(text[place]) ^ 1)}{text[place + 1 :]}"
