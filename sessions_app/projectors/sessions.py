@@ -49,7 +49,8 @@ def pause_or_resume(event: Event[SessionTouched]) -> None:
     """Set the session aside, or take it up again."""
     status = SessionStatus.PAUSED if event.type == SESSION_PAUSED.name else SessionStatus.ACTIVE
     rows.execute(
-        "UPDATE sessions_app_session SET status = %s WHERE session_id = %s", [status, event.payload.session_id]
+        "UPDATE sessions_app_session SET status = %s, ended_at = NULL WHERE session_id = %s",
+        [status, event.payload.session_id],
     )
 
 

@@ -120,11 +120,12 @@ def end_turn(*, command: TurnEnd) -> Turn:
         return close_turn(turn, summary=command.summary)
 
 
-def close_turn(turn: Turn, *, summary: str = "") -> Turn:
+def close_turn(turn: Turn, *, summary: str = "", idempotency_key: str | None = None) -> Turn:
     """Close an open turn and return it."""
     payload = TurnEnded(session_id=turn.session_id, turn_id=turn.turn_id, summary=summary)
     with log.transaction(), use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
-        log.append(log.prepare(TURN_ENDED, payload), stream=_stream(turn.session_id, turn.turn_id))
+        stream = _stream(turn.session_id, turn.turn_id)
+        log.append(log.prepare(TURN_ENDED, payload), stream=stream, idempotency_key=idempotency_key)
     closed: Turn = Turn.objects.get(id=turn.id)
     return closed
 
@@ -181,14 +182,20 @@ def automatic_turn(*, session_id: str) -> Turn:
         return turn or _begin(session_id, ids.short_id(), token_hash="")
 
 
-def append_automatically(*, turn: Turn, type: str, payload: dict[str, Any]) -> Event[Any]:  # noqa: A002 - the field's name
+def append_automatically(
+    *,
+    turn: Turn,
+    type: str,  # noqa: A002 - the field's name
+    payload: dict[str, Any],
+    idempotency_key: str | None = None,
+) -> Event[Any]:
     """Append one of the client's events to a turn that the hub keeps by itself.
 
     Raises:
         Invalid: the type is unknown or the payload does not fit it.
     """
     with log.transaction():
-        return _append(turn, type, payload)
+        return _append(turn, type, payload, idempotency_key)
 
 
 def _stream(session_id: str, turn_id: str) -> str:
