@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any
 
 from memories.events import (
@@ -25,8 +26,12 @@ from sessions_app.events import SESSION_ENDED, SessionEnded
 from sessions_app.models import SessionMode
 
 
+@lru_cache(maxsize=1024)
 def content_hash(content: str) -> str:
-    """Return the digest by which two texts count as identical: white space does not matter."""
+    """Return the digest by which two texts count as identical: white space does not matter.
+
+    A write asks for it several times: to look for the same text, and to keep it.
+    """
     return hashlib.sha256(" ".join(content.split()).encode()).hexdigest()
 
 

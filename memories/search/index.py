@@ -29,6 +29,9 @@ _PUT = (
     "kind = excluded.kind, type = excluded.type, title = excluded.title, created_at = excluded.created_at"
 )
 
+_NEW_TEXT = "INSERT INTO search_fts (rowid, title, body) VALUES (%s, %s, %s)"
+_TEXT = "INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (%s, %s, %s)"
+
 
 def has_full_text() -> bool:
     """Return whether the current store has an FTS5 index that this SQLite can use."""
@@ -53,14 +56,14 @@ def index_event(event: Event[Any]) -> None:
     for make in makers_for(event.type):
         made = make(event)
         if isinstance(made, Document):
-            put(made)
+            put(made, is_new=made.id == event.position)
         elif made is not None:
             for each in made.ids:
                 remove(each)
 
 
-def put(document: Document) -> None:
-    """Make a document findable as it is now."""
+def put(document: Document, *, is_new: bool = False) -> None:
+    """Make a document findable as it is now; one that is new replaces none, which is quicker."""
     rows.execute(
         _PUT,
         [
@@ -75,7 +78,7 @@ def put(document: Document) -> None:
     )
     if has_full_text():
         rows.execute(
-            "INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (%s, %s, %s)",
+            _NEW_TEXT if is_new else _TEXT,
             [document.id, document.title, document.body],
         )
 

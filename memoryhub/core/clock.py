@@ -18,7 +18,7 @@ def now() -> datetime:
 
 def to_text(moment: datetime) -> str:
     """Return ``2026-11-20T08:30:00.000Z``: fixed width, so that text order is time order."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def from_text(text: str) -> datetime:
