@@ -13,6 +13,7 @@ from memoryhub.auth import BearerToken, SignedIn, is_known
 from memoryhub.core.rest import problems
 from memoryhub.rest import HubAPI, in_project
 from sessions_app.api import router as sessions
+from sessions_app.work_api import router as work
 
 DESCRIPTION = """Everything a project's memory holds, over HTTP.
 
@@ -58,6 +59,6 @@ def get_project(request: HttpRequest, project_id: str) -> Any:
 
 
 api.add_router("", hub)
-for router in (memories, sessions):
+for router in (memories, sessions, work):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)

@@ -40,6 +40,13 @@ _SESSION = {
     "schema": {"type": "string", "maxLength": 200},
     "description": "the session that the change belongs to",
 }
+_TOKEN = {
+    "in": "header",
+    "name": "X-Ack-Token",
+    "required": False,
+    "schema": {"type": "string", "maxLength": 200},
+    "description": "the open turn's token, where the project's turn policy is strict",
+}
 _KEY = {
     "in": "header",
     "name": "Idempotency-Key",
@@ -72,7 +79,7 @@ def _add_headers(path: str, method: str, operation: Operation, schemas: dict[str
     parameters = operation.setdefault("parameters", [])
     if _PROJECT in path:
         parameters[:] = [_PROJECT_ID, *(each for each in parameters if each["name"] != "project_id")]
-        parameters += [] if method == "get" else [_SESSION]
+        parameters += [] if method == "get" else [_SESSION, _TOKEN]
     if _takes_key(operation, schemas):
         parameters.append(_KEY)
 

@@ -33,11 +33,19 @@ def in_project(view: View) -> View:
     @wraps(view)
     def inside(request: HttpRequest, **arguments: Any) -> Any:
         _refuse_unknown_parameters(request, arguments)
-        origin = {"source": "rest", "actor": request.auth, "session_id": request.headers.get("X-Session-Id", "")}  # type: ignore[attr-defined]
-        with use_store(project_store(_project_of(request))), use_origin(**origin):
+        with use_store(project_store(_project_of(request))), use_origin(**_origin(request)):
             return view(request, **_with_key(request, arguments))
 
     return inside
+
+
+def _origin(request: HttpRequest) -> dict[str, str]:
+    return {
+        "source": "rest",
+        "actor": request.auth,  # type: ignore[attr-defined]
+        "session_id": request.headers.get("X-Session-Id", ""),
+        "ack_token": request.headers.get("X-Ack-Token", ""),
+    }
 
 
 def _project_of(request: HttpRequest) -> str:

@@ -78,6 +78,19 @@ class TurnEnd(TurnCall):
     summary: str = Field("", max_length=20_000, description="what came of it")
 
 
+class TurnList(Paging):
+    """List turns, newest first."""
+
+    session_id: Identifier | None = Field(None, description="only of this session")
+    status: TurnStatus | None = Field(None, description="only these")
+
+
+class IterationList(Paging):
+    """List iterations, newest first."""
+
+    status: IterationStatus | None = Field(None, description="only these")
+
+
 class TurnView(BaseModel):
     """A turn as every door shows it."""
 

@@ -12,8 +12,17 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
 from sessions_app.models import Commit, Iteration, Session, Turn
-from sessions_app.present import commit_line, session_line
-from sessions_app.schemas import CommitView, IterationGet, IterationView, SessionList, SessionView, TurnView
+from sessions_app.present import commit_line, iteration_line, session_line, turn_line
+from sessions_app.schemas import (
+    CommitView,
+    IterationGet,
+    IterationList,
+    IterationView,
+    SessionList,
+    SessionView,
+    TurnList,
+    TurnView,
+)
 
 
 def view_session(session: Session) -> dict[str, Any]:
@@ -80,6 +89,26 @@ def list_sessions(*, command: SessionList) -> Listing:
         sessions = sessions.filter(status=command.status)
     found = [_listed_session(session, compact=command.compact) for session in _page_of(sessions, command)]
     return _page(found, sessions, command, session_line)
+
+
+def list_turns(*, command: TurnList) -> Listing:
+    """Return a page of turns, newest first."""
+    turns = Turn.objects.all()
+    if command.session_id:
+        turns = turns.filter(session_id=command.session_id)
+    if command.status:
+        turns = turns.filter(status=command.status)
+    found = [view_turn(turn) for turn in _page_of(turns, command)]
+    return _page(found, turns, command, turn_line)
+
+
+def list_iterations(*, command: IterationList) -> Listing:
+    """Return a page of iterations, newest first."""
+    iterations = Iteration.objects.all()
+    if command.status:
+        iterations = iterations.filter(status=command.status)
+    found = [view_iteration(iteration) for iteration in _page_of(iterations, command)]
+    return _page(found, iterations, command, iteration_line)
 
 
 def list_commits(*, command: Paging) -> Listing:

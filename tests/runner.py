@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from django.test.runner import DiscoverRunner
@@ -9,6 +10,11 @@ from django.test.runner import DiscoverRunner
 
 class HubTestRunner(DiscoverRunner):
     """Ends with ``N passed, N failed, N skipped``."""
+
+    def setup_test_environment(self, **kwargs: Any) -> None:
+        """Keep the refusals that tests provoke out of their output."""
+        super().setup_test_environment(**kwargs)
+        logging.getLogger("django.request").setLevel(logging.CRITICAL)
 
     def run_suite(self, suite: Any, **kwargs: Any) -> Any:
         """Run the suite and keep its result for the last line."""

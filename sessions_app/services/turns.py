@@ -131,11 +131,12 @@ def close_turn(turn: Turn, *, summary: str = "", idempotency_key: str | None = N
 
 
 def require_open_turn(token: str | None, *, session_id: str | None = None, turn_id: str | None = None) -> Turn:
-    """Return the open turn that ``token`` was given for.
+    """Return the open turn that ``token``, or else the origin's, was given for.
 
     Raises:
         PreconditionFailed: it was given for none, for another one, or for one that is no longer open.
     """
+    token = token or current_origin().ack_token
     if not token:
         raise refuse(Refusal.NO_TOKEN)
     digest = _hash(token)

@@ -1,0 +1,171 @@
+"""The REST routes of how work goes on: turns, iterations, single commits, and the settings of a project."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router, Status
+from pydantic import BaseModel
+
+from memoryhub.core.rest import command_of, problems, without
+from memoryhub.core.schemas import EntityId, Identifier, Listing
+from sessions_app import selectors, services
+from sessions_app.schemas import (
+    CommitRead,
+    CommitView,
+    EventAppend,
+    IterationAdvance,
+    IterationComplete,
+    IterationGet,
+    IterationList,
+    IterationStart,
+    IterationView,
+    SessionTouch,
+    SessionView,
+    SettingsChange,
+    TurnBegin,
+    TurnEnd,
+    TurnList,
+    TurnView,
+)
+from sessions_app.services import iterations, turns
+from sessions_app.services.settings import change_settings
+from sessions_app.settings import ProjectSettings, project_settings
+
+router = Router()
+
+AdvanceBody = without(IterationAdvance, "id")
+CompleteBody = without(IterationComplete, "id")
+GetQuery = without(IterationGet, "id")
+
+
+class BegunTurn(TurnView):
+    """A turn that has begun, with the token that is shown this once."""
+
+    ack_token: str
+
+
+class Appended(BaseModel):
+    """Where an event was appended."""
+
+    position: int
+    type: str
+    stream_seq: int
+    turn_id: str
+
+
+@router.get("turns", response=Listing, tags=["turns"], summary="List turns, newest first")
+def list_turns(request: HttpRequest, command: Query[TurnList]) -> Any:
+    """Page by ``cursor``: the ``meta.next_cursor`` of the answer before."""
+    return selectors.list_turns(command=command)
+
+
+@router.post("turns/begin", response={201: BegunTurn, **problems(409, 412)}, tags=["turns"], summary="Begin a turn")
+def begin_turn(request: HttpRequest, command: TurnBegin) -> Any:
+    """The answer has the ``ack_token`` to show from then on; only its hash is stored."""
+    begun = turns.begin_turn(command=command)
+    return Status(201, {**selectors.view_turn(begun.turn), "ack_token": begun.ack_token})
+
+
+@router.post(
+    "turns/append", response={201: Appended, **problems(412)}, tags=["turns"], summary="Append to the open turn"
+)
+def append_event(request: HttpRequest, command: EventAppend) -> Any:
+    """A type that is not known is refused with the list of those that are."""
+    event = turns.append_event(command=command)
+    return Status(201, {name: getattr(event, name) for name in Appended.model_fields})
+
+
+@router.post("turns/end", response={200: TurnView, **problems(412)}, tags=["turns"], summary="End the open turn")
+def end_turn(request: HttpRequest, command: TurnEnd) -> Any:
+    """The turn whose token is shown is closed."""
+    return selectors.view_turn(turns.end_turn(command=command))
+
+
+@router.post("sessions/{session_id}/pause", response={200: SessionView, **problems(409)}, tags=["sessions"])
+def pause_session(request: HttpRequest, session_id: Identifier) -> Any:
+    """Set an active session aside."""
+    return selectors.view_session(services.pause_session(command=SessionTouch(session_id=session_id)))
+
+
+@router.post("sessions/{session_id}/resume", response={200: SessionView, **problems(409)}, tags=["sessions"])
+def resume_session(request: HttpRequest, session_id: Identifier) -> Any:
+    """Take a paused session up again."""
+    return selectors.view_session(services.resume_session(command=SessionTouch(session_id=session_id)))
+
+
+@router.get("iterations", response=Listing, tags=["iterations"], summary="List iterations, newest first")
+def list_iterations(request: HttpRequest, command: Query[IterationList]) -> Any:
+    """Page by ``cursor``: the ``meta.next_cursor`` of the answer before."""
+    return selectors.list_iterations(command=command)
+
+
+@router.post(
+    "iterations", response={201: IterationView, **problems(409)}, tags=["iterations"], summary="Begin an iteration"
+)
+def start_iteration(request: HttpRequest, command: IterationStart, response: HttpResponse) -> Any:
+    """At most one is active; another one is a conflict that names it."""
+    iteration = iterations.start_iteration(command=command)
+    response["Location"] = f"{request.path}/{iteration.id}"
+    return Status(201, selectors.view_iteration(iteration))
+
+
+@router.get("iterations/{iteration_id}", tags=["iterations"], summary="Get an iteration with its chronology")
+def get_iteration(
+    request: HttpRequest,
+    iteration_id: EntityId,
+    query: Query[GetQuery],  # type: ignore[valid-type]
+) -> dict[str, Any]:
+    """With its commits and the newest of its events, oldest first."""
+    return selectors.get_iteration(command=command_of(IterationGet, query, id=iteration_id))
+
+
+@router.post(
+    "iterations/{iteration_id}/advance",
+    response={200: IterationView, **problems(409)},
+    tags=["iterations"],
+    summary="Complete a phase, begin the next",
+)
+def advance_iteration(
+    request: HttpRequest,
+    iteration_id: EntityId,
+    body: AdvanceBody,  # type: ignore[valid-type]
+) -> Any:
+    """Without ``completed`` the present phase is done."""
+    command = command_of(IterationAdvance, body, id=iteration_id)
+    return selectors.view_iteration(iterations.advance_iteration(command=command))
+
+
+@router.post(
+    "iterations/{iteration_id}/complete",
+    response={200: IterationView, **problems(409)},
+    tags=["iterations"],
+    summary="Complete an iteration, or abandon it",
+)
+def complete_iteration(
+    request: HttpRequest,
+    iteration_id: EntityId,
+    body: CompleteBody,  # type: ignore[valid-type]
+) -> Any:
+    """One that has ended already is a conflict."""
+    command = command_of(IterationComplete, body, id=iteration_id)
+    return selectors.view_iteration(iterations.complete_iteration(command=command))
+
+
+@router.post("commits/read", response=CommitView, tags=["commits"], summary="Record one commit from its repository")
+def record_commit(request: HttpRequest, command: CommitRead) -> Any:
+    """The rest is read from git in ``directory``; without it the fields must say it."""
+    return selectors.view_commit(services.record_commit(command=command))
+
+
+@router.get("settings", response=ProjectSettings, tags=["settings"], summary="Get the settings of the project")
+def get_settings(request: HttpRequest) -> Any:
+    """As they are in force, wherever they come from."""
+    return project_settings()
+
+
+@router.patch("settings", response=ProjectSettings, tags=["settings"], summary="Change settings of the project")
+def patch_settings(request: HttpRequest, command: SettingsChange) -> Any:
+    """Null takes a setting back to its default."""
+    return change_settings(command=command)
