@@ -161,13 +161,14 @@ class SearchSourceName(StrEnum):
     MEMORY = "memory"
     COMMIT = "commit"
     SESSION = "session"
+    MESSAGE = "message"
 
 
 class MemorySearch(Filters):
     """Search by a question in words."""
 
     query: str = Field(min_length=1, max_length=2_000, description="the question, in your own words")
-    sources: list[SearchSourceName] = Field(default_factory=list, max_length=3, description="default: all")
+    sources: list[SearchSourceName] = Field(default_factory=list, max_length=4, description="default: all")
 
 
 class Timeline(Command):

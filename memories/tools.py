@@ -95,7 +95,7 @@ def show_stats(_: NoArguments) -> Answer:
 TOOLS = [
     Tool(
         "memory_search",
-        "Search memories, commits and sessions by a question in words; ranked, each hit with id, date and session.",
+        "Search memories, commits, sessions and messages by a question in words; each hit with id, date and session.",
         MemorySearch,
         search,
     ),

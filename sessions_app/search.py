@@ -1,4 +1,4 @@
-"""What can be found of what happened: commits by message and paths, sessions by purpose and summary."""
+"""What can be found of what happened: commits by message and paths, sessions by purpose and summary, messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from sessions_app.events import (
     SessionEnded,
     SessionStarted,
 )
+from sessions_app.events.client import ASSISTANT_MESSAGE, NOTE_ADDED, USER_MESSAGE, Message, Note
 from sessions_app.models import Session
 
 _MAX_PATHS = 200
 
 define_text("commit", "SELECT id, substr(message, 1, 200), message FROM sessions_app_commit")
+define_text(
+    "message",
+    "SELECT position AS id, '' AS title, json_extract(payload_json, '$.content') AS body FROM raw_events "
+    "WHERE event_type IN ('message.user', 'message.assistant', 'note.added')",
+)
 define_text("session", "SELECT id, purpose, summary FROM sessions_app_session")
 
 
@@ -49,6 +55,21 @@ def session_document(event: Event[SessionStarted] | Event[SessionEnded]) -> Docu
         body=session.summary,
         created_at=session.started_at,
         session_id=session.session_id,
+    )
+
+
+@indexed_when(USER_MESSAGE, ASSISTANT_MESSAGE, NOTE_ADDED)
+def message_document(event: Event[Message] | Event[Note]) -> Document:
+    """Make what was said in a turn findable."""
+    content = event.payload.content
+    return Document(
+        id=event.position,
+        source="message",
+        type=event.type.rpartition(".")[2],
+        title=content.strip().split("\n", 1)[0][:120],
+        body=content,
+        created_at=event.occurred_at,
+        session_id=event.session_id,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connections
 
 from memoryhub.core import rows
-from memoryhub.core.projection import Event, before_rebuild, project_every_event
+from memoryhub.core.projection import Event, after_rebuild, define_companions, project_every_event
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.schema import require_optional_sql
 from memoryhub.core.searchable import Document, makers_for
@@ -22,6 +22,9 @@ CREATE = (
 )
 
 require_optional_sql("memories.search", CREATE, needs="fts5")
+define_companions(
+    "memories_searchdocument", "search_fts_data", "search_fts_idx", "search_fts_docsize", "search_fts_config"
+)
 
 _PUT = (
     "INSERT INTO memories_searchdocument (id, source, kind, type, title, session_id, created_at) "
@@ -90,11 +93,7 @@ def remove(document_id: int) -> None:
         rows.execute("DELETE FROM search_fts WHERE rowid = %s", [document_id])
 
 
-@before_rebuild
-def empty() -> None:
-    """Drop and make the FTS5 index anew, also in a store that was made where there was none."""
-    connection: Any = connections[require_current_alias()]
-    connection.hub_has_full_text = _can_have_full_text()
-    if connection.hub_has_full_text:
-        rows.execute("DROP TABLE IF EXISTS search_fts")
-        rows.execute(CREATE)
+@after_rebuild
+def look_again() -> None:
+    """Forget whether there is an FTS5 index: a rebuild makes one in a store that was made where there was none."""
+    vars(connections[require_current_alias()]).pop("hub_has_full_text", None)

@@ -99,8 +99,9 @@ def append_event(*, command: EventAppend) -> Event[Any]:
 def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = None) -> Event[Any]:
     event_type = client_event(name)
     if event_type is None:
-        known = sorted(CLIENT_EVENTS)
-        raise Invalid(f"{name[:64]!r} is no event that a client appends; known are: {', '.join(known)}", known=known)
+        raise Invalid(
+            f"{name[:64]!r} is no event that a client appends; use one of the known", known=sorted(CLIENT_EVENTS)
+        )
     try:
         draft = log.prepare(event_type, event_type.schema.model_validate(payload))
     except ValidationError as error:

@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from memories.schemas import MemoryWrite
+from memories.schemas import MemorySearch, MemoryWrite
+from memories.selectors import search
 from memories.services import write_memory
 from memoryhub.core import clock, counters, log
 from memoryhub.core.errors import Conflict, Invalid, PreconditionFailed
@@ -126,6 +127,16 @@ class TurnTests(TurnsTestCase):
         self.assertIn("message.user", caught.exception.data["known"])
         with self.assertRaisesRegex(Invalid, "payload of command.run: 'command' is required"):
             turns.append_event(command=EventAppend(ack_token=token, type="command_run", payload={}))
+
+    def test_what_was_said_is_found_with_and_without_the_index(self):
+        token = self.begin().ack_token
+        said = EventAppend(ack_token=token, type="message.user", payload={"content": "Why does the kettle whistle?"})
+        position = turns.append_event(command=said).position
+        for mode in ("auto", "basic"):
+            found = search(command=MemorySearch(query="whistling kettles kettle"), mode=mode).results
+            self.assertEqual([(hit["id"], hit["source"]) for hit in found], [(position, "message")])
+            self.assertIn("kettle", found[0]["title"])
+        self.assertTrue(log.rebuild().identical)
 
 
 class PolicyTests(TurnsTestCase):
