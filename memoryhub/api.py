@@ -11,6 +11,7 @@ from memories.api import router as memories
 from memoryhub import __version__, health, projects
 from memoryhub.auth import BearerToken, SignedIn, is_known
 from memoryhub.core.rest import problems
+from memoryhub.hooks import router as hooks
 from memoryhub.rest import HubAPI, in_project
 from sessions_app.api import router as sessions
 from sessions_app.work_api import router as work
@@ -59,6 +60,7 @@ def get_project(request: HttpRequest, project_id: str) -> Any:
 
 
 api.add_router("", hub)
+api.add_router("", hooks)
 for router in (memories, sessions, work):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)

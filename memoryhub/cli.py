@@ -16,6 +16,10 @@ def main(argv: list[str] | None = None) -> int:
         from memoryhub.mcp.front import main as serve_mcp
 
         return serve_mcp(argv[2:])
+    if argv[1:2] == ["hook"] and not {"-h", "--help"} & set(argv):
+        from memoryhub.hook.front import main as take_hook
+
+        take_hook(argv[2:])
     settings = "memoryhub.settings_store" if argv[1:2] and argv[1] in _SLIM_COMMANDS else "memoryhub.settings"
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
 

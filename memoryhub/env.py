@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PRIVATE_UMASK = 0o077
 
 
 def home() -> Path:
     """Return the home folder: ``MEMORY_HUB_HOME``, else ``~/.memory-hub``. It may not exist yet."""
-    return Path(os.environ.get("MEMORY_HUB_HOME") or "~/.memory-hub").expanduser().absolute()
+    from pathlib import Path
+
+    return Path(home_text())
+
+
+def home_text() -> str:
+    """Return the home folder as text, without the time that importing ``pathlib`` takes."""
+    named = os.path.expanduser(os.environ.get("MEMORY_HUB_HOME") or "~/.memory-hub")  # noqa: PTH111
+    return named if named.startswith("/") else os.path.join(os.getcwd(), named)  # noqa: PTH109, PTH118
 
 
 def prepare_home() -> Path:

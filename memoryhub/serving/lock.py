@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,6 +16,8 @@ from memoryhub import env
 from memoryhub.core.errors import Conflict
 
 FILE_NAME = "serve.lock"
+_TRIES = 5
+_PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,12 @@ def _write(descriptor: int, running: Running) -> None:
 
 
 def _lock(descriptor: int) -> None:
+    """Take the lock; whoever only looks whether it is held, as hooks do, holds it for a moment."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_PAUSE_SECONDS)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -7,12 +7,14 @@ import logging
 import signal
 import socket
 import threading
+from importlib import import_module
 
 import uvicorn
 from django.conf import settings
 
 from memoryhub.core import wal
 from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.serving import drain
 from memoryhub.serving.bridge import WsgiBridge
 
 logger = logging.getLogger(__name__)
@@ -66,6 +68,7 @@ def serve(listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, then finish what is being answered, for at most two seconds."""
     from memoryhub.wsgi import application
 
+    import_module(settings.ROOT_URLCONF)  # half a second that the first who asks, a hook perhaps, can't wait for
     bridge = WsgiBridge(application, max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
     config = uvicorn.Config(
         bridge,
@@ -81,8 +84,8 @@ def serve(listener: socket.socket) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     stop = threading.Event()
-    keeper = threading.Thread(target=wal.keep, args=[stop], name="wal-keeper", daemon=True)
-    keeper.start()
+    for keep, name in ((wal.keep, "wal-keeper"), (drain.keep, "spool-drain")):
+        threading.Thread(target=keep, args=[stop], name=name, daemon=True).start()
     try:
         uvicorn.Server(config).run(sockets=[listener])
     finally:

@@ -1,0 +1,87 @@
+"""The door of clients' hooks: what they tell is captured in the project of the folder where it happened."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Body, Query, Router, Status
+from pydantic import Field
+
+from memories.context import session_summary
+from memoryhub.core import clock, ids, rows
+from memoryhub.core.errors import Invalid
+from memoryhub.core.identity import bind_project, identify_project
+from memoryhub.core.origin import use_origin
+from memoryhub.core.rest import problems
+from memoryhub.core.schemas import Command, Identifier
+from memoryhub.core.spool import Kept
+from memoryhub.core.stores import project_store, use_store
+from sessions_app.hearing import Heard, directory_of
+from sessions_app.services.capture import capture
+
+router = Router()
+
+
+class HookQuery(Command):
+    """Where a hook's event belongs."""
+
+    project: Identifier | None = Field(None, description="default: the project of the folder that the event names")
+
+
+@router.post(
+    "hooks/{client}/{event}",
+    response={200: dict[str, Any], 204: None, **problems(404)},
+    tags=["hooks"],
+    summary="Take what a client tells at a hook",
+)
+def take_hook(
+    request: HttpRequest, client: str, event: str, place: Query[HookQuery], told: Body[dict[str, Any]]
+) -> Any:
+    """The body is the client's own; the answer is what the client expects on the hook's standard output, if anything.
+
+    With the same ``Idempotency-Key`` again nothing is added.
+    """
+    key = request.headers.get("Idempotency-Key") or f"hook-{ids.short_id()}"
+    project = project_of(client, told, place.project)
+    with use_store(project_store(project), create=True), use_origin(source="hook", actor=client):
+        heard = capture(client=client, event=event, told=told, idempotency_key=key)
+        _note_folder(project, heard)
+        answer = session_summary(session_id=heard.session_id) if heard.answers else ""
+    if not answer:
+        return Status(204, None)
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
+
+
+def project_of(client: str, told: dict[str, Any], project: str | None) -> str:
+    """Return the project that an event belongs to: the one that is named, else that of its folder.
+
+    Raises:
+        NotFound: the client is not known.
+        Invalid: it names no folder, or one that two projects could be meant by; the data then has ``choices``.
+    """
+    directory = directory_of(client=client, told=told)
+    if not project and not directory.startswith("/"):
+        raise Invalid("the event names no folder, so its project can't be told; send 'cwd', or name the project")
+    return identify_project(project=project or None, directory=Path(directory or "/"))
+
+
+def _note_folder(project: str, heard: Heard) -> None:
+    """Note at a session's start that the folder is the project's, so that another of its name is told apart."""
+    if heard.answers and heard.directory:
+        bind_project(project, Path(heard.directory))
+
+
+def take_kept(kept: Kept) -> None:
+    """Capture an event that has waited in the spool, as of the time when it happened; needs its store to be current."""
+    with clock.frozen(happened_at(kept)), use_origin(source="hook", actor=kept.client):
+        capture(client=kept.client, event=kept.event, told=kept.payload, idempotency_key=kept.id)
+
+
+def happened_at(kept: Kept) -> datetime:
+    """Return when it happened: not after now, and not before what the log has last, whose times never go back."""
+    found = rows.fetch("SELECT occurred_at FROM raw_events ORDER BY position DESC LIMIT 1")
+    told = datetime.fromtimestamp(kept.at / 1000, UTC)
+    return min(max(told, clock.from_text(found[0][0])) if found else told, clock.now())

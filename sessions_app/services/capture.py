@@ -1,0 +1,148 @@
+"""What a client's hooks tell becomes events: sessions, turns, what happened in them, and the commits that were made."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from memoryhub.core import clock, log
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.origin import use_origin
+from sessions_app import git
+from sessions_app.clients import Effect
+from sessions_app.events import SESSION_RESUMED, SessionTouched
+from sessions_app.hearing import Heard, hear
+from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
+from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
+from sessions_app.services.commits import record_commits
+from sessions_app.services.digest import digest_session
+from sessions_app.services.sessions import end_session, start_session
+from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
+from sessions_app.settings import project_settings
+
+_COMMITS = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
+_MADE = re.compile(r"^\[[^\]\n]*\b([0-9a-f]{7,64})\]", re.MULTILINE)
+"""What git says of a commit that it made: ``[main 1a2b3c4] Subject``."""
+_JUST_NOW = timedelta(minutes=5)
+
+
+def capture(*, client: str, event: str, told: Mapping[str, Any], idempotency_key: str) -> Heard:
+    """Record what a client told at one of its hooks, and return it as it was understood.
+
+    The same key again changes nothing. Needs an origin that names the client as its actor.
+
+    Raises:
+        NotFound: the client or its event is not known.
+        Invalid: it does not name its session.
+    """
+    heard = hear(client=client, event=event, told=told)
+    heard = replace(heard, directory=os.path.realpath(heard.directory) if heard.directory else "")
+    commits = _commits(heard)
+    with log.transaction(), use_origin(session_id=heard.session_id):
+        if log.find_by_key(idempotency_key) is None:
+            _EFFECTS[heard.effect](heard, idempotency_key)
+        if commits:
+            _record(commits, heard)
+    return heard
+
+
+def _start(heard: Heard, key: str | None) -> None:
+    known: Session | None = Session.objects.filter(session_id=heard.session_id).first()
+    if known is None:
+        start_session(
+            command=SessionStart(session_id=heard.session_id, directory=heard.directory[:1_000], idempotency_key=key)
+        )
+    elif known.status != SessionStatus.ACTIVE:
+        draft = log.prepare(SESSION_RESUMED, SessionTouched(session_id=heard.session_id))
+        log.append(draft, stream=f"session:{heard.session_id}", idempotency_key=key)
+
+
+def _prompt(heard: Heard, key: str) -> None:
+    if not heard.payload:
+        return
+    _go_on(heard)
+    before = _open_turn(heard.session_id)
+    if before:
+        close_turn(before)
+    _append(heard, key)
+
+
+def _happen(heard: Heard, key: str) -> None:
+    if heard.payload:
+        _go_on(heard)
+        _append(heard, key)
+
+
+def _stop(heard: Heard, key: str) -> None:
+    _happen(heard, key)
+    turn = _open_turn(heard.session_id)
+    if turn:
+        close_turn(turn, idempotency_key=None if heard.payload else key)
+
+
+def _end(heard: Heard, key: str) -> None:
+    if Session.objects.filter(session_id=heard.session_id, status=SessionStatus.ACTIVE).exists():
+        summary = digest_session(session_id=heard.session_id, reason=heard.reason)
+        end_session(command=SessionEnd(session_id=heard.session_id, summary=summary, idempotency_key=key))
+
+
+def _ignore(_heard: Heard, _key: str) -> None:
+    """Keep nothing."""
+
+
+_EFFECTS: dict[Effect, Callable[[Heard, str], None]] = {
+    Effect.START: _start,
+    Effect.PROMPT: _prompt,
+    Effect.APPEND: _happen,
+    Effect.STOP: _stop,
+    Effect.END: _end,
+    Effect.NOTHING: _ignore,
+}
+
+
+def _go_on(heard: Heard) -> None:
+    """Have the session active: its start may not have been told, and a client may go on in one that has ended."""
+    if not Session.objects.filter(session_id=heard.session_id, status=SessionStatus.ACTIVE).exists():
+        _start(heard, None)
+
+
+def _open_turn(session_id: str) -> Turn | None:
+    """Return the turn that the hub keeps for the session by itself, if one is open."""
+    open_turns = Turn.objects.filter(session_id=session_id, status=TurnStatus.OPEN, automatic=True)
+    turn: Turn | None = open_turns.order_by("-id").first()
+    return turn
+
+
+def _append(heard: Heard, key: str) -> None:
+    turn = automatic_turn(session_id=heard.session_id)
+    append_automatically(turn=turn, type=heard.type, payload=heard.payload, idempotency_key=key)
+
+
+def _commits(heard: Heard) -> list[CommitRecord]:
+    """Read from git the commits that a command has made."""
+    command = heard.payload.get("command", "")
+    if heard.type != "command.run" or not _COMMITS.search(command) or not project_settings().capture_commits:
+        return []
+    folder = Path(heard.directory)
+    try:
+        made = [git.read_commit(folder, sha) for sha in _MADE.findall(heard.payload.get("output", ""))]
+        return [commit for commit in made if commit] or _latest(folder)
+    except Unavailable:
+        return []
+
+
+def _latest(folder: Path) -> list[CommitRecord]:
+    """Return the last commit if it was made just now: a quiet command does not say what it did, or that it failed."""
+    last = git.read_commit(folder, "HEAD")
+    return [last] if last and abs(clock.now() - last.committed_at) < _JUST_NOW else []
+
+
+def _record(commits: list[CommitRecord], heard: Heard) -> None:
+    turn = _open_turn(heard.session_id)
+    with use_origin(turn_id=turn.turn_id if turn else ""):
+        record_commits(commits=commits)
