@@ -19,7 +19,8 @@ from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command, Identifier
 from memoryhub.core.spool import Kept
 from memoryhub.core.stores import project_store, use_store
-from sessions_app.hearing import Heard, directory_of
+from sessions_app.clients import Effect
+from sessions_app.hearing import Heard, hear
 from sessions_app.services.capture import capture
 
 router = Router()
@@ -44,10 +45,13 @@ def take_hook(
 
     With the same ``Idempotency-Key`` again nothing is added.
     """
+    heard = hear(client=client, event=event, told=told)
+    if heard.effect is Effect.NOTHING:
+        return Status(204, None)
     key = request.headers.get("Idempotency-Key") or f"hook-{ids.short_id()}"
-    project = project_of(client, told, place.project)
+    project = project_of(heard, place.project)
     with use_store(project_store(project), create=True), use_origin(source="hook", actor=client):
-        heard = capture(client=client, event=event, told=told, idempotency_key=key)
+        capture(heard=heard, idempotency_key=key)
         _note_folder(project, heard)
         answer = session_summary(session_id=heard.session_id) if heard.answers else ""
     if not answer:
@@ -55,17 +59,15 @@ def take_hook(
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
 
 
-def project_of(client: str, told: dict[str, Any], project: str | None) -> str:
+def project_of(heard: Heard, project: str | None) -> str:
     """Return the project that an event belongs to: the one that is named, else that of its folder.
 
     Raises:
-        NotFound: the client is not known.
         Invalid: it names no folder, or one that two projects could be meant by; the data then has ``choices``.
     """
-    directory = directory_of(client=client, told=told)
-    if not project and not directory.startswith("/"):
+    if not project and not heard.directory.startswith("/"):
         raise Invalid("the event names no folder, so its project can't be told; send 'cwd', or name the project")
-    return identify_project(project=project or None, directory=Path(directory or "/"))
+    return identify_project(project=project or None, directory=Path(heard.directory or "/"))
 
 
 def _note_folder(project: str, heard: Heard) -> None:
@@ -74,14 +76,14 @@ def _note_folder(project: str, heard: Heard) -> None:
         bind_project(project, Path(heard.directory))
 
 
-def take_kept(kept: Kept) -> None:
+def take_kept(heard: Heard, kept: Kept) -> None:
     """Capture an event that has waited in the spool, as of the time when it happened; needs its store to be current."""
-    with clock.frozen(happened_at(kept)), use_origin(source="hook", actor=kept.client):
-        capture(client=kept.client, event=kept.event, told=kept.payload, idempotency_key=kept.id)
+    with clock.frozen(_happened_at(kept)), use_origin(source="hook", actor=kept.client):
+        capture(heard=heard, idempotency_key=kept.id)
 
 
-def happened_at(kept: Kept) -> datetime:
-    """Return when it happened: not after now, and not before what the log has last, whose times never go back."""
-    found = rows.fetch("SELECT occurred_at FROM raw_events ORDER BY position DESC LIMIT 1")
+def _happened_at(kept: Kept) -> datetime:
+    """Return when it happened: not after now, and not before the log's last event, because its times never go back."""
+    last = rows.fetch("SELECT occurred_at FROM raw_events ORDER BY position DESC LIMIT 1")
     told = datetime.fromtimestamp(kept.at / 1000, UTC)
-    return min(max(told, clock.from_text(found[0][0])) if found else told, clock.now())
+    return min(max(told, clock.from_text(last[0][0])) if last else told, clock.now())

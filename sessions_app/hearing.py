@@ -70,15 +70,6 @@ def hear(*, client: str, event: str, told: Mapping[str, Any]) -> Heard:
     )
 
 
-def directory_of(*, client: str, told: Mapping[str, Any]) -> str:
-    """Return the folder in which it happened; "" where it is not told.
-
-    Raises:
-        NotFound: the client is not known.
-    """
-    return _text(_at(told, _table(client).directory))
-
-
 def _table(client: str) -> Client:
     table = CLIENTS.get(client)
     if table is None:

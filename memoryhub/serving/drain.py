@@ -21,6 +21,8 @@ from memoryhub.core import log, spool
 from memoryhub.core.errors import HubError, Locked, Unavailable
 from memoryhub.core.spool import Broken, Kept
 from memoryhub.core.stores import project_store, use_store
+from sessions_app.clients import Effect
+from sessions_app.hearing import Heard, hear
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,15 @@ class Drained:
     left: int = 0
     """Of projects that could not be opened; tried again the next time."""
     rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """An event that waits, with what it says and where it belongs."""
+
+    project: str
+    heard: Heard
+    kept: Kept
 
 
 def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
@@ -74,8 +85,8 @@ class _File:
 
     def drain(self) -> None:
         """Capture its events, project by project as they come, and leave in it only what must wait."""
-        for project, group in groupby(self._placed(), key=lambda placed: placed[0]):
-            events = [kept for _, kept in group]
+        for project, group in groupby(self._placed(), key=lambda placed: placed.project):
+            events = list(group)
             for start in range(0, len(events), _BATCH):
                 self._take(project, events[start : start + _BATCH])
         for each in self._broken:
@@ -84,16 +95,18 @@ class _File:
         self._total.rejected += len(self._broken)
         spool.finish(self._path, left=self._left, broken=self._broken)
 
-    def _placed(self) -> Iterator[tuple[str, Kept]]:
+    def _placed(self) -> Iterator[_Placed]:
         for kept in self._events:
             try:
-                yield hooks.project_of(kept.client, kept.payload, kept.project), kept
+                heard = hear(client=kept.client, event=kept.event, told=kept.payload)
+                if heard.effect is not Effect.NOTHING:
+                    yield _Placed(hooks.project_of(heard, kept.project), heard, kept)
             except HubError as error:
                 self._set_aside(kept, error.message)
 
-    def _take(self, project: str, events: list[Kept]) -> None:
+    def _take(self, project: str, events: list[_Placed]) -> None:
         if project in self._closed:
-            self._left += events
+            self._leave(events)
             return
         try:
             with use_store(project_store(project), create=True):
@@ -101,14 +114,17 @@ class _File:
         except (Locked, Unavailable) as error:
             logger.warning("%d events of project %s wait in the spool: %s", len(events), project, error)
             self._closed.add(project)
-            self._left += events
+            self._leave(events)
 
-    def _capture(self, events: list[Kept]) -> None:
+    def _leave(self, events: list[_Placed]) -> None:
+        self._left += [each.kept for each in events]
+
+    def _capture(self, events: list[_Placed]) -> None:
         """Capture all in one transaction; where one of them can't be, each by itself."""
         try:
             with log.transaction():
-                for kept in events:
-                    hooks.take_kept(kept)
+                for each in events:
+                    hooks.take_kept(each.heard, each.kept)
         except _TRY_AGAIN:
             raise
         except Exception:  # noqa: BLE001  (which of them it was, and what, is found out one by one)
@@ -116,17 +132,17 @@ class _File:
         else:
             self._total.captured += len(events)
 
-    def _capture_each(self, events: list[Kept]) -> None:
-        for kept in events:
+    def _capture_each(self, events: list[_Placed]) -> None:
+        for each in events:
             try:
-                hooks.take_kept(kept)
+                hooks.take_kept(each.heard, each.kept)
             except _TRY_AGAIN:
                 raise
             except HubError as error:
-                self._set_aside(kept, error.message)
+                self._set_aside(each.kept, error.message)
             except Exception as error:
                 logger.exception("a line of the spool could not be captured")
-                self._set_aside(kept, f"{type(error).__name__}: {error}")
+                self._set_aside(each.kept, f"{type(error).__name__}: {error}")
             else:
                 self._total.captured += 1
 

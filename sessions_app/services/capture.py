@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Unavailable
@@ -16,7 +15,7 @@ from memoryhub.core.origin import use_origin
 from sessions_app import git
 from sessions_app.clients import Effect
 from sessions_app.events import SESSION_RESUMED, SessionTouched
-from sessions_app.hearing import Heard, hear
+from sessions_app.hearing import Heard
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
 from sessions_app.services.commits import record_commits
@@ -31,16 +30,11 @@ _MADE = re.compile(r"^\[[^\]\n]*\b([0-9a-f]{7,64})\]", re.MULTILINE)
 _JUST_NOW = timedelta(minutes=5)
 
 
-def capture(*, client: str, event: str, told: Mapping[str, Any], idempotency_key: str) -> Heard:
-    """Record what a client told at one of its hooks, and return it as it was understood.
+def capture(*, heard: Heard, idempotency_key: str) -> None:
+    """Record what a client told at one of its hooks; the same key again changes nothing.
 
-    The same key again changes nothing. Needs an origin that names the client as its actor.
-
-    Raises:
-        NotFound: the client or its event is not known.
-        Invalid: it does not name its session.
+    Needs an origin that names the client as its actor.
     """
-    heard = hear(client=client, event=event, told=told)
     heard = replace(heard, directory=os.path.realpath(heard.directory) if heard.directory else "")
     commits = _commits(heard)
     with log.transaction(), use_origin(session_id=heard.session_id):
@@ -48,7 +42,6 @@ def capture(*, client: str, event: str, told: Mapping[str, Any], idempotency_key
             _EFFECTS[heard.effect](heard, idempotency_key)
         if commits:
             _record(commits, heard)
-    return heard
 
 
 def _start(heard: Heard, key: str | None) -> None:
