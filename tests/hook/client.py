@@ -1,0 +1,141 @@
+"""A client that runs the real hook command, in a repository of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.home import RUN_HOME_VARIABLE
+from tests.web.server import ROOT, poll
+
+
+def run_hook(
+    home: Path, event: str, told: Any, *options: str, client: str = "claude-code", **environment: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run ``memory-hub hook`` as a client does; ``told`` is the JSON or, as bytes, what is written as it is."""
+    content = told if isinstance(told, bytes) else json.dumps(told).encode()
+    return subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "hook", client, event, *options],
+        input=content,
+        capture_output=True,
+        timeout=30,
+        env=environment_of(home, **environment),
+    )
+
+
+def environment_of(home: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "MEMORY_HUB_HOME": str(home), **more}
+
+
+def spooled(home: Path) -> list[dict[str, Any]]:
+    """Return the lines that wait, in the order of their times."""
+    lines = [line for path in (home / "spool").glob("*.jsonl") for line in path.read_text().splitlines()]
+    return sorted((json.loads(line) for line in lines), key=lambda line: line["at"])
+
+
+def wait_for_spooled(home: Path, count: int = 1) -> list[dict[str, Any]]:
+    """Return the lines once there are ``count``: the hook does not wait for its child that writes them."""
+    poll(lambda: len(spooled(home)) >= count, seconds=20, what=f"{count} lines in the spool")
+    return spooled(home)
+
+
+def replayed(home: Path, project: str) -> list[dict[str, Any]]:
+    """Return a project's log as the replay command prints it."""
+    command = [sys.executable, str(ROOT / "manage.py"), "replay", "--project", project]
+    printed = subprocess.run(command, capture_output=True, env=environment_of(home), timeout=60)
+    return [json.loads(line) for line in printed.stdout.splitlines()]
+
+
+class Repository:
+    """A git repository to work in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.git("config", "user.name", "Ada")
+        self.git("config", "user.email", "ada@example.org")
+
+    def git(self, *arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=self.folder, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def commit(self, name: str, content: str, message: str) -> str:
+        """Write a file, commit it, and return what git says."""
+        (self.folder / name).write_text(content)
+        self.git("add", name)
+        return self.git("commit", "-m", message)
+
+
+class ClaudeCode:
+    """Claude Code in one session: its hooks' payloads, as its documentation has them."""
+
+    def __init__(self, home: Path, folder: Path, session: str) -> None:
+        self._home = home
+        self._common = {
+            "session_id": session,
+            "transcript_path": str(folder / "transcript.jsonl"),
+            "cwd": str(folder),
+            "permission_mode": "default",
+        }
+
+    def tell(self, event: str, **fields: Any) -> str:
+        """Run the hook, and return what it printed."""
+        done = run_hook(self._home, event, {**self._common, "hook_event_name": event, **fields})
+        assert done.returncode == 0, done.stderr
+        assert not done.stderr, done.stderr
+        return done.stdout.decode()
+
+    def start(self, source: str = "startup") -> str:
+        """Begin, and return the context that is injected."""
+        printed = self.tell("SessionStart", source=source, model="claude-sonnet")
+        if not printed:
+            return ""
+        answer = json.loads(printed)["hookSpecificOutput"]
+        assert answer["hookEventName"] == "SessionStart"
+        return str(answer["additionalContext"])
+
+    def bash(self, command: str, stdout: str, stderr: str = "") -> None:
+        response = {"stdout": stdout, "stderr": stderr, "interrupted": False, "isImage": False}
+        self.tool("Bash", {"command": command, "description": "…"}, response)
+
+    def tool(self, name: str, given: dict[str, Any], response: Any) -> None:
+        self.tell("PostToolUse", tool_name=name, tool_input=given, tool_response=response, tool_use_id="toolu_01")
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="memory-hub-hook-", dir=os.environ.get(RUN_HOME_VARIABLE)) as name:
+        yield Path(name)
+
+
+class HookTestCase(unittest.TestCase):
+    """A test with a home that does not exist yet, and a folder to work in."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        place = self.enterContext(folder())
+        self.home = place / "home"
+        self.work = place / "alpha"
+        self.work.mkdir()
+
+    def told(self, **fields: Any) -> dict[str, Any]:
+        return {"session_id": "s1", "cwd": str(self.work), **fields}
+
+    def assert_harmless(self, done: subprocess.CompletedProcess[bytes], *, says: str = "") -> None:
+        """Exit code 0, nothing for the client to read, at most one line for people."""
+        error = done.stderr.decode()
+        self.assertEqual((done.returncode, done.stdout), (0, b""), error)
+        self.assertLessEqual(error.count("\n"), 1, error)
+        self.assertNotIn("Traceback", error)
+        self.assertIn(says, error)
+        if not says:
+            self.assertEqual(error, "")

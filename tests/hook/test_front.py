@@ -1,0 +1,204 @@
+"""The hook command without a hub, and with one that misbehaves: it never fails and never delays."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from memoryhub import env
+from memoryhub.hook.front import INPUT_SECONDS, SECONDS
+from tests.hook.client import HookTestCase, environment_of, run_hook, spooled, wait_for_spooled
+from tests.web.server import ROOT
+
+_START_SECONDS = 3.0
+"""What starting Python may take on a busy machine."""
+
+
+class WithoutHubTests(HookTestCase):
+    def test_an_event_waits_in_a_private_file_with_its_time_and_an_id_of_its_own(self):
+        before = time.time_ns() // 1_000_000
+        for number in (1, 2):
+            self.assert_harmless(run_hook(self.home, "UserPromptSubmit", self.told(prompt=f"Question {number}")))
+        first, second = wait_for_spooled(self.home, 2)
+        self.assertEqual(first["client"], "claude-code")
+        self.assertEqual(first["event"], "UserPromptSubmit")
+        self.assertEqual(first["payload"]["prompt"], "Question 1")
+        self.assertLessEqual(before, first["at"])
+        self.assertNotEqual(first["id"], second["id"])
+        for path in (self.home, *self.home.rglob("*")):
+            self.assertEqual(path.stat().st_mode & 0o077, 0, path)
+
+    def test_what_is_no_json_is_dropped_with_one_line(self):
+        for content in (b"", b"   ", b"nonsense", b'"text"', b"[1]", b"\xff\xfe", b"{"):
+            with self.subTest(content=content):
+                self.assert_harmless(run_hook(self.home, "Stop", content), says="no JSON object")
+        self.assertFalse((self.home / "spool").exists())
+
+    def test_what_only_looks_like_json_is_counted_without_its_content(self):
+        self.assert_harmless(run_hook(self.home, "Stop", b'{"prompt": hunter2}'))
+        rejected = self.home / "spool" / "rejected" / "unreadable.jsonl"
+        self.wait_for(rejected)
+        self.assertNotIn("hunter2", rejected.read_text())
+        self.assertEqual(spooled(self.home), [])
+
+    def wait_for(self, path):
+        from tests.web.server import poll
+
+        poll(lambda: path.exists() and path.read_text().endswith("\n"), seconds=20, what=str(path))
+
+    def test_a_command_line_that_is_not_understood_is_explained_and_harms_nothing(self):
+        command = [sys.executable, str(ROOT / "manage.py"), "hook"]
+        for arguments in ([], ["claude-code"], ["claude-code", "Stop", "more"], ["../x", "Stop"], ["a", "b c"]):
+            done = subprocess.run([*command, *arguments], input=b"{}", capture_output=True, timeout=30)
+            self.assert_harmless(done, says="usage: memory-hub hook CLIENT EVENT")
+
+    def test_a_project_that_is_named_is_kept_with_the_event(self):
+        for options in (["--project", "beta"], ["--project=beta"]):
+            self.assert_harmless(run_hook(self.home, "Stop", self.told(), *options))
+        self.assertEqual([line["project"] for line in wait_for_spooled(self.home, 2)], ["beta", "beta"])
+
+    def test_a_long_event_is_cut_with_a_note(self):
+        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", self.told(prompt="word " * 1_000_000)))
+        prompt = wait_for_spooled(self.home)[0]["payload"]["prompt"]
+        self.assertLess(len(prompt), 100_000)
+        self.assertRegex(prompt, r"\[… \d+ characters left out …\]")
+
+    def test_an_event_without_end_is_dropped_with_one_line(self):
+        huge = b'{"prompt":"' + b"x" * (33 * 1024 * 1024) + b'"}'
+        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", huge), says="not kept")
+
+    def test_a_client_that_never_writes_its_event_is_not_waited_for_long(self):
+        command = [sys.executable, str(ROOT / "manage.py"), "hook", "claude-code", "Stop"]
+        started = time.monotonic()
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            self.assertEqual(process.wait(30), 0)
+            self.assertIn(b"did not arrive in time", process.stderr.read())  # type: ignore[union-attr]
+        self.assertLess(time.monotonic() - started, INPUT_SECONDS + _START_SECONDS)
+
+    def test_the_pipes_are_closed_when_the_hook_ends_so_that_the_client_waits_for_nothing_else(self):
+        self.home.mkdir()
+        read_end, write_end = os.pipe()
+        command = [sys.executable, str(ROOT / "manage.py"), "hook", "claude-code", "Stop"]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=write_end, stderr=write_end, env=environment_of(self.home)
+        ) as process:
+            os.close(write_end)
+            process.communicate(json.dumps(self.told()).encode(), timeout=30)
+        started = time.monotonic()
+        self.assertEqual(os.read(read_end, 1), b"")
+        self.assertLess(time.monotonic() - started, 0.5)
+        os.close(read_end)
+        wait_for_spooled(self.home)
+
+    def test_the_last_message_is_read_from_the_transcript_where_the_event_has_none(self):
+        transcript = self.work / "transcript.jsonl"
+        said = [
+            {"type": "user", "message": {"role": "user", "content": "Go on"}},
+            {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "Done so."}]}},
+            {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "tool_use", "name": "Bash"}]}},
+        ]
+        transcript.write_text("\n".join(map(json.dumps, said)) + "\n")
+        self.assert_harmless(run_hook(self.home, "Stop", self.told(transcript_path=str(transcript))))
+        self.assertEqual(wait_for_spooled(self.home)[0]["payload"]["last_assistant_message"], "Done so.")
+
+    def test_a_home_that_cannot_be_written_harms_nothing(self):
+        self.home.write_text("a file where the home should be")
+        self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+
+    def test_the_home_is_the_one_that_all_others_find(self):
+        for value in ("", "~/x", "relative/y", "/absolute/z"):
+            with self.subTest(value=value):
+                self.enterContext(_variable("MEMORY_HUB_HOME", value))
+                self.assertEqual(env.home_text(), str(env.home()))
+
+
+class WithBadHubTests(HookTestCase):
+    def setUp(self):
+        super().setUp()
+        self.home.mkdir(mode=0o700)
+        (self.home / "token").write_text("secret-token\n")
+        self.listener = self.enterContext(socket.create_server(("127.0.0.1", 0)))
+        self.received = b""
+
+    @contextmanager
+    def hub(self, answer: bytes | None, *, held: bool = True) -> Iterator[None]:
+        """Something that listens where a hub says it does; with None it never answers."""
+        with (self.home / "serve.lock").open("w+") as lock:
+            if held:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.write(json.dumps({"pid": 1, "address": f"http://127.0.0.1:{self.listener.getsockname()[1]}"}))
+            lock.flush()
+            thread = threading.Thread(target=self._serve, args=[answer], daemon=True)
+            thread.start()
+            yield
+            self.listener.close()
+
+    def _serve(self, answer: bytes | None) -> None:
+        try:
+            connection, _ = self.listener.accept()
+        except OSError:
+            return
+        with connection:
+            while b"}" not in self.received:
+                self.received += connection.recv(65536)
+            if answer is not None:
+                connection.sendall(answer)
+                return
+            connection.settimeout(20)
+            connection.recv(1)  # until the hook gives up
+
+    def test_a_hub_that_does_not_answer_is_left_after_the_deadline_and_the_event_kept_under_the_same_key(self):
+        with self.hub(None):
+            started = time.monotonic()
+            self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+            self.assertLess(time.monotonic() - started, SECONDS + _START_SECONDS)
+        kept = wait_for_spooled(self.home)[0]
+        self.assertIn(f"Idempotency-Key: {kept['id']}\r\n".encode(), self.received)
+        self.assertIn(b"Authorization: Bearer secret-token\r\n", self.received)
+
+    def test_an_answer_that_is_cut_short_or_is_no_http_counts_for_none(self):
+        for number, answer in enumerate((b"", b"nonsense", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{")):
+            with self.subTest(answer=answer), socket.create_server(("127.0.0.1", 0)) as self.listener:
+                self.received = b""
+                with self.hub(answer):
+                    self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+                wait_for_spooled(self.home, number + 1)
+
+    def test_a_hub_that_fails_is_tried_again_later(self):
+        with self.hub(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"):
+            self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+        wait_for_spooled(self.home)
+
+    def test_what_a_hub_refuses_for_good_is_told_and_not_kept(self):
+        body = json.dumps({"detail": "it could be one of two", "choices": ["alpha", "beta"]}).encode()
+        head = f"HTTP/1.1 422 Unprocessable\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        with self.hub(head + body):
+            done = run_hook(self.home, "Stop", self.told())
+        self.assert_harmless(done, says="it could be one of two (one of: alpha, beta); the event is not kept")
+        self.assertEqual(spooled(self.home), [])
+
+    def test_a_stranger_on_the_port_of_a_hub_that_has_died_is_told_nothing(self):
+        with self.hub(None, held=False):
+            self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+            wait_for_spooled(self.home)
+        self.assertEqual(self.received, b"")
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
