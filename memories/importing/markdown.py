@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from memories.importing.files import find_files, read_text
+from memories.importing.kept_away import GONE_FROM_FILE, without_deleted
 from memories.importing.sections import Document, Section, parse_document, split_text
 from memories.models import Memory, MemoryType
 from memories.schemas import MAX_CONTENT, MemoryTouch, MemoryWrite, WriteStatus
@@ -36,6 +37,7 @@ class MarkdownReport:
     updated: int = 0
     unchanged: int = 0
     deleted: int = 0
+    left_deleted: int = 0
     files: int = 0
     skipped: list[str] = field(default_factory=list)
 
@@ -49,8 +51,9 @@ def import_markdown(*, directory: Path, tags: Sequence[str] = (), progress: Prog
     """Write every section of every Markdown, reStructuredText and text file below the folder as a memory.
 
     A section keeps its memory by its file and headings: brought in again, it is revised where it has changed, and
-    deleted softly where the file no longer has it. In a git worktree files go by their path in it, so that the same
-    file is the same from whichever folder. ``progress`` is called with the number of files done.
+    deleted softly where the file no longer has it; what a person has deleted stays so. In a git worktree files go by
+    their path in it, so that the same file is the same from whichever folder. ``progress`` is called with the number
+    of files done.
 
     Raises:
         Invalid: there is no such folder, or a tag is too long.
@@ -60,7 +63,9 @@ def import_markdown(*, directory: Path, tags: Sequence[str] = (), progress: Prog
     read: list[str] = []
     commands = _commands(directory, tags, report, read, progress or _silent)
     while batch := list(islice(commands, _BATCH)):
-        counted = Counter(result.status for result in write_memories(commands=batch))
+        wanted = without_deleted(batch)
+        report.left_deleted += len(batch) - len(wanted)
+        counted = Counter(result.status for result in write_memories(commands=wanted))
         report.created += counted[WriteStatus.CREATED]
         report.updated += counted[WriteStatus.UPDATED]
         report.unchanged += counted[WriteStatus.UNCHANGED]
@@ -157,7 +162,7 @@ def _delete_vanished(prefixes: Sequence[str], written: set[str]) -> int:
     known = Memory.objects.live().filter(topic_key__startswith=_TOPIC).values_list("id", "topic_key")
     vanished = [number for number, key in known if key and key not in written and _prefix_of(key) in read]
     for memory_id in vanished:
-        delete_memory(command=MemoryTouch(id=memory_id, reason="the section is gone from its file"))
+        delete_memory(command=MemoryTouch(id=memory_id, reason=GONE_FROM_FILE))
     return len(vanished)
 
 

@@ -192,11 +192,13 @@ class ImportMarkdownTest(HubTestCase):
         report = self.bring_in()
         self.assertEqual((report.skipped, report.deleted, len(self.memories())), (["other.md"], 0, 3))
 
-    def test_a_section_whose_memory_was_deleted_by_hand_comes_back(self) -> None:
+    def test_a_section_whose_memory_was_deleted_by_hand_stays_deleted(self) -> None:
         self.bring_in()
         with self.store():
-            delete_memory(command=MemoryTouch(id=self.memories()[1].id))
-        self.assertEqual(self.counts(self.bring_in()), (1, 0, 1, 0))
+            delete_memory(command=MemoryTouch(id=self.memories()[1].id, reason="no use"))
+        report = self.bring_in()
+        self.assertEqual((self.counts(report), report.left_deleted), ((0, 0, 1, 0), 1))
+        self.assertEqual([memory.content for memory in self.memories()], ["Install it."])
 
     def test_a_private_block_is_left_out_even_over_headings_and_splits(self) -> None:
         hidden = "hidden words " * 12_000

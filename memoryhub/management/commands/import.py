@@ -67,7 +67,8 @@ class Command(ProjectCommand):
             self.stderr.write(f"skipped {name}: binary, unreadable or larger than 2 MB")
         return (
             f"imported {report.sections} sections of {report.files} files ({report.created} new, "
-            f"{report.updated} revised, {report.unchanged} unchanged, {report.deleted} removed) into {project}"
+            f"{report.updated} revised, {report.unchanged} unchanged, {report.deleted} removed"
+            f"{_left(report.left_deleted)}) into {project}"
         )
 
     def _git(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
@@ -79,6 +80,10 @@ class Command(ProjectCommand):
                 recorded, known = recorded + report.recorded, known + report.known
                 advance(recorded + known)
         return f"imported {recorded} commits ({known} known already) into {project}"
+
+
+def _left(count: int) -> str:
+    return f", {count} left deleted" if count else ""
 
 
 @contextmanager
