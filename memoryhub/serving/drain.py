@@ -27,8 +27,8 @@ from sessions_app.hearing import Heard, hear
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 3.0
-_BATCH = 50
-"""So many events become durable together: a disk's sync costs more than all else."""
+_BATCH = 20
+"""So many events become durable together; more would hold the store's write lock for longer than a hook waits."""
 _TRY_AGAIN = (Locked, Unavailable, OperationalError)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from memoryhub.core import clock, log
+from memoryhub.core import clock, log, rows
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.origin import use_origin
 from sessions_app import git
@@ -38,7 +38,7 @@ def capture(*, heard: Heard, idempotency_key: str) -> None:
     heard = replace(heard, directory=os.path.realpath(heard.directory) if heard.directory else "")
     commits = _commits(heard)
     with log.transaction(), use_origin(session_id=heard.session_id):
-        if log.find_by_key(idempotency_key) is None:
+        if not rows.fetch("SELECT 1 FROM raw_events WHERE idempotency_key = %s", [idempotency_key]):
             _EFFECTS[heard.effect](heard, idempotency_key)
         if commits:
             _record(commits, heard)
@@ -79,7 +79,7 @@ def _stop(heard: Heard, key: str) -> None:
 
 
 def _end(heard: Heard, key: str) -> None:
-    if Session.objects.filter(session_id=heard.session_id, status=SessionStatus.ACTIVE).exists():
+    if _is_active(heard.session_id):
         summary = digest_session(session_id=heard.session_id, reason=heard.reason)
         end_session(command=SessionEnd(session_id=heard.session_id, summary=summary, idempotency_key=key))
 
@@ -100,8 +100,13 @@ _EFFECTS: dict[Effect, Callable[[Heard, str], None]] = {
 
 def _go_on(heard: Heard) -> None:
     """Have the session active: its start may not have been told, and a client may go on in one that has ended."""
-    if not Session.objects.filter(session_id=heard.session_id, status=SessionStatus.ACTIVE).exists():
+    if not _is_active(heard.session_id):
         _start(heard, None)
+
+
+def _is_active(session_id: str) -> bool:
+    sql = "SELECT 1 FROM sessions_app_session WHERE session_id = %s AND status = %s"
+    return bool(rows.fetch(sql, [session_id, SessionStatus.ACTIVE]))
 
 
 def _open_turn(session_id: str) -> Turn | None:

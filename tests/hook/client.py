@@ -24,6 +24,7 @@ def run_hook(
     content = told if isinstance(told, bytes) else json.dumps(told).encode()
     return subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), "hook", client, event, *options],
+        check=False,
         input=content,
         capture_output=True,
         timeout=30,
@@ -50,7 +51,7 @@ def wait_for_spooled(home: Path, count: int = 1) -> list[dict[str, Any]]:
 def replayed(home: Path, project: str) -> list[dict[str, Any]]:
     """Return a project's log as the replay command prints it."""
     command = [sys.executable, str(ROOT / "manage.py"), "replay", "--project", project]
-    printed = subprocess.run(command, capture_output=True, env=environment_of(home), timeout=60)
+    printed = subprocess.run(command, check=True, capture_output=True, env=environment_of(home), timeout=60)
     return [json.loads(line) for line in printed.stdout.splitlines()]
 
 

@@ -1,0 +1,239 @@
+"""The spool is drained once, in order, however often that is cut short."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from unittest import mock
+
+from memoryhub.core import log, spool
+from memoryhub.core.errors import Locked
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import list_projects
+from memoryhub.serving import drain
+from memoryhub.serving.drain import Drained
+from sessions_app.models import Session, Turn
+from tests.support import HubTestCase
+from tests.web.server import ROOT, poll
+
+START = 1_790_000_000_000
+_DRAINER = """
+import django, sys
+django.setup()
+from memoryhub.serving import drain
+print("ready", flush=True)
+sys.stdin.readline()
+print(drain.drain().captured, flush=True)
+"""
+
+_WRITER = """
+import sys
+from memoryhub.core import spool
+for number in range(200):
+    spool.append(spool.Kept(id=f"{sys.argv[1]}-{number}", at=number, client="c", event="e"))
+"""
+
+
+class DrainTestCase(HubTestCase):
+    def setUp(self):
+        super().setUp()
+        logging.getLogger("memoryhub.serving.drain").setLevel(logging.CRITICAL)
+        self.addCleanup(logging.getLogger("memoryhub.serving.drain").setLevel, logging.NOTSET)
+        (self.home / "work" / "alpha").mkdir(parents=True)
+        (self.home / "work" / "beta").mkdir()
+
+    def keep(self, number: int, *, event: str = "UserPromptSubmit", project: str = "alpha", **fields: object) -> None:
+        told = {"session_id": "s1", "cwd": str(self.home / "work" / project), "prompt": f"Question {number}", **fields}
+        spool.append(
+            spool.Kept(id=f"hook-{number}", at=START + number, client="claude-code", event=event, payload=told)
+        )
+
+    def prompts(self, project: str = "alpha") -> list[str]:
+        with self.store(project):
+            found = RawEvent.objects.filter(event_type="message.user").order_by("position")
+            return [json.loads(event.payload_json)["content"] for event in found]
+
+    def waiting(self) -> list[str]:
+        return sorted(path.name for path in spool.folder().glob("*.jsonl*"))
+
+
+class DrainTests(DrainTestCase):
+    def test_a_thousand_events_are_captured_once_in_the_order_in_which_they_happened(self):
+        numbers = list(range(1000))
+        random.Random(7).shuffle(numbers)
+        for number in numbers:
+            self.keep(number)
+        started = time.perf_counter()
+        done = drain.drain()
+        seconds = time.perf_counter() - started
+        print(f"\n1,000 spooled events drained in {seconds:.2f} s", file=sys.stderr)
+        self.assertEqual(done, Drained(captured=1000))
+        self.assertEqual(self.prompts(), [f"Question {number}" for number in range(1000)])
+        self.assertEqual(self.waiting(), [])
+        self.assertEqual(drain.drain(), Drained())
+        with self.store():
+            self.assertEqual(Turn.objects.count(), 1000)
+            self.assertTrue(log.verify().ok)
+
+    def test_an_event_is_dated_when_it_happened(self):
+        self.keep(0)
+        drain.drain()
+        with self.store():
+            self.assertEqual({event.occurred_at for event in RawEvent.objects.all()}, {"2026-09-21T14:13:20.000Z"})
+
+    def test_the_times_of_the_log_never_go_back(self):
+        self.keep(5)
+        drain.drain()
+        self.keep(1)
+        drain.drain()
+        with self.store():
+            times = [event.occurred_at for event in RawEvent.objects.order_by("position")]
+        self.assertEqual(times, sorted(times))
+
+    def test_an_event_that_the_hub_has_taken_already_changes_nothing(self):
+        self.keep(1)
+        drain.drain()
+        self.keep(1)
+        drain.drain()
+        self.assertEqual(self.prompts(), ["Question 1"])
+
+    def test_each_event_comes_into_the_project_of_its_folder(self):
+        for number, project in enumerate(["alpha", "beta", "alpha"]):
+            self.keep(number, project=project)
+        drain.drain()
+        self.assertEqual(self.prompts("alpha"), ["Question 0", "Question 2"])
+        self.assertEqual(self.prompts("beta"), ["Question 1"])
+
+    def test_what_is_no_event_is_set_aside_and_the_rest_captured(self):
+        self.keep(1)
+        self.keep(2, event="Unheard")
+        self.keep(3, session_id="")
+        self.keep(4, cwd="relative")
+        with next(spool.folder().glob("*.jsonl")).open("a") as file:
+            file.write('nonsense\n{"id": 1}\n[]\n{"id":"x","at":1,"client":"c","event":"e","payload":7}\n')
+        self.assertEqual(drain.drain(), Drained(captured=1, rejected=7))
+        self.assertEqual(self.prompts(), ["Question 1"])
+        rejected = [json.loads(line) for path in (spool.folder() / "rejected").iterdir() for line in path.open()]
+        self.assertEqual(len(rejected), 7)
+        self.assertTrue(all(each["reason"] for each in rejected))
+        self.assertEqual(self.waiting(), [])
+
+    def test_a_fault_of_our_own_in_one_event_does_not_hold_up_the_others(self):
+        for number in range(3):
+            self.keep(number)
+        real = drain.hooks.take_kept
+
+        def faulty(heard, kept):
+            if kept.id == "hook-1":
+                raise KeyError("a fault")
+            real(heard, kept)
+
+        with mock.patch.object(drain.hooks, "take_kept", faulty):
+            self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
+        self.assertEqual(self.prompts(), ["Question 0", "Question 2"])
+
+    def test_a_project_that_cannot_be_opened_keeps_its_events_in_order_and_delays_no_other(self):
+        for number, project in enumerate(["alpha", "beta", "alpha"]):
+            self.keep(number, project=project)
+        with self.store():
+            path = self.home / "projects" / "alpha" / "events.db"
+        spoiled = path.read_bytes()
+        _forget()
+        path.write_bytes(b"no database" * 1000)
+        for extra in path.parent.glob("events.db-*"):
+            extra.unlink()
+        self.assertEqual(drain.drain(), Drained(captured=1, left=2))
+        self.assertEqual(self.prompts("beta"), ["Question 1"])
+        self.keep(3)
+        self.assertEqual(drain.drain(), Drained(left=3))
+        _forget()
+        path.write_bytes(spoiled)
+        self.assertEqual(drain.drain(), Drained(captured=3))
+        self.assertEqual(self.prompts(), ["Question 0", "Question 2", "Question 3"])
+
+    def test_a_store_that_is_locked_for_long_is_tried_again(self):
+        self.keep(1)
+        with mock.patch.object(drain.log, "transaction", side_effect=Locked("locked by another process")):
+            self.assertEqual(drain.drain(), Drained(left=1))
+        self.assertEqual(drain.drain(), Drained(captured=1))
+        self.assertEqual(self.prompts(), ["Question 1"])
+
+    def test_only_one_drains_at_a_time(self):
+        self.keep(1)
+        with spool.only_taker() as alone:
+            self.assertTrue(alone)
+            self.assertEqual(drain.drain(), Drained())
+        self.assertEqual(drain.drain(), Drained(captured=1))
+
+    def test_without_a_spool_nothing_is_made(self):
+        self.assertEqual(drain.drain(), Drained())
+        self.assertFalse(spool.folder().exists())
+        self.assertEqual(list_projects(), [])
+
+
+class DrainAmongOthersTests(DrainTestCase):
+    def test_what_hooks_append_while_files_are_taken_away_is_never_lost(self):
+        command = [sys.executable, "-c", _WRITER]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        writers = [subprocess.Popen([*command, str(number)], env=environment) for number in range(4)]
+        found: list[str] = []
+
+        def taken() -> bool:
+            running = any(process.poll() is None for process in writers)
+            with spool.only_taker() as alone:
+                for path in spool.take() if alone else []:
+                    events, broken = spool.read(path)
+                    self.assertEqual(broken, [])
+                    found.extend(event.id for event in events)
+                    spool.finish(path, left=[], broken=[])
+            return not running
+
+        poll(taken, seconds=60, what="the writers' end")
+        self.assertEqual(sorted(found), sorted(f"{who}-{n}" for who in range(4) for n in range(200)))
+        self.assertEqual([process.returncode for process in writers], [0] * 4)
+
+    def test_killed_at_any_moment_nothing_is_lost_and_nothing_comes_twice(self):
+        count, chance = 400, random.Random(11)
+        for number in range(count):
+            self.keep(number)
+        kills = 0
+        while self.waiting():
+            with self.drainer() as process:
+                killer = threading.Timer(chance.uniform(0.005, 0.12), process.send_signal, [signal.SIGKILL])
+                process.stdin.write("\n")
+                process.stdin.flush()
+                if kills < 8:
+                    killer.start()
+                process.wait(60)
+                killer.cancel()
+                kills += process.returncode == -signal.SIGKILL
+        self.assertGreater(kills, 2)
+        self.assertEqual(self.prompts(), [f"Question {number}" for number in range(count)])
+        with self.store():
+            self.assertTrue(log.verify().ok)
+            self.assertEqual(Session.objects.count(), 1)
+
+    def drainer(self) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "memoryhub.settings"}
+        process = subprocess.Popen(
+            [sys.executable, "-c", _DRAINER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.assertEqual(process.stdout.readline(), "ready\n")  # type: ignore[union-attr]
+        return process
+
+
+def _forget() -> None:
+    from tests.support import forget_all_stores
+
+    forget_all_stores()
