@@ -14,7 +14,8 @@ class HubTestRunner(DiscoverRunner):
     def setup_test_environment(self, **kwargs: Any) -> None:
         """Keep the refusals that tests provoke out of their output."""
         super().setup_test_environment(**kwargs)
-        logging.getLogger("django.request").setLevel(logging.CRITICAL)
+        for name in ("django.request", "django.security"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
     def run_suite(self, suite: Any, **kwargs: Any) -> Any:
         """Run the suite and keep its result for the last line."""
