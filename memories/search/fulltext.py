@@ -48,7 +48,7 @@ def _scored(words: list[str], conditions: list[str], parameters: list[Any]) -> H
         f"WHERE search_fts MATCH %s{where} ORDER BY score LIMIT {RANKED_AT_MOST}",
         [match_any(words), *parameters],
     )
-    return [(document_id, round(-score, 6)) for document_id, score in found]
+    return [(document_id, -score) for document_id, score in found]
 
 
 def _is_large() -> bool:

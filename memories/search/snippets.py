@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 LENGTH = 200
 """Characters of a snippet."""
 
-_SPACE = re.compile(r"\s+")
+_READ = 20_000
+_PLACES = 100
+_STEM = 5
 
 
 def snippet(text: str, words: list[str]) -> str:
     """Return about 200 characters of ``text`` around where most of ``words`` stand together, on one line."""
-    flat = _SPACE.sub(" ", text[:20_000]).strip()
+    flat = " ".join(text[:_READ].split())
     if len(flat) <= LENGTH:
         return flat
-    start = _densest(flat.lower(), [word[:5] for word in words])
+    start = _densest(_places(flat.lower(), tuple(words)))
     start = flat.find(" ", start - 1) + 1 if start else 0
     cut = flat[start : start + LENGTH].rsplit(" ", 1)[0]
     return f"{'… ' if start else ''}{cut} …"
 
 
-def _densest(text: str, stems: list[str]) -> int:
-    places = sorted(place for stem in stems for place in _places(text, stem))
-    best, most = 0, 0
+def _densest(places: list[int]) -> int:
+    best, most, end = 0, 0, 0
     for index, place in enumerate(places):
-        within = sum(1 for other in places[index : index + 20] if other < place + LENGTH)
-        if within > most:
-            best, most = place, within
+        while end < len(places) and places[end] < place + LENGTH:
+            end += 1
+        if end - index > most:
+            best, most = place, end - index
     return max(0, best - 20)
 
 
-def _places(text: str, stem: str) -> list[int]:
-    return [match.start() for match in re.finditer(re.escape(stem), text)][:50]
+def _places(text: str, words: tuple[str, ...]) -> list[int]:
+    if not words:
+        return []
+    found = _pattern(words).finditer(text)
+    return [match.start() for match, _ in zip(found, range(_PLACES), strict=False)]
+
+
+@lru_cache(maxsize=64)
+def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern of the words' beginnings, because a text may hold another form of them."""
+    stems = sorted({word[:_STEM] for word in words}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, stems)))
