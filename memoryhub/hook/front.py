@@ -29,8 +29,10 @@ INPUT_SECONDS = 2.0
 """For so long the client may take to write the event: it is not the one who waits then."""
 CONNECT_SECONDS = 0.05
 SECONDS = 0.3
+"""For so long the hub's answer is waited for; ``MEMORY_HUB_HOOK_SECONDS`` says otherwise."""
 PATIENT_SECONDS = {"SessionStart": 1.0}
-"""Longer where the client waits for an answer to show to its model."""
+"""At least so long, where the client waits for an answer to show to its model."""
+MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
 
 
@@ -67,7 +69,7 @@ def _take(argv: list[str]) -> None:
     setitimer(ITIMER_REAL, INPUT_SECONDS)
     event.body = _read()
     setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own end
-    event.deadline = time.monotonic() + PATIENT_SECONDS.get(event.name, SECONDS)
+    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS.get(event.name, 0))
     if not _is_object(event.body):
         complain("what came on standard input is no JSON object; it is not kept")
         return
@@ -76,6 +78,13 @@ def _take(argv: list[str]) -> None:
 
         event.body = payload.shortened(event.body, MAX_BODY)
     _hand_over(event)
+
+
+def _seconds() -> float:
+    try:
+        return min(float(os.environ.get("MEMORY_HUB_HOOK_SECONDS") or SECONDS), MAX_SECONDS)
+    except ValueError:
+        return SECONDS
 
 
 def _stop(_number: int, _frame: object) -> None:

@@ -33,7 +33,8 @@ def run_hook(
 
 
 def environment_of(home: Path, **more: str) -> dict[str, str]:
-    return {**os.environ, "MEMORY_HUB_HOME": str(home), **more}
+    """Return a client's environment; its hooks wait long for the hub, lest a busy machine makes them spool."""
+    return {**os.environ, "MEMORY_HUB_HOME": str(home), "MEMORY_HUB_HOOK_SECONDS": "30", **more}
 
 
 def spooled(home: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,91 @@
+"""No secret that a client tells at a hook is in any file under the home, whether a hub runs or not."""
+
+from __future__ import annotations
+
+import base64
+import random
+import string
+from pathlib import Path
+
+from tests.hook.client import HookTestCase, replayed, run_hook, wait_for_spooled
+from tests.web.server import poll, serving, temporary_home
+
+_chance = random.Random(2026)
+
+
+def _made(count: int, alphabet: str = string.ascii_letters + string.digits) -> str:
+    return "".join(_chance.choice(alphabet) for _ in range(count))
+
+
+SECRETS = {
+    "aws": ("AKIA" + _made(16, string.ascii_uppercase + "234567"), "deploy with {}"),
+    "github": ("ghp_" + _made(36), "git clone https://{}@github.com/a/b"),
+    "gitlab": ("glpat-" + _made(20), "curl --header 'PRIVATE-TOKEN: {}' https://gitlab.example"),
+    "slack": ("xoxb-123456789012-1234567890123-" + _made(24), "SLACK={}"),
+    "stripe": ("sk_live_" + _made(24), "stripe.api_key = '{}'"),
+    "openai": ("sk-proj-" + _made(48), "OPENAI_API_KEY={}"),
+    "google": ("AIza" + _made(35), "key={}"),
+    "password": (_made(18), "export DB_PASSWORD={}"),
+    "url": (_made(16), "psql postgres://ada:{}@db.example/x"),
+    "bearer": (
+        ".".join(["eyJ" + _made(30), "eyJ" + _made(60), _made(43)]),
+        "curl -H 'Authorization: Bearer {}' https://api.example",
+    ),
+    "private": (base64.b64encode(_made(48).encode()).decode(), "<private>{}</private>"),
+}
+TEXTS = {name: text.format(secret) for name, (secret, text) in SECRETS.items()}
+
+
+class SecretsTests(HookTestCase):
+    def setUp(self):
+        super().setUp()
+        self.home = self.enterContext(temporary_home())
+
+    def tell_all(self) -> int:
+        """Tell each secret in a prompt, a command, its output, an edit and an unknown tool's input."""
+        everything = "\n".join(TEXTS.values())
+        events = [
+            ("UserPromptSubmit", {"prompt": everything}),
+            ("PostToolUse", _tool("Bash", {"command": everything}, {"stdout": everything, "stderr": everything})),
+            ("PostToolUse", _tool("Write", {"file_path": "a.env", "content": everything}, {})),
+            ("PostToolUse", _tool("mcp__db__connect", {"password": SECRETS["password"][0], **TEXTS}, [TEXTS])),
+            ("Stop", {"last_assistant_message": everything}),
+            ("SessionEnd", {"reason": "other"}),
+        ]
+        for event, fields in events:
+            done = run_hook(self.home, event, self.told(**fields))
+            self.assert_harmless(done)
+        return len(events)
+
+    def assert_nowhere(self) -> None:
+        files = [path for path in self.home.rglob("*") if path.is_file()]
+        self.assertGreater(len(files), 2)
+        for name, (secret, _) in SECRETS.items():
+            found = [path.name for path in files if secret.encode() in _content(path)]
+            self.assertEqual(found, [], name)
+
+    def test_with_a_hub(self):
+        with serving("--no-worker", home=self.home):
+            self.tell_all()
+            self.assert_nowhere()
+            self.assertEqual(len({event["event_type"] for event in replayed(self.home, "alpha")}), 9)
+
+    def test_without_a_hub_and_after_it_has_drained_the_spool(self):
+        count = self.tell_all()
+        wait_for_spooled(self.home, count)
+        self.assert_nowhere()
+        with serving("--no-worker", home=self.home):
+            poll(lambda: not list((self.home / "spool").glob("*.jsonl*")), seconds=20, what="an empty spool")
+            self.assert_nowhere()
+            self.assertEqual(len({event["event_type"] for event in replayed(self.home, "alpha")}), 9)
+
+
+def _tool(name: str, given: object, response: object) -> dict[str, object]:
+    return {"tool_name": name, "tool_input": given, "tool_response": response}
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""  # a file of a moment, such as a draft
