@@ -12,9 +12,9 @@ from django.http.response import HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import get_script_prefix, set_script_prefix
 
-from memoryhub.core.errors import HubError
+from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import SLUG, StoreId, project_store, use_store
+from memoryhub.core.stores import SLUG, StoreId, list_projects, project_store, use_store
 from memoryhub.problems import problem_for_status, problem_response, refuse_body
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -134,4 +134,6 @@ def error_page(request: HttpRequest, error: HubError) -> HttpResponse:
     """Return the page that shows one of the hub's errors."""
     if request.path.startswith(API_PREFIX):
         return problem_response(error.as_problem())
-    return render(request, "memoryhub/error.html", {"error": error}, status=error.http_status)
+    project: str | None = getattr(request, "project", None)
+    way_back = project if project in list_projects() and error.code != Unavailable.code else None
+    return render(request, "memoryhub/error.html", {"error": error, "way_back": way_back}, status=error.http_status)

@@ -86,7 +86,7 @@ class ChainTests(AdminTestCase):
         self.write("one")
         self.assertIn("Not checked yet", self.page(LOG))
         page = self.post("log/verify/")
-        self.assertIn("The chain holds: 1 events", page)
+        self.assertIn("The chain holds: 1 event,", page)
         check = StoreCheck.objects.get(store=project_store("alpha").alias)
         self.assertEqual((check.ok, check.events), (True, 1))
         self.write("two", "more")

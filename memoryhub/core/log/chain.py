@@ -36,7 +36,8 @@ class Verification:
     def describe(self) -> str:
         """Return the finding as one sentence."""
         if self.ok:
-            return f"the chain holds: {self.events} events, head {self.head_digest[:12]}"
+            count = f"{self.events} event{'' if self.events == 1 else 's'}"
+            return f"the chain holds: {count}, head {self.head_digest[:12]}"
         return f"the chain is broken at #{self.broken_position}: {self.reason}"
 
 
@@ -75,6 +76,28 @@ def verify(checkpoint: Checkpoint | None = None) -> Verification:
     except _Broken as broken:
         return Verification(False, walked.count, walked.digest, broken.position, broken.reason)
     return Verification(True, walked.count, walked.digest)
+
+
+def check_links(*, first: int, last: int) -> dict[int, str]:
+    """Return for each event from ``first`` to ``last`` what is wrong with it; "" where it is what was written.
+
+    Each is held against the digest of the one before it as that stands, so that one wrong link leaves the next alone.
+    """
+    position, previous = max(0, first - 2), GENESIS
+    found = {}
+    for row in _batch(position, last - position):
+        if first <= row[0] <= last:
+            found[row[0]] = _flaw(row, position + 1, previous)
+        position, previous = row[0], row[-1]
+    return found
+
+
+def _flaw(row: tuple[Any, ...], expected: int, previous: str) -> str:
+    try:
+        _checked(row, expected, previous)
+    except _Broken as broken:
+        return broken.reason
+    return ""
 
 
 class _Walk:
