@@ -16,7 +16,14 @@ from django.views.decorators.http import require_POST
 from memoryhub.core.routing import STORE_APPS, current_alias
 from memoryhub.core.stores import current_store, list_projects
 
-_TABS = ("memories_memory", "sessions_app_session", "sessions_app_commit", "core_rawevent")
+_TABS = (
+    "memories_memory",
+    "sessions_app_session",
+    "sessions_app_turn",
+    "sessions_app_iteration",
+    "sessions_app_commit",
+    "core_rawevent",
+)
 """The lists in the navigation, in this order; others follow."""
 _PLACES = {name: place for place, name in enumerate(_TABS)}
 
@@ -45,6 +52,7 @@ class HubAdminSite(AdminSite):
         """Add our own pages."""
         own = [
             path("log/verify/", self.admin_view(require_POST(self.verify_chain)), name="verify_chain"),
+            path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("stream/<path:stream>/", self.admin_view(self.show_stream), name="stream"),
         ]
         return [*own, *super().get_urls()]
@@ -94,6 +102,16 @@ class HubAdminSite(AdminSite):
         sentence = check.finding[:1].upper() + check.finding[1:]
         (messages.success if check.ok else messages.error)(request, f"{sentence}.")
         return redirect("admin:core_rawevent_changelist")
+
+    def replay(self, request: HttpRequest) -> HttpResponse:
+        """Show the log at one position; with ``fragment``, only the part of the page that differs by position."""
+        from memoryhub.replay import replay_at
+
+        found = replay_at(request.GET.get("position", ""))
+        if "fragment" in request.GET and found["last"]:
+            return TemplateResponse(request, "admin/core/rawevent/replayed.html", found)
+        context = {**self.each_context(request), "title": "Replay", **found}
+        return TemplateResponse(request, "admin/core/rawevent/replay.html", context)
 
     def show_stream(self, request: HttpRequest, stream: str) -> HttpResponse:
         """Lead to the page of what a stream is about, or to its events in the log."""

@@ -23,3 +23,107 @@
         current.parentElement.scrollLeft = current.offsetLeft - 16;
     }
 }
+// Replay: the slider, the arrows and the buttons fetch what stands at a position; without this script they are links and forms.
+{
+    const player = document.querySelector('[data-replay]');
+    if (player) {
+        const last = Number(player.dataset.last);
+        const slider = player.querySelector('[type=range]');
+        const number = player.querySelector('[type=number]');
+        const play = player.querySelector('[data-play]');
+        const shown = document.getElementById('replayed');
+        const address = (position, extra) => `?position=${position}${extra || ''}`;
+        let waiting, request, next, isPlaying = false;
+
+        const say = position => {
+            slider.value = number.value = position;
+            for (const step of player.querySelectorAll('[data-step]')) {
+                const to = position + Number(step.dataset.step);
+                const isThere = to >= 1 && to <= last;
+                step.setAttribute('aria-disabled', String(!isThere));
+                isThere ? step.setAttribute('href', address(to)) : step.removeAttribute('href');
+            }
+        };
+        const load = async position => {
+            request?.abort();
+            request = new AbortController();
+            try {
+                const answer = await fetch(address(position, '&fragment=1'), {signal: request.signal});
+                if (!answer.ok || answer.redirected) {
+                    location.assign(address(position));
+                    return;
+                }
+                shown.innerHTML = await answer.text();
+                const found = shown.firstElementChild.dataset;
+                slider.setAttribute('aria-valuetext', found.says);
+                history.replaceState(null, '', address(found.position));
+            } catch (error) {
+                if (error.name !== 'AbortError') {
+                    location.assign(address(position));
+                }
+            }
+        };
+        const go = (position, delay) => {
+            const to = Math.min(Math.max(Number(position) || 1, 1), last);
+            say(to);
+            clearTimeout(waiting);
+            waiting = setTimeout(() => load(to), delay);
+        };
+        const setPlaying = value => {
+            isPlaying = value;
+            clearTimeout(next);
+            play.textContent = value ? 'Pause' : 'Play';
+        };
+        const advance = async () => {
+            if (!isPlaying) {
+                return;
+            }
+            const to = Number(slider.value) + 1;
+            if (to > last) {
+                setPlaying(false);
+                return;
+            }
+            say(to);
+            await load(to);
+            next = setTimeout(advance, 900);
+        };
+
+        play.hidden = false;
+        player.querySelector('[data-without-script]').hidden = true;
+        slider.addEventListener('input', () => go(slider.value, 120));
+        player.addEventListener('submit', event => {
+            event.preventDefault();
+            go(number.value, 0);
+        });
+        player.addEventListener('click', event => {
+            const step = event.target.closest('[data-step]');
+            if (step) {
+                event.preventDefault();
+                setPlaying(false);
+                go(Number(slider.value) + Number(step.dataset.step), 0);
+            }
+        });
+        play.addEventListener('click', () => {
+            setPlaying(!isPlaying);
+            if (isPlaying && Number(slider.value) === last) {
+                say(0);
+            }
+            advance();
+        });
+        shown.addEventListener('click', event => {
+            const link = event.target.closest('.chain-links a');
+            if (link && !event.ctrlKey && !event.metaKey) {
+                event.preventDefault();
+                go(new URL(link.href).searchParams.get('position'), 0);
+            }
+        });
+        document.addEventListener('keydown', event => {
+            const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+            const isTyping = event.target.closest('input, textarea, select, summary, pre, .tabs');
+            if (by && !isTyping && !event.altKey && !event.ctrlKey && !event.metaKey) {
+                event.preventDefault();
+                go(Number(slider.value) + by, 120);
+            }
+        });
+    }
+}

@@ -1,0 +1,121 @@
+"""The admin's pages of commits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memoryhub.core.admin import HubModelAdmin, SinceFilter, cells
+from memoryhub.core.charts import change_widths
+from memoryhub.core.models import RawEvent
+from sessions_app.models import Commit
+
+_MAX_FILES = 500
+
+
+class CommittedFilter(SinceFilter):
+    """Commits of the past days."""
+
+    title = "date"
+    field = "committed_at"
+
+
+@admin.register(Commit)
+class CommitAdmin(HubModelAdmin):
+    """Commits, last made first."""
+
+    list_display = ("number", "subject", "author_name", "committed", "change")
+    list_display_links = ("number", "subject")
+    list_filter = (CommittedFilter,)
+    search_fields = ("sha", "message", "author")
+    search_help_text = "Words of the message, the author, or the beginning of the hash"
+    ordering = ("-committed_at",)
+    stream_kind = "commit"
+    detail_template = "admin/sessions_app/commit/detail.html"
+    empty_title = "No commit here"
+    empty_text = "Run “memory-hub import git” in the repository to record its history."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Leave the files where they are in lists."""
+        commits = super().get_queryset(request)
+        named = request.resolver_match and request.resolver_match.url_name
+        return commits.defer("files") if named == "sessions_app_commit_changelist" else commits
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the address by hash, which events refer to."""
+        by_sha = self.admin_site.admin_view(self.sha_view)
+        return [path("sha/<str:sha>/", by_sha, name="sessions_app_commit_sha"), *super().get_urls()]
+
+    def sha_view(self, request: HttpRequest, sha: str) -> HttpResponse:
+        """Lead to the commit of that hash; where it is gone, to its events."""
+        found = Commit.objects.filter(sha=sha).values_list("id", flat=True).first()
+        if found:
+            return redirect(self.url("change", found))
+        return redirect(reverse("admin:core_rawevent_changelist", query={"stream": f"commit:{sha}"}))
+
+    def stream_of(self, found: Commit) -> str:
+        """Return the stream, which bears the hash."""
+        return f"commit:{found.sha}"
+
+    def stream_url(self, tail: str) -> str:
+        """Return the address by hash."""
+        return self.url("sha", tail)
+
+    def detail(self, request: HttpRequest, found: Commit) -> dict[str, Any]:
+        """Return the message in two parts, and the files with the widths of their bars."""
+        subject, _, body = found.message.partition("\n")
+        return {
+            "title": subject or found.sha[:10],
+            "author_name": self.author_name(found),
+            "body": body.strip(),
+            "event": RawEvent.objects.filter(position=found.id).defer("payload_json").first(),
+            "files": changed_files(found.files[:_MAX_FILES]),
+            "hidden_files": max(0, len(found.files) - _MAX_FILES),
+        }
+
+    @admin.display(description="#", ordering="id")
+    def number(self, commit: Commit) -> SafeString:
+        """Return the id."""
+        return cells.code(f"#{commit.id}")
+
+    @admin.display(description="commit")
+    def subject(self, commit: Commit) -> SafeString:
+        """Return the first line of the message, and the hash."""
+        line = commit.message.split("\n", 1)[0][:160] or "No message"
+        return format_html('<span class="title">{}</span><code class="id under">{}</code>', line, commit.sha[:10])
+
+    @admin.display(description="author", ordering="author")
+    def author_name(self, commit: Commit) -> str:
+        """Return the author without the address."""
+        return commit.author.partition(" <")[0]
+
+    @admin.display(description="committed", ordering="committed_at")
+    def committed(self, commit: Commit) -> SafeString:
+        """Return the date."""
+        return cells.moment(commit.committed_at)
+
+    @admin.display(description="lines", ordering="insertions")
+    def change(self, commit: Commit) -> SafeString:
+        """Return how many lines came and went."""
+        return format_html(
+            '<span class="lines"><span class="plus">+{}</span> <span class="minus">−{}</span></span>',
+            f"{commit.insertions:,}",
+            f"{commit.deletions:,}",
+        )
+
+
+def changed_files(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the files of a commit, each with the widths of its bars; the largest change fills the width."""
+    most = max(((each["insertions"] or 0) + (each["deletions"] or 0) for each in files), default=0)
+    shown = []
+    for each in files:
+        plus, minus = change_widths(each["insertions"], each["deletions"], most)
+        shown.append({**each, "plus": plus, "minus": minus, "is_binary": each["insertions"] is None})
+    return shown

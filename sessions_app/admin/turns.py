@@ -1,0 +1,166 @@
+"""The admin's pages of turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import NoReverseMatch, URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, ValueFilter, cells
+from memoryhub.core.models import RawEvent
+from sessions_app.admin.rail import counted_things, rail
+from sessions_app.models import Session, Turn
+from sessions_app.timeline import count_types, first_prompts, turn_events
+
+_OFFERED = 8
+
+
+class BeganFilter(SinceFilter):
+    """Turns that began in the past days."""
+
+    title = "begin"
+    field = "began_at"
+
+
+class SessionFilter(ValueFilter):
+    """Turns of one session; the latest ones are offered."""
+
+    title = "session"
+    parameter_name = "session"
+    field = "session_id"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the latest sessions, and the one in use."""
+        latest = Session.objects.order_by("-id").values_list("session_id", "purpose")[:_OFFERED]
+        offered = {name: purpose[:40] or name for name, purpose in latest}
+        return list({**dict(super().lookups(request, model_admin)), **offered}.items())
+
+
+class KeeperFilter(ValueFilter):
+    """Turns that the hub kept by itself, or that a client did."""
+
+    title = "kept by"
+    parameter_name = "keeper"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the two."""
+        return [("hub", "The hub (automatic)"), ("client", "The client (by token)")]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        """Keep the turns of the chosen keeper."""
+        return queryset.filter(automatic=self.value() == "hub") if self.value() else queryset
+
+
+class TurnChangeList(HubChangeList):
+    """Reads the prompts and the sessions' purposes of all turns of a page in two queries."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Attach them."""
+        super().get_results(request)
+        turns = list(self.result_list)
+        prompts = first_prompts(turns)
+        sessions = Session.objects.filter(session_id__in={turn.session_id for turn in turns})
+        purposes = dict(sessions.values_list("session_id", "purpose"))
+        for turn in turns:
+            turn.prompt = prompts.get(turn.id, "")
+            turn.purpose = purposes.get(turn.session_id, "")
+        self.result_list = turns
+
+
+@admin.register(Turn)
+class TurnAdmin(HubModelAdmin):
+    """Turns, newest first."""
+
+    list_display = ("number", "about", "state", "session", "began", "duration", "events")
+    list_display_links = ("number", "about")
+    list_filter = ("status", KeeperFilter, BeganFilter, SessionFilter)
+    search_fields = ("turn_id", "session_id", "summary", "actor")
+    search_help_text = "Words of the summary, who acted, or the name of a turn or session"
+    ordering = ("-id",)
+    stream_kind = "turn"
+    detail_template = "admin/sessions_app/turn/detail.html"
+    empty_title = "No turn here"
+    empty_text = "The hub keeps one for every request that an agent answers, as soon as it writes something over MCP."
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
+        """Return the list that knows the prompts."""
+        return TurnChangeList
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the address by stream, which events refer to."""
+        by_stream = self.admin_site.admin_view(self.stream_view)
+        return [path("stream/<path:tail>/", by_stream, name="sessions_app_turn_stream"), *super().get_urls()]
+
+    def stream_view(self, request: HttpRequest, tail: str) -> HttpResponse:
+        """Lead to the turn whose stream ends in ``tail``; where it is gone, to the events of the stream."""
+        stream = f"turn:{tail}"
+        first = RawEvent.objects.filter(stream_id=stream, stream_seq=1).values("position")
+        found = Turn.objects.filter(id__in=first).values_list("id", flat=True).first()
+        if found:
+            return redirect(self.url("change", found))
+        return redirect(reverse("admin:core_rawevent_changelist", query={"stream": stream}))
+
+    def stream_of(self, found: Turn) -> str:
+        """Return the stream, which bears the names of session and turn, or a digest of them."""
+        return str(RawEvent.objects.values_list("stream_id", flat=True).get(position=found.id))
+
+    def stream_url(self, tail: str) -> str:
+        """Return the address by stream."""
+        if not tail.strip("/"):
+            raise NoReverseMatch("a turn's stream bears names")
+        return self.url("stream", tail)
+
+    def detail(self, request: HttpRequest, found: Turn) -> dict[str, Any]:
+        """Return what happened in the turn, on its rail, and how much of what."""
+        events = turn_events(found)
+        return {
+            "title": first_prompts([found]).get(found.id) or f"Turn {found.turn_id}",
+            "session": Session.objects.filter(session_id=found.session_id).first(),
+            "duration": cells.lasted(found.began_at, found.ended_at),
+            "counts": [pair for pair in counted_things(count_types(events)) if not pair[1].startswith("turn")],
+            "is_alone": True,
+            **rail(request, events),
+        }
+
+    @admin.display(description="#", ordering="id")
+    def number(self, turn: Turn) -> SafeString:
+        """Return the id."""
+        return cells.code(f"#{turn.id}")
+
+    @admin.display(description="turn")
+    def about(self, turn: Turn) -> SafeString:
+        """Return what the user asked, else what came of it, and the name."""
+        words = turn.prompt or turn.summary.split("\n", 1)[0] or "No prompt recorded"  # type: ignore[attr-defined]
+        return format_html('<span class="title">{}</span><code class="id under">{}</code>', words[:160], turn.turn_id)
+
+    @admin.display(description="state", ordering="status")
+    def state(self, turn: Turn) -> SafeString:
+        """Return where it stands, and whether the hub kept it by itself."""
+        mark = cells.badge("automatic", "Automatic") if turn.automatic else ""
+        return format_html("{} {}", cells.badge(turn.status, turn.get_status_display()), mark)
+
+    @admin.display(description="session", ordering="session_id")
+    def session(self, turn: Turn) -> SafeString:
+        """Return a link to the session."""
+        url = reverse("admin:sessions_app_session_named", args=[turn.session_id])
+        return cells.link(url, turn.purpose[:60] or turn.session_id)  # type: ignore[attr-defined]
+
+    @admin.display(description="began", ordering="began_at")
+    def began(self, turn: Turn) -> SafeString:
+        """Return when it began."""
+        return cells.moment(turn.began_at)
+
+    @admin.display(description="duration")
+    def duration(self, turn: Turn) -> str:
+        """Return how long it took, or has taken so far."""
+        return cells.lasted(turn.began_at, turn.ended_at)
+
+    @admin.display(description="events", ordering="event_count")
+    def events(self, turn: Turn) -> str:
+        """Return the number of events after its begin."""
+        return f"{turn.event_count:,}"
