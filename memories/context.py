@@ -21,6 +21,7 @@ _ITEM_CHARS = 220
 _COMMITS = 8
 _DECISIONS = 8
 _MEMORIES = 8
+_LEAST_TOKENS = 30
 
 
 def session_summary(*, session_id: str = "", max_tokens: int = MAX_TOKENS) -> str:
@@ -52,11 +53,18 @@ def _fitted(parts: Sequence[tuple[str, list[str]]], budget: int) -> Iterable[str
     """Yield the parts as lines: each may have its share of what those before it have left."""
     for number, (title, items) in enumerate(parts):
         share = budget // (len(parts) - number) - estimate_tokens(title) - 2
-        kept = fit(items, share, str)
+        kept = [_within(item, share) for item in fit(items, share, str)]
         budget -= sum(estimate_tokens(item) + 1 for item in kept) + estimate_tokens(title) + 2
         left_out = f" ({len(items) - len(kept)} more)" if len(kept) < len(items) else ""
         yield f"{title}{left_out}:"
         yield from kept
+
+
+def _within(item: str, tokens: int) -> str:
+    """Return the item cut to its share: the first of each part is told however long it is."""
+    while estimate_tokens(item) > max(tokens, _LEAST_TOKENS):
+        item = item[: len(item) * 3 // 4] + "…"
+    return item
 
 
 def _last_session(session_id: str) -> list[str]:

@@ -52,19 +52,19 @@ def hear(*, client: str, event: str, told: Mapping[str, Any]) -> Heard:
     """
     table = _table(client)
     hook = _hook(table, client, event)
-    session = _text(_at(told, table.session)).strip()
+    session = _word(_at(told, table.session)).strip()
     if not session and hook.effect is not Effect.NOTHING:
         raise Invalid(f"{table.session!r} is missing in what {client} told; it names the session")
     if event == "Stop" and not told.get(LAST_MESSAGE):
         told = {**told, LAST_MESSAGE: last_assistant_message(told.get("transcript_path"))}
-    becomes = hook.by_tool.get(_text(_at(told, table.tool)), hook.becomes)
+    becomes = hook.by_tool.get(_word(_at(told, table.tool)), hook.becomes)
     payload = {} if becomes is None else _payload(becomes, told)
     return Heard(
         effect=hook.effect,
         answers=hook.answers,
         session_id=session[:200],
-        directory=_text(_at(told, table.directory)),
-        reason=_text(_at(told, table.reason))[:100],
+        directory=_word(_at(told, table.directory)),
+        reason=_word(_at(told, table.reason))[:100],
         type=becomes.type if becomes else "",
         payload=payload,
     )
@@ -118,6 +118,11 @@ def _at(told: Any, path: str) -> Any:
     return told
 
 
+def _word(value: Any) -> str:
+    """Return a value that must be a text; "" for any other."""
+    return value if isinstance(value, str) else ""
+
+
 def _text(value: Any) -> str:
     """Return a value as text: parts of a message below one another, anything else as JSON."""
     if value is None or isinstance(value, str):
@@ -131,7 +136,9 @@ def _text(value: Any) -> str:
 
 def _changes(source: Change, told: Mapping[str, Any]) -> str:
     pairs = _at(told, source.each) if source.each else [told]
-    return "\n".join(_changed(_at(pair, source.old), _at(pair, source.new)) for pair in pairs or [])
+    if not isinstance(pairs, list):
+        return ""
+    return "\n".join(_changed(_at(pair, source.old), _at(pair, source.new)) for pair in pairs)
 
 
 def _changed(old: Any, new: Any) -> str:
