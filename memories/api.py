@@ -17,6 +17,7 @@ from memories.schemas import (
     MemoryUpdate,
     MemoryView,
     MemoryWrite,
+    Stats,
     Timeline,
     VersionView,
     WriteResult,
@@ -32,13 +33,7 @@ UpdateBody = without(MemoryUpdate, "id")
 TouchBody = without(MemoryTouch, "id")
 NO_REASON = TouchBody()
 SearchFilters = without(MemorySearch, "query")
-
-
-class MemoryShow(Command):
-    """How to show one memory."""
-
-    versions: bool = Field(False, description="with the history")
-    include_deleted: bool = Field(False, description="show it even if it is deleted")
+MemoryShow = without(MemoryGet, "ids", "name", "max_tokens")
 
 
 class SearchQuestion(Command):
@@ -93,9 +88,14 @@ def write_memory(request: HttpRequest, command: MemoryWrite, response: HttpRespo
     tags=["memories"],
     summary="Get a memory",
 )
-def get_memory(request: HttpRequest, memory_id: EntityId, show: Query[MemoryShow], response: HttpResponse) -> Any:
+def get_memory(
+    request: HttpRequest,
+    memory_id: EntityId,
+    show: Query[MemoryShow],  # type: ignore[valid-type]
+    response: HttpResponse,
+) -> Any:
     """The ``ETag`` is the version; send it back as ``If-Match`` with a change."""
-    command = MemoryGet(ids=[memory_id], versions=show.versions, include_deleted=show.include_deleted)
+    command = command_of(MemoryGet, show, ids=[memory_id])
     memory = selectors.get_memories(command=command)[0]
     response["ETag"] = entity_tag(memory["version"])
     return memory
@@ -188,6 +188,6 @@ def show_timeline(request: HttpRequest, command: Query[Timeline]) -> Any:
 
 
 @router.get("stats", response=dict[str, Any], tags=["projects"], summary="What the project's store holds")
-def show_stats(request: HttpRequest) -> Any:
+def show_stats(request: HttpRequest, command: Query[Stats]) -> Any:
     """Counts, sizes in bytes, how it searches, and the head of its log."""
-    return timeline.stats()
+    return timeline.stats(command=command)

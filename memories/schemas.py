@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from memories.events import ResourceLink
 from memories.models import MemoryType
+from memoryhub.core.retrieval import Retrieval
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Paging, Tag, unlisted
 
 MAX_CONTENT = 100_000
@@ -129,7 +130,7 @@ class VersionView(BaseModel):
     created_at: datetime
 
 
-class MemoryGet(Command):
+class MemoryGet(Retrieval):
     """Get memories by id or by title."""
 
     ids: list[EntityId] = Field(default_factory=list, max_length=50, description="one or many")
@@ -139,7 +140,7 @@ class MemoryGet(Command):
     max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
 
 
-class Filters(Paging):
+class Filters(Retrieval, Paging):
     """What lists and searches filter by."""
 
     type: MemoryType | None = Field(None, description="only this type")
@@ -169,6 +170,10 @@ class MemorySearch(Filters):
 
     query: str = Field(min_length=1, max_length=2_000, description="the question, in your own words")
     sources: list[SearchSourceName] = Field(default_factory=list, max_length=4, description="default: all")
+
+
+class Stats(Retrieval):
+    """What the store holds."""
 
 
 class Timeline(Command):

@@ -15,6 +15,7 @@ from memoryhub.core import rows
 from memoryhub.core.errors import Gone, Invalid, NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 
 
@@ -24,6 +25,7 @@ def view(memory: Memory) -> dict[str, Any]:
     return MemoryView(**fields).model_dump(mode="json")
 
 
+@retrieval("get")
 def get_memories(*, command: MemoryGet) -> list[dict[str, Any]]:
     """Return memories by id, in the order asked for, or the one of a title or topic.
 
@@ -92,6 +94,7 @@ def _version_view(version: MemoryVersion, payload: dict[str, Any]) -> dict[str, 
     ).model_dump(mode="json")
 
 
+@retrieval("list")
 def list_memories(*, command: MemoryList) -> Listing:
     """Return a page of memories, last changed first; the cursor neither skips nor repeats while others write."""
     matching = filtered(command)
@@ -141,6 +144,7 @@ def listed(memory: Memory, *, compact: bool) -> dict[str, Any]:
     return full
 
 
+@retrieval("search")
 def search(*, command: MemorySearch, mode: str = "auto") -> Listing:
     """Return what answers the question best, each hit with its evidence: id, source, date, session."""
     parts = decode_cursor(command.cursor, (int,))
@@ -170,7 +174,7 @@ def hits(shown: list[tuple[int, float]], command: MemorySearch) -> list[dict[str
         {
             **documents[document_id].described(),
             "snippet": snippet(texts.get(document_id, ""), words),
-            "score": score,
+            "score": round(score, 6),
             "session_id": documents[document_id].session_id,
             "created_at": documents[document_id].created_at.isoformat(),
             "event": document_id,

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from memories.models import SearchDocument
-from memories.schemas import Timeline
+from memories.schemas import Stats, Timeline
 from memories.search.index import has_full_text
 from memories.selectors import count_by_type
 from memoryhub.core import clock, log, rows
+from memoryhub.core.asof import viewed_store
 from memoryhub.core.chronicle import chronicle, entity_of
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import read_models
+from memoryhub.core.retrieval import retrieval
 from memoryhub.core.stores import current_store
 
 
@@ -54,12 +56,13 @@ def timeline_line(event: dict[str, Any]) -> str:
     return f"{head} #{event['id']} {event['title']}{session}".rstrip()
 
 
-def stats() -> dict[str, Any]:
+@retrieval("stats")
+def stats(*, command: Stats) -> dict[str, Any]:  # noqa: ARG001 - how all questions are asked
     """Return what the store holds: counts, sizes in bytes, how it searches, and whether its log is anchored."""
     position, digest = log.head()
     path = current_store().path
     return {
-        "store": current_store().name,
+        "store": viewed_store().name,
         "events": position,
         "head_digest": digest,
         "memories": count_by_type(),

@@ -15,19 +15,16 @@ from memories.schemas import (
     MemoryTouch,
     MemoryUpdate,
     MemoryWrite,
+    Stats,
     Timeline,
     WriteResult,
 )
 from memoryhub.core import tokens
 from memoryhub.core.errors import Invalid
 from memoryhub.core.paging import as_lines
-from memoryhub.core.schemas import Command, Listing
+from memoryhub.core.schemas import Listing
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
 from memoryhub.core.validation import explain
-
-
-class NoArguments(Command):
-    """A call without arguments."""
 
 
 def _written(result: WriteResult) -> Answer:
@@ -85,9 +82,9 @@ def show_timeline(command: Timeline) -> Answer:
     )
 
 
-def show_stats(_: NoArguments) -> Answer:
+def show_stats(command: Stats) -> Answer:
     """Answer with what the store holds."""
-    found = timeline.stats()
+    found = timeline.stats(command=command)
     lines = [f"{name}: {value}" for name, value in found.items()]
     return Answer("\n".join(lines), found)
 
@@ -148,7 +145,7 @@ TOOLS = [
     Tool(
         "memory_stats",
         "Counts, sizes, search mode and health of this project's memory.",
-        NoArguments,
+        Stats,
         show_stats,
         group=ToolGroup.WORK,
     ),

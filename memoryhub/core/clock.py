@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 
 _frozen: ContextVar[datetime | None] = ContextVar("frozen_clock", default=None)
 
@@ -21,6 +22,7 @@ def to_text(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
+@lru_cache(maxsize=256)
 def from_text(text: str) -> datetime:
     """Read what ``to_text`` wrote, or any ISO 8601 time; a time without a zone is UTC.
 

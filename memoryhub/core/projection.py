@@ -56,7 +56,8 @@ _types: dict[str, EventType[Any]] = {}
 _projectors: dict[str, list[Projector]] = {}
 _after_each: list[Projector] = []
 _by_header: list[Projector] = []
-_before_rebuild: list[Callable[[], None]] = []
+_after_rebuild: list[Callable[[], None]] = []
+_companions: dict[str, tuple[str, ...]] = {}
 
 
 def define_event(name: str, schema: type[P], *, version: int = 1) -> EventType[P]:
@@ -99,10 +100,26 @@ def project_headers(function: Projector) -> Projector:
     return function
 
 
-def before_rebuild(function: Callable[[], None]) -> Callable[[], None]:
-    """Register a step that empties what no model describes, such as a full-text index."""
-    _before_rebuild.append(function)
+def after_rebuild(function: Callable[[], None]) -> Callable[[], None]:
+    """Register a step that runs in a store whose read models were made anew: forgetting what was known of it, say."""
+    _after_rebuild.append(function)
     return function
+
+
+def finish_rebuild() -> None:
+    """Run the registered steps in the current store."""
+    for step in _after_rebuild:
+        step()
+
+
+def define_companions(table: str, *companions: str) -> None:
+    """Register tables that no model describes and that go with a read model's, such as those of a full-text index."""
+    _companions[table] = companions
+
+
+def companions_of(table: str) -> tuple[str, ...]:
+    """Return the tables that go with a read model's."""
+    return _companions.get(table, ())
 
 
 def apply(event: Event[Any]) -> None:
@@ -111,16 +128,6 @@ def apply(event: Event[Any]) -> None:
     projectors = [] if erased else [*_projectors.get(event.type, ()), *_after_each]
     for projector in [*projectors, *_by_header]:
         projector(event)
-
-
-def empty_read_models() -> None:
-    """Empty every read model of the current store; only the log stays."""
-    from memoryhub.core import rows
-
-    for step in _before_rebuild:
-        step()
-    for model in reversed(list(read_models())):
-        rows.execute(f'DELETE FROM "{model._meta.db_table}"')
 
 
 def read_models() -> Iterable[type[models.Model]]:

@@ -17,14 +17,9 @@ _Adapter = Callable[[Any], Any]
 
 def insert(model: type[models.Model], **values: Any) -> None:
     """Insert one row; fields that are not named take their model's default."""
-    columns, adapters, defaults, sql = _insert_plan(model)
-    row = [
-        adapt(values.pop(name) if name in values else default())
-        for name, adapt, default in zip(columns, adapters, defaults, strict=True)
-    ]
-    if values:
-        raise TypeError(f"{model.__name__} has no column {sorted(values)}")
-    execute(sql, row)
+    adapters, defaults, sql = _insert_plan(model, tuple(values))
+    row = [adapt(value) if adapt else value for adapt, value in zip(adapters, values.values(), strict=True)]
+    execute(sql, [*row, *(default() for default in defaults)])
 
 
 def update(model: type[models.Model], key: Any, **values: Any) -> None:
@@ -33,7 +28,8 @@ def update(model: type[models.Model], key: Any, **values: Any) -> None:
     adapters = _adapters(model)
     primary_key = model._meta.pk.attname
     sql = _update_sql(model, columns, primary_key)
-    execute(sql, [*(adapters[name](values[name]) for name in columns), key])
+    row = [adapt(value) if (adapt := adapters[name]) else value for name, value in values.items()]
+    execute(sql, [*row, key])
 
 
 def execute(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> None:
@@ -57,14 +53,23 @@ def iterate(sql: str) -> Iterator[tuple[Any, ...]]:
 
 
 @cache
-def _insert_plan(model: type[models.Model]) -> tuple[list[str], list[_Adapter], list[Callable[[], Any]], str]:
-    fields = model._meta.local_concrete_fields
-    names = [field.attname for field in fields]
-    quoted = ", ".join(f'"{field.column}"' for field in fields)
-    marks = ", ".join(["%s"] * len(fields))
-    sql = f'INSERT INTO "{model._meta.db_table}" ({quoted}) VALUES ({marks})'
-    adapters = _adapters(model)
-    return names, [adapters[name] for name in names], [field.get_default for field in fields], sql
+def _insert_plan(
+    model: type[models.Model], names: tuple[str, ...]
+) -> tuple[list[_Adapter | None], list[Callable[[], Any]], str]:
+    fields = {field.attname: field for field in model._meta.local_concrete_fields}
+    unknown = set(names) - set(fields)
+    if unknown:
+        raise TypeError(f"{model.__name__} has no column {sorted(unknown)}")
+    others = [name for name in fields if name not in names]
+    quoted = ", ".join(f'"{fields[name].column}"' for name in [*names, *others])
+    sql = f'INSERT INTO "{model._meta.db_table}" ({quoted}) VALUES ({", ".join(["%s"] * len(fields))})'
+    return [_adapters(model)[name] for name in names], [_default(model, name) for name in others], sql
+
+
+def _default(model: type[models.Model], name: str) -> Callable[[], Any]:
+    (field,) = (each for each in model._meta.local_concrete_fields if each.attname == name)
+    adapt = _adapters(model)[name]
+    return lambda: adapt(field.get_default()) if adapt else field.get_default()
 
 
 @cache
@@ -76,16 +81,17 @@ def _update_sql(model: type[models.Model], columns: tuple[str, ...], primary_key
 
 
 @cache
-def _adapters(model: type[models.Model]) -> Mapping[str, _Adapter]:
+def _adapters(model: type[models.Model]) -> Mapping[str, _Adapter | None]:
     return {field.attname: _adapter(field) for field in model._meta.local_concrete_fields}
 
 
-def _adapter(field: models.Field[Any, Any]) -> _Adapter:
+def _adapter(field: models.Field[Any, Any]) -> _Adapter | None:
     if isinstance(field, models.JSONField):
-        return lambda value: None if value is None else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    if isinstance(field, models.DateTimeField):
-        return time_value
-    return _as_it_is
+        return lambda value: None if value is None else _encode(value)
+    return time_value if isinstance(field, models.DateTimeField) else None
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 
 def time_value(value: datetime | None) -> Any:
@@ -96,7 +102,3 @@ def time_value(value: datetime | None) -> Any:
 @lru_cache(maxsize=256)
 def _adapted_time(value: datetime) -> Any:
     return connections[require_current_alias()].ops.adapt_datetimefield_value(value)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

@@ -66,6 +66,11 @@ def create_store(path: Path) -> None:
     _sync(path.parent)
 
 
+def copy_template(target: Path) -> None:
+    """Make an empty store at ``target``, in a folder that is there, for this process alone."""
+    shutil.copyfile(_template(), target)
+
+
 def _template() -> Path:
     folder = env.prepare_home() / "templates"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -81,7 +86,7 @@ def _template() -> Path:
 def _build_template(path: Path) -> None:
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
-    with _connected(draft) as connection:
+    with connected(draft) as connection:
         schema.migrate(connection)
         connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
     _sync(draft)
@@ -89,9 +94,8 @@ def _build_template(path: Path) -> None:
 
 
 @contextmanager
-def _connected(path: Path) -> Iterator[BaseDatabaseWrapper]:
-    """Connect to a new file under an alias that only this thread knows, and only inside the block."""
-    alias = "store:template:new"
+def connected(path: Path, alias: str = "store:template:new") -> Iterator[BaseDatabaseWrapper]:
+    """Connect to a file under an alias that only this thread knows, and only inside the block."""
     settings = {**connections.settings["default"], **connection_settings(str(path), create=True)}
     connection: BaseDatabaseWrapper = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, alias)
     connections[alias] = connection

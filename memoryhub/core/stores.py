@@ -40,6 +40,8 @@ class Scope(StrEnum):
     GLOBAL = "global"
     ORG = "org"
     PROJECT = "project"
+    VIEW = "view"
+    """What a store was at a past position: a cache, made from its log, that nothing is written to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class StoreId:
         return _path(os.environ.get("MEMORY_HUB_HOME"), self.scope, self.name)
 
 
-_FOLDERS = {Scope.GLOBAL: "", Scope.ORG: "orgs", Scope.PROJECT: "projects"}
+_FOLDERS = {Scope.GLOBAL: "", Scope.ORG: "orgs", Scope.PROJECT: "projects", Scope.VIEW: "cache/views"}
 
 
 @lru_cache(maxsize=256)

@@ -141,7 +141,7 @@ class ReadTests(RestTestCase):
 
     def test_a_misspelt_filter_is_refused_and_the_known_ones_are_named(self) -> None:
         answer = self.call("GET", f"{MEMORIES}?tag=a", expect=422)
-        self.assertIn("there is no parameter 'tag' here; known: compact, cursor,", answer.data["detail"])
+        self.assertIn("there is no parameter 'tag' here; known: as_of, compact, cursor,", answer.data["detail"])
 
     def test_the_log_is_read_in_pages_and_verified(self) -> None:
         for number in range(5):

@@ -9,6 +9,7 @@ from memoryhub.core.log.chain import Verification, verify
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_streams
 from memoryhub.core.log.read import ReplayWindow, event_of, head, read, replay
 from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
+from memoryhub.core.log.views import view_at
 
 __all__ = [
     "PAYLOAD_ERASED",
@@ -31,4 +32,5 @@ __all__ = [
     "table_digests",
     "transaction",
     "verify",
+    "view_at",
 ]

@@ -12,21 +12,22 @@ from typing import Any, Generic, TypeVar
 from django.db import transaction as django_transaction
 
 from memoryhub.core import clock, ids, rows
-from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.errors import Conflict, Forbidden, Invalid
 from memoryhub.core.log.anchor import advance_anchor
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json, chain_digest, payload_digest
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
 from memoryhub.core.projection import Event, EventType, apply
-from memoryhub.core.routing import require_current_alias
+from memoryhub.core.routing import STORE_PREFIX, require_current_alias
 from memoryhub.core.sanitize import sanitize, sanitize_text
 from memoryhub.core.schemas import Payload
-from memoryhub.core.stores import StoreId, current_store
+from memoryhub.core.stores import Scope, StoreId, current_store
 
 P = TypeVar("P", bound=Payload)
 
-_COLUMNS = (*HEADER, "payload_json", "salt", "payload_digest", "chain_digest")
-_INSERT = f"INSERT INTO raw_events ({', '.join(_COLUMNS)}) VALUES ({', '.join(['%s'] * len(_COLUMNS))})"
+COLUMNS = (*HEADER, "payload_json", "salt", "payload_digest", "chain_digest")
+"""The columns of the log."""
+_INSERT = f"INSERT INTO raw_events ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +105,16 @@ def transaction() -> Iterator[None]:
     """Hold the store's write lock; all appends inside are kept together or not at all.
 
     Joins the transaction that is open already. The anchor moves once, after the outermost commit.
+
+    Raises:
+        Forbidden: the current store is a view of the past.
     """
     if _head.get() is not None:
         yield
         return
     alias = require_current_alias()
+    if alias.startswith(f"{STORE_PREFIX}{Scope.VIEW}:"):
+        raise Forbidden("this is how the store stood in the past, and the past cannot be written; leave as_of out")
     with django_transaction.atomic(using=alias):
         head = _Head(current_store())
         token = _head.set(head)

@@ -31,7 +31,10 @@ HEADER = (
 
 def canonical_json(value: Any) -> str:
     """Return the one JSON text of ``value``: sorted keys, no spaces, UTF-8 as it is."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _encode(value)
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def payload_digest(salt: str, payload_json: str) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.db.transaction import on_commit
+
 from memoryhub.core import rows
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.append import append, prepare, transaction
+from memoryhub.core.log.views import forget_views
 from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import Event, define_event
+from memoryhub.core.routing import require_current_alias
 from memoryhub.core.schemas import Payload
 
 
@@ -37,4 +41,7 @@ def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased
         marks = ", ".join(["%s"] * len(positions))
         rows.execute(f"UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position IN ({marks})", positions)
         payload = PayloadErased(streams=sorted(streams), positions=positions, reason=reason)
-        return append(prepare(PAYLOAD_ERASED, payload), stream="erasures")
+        event = append(prepare(PAYLOAD_ERASED, payload), stream="erasures")
+        forget_views()  # now, lest this process dies at the commit; and then, for those that others made until then
+        on_commit(forget_views, using=require_current_alias())
+    return event

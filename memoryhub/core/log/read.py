@@ -56,10 +56,16 @@ class ReplayWindow:
         return found if self.up_to is None else found.filter(position__lte=self.up_to)
 
 
-def head() -> tuple[int, str]:
+def head(database: str = "main") -> tuple[int, str]:
     """Return the position and chain digest of the last event; 0 and zeros in an empty log."""
-    found = rows.fetch("SELECT position, chain_digest FROM raw_events ORDER BY position DESC LIMIT 1")
+    found = rows.fetch(f"SELECT position, chain_digest FROM {database}.raw_events ORDER BY position DESC LIMIT 1")
     return found[0] if found else (0, GENESIS)
+
+
+def last_erasure(database: str = "main") -> int:
+    """Return the position of the last event that tells of an erasure, 0 where nothing was erased."""
+    found = rows.fetch(f"SELECT max(position) FROM {database}.raw_events WHERE event_type = 'payload.erased'")
+    return found[0][0] or 0
 
 
 def read(window: ReplayWindow) -> Iterator[Event[Any]]:
@@ -70,23 +76,42 @@ def read(window: ReplayWindow) -> Iterator[Event[Any]]:
 
 def event_of(row: RawEvent) -> Event[Any]:
     """Return the stored row as an event."""
-    kind = event_type(row.event_type)
+    return _event(tuple(getattr(row, name) for name in _COLUMNS))
+
+
+def read_all(*, after: int = 0) -> Iterator[Event[Any]]:
+    """Yield every event behind a position, as ``read`` does, at half its cost; a few thousand are in memory."""
+    while batch := rows.fetch(_READ_ON, [after, _BATCH]):
+        yield from map(_event, batch)
+        after = batch[-1][0]
+
+
+_COLUMNS = (
+    "position event_id event_type event_version stream_id stream_seq session_id turn_id actor source occurred_at "
+    "payload_json"
+).split()
+_READ_ON = f"SELECT {', '.join(_COLUMNS)} FROM raw_events WHERE position > %s ORDER BY position LIMIT %s"
+
+
+def _event(row: tuple[Any, ...]) -> Event[Any]:
+    position, event_id, name, version, stream, seq, session, turn, actor, source, occurred, payload_json = row
+    kind = event_type(name)
     if kind is None:
-        raise LookupError(f"event #{row.position} is of type {row.event_type!r}, which this version does not know")
-    payload = None if row.payload_json is None else kind.schema.model_validate_json(row.payload_json)
+        raise LookupError(f"event #{position} is of type {name!r}, which this version does not know")
+    payload = None if payload_json is None else kind.schema.model_validate_json(payload_json)
     return Event(
-        position=row.position,
-        event_id=row.event_id,
-        type=row.event_type,
-        version=row.event_version,
-        stream_id=row.stream_id,
-        stream_seq=row.stream_seq,
-        session_id=row.session_id,
-        turn_id=row.turn_id,
-        actor=row.actor,
-        source=row.source,
-        occurred_text=row.occurred_at,
-        payload=payload,
+        position,
+        event_id,
+        name,
+        version,
+        stream,
+        seq,
+        session,
+        turn,
+        actor,
+        source,
+        occurred,
+        payload,
     )
 
 

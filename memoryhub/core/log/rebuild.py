@@ -1,18 +1,30 @@
-"""Rebuild: empty the read models, apply the log again, and show that they came out the same."""
+"""Rebuild: make the read models anew beside the store, compare every table, and put the new rows in place.
+
+A projector may read any table as it was at its event, so no table can be made alone: the whole log is applied in a
+copy, and of that as many tables as were asked for replace the store's. Writers go on until the moment of replacing.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from memoryhub.core import rows
-from memoryhub.core.log.append import transaction
-from memoryhub.core.log.read import ReplayWindow, read
-from memoryhub.core.projection import apply, empty_read_models, read_models
+from django.db import connections, models, transaction
 
-_BATCH = 2000
+from memoryhub.core import rows, schema, store_files
+from memoryhub.core.errors import Invalid, Locked
+from memoryhub.core.log import views
+from memoryhub.core.log.copy import LIVE, apply_events, attached, follow, open_copy, take_events
+from memoryhub.core.log.read import head, last_erasure
+from memoryhub.core.projection import companions_of, finish_rebuild, read_models
+from memoryhub.core.routing import require_current_alias
+from memoryhub.core.stores import StoreId, current_store
+
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +35,8 @@ class TableReport:
     rows: int
     before: str
     after: str
+    replaced: bool
+    """Whether the store has the new rows; else they were only compared."""
 
     @property
     def identical(self) -> bool:
@@ -44,35 +58,92 @@ class RebuildReport:
         return all(table.identical for table in self.tables)
 
 
-def rebuild(progress: Callable[[int], None] = lambda _: None) -> RebuildReport:
-    """Make every read model anew from the log, in one transaction: a failure leaves the old ones.
+def rebuild(progress: Callable[[int], None] = lambda _: None, *, only: Sequence[str] = ()) -> RebuildReport:
+    """Make read models anew from the log; they replace the present ones in one transaction.
 
     Args:
         progress: called with the number of events applied so far, about every 2,000.
+        only: tables, or apps with all their tables; the others are only compared. Default: all.
+
+    Raises:
+        Invalid: one of ``only`` is no read model.
+        Locked: events were erased time and again while it ran.
     """
+    wanted = _chosen(only)
     started = time.monotonic()
-    with transaction():
-        before = table_digests()
-        empty_read_models()
-        count = 0
-        for event in read(ReplayWindow()):
-            apply(event)
-            count += 1
-            if count % _BATCH == 0:
-                progress(count)
-        after = table_digests()
-    tables = [TableReport(name, after[name][0], before[name][1], after[name][1]) for name in after]
-    return RebuildReport(count, time.monotonic() - started, tables)
+    schema.ensure(connections[require_current_alias()])
+    for _ in range(_ATTEMPTS):
+        report = _attempt(current_store(), wanted, progress)
+        if report is not None:
+            finish_rebuild()
+            return RebuildReport(head()[0], time.monotonic() - started, report)
+    raise Locked("events were erased while the read models were made anew; run rebuild again")
+
+
+def _chosen(only: Sequence[str]) -> frozenset[str]:
+    tables = {model._meta.db_table: model._meta.app_label for model in read_models()}
+    known = sorted({*tables, *tables.values()})
+    unknown = [name for name in only if name not in known]
+    if unknown:
+        raise Invalid(f"{unknown[0][:80]!r} is no read model; name a table or an app", choices=known)
+    return frozenset(table for table, app in tables.items() if not only or table in only or app in only)
+
+
+def _attempt(store: StoreId, wanted: frozenset[str], progress: Callable[[int], None]) -> list[TableReport] | None:
+    """Return the tables, or None where something was erased meanwhile, which the copy must not bring back."""
+    erasure = last_erasure()
+    last, _ = head()
+    with _temporary_copy(store):
+        follow(store.path, up_to=last, progress=progress)
+        with attached(store.path, write=True), transaction.atomic(using=require_current_alias()):
+            if last_erasure(LIVE) != erasure:
+                return None
+            apply_events(take_events(head(LIVE)[0]))
+            return [_replace(model, model._meta.db_table in wanted) for model in read_models()]
+
+
+@contextmanager
+def _temporary_copy(store: StoreId) -> Iterator[None]:
+    folder = views.draft_folder(store)
+    try:
+        store_files.copy_template(folder / "events.db")
+        with open_copy(folder / "events.db"):
+            yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace(model: type[models.Model], wanted: bool) -> TableReport:  # noqa: FBT001
+    table = model._meta.db_table
+    _, before = _digest(model, LIVE)
+    count, after = _digest(model, "main")
+    if wanted:
+        columns = ", ".join(f'"{field.column}"' for field in model._meta.local_concrete_fields)
+        _copy_rows(table, columns)
+        for companion in companions_of(table):
+            if rows.fetch("SELECT 1 FROM main.sqlite_master WHERE name = %s", [companion]):
+                _copy_rows(companion, "*")
+    return TableReport(table, count, before, after, wanted)
+
+
+def _copy_rows(table: str, columns: str) -> None:
+    into = "" if columns == "*" else f" ({columns})"
+    rows.execute(f'DELETE FROM {LIVE}."{table}"')
+    # OR ROLLBACK: SQLite need not keep in memory what would undo a statement that fails halfway.
+    rows.execute(f'INSERT OR ROLLBACK INTO {LIVE}."{table}"{into} SELECT {columns} FROM main."{table}"')
 
 
 def table_digests() -> dict[str, tuple[int, str]]:
     """Return the number of rows and a digest over all of them, for every read model's table."""
-    return {model._meta.db_table: _digest(model._meta.db_table) for model in read_models()}
+    return {model._meta.db_table: _digest(model, "main") for model in read_models()}
 
 
-def _digest(table: str) -> tuple[int, str]:
+def _digest(model: type[models.Model], database: str) -> tuple[int, str]:
+    fields = [field.column for field in model._meta.local_concrete_fields]
+    columns = ", ".join(f'"{column}"' for column in fields)
+    key = ", ".join(f'"{field.column}"' for field in model._meta.pk_fields)
     digest, count = hashlib.sha256(), 0
-    for row in rows.iterate(f'SELECT * FROM "{table}" ORDER BY 1, 2'):
+    for row in rows.iterate(f'SELECT {columns} FROM {database}."{model._meta.db_table}" ORDER BY {key}'):
         digest.update(repr(row).encode())
         count += 1
     return count, digest.hexdigest()

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import CommandParser
-from pydantic import ValidationError
 
-from memoryhub.core.commands import ProjectCommand
-from memoryhub.core.errors import Invalid
-from memoryhub.core.validation import explain
+from memoryhub.core.commands import ProjectCommand, command_from
 from sessions_app.replay import EventWindow, replay_lines
 
 
@@ -33,11 +30,7 @@ class Command(ProjectCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the window."""
-        given = {name: options[name] for name in EventWindow.model_fields if options[name] is not None}
-        try:
-            window = EventWindow.model_validate(given)
-        except ValidationError as error:
-            raise Invalid(explain(error)) from error
+        window = command_from(EventWindow, options)
         with self.store(options):
             for line in replay_lines(command=window, limit=options["limit"]):
                 self.stdout.write(line)

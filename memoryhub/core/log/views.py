@@ -1,0 +1,138 @@
+"""Views: what a store was at a past position, made from its log and kept for a while in ``cache/views/``.
+
+A view holds what the log held, so it must go when something is erased: its name carries the last erasure that it
+knows of, an erasure removes all views of its store, and one that is being made meanwhile is thrown away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from memoryhub import env
+from memoryhub.core import rows, schema, store_files
+from memoryhub.core.errors import Locked
+from memoryhub.core.log.copy import follow, open_copy
+from memoryhub.core.log.digests import GENESIS
+from memoryhub.core.log.read import last_erasure
+from memoryhub.core.stores import Scope, StoreId, current_store
+
+KEPT = 4
+"""Views of one store; the one that was used longest ago goes first."""
+
+_FILE = "events.db"
+_ATTEMPTS = 3
+_LOCK_SECONDS = 60.0
+_ABANDONED_SECONDS = 6 * 3600.0
+
+
+def view_at(position: int) -> StoreId:
+    """Return the current store as it was at ``position``; make that view where it is not kept.
+
+    Raises:
+        Locked: events were erased time and again while it was made.
+    """
+    store = current_store()
+    for _ in range(_ATTEMPTS):
+        prefix = f"{_key(store)}-{last_erasure()}-{schema.fingerprint()[:8]}"
+        _remove_others(store, prefix)
+        view = StoreId(Scope.VIEW, f"{prefix}-{position}-{_digest_at(position)[:8]}")
+        if view.path.exists() or _make(view, store, prefix, position):
+            os.utime(view.path.parent)
+            _keep_few(prefix, view)
+            return view
+    raise Locked("events were erased while the view was made; ask again")
+
+
+def _digest_at(position: int) -> str:
+    found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
+    return str(found[0][0]) if found else GENESIS
+
+
+def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
+    """Make the view; return False where something was erased meanwhile."""
+    folder = draft_folder(store)
+    try:
+        draft = folder / _FILE
+        if not _begin_from_nearest(draft, prefix, position):
+            store_files.copy_template(draft)
+        with open_copy(draft):
+            follow(store.path, up_to=position)
+        return _put_in_place(folder, view, prefix)
+    except FileNotFoundError:  # an erasure has removed the draft
+        return False
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _begin_from_nearest(draft: Path, prefix: str, position: int) -> bool:
+    """Copy the kept view that comes nearest before ``position``, if there is one."""
+    earlier = [(at, path) for at, path in _views(prefix) if at <= position]
+    if not earlier:
+        return False
+    shutil.copyfile(max(earlier)[1] / _FILE, draft)
+    return True
+
+
+def _put_in_place(folder: Path, view: StoreId, prefix: str) -> bool:
+    with _locked():
+        if not prefix.startswith(f"{_key(current_store())}-{last_erasure()}-"):
+            return False
+        if not view.path.exists():
+            folder.rename(view.path.parent)
+    return True
+
+
+def _keep_few(prefix: str, newest: StoreId) -> None:
+    by_use = sorted((path.stat().st_mtime, path) for _, path in _views(prefix) if path != newest.path.parent)
+    for _, path in by_use[: max(0, len(by_use) - KEPT + 1)]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _views(prefix: str) -> list[tuple[int, Path]]:
+    found = [(re.fullmatch(rf"{prefix}-(\d+)-\w+", path.name), path) for path in _folder().glob(f"{prefix}-*")]
+    return [(int(match[1]), path) for match, path in found if match]
+
+
+def _remove_others(store: StoreId, prefix: str) -> None:
+    """Remove the views that another version made, or that a process which died could not remove after an erasure."""
+    for path in _folder().glob(f"{_key(store)}-*"):
+        if not path.name.startswith(f"{prefix}-"):
+            shutil.rmtree(path, ignore_errors=True)
+    for path in _folder().glob(".draft-*"):
+        if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def forget_views() -> None:
+    """Remove every view of the current store, and every copy of it that is being made."""
+    key = _key(current_store())
+    with _locked():
+        for path in [*_folder().glob(f"{key}-*"), *_folder().glob(f".draft-{key}-*")]:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def draft_folder(store: StoreId) -> Path:
+    """Return a new, empty folder for a copy of ``store``; whoever asked removes it."""
+    folder = _folder() / f".draft-{_key(store)}-{os.getpid()}-{time.monotonic_ns()}"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def _folder() -> Path:
+    folder = env.prepare_home() / "cache" / "views"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _locked() -> AbstractContextManager[None]:
+    return store_files.file_lock(_folder() / "lock", timeout=_LOCK_SECONDS)
+
+
+def _key(store: StoreId) -> str:
+    return hashlib.sha256(f"{env.home()} {store.alias}".encode()).hexdigest()[:10]

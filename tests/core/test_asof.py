@@ -1,0 +1,218 @@
+"""The past: what the store said at a position or a time, from its log alone, and never what was erased."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from django.core.management import call_command
+from django.db.utils import OperationalError
+
+from memories import services
+from memories.models import Memory
+from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, Stats
+from memories.selectors import get_memories, list_memories, search
+from memories.timeline import stats
+from memoryhub.core import clock, log, rows
+from memoryhub.core.asof import as_of, position_at
+from memoryhub.core.errors import Forbidden, NotFound, Unavailable
+from memoryhub.core.log import views
+from memoryhub.core.tools import find_tool
+from memoryhub.mcp.registry import load_tools
+from tests.api.client import RestTestCase
+from tests.core.test_log import StoreTestCase, write
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+HIDDEN = "the colour of the door is vermilion"
+
+
+def tell(start: datetime = NOON) -> None:
+    """One event a minute: #1 written, #2 written, #3 revises #1, #4 deletes #2."""
+    steps: list[Any] = [
+        lambda: write("Use WAL", "Readers never block.", tags=["storage"]),
+        lambda: write("Tea", "Green, at four."),
+        lambda: services.update_memory(command=MemoryUpdate(id=1, title="Use WAL mode", content="Readers never wait.")),
+        lambda: services.delete_memory(command=MemoryTouch(id=2)),
+    ]
+    for minute, step in enumerate(steps):
+        with clock.frozen(start + timedelta(minutes=minute)):
+            step()
+
+
+class PastTests(StoreTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        tell()
+
+    def titles(self, moment: object) -> list[str]:
+        listing = list_memories(command=MemoryList(as_of=moment))
+        return [memory["title"] for memory in listing.results]
+
+    def test_a_list_is_what_it_was_at_every_position(self) -> None:
+        wanted = [[], ["Use WAL"], ["Tea", "Use WAL"], ["Use WAL mode", "Tea"], ["Use WAL mode"]]
+        self.assertEqual([self.titles(position) for position in range(5)], wanted)
+        self.assertEqual([self.titles(position) for position in (4, 1, 3, 0)], [wanted[n] for n in (4, 1, 3, 0)])
+
+    def test_a_memory_is_what_it_was(self) -> None:
+        def shown(moment: object) -> tuple[str, int, int]:
+            (memory,) = get_memories(command=MemoryGet(ids=[1], versions=True, as_of=moment))
+            return memory["content"], memory["version"], len(memory["versions"])
+
+        self.assertEqual(shown("#2"), ("Readers never block.", 1, 1))
+        self.assertEqual(shown(3), ("Readers never wait.", 2, 2))
+        with self.assertRaisesMessage(NotFound, "there is no memory #2"):
+            get_memories(command=MemoryGet(ids=[2], as_of=1))
+
+    def test_a_search_finds_what_was_there(self) -> None:
+        def found(question: str, moment: object) -> list[int]:
+            return [hit["id"] for hit in search(command=MemorySearch(query=question, as_of=moment)).results]
+
+        self.assertEqual(
+            (found("green", 3), found("green", 4), found("block", 2), found("block", 3)), ([2], [], [1], [])
+        )
+
+    def test_stats_count_what_was_there_under_the_stores_own_name(self) -> None:
+        then = stats(command=Stats(as_of=2))
+        self.assertEqual((then["store"], then["events"], then["memories"]), ("alpha", 2, {"note": 2}))
+
+    def test_a_time_means_the_last_event_until_then(self) -> None:
+        self.assertEqual([position_at(NOON + timedelta(minutes=m)) for m in (-1, 0, 1.5, 3, 99)], [0, 1, 2, 4, 4])
+        self.assertEqual(self.titles("2026-11-20T12:01:30Z"), ["Tea", "Use WAL"])
+        self.assertEqual(self.titles("2026-11-20T12:00"), ["Use WAL"])
+        self.assertEqual(self.titles("2026-11-20T14:02:00+02:00"), ["Use WAL mode", "Tea"])
+
+    def test_a_position_that_is_not_there_yet_is_refused(self) -> None:
+        with self.assertRaisesMessage(NotFound, "there is no position 5 here; the log ends at #4"):
+            self.titles(5)
+
+    def test_the_past_is_the_logs_whatever_the_read_models_say(self) -> None:
+        rows.execute("UPDATE memories_memory SET title = 'wrong'")
+        self.assertEqual(self.titles(4), ["Use WAL mode"])
+
+    def test_every_table_is_what_it_was(self) -> None:
+        before = log.table_digests()
+        write("Later", "and more")
+        with as_of(4):
+            self.assertEqual(log.table_digests(), before)
+
+    def test_nothing_can_be_written_there(self) -> None:
+        with as_of(2), self.assertRaisesMessage(Forbidden, "the past cannot be written"):
+            write("New", "in the past")
+        with self.assertRaises((OperationalError, Unavailable)), as_of(2):
+            rows.execute("DELETE FROM memories_memory")
+        self.assertEqual(self.titles(2), ["Tea", "Use WAL"])
+        self.assertEqual(log.head()[0], 4)
+
+    def test_the_present_is_current_again_afterwards(self) -> None:
+        with as_of(1):
+            self.assertEqual(Memory.objects.count(), 1)
+        self.assertEqual(Memory.objects.count(), 2)
+        write("Later", "and more")
+        self.assertEqual(log.head()[0], 5)
+
+
+class KeptViewsTests(StoreTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for number in range(8):
+            write(f"Note {number}", HIDDEN if number == 2 else f"text {number}")
+
+    def kept(self) -> list[str]:
+        return sorted(path.name.rsplit("-", 2)[1] for path in (self.home / "cache" / "views").glob("[0-9a-f]*-*"))
+
+    def test_a_few_are_kept_privately_and_the_longest_unused_goes(self) -> None:
+        for position in (1, 2, 3, 4, 1, 5, 6):
+            with as_of(position):
+                pass
+        self.assertEqual(self.kept(), ["1", "4", "5", "6"][-views.KEPT :])
+        files = [path for path in (self.home / "cache" / "views").rglob("*") if path.is_file()]
+        self.assertEqual({path.stat().st_mode & 0o077 for path in files}, {0})
+
+    def test_a_view_begins_from_the_nearest_one_before(self) -> None:
+        with as_of(5):
+            pass
+        with as_of(7):
+            self.assertEqual((Memory.objects.count(), log.head()[0]), (7, 7))
+            self.assertTrue(log.table_digests()["memories_memory"][0] == 7)
+        with as_of(4):
+            self.assertEqual(Memory.objects.count(), 4)
+
+    def test_an_erasure_takes_every_view_and_its_text_along(self) -> None:
+        for position in (3, 8):
+            with as_of(position):
+                self.assertIn(HIDDEN, Memory.objects.get(id=3).content)
+        self.assertTrue(self.files_with(HIDDEN))
+        log.erase_streams(["memory:3"], reason="asked")
+        self.assertEqual(self.files_with(HIDDEN), [])
+        for position in (3, 8):
+            with as_of(position):
+                self.assertFalse(Memory.objects.filter(id=3).exists())
+        self.assertEqual(self.files_with(HIDDEN), [])
+
+    def test_views_that_a_killed_process_could_not_remove_go_at_the_next_question(self) -> None:
+        with as_of(3):
+            pass
+        left = next((self.home / "cache" / "views").glob("*-3-*"))
+        abandoned = left.rename(left.with_name(left.name.replace("-0-", "-7-", 1)))
+        with as_of(4):
+            pass
+        self.assertFalse(abandoned.exists())
+
+    def test_two_projects_never_share_a_view(self) -> None:
+        with self.store("beta"):
+            write("Only beta's", "text")
+        with as_of(1):
+            self.assertEqual([memory.title for memory in Memory.objects.all()], ["Note 0"])
+        with self.store("beta"), as_of(1):
+            self.assertEqual([memory.title for memory in Memory.objects.all()], ["Only beta's"])
+
+    def files_with(self, text: str) -> list[Path]:
+        files = [path for path in (self.home / "cache").rglob("*") if path.is_file()]
+        return [path for path in files if text.encode() in path.read_bytes()]
+
+
+class DoorTests(RestTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            tell()
+
+    def test_rest_answers_as_of(self) -> None:
+        def results(path: str) -> list[str]:
+            return [each["title"] for each in self.call("GET", f"projects/alpha/{path}").data["results"]]
+
+        self.assertEqual(results("memories?as_of=1"), ["Use WAL"])
+        self.assertEqual(results("search?query=green&as_of=2026-11-20T12:02:00Z"), ["Tea"])
+        memory = self.call("GET", "projects/alpha/memories/1?as_of=2")
+        self.assertEqual((memory.data["title"], memory["ETag"]), ("Use WAL", '"1"'))
+        self.assertEqual(self.call("GET", "projects/alpha/stats?as_of=1").data["events"], 1)
+        self.call("GET", "projects/alpha/memories?as_of=yesterday", expect=422)
+        self.call("GET", "projects/alpha/memories?as_of=99", expect=404)
+
+    def test_the_tools_answer_as_of(self) -> None:
+        load_tools()
+
+        def said(tool: str, **arguments: object) -> str:
+            found = find_tool(tool)
+            assert found
+            with self.store("alpha"):
+                return found.handler(found.input.model_validate(arguments)).text
+
+        self.assertIn("Use WAL\n", said("memory_get", ids=[1], as_of=2))
+        self.assertIn("#2 note", said("memory_search", query="green", as_of=3))
+        self.assertIn("nothing found", said("memory_search", query="green", as_of=4))
+        self.assertIn("(1 of 1)", said("memory_list", as_of=1))
+        self.assertIn("events: 3", said("memory_stats", as_of=3))
+
+    def test_the_commands_answer_as_of(self) -> None:
+        def printed(*arguments: str) -> str:
+            output = StringIO()
+            call_command(*arguments, "--project", "alpha", stdout=output)
+            return output.getvalue()
+
+        self.assertIn("#2 note", printed("search", "green", "tea", "--as-of", "3"))
+        self.assertIn("nothing found", printed("search", "green", "--as-of", "4"))
+        self.assertIn("Readers never block.", printed("get", "#1", "--as-of", "2026-11-20T12:01"))
+        self.assertIn("Readers never wait.", printed("get", "Use WAL mode"))

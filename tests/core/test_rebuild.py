@@ -1,0 +1,159 @@
+"""Rebuild: the log applied beside the store gives the same tables, and only what was asked for is replaced."""
+
+from __future__ import annotations
+
+import threading
+from io import StringIO
+
+from django.core.management import call_command
+
+from memories import services
+from memories.models import Memory
+from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite
+from memories.selectors import search
+from memoryhub.core import log, rows
+from memoryhub.core.errors import Invalid
+from memoryhub.core.stores import project_store, use_store
+from tests.core.test_log import StoreTestCase, write
+
+
+class SpoiltStoreTestCase(StoreTestCase):
+    """Three events, and a way to change what was made of them."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.first, self.second = (
+            write("Use WAL", "Readers never block."),
+            write("Tea", "Green, at four.", tags=["kitchen"]),
+        )
+        services.update_memory(command=MemoryUpdate(id=self.first.id, content="Readers never wait."))
+
+    def spoil(self) -> None:
+        """Change two read models behind the log's back, and the index too."""
+        rows.execute("UPDATE memories_memory SET title = 'wrong' WHERE id = %s", [self.first.id])
+        rows.execute("DELETE FROM memories_memorytag")
+        rows.execute("DELETE FROM search_fts WHERE rowid = %s", [self.second.id])
+
+
+class RebuildTests(SpoiltStoreTestCase):
+    def report(self, *only: str) -> dict[str, tuple[bool, bool]]:
+        tables = log.rebuild(only=only).tables
+        return {table.table: (table.identical, table.replaced) for table in tables if table.rows}
+
+    def found(self, question: str) -> list[str]:
+        return [hit["title"] for hit in search(command=MemorySearch(query=question)).results]
+
+    def test_all_tables_come_out_the_same(self) -> None:
+        report = log.rebuild()
+        self.assertTrue(report.identical and all(table.replaced for table in report.tables))
+        self.assertEqual(report.events, 3)
+
+    def test_what_was_spoilt_is_named_and_mended(self) -> None:
+        self.spoil()
+        self.assertEqual(self.found("green"), [])
+        report = self.report()
+        self.assertEqual(report["memories_memory"], (False, True))
+        self.assertEqual(report["memories_memorytag"], (False, True))
+        self.assertEqual(report["memories_memoryversion"], (True, True))
+        self.assertEqual(Memory.objects.get(id=self.first.id).title, "Use WAL")
+        self.assertEqual((self.found("green"), self.found("wait")), (["Tea"], ["Use WAL"]))
+        self.assertTrue(log.rebuild().identical)
+
+    def test_one_table_is_replaced_and_the_others_only_compared(self) -> None:
+        self.spoil()
+        report = self.report("memories_memorytag")
+        self.assertEqual(report["memories_memorytag"], (False, True))
+        self.assertEqual(report["memories_memory"], (False, False))
+        self.assertEqual(Memory.objects.get(id=self.first.id).title, "wrong")
+        self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kitchen",)])
+
+    def test_an_app_names_all_its_tables(self) -> None:
+        self.spoil()
+        self.assertTrue(all(replaced for _, replaced in self.report("memories").values()))
+        self.assertTrue(log.rebuild().identical)
+
+    def test_the_search_index_goes_with_its_table(self) -> None:
+        self.spoil()
+        log.rebuild(only=["memories_searchdocument"])
+        self.assertEqual(self.found("green"), ["Tea"])
+        services.write_memory(command=MemoryWrite(title="Coffee", content="Black, at nine."))
+        services.delete_memory(command=MemoryTouch(id=self.second.id))
+        self.assertEqual((self.found("green"), self.found("nine")), ([], ["Coffee"]))
+
+    def test_an_unknown_name_is_refused_with_the_known_ones(self) -> None:
+        with self.assertRaisesMessage(Invalid, "'memory' is no read model") as refused:
+            log.rebuild(only=["memory"])
+        self.assertIn("memories_memory", refused.exception.data["choices"])
+
+    def test_an_erased_text_does_not_come_back(self) -> None:
+        log.erase_streams([f"memory:{self.second.id}"], reason="asked")
+        self.assertTrue(log.rebuild().identical)
+        self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [self.first.id])
+
+    def test_a_rebuild_leaves_no_copy_behind(self) -> None:
+        log.rebuild()
+        self.assertEqual(list((self.home / "cache" / "views").glob(".draft*")), [])
+
+    def test_what_others_write_meanwhile_is_in_it(self) -> None:
+        """Another thread writes whenever the copy has come a step further."""
+        services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(4500)])
+        written: list[int] = []
+
+        def write_elsewhere(done: int) -> None:
+            thread = threading.Thread(target=self.write_one, args=[done, written])
+            thread.start()
+            thread.join(10)
+
+        self.assertTrue(log.rebuild(write_elsewhere).identical)
+        self.assertGreaterEqual(len(written), 2)
+        self.assertEqual(Memory.objects.filter(id__in=written).count(), len(written))
+        self.assertEqual(sorted(self.found("meanwhile")), ["meanwhile 2000", "meanwhile 4000"])
+
+    def write_one(self, number: int, written: list[int]) -> None:
+        from django.db import connections
+
+        with use_store(project_store("alpha")):
+            written.append(write(f"meanwhile {number}", f"written in between, {number}").id)
+        connections.close_all()
+
+    def test_an_erasure_meanwhile_begins_it_anew(self) -> None:
+        services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(2500)])
+        erased: list[int] = []
+
+        def erase_once(_: int) -> None:
+            if not erased:
+                erased.append(self.second.id)
+                thread = threading.Thread(target=self.erase, args=erased)
+                thread.start()
+                thread.join(10)
+
+        log.rebuild(erase_once)
+        self.assertFalse(Memory.objects.filter(id=self.second.id).exists())
+        self.assertTrue(log.rebuild().identical)
+
+    def erase(self, memory_id: int) -> None:
+        from django.db import connections
+
+        with use_store(project_store("alpha")):
+            log.erase_streams([f"memory:{memory_id}"], reason="asked")
+        connections.close_all()
+
+
+class CommandTests(SpoiltStoreTestCase):
+    def run_command(self, *options: str) -> str:
+        output = StringIO()
+        call_command("rebuild", "--project", "alpha", *options, stdout=output)
+        return output.getvalue()
+
+    def test_it_reports_rows_digests_time_and_memory(self) -> None:
+        text = self.run_command()
+        self.assertRegex(text, r"memories_memory +2 rows  [0-9a-f]{12}  identical\n")
+        self.assertRegex(text, r"3 events applied in \d+\.\d\d s \([\d,]+ a second\), peak memory \d+ MB")
+
+    def test_a_difference_has_an_exit_code_of_its_own(self) -> None:
+        self.spoil()
+        with self.assertRaises(SystemExit) as ended:
+            self.run_command("--only", "memories_memorytag, sessions_app")
+        self.assertEqual(ended.exception.code, 12)
+        log.rebuild()
+        self.assertIn("identical, compared only", self.run_command("--only", "sessions_app"))
