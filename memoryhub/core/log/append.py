@@ -210,7 +210,7 @@ def _checked_name(field: str, value: str) -> str:
 def _checked_key(key: str | None) -> str | None:
     if key is None:
         return None
-    if find_by_key(key):
+    if rows.fetch("SELECT 1 FROM raw_events WHERE idempotency_key = %s", [key]):
         raise Conflict("idempotency_key is taken by another event; use a new one")
     return _checked_name("idempotency_key", key)
 
