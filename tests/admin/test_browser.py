@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-import unittest
-from contextlib import ExitStack
-from typing import Any, ClassVar
+from typing import Any
 
-from django.test import SimpleTestCase
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.web.server import Server, serving
+from tests.admin.browser import BrowserTestCase
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-OPTIONS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
---disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,900""".split()
-SECONDS = 20
 NOTES: list[dict[str, Any]] = [
     {"title": "The anchor of the log", "content": "The head of the **log** is anchored outside the store."},
     {"title": "Keep one file a project", "content": "Isolation by files.", "type": "decision", "tags": ["storage"]},
@@ -31,93 +16,11 @@ NOTES: list[dict[str, Any]] = [
 ]
 
 
-def setUpModule() -> None:
-    missing = [name for name, found in (("chromium", BROWSER), ("chromedriver", DRIVER)) if not found]
-    if missing and os.environ.get("CI") == "true":
-        raise RuntimeError(f"CI needs {' and '.join(missing)} for the tests in a browser")
-    if missing:
-        raise unittest.SkipTest(f"needs {' and '.join(missing)}")
-
-
-def start_browser(folder: str) -> webdriver.Chrome:
-    options = webdriver.ChromeOptions()
-    for option in [*OPTIONS, f"--user-data-dir={folder}"]:
-        options.add_argument(option)
-    options.binary_location = str(BROWSER)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-
-
-class BrowserTests(SimpleTestCase):
-    browser: ClassVar[webdriver.Chrome]
-    server: ClassVar[Server]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        with ExitStack() as stack:
-            cls.server = stack.enter_context(serving("--no-worker"))
-            folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-            cls.browser = start_browser(folder)
-            stack.callback(cls.browser.quit)
-            cls.browser.get(cls.server.link)
-            cls.addClassCleanup(stack.pop_all().close)
-
+class BrowserTests(BrowserTestCase):
     def setUp(self) -> None:
-        # Each test has a project of its own, so that none depends on another.
-        self.project = self.id().rpartition(".")[2].replace("_", "-")[:60]
-        self.rest("POST", "projects", {"project_id": self.project})
+        super().setUp()
         self.ids = [self.rest("POST", f"projects/{self.project}/memories", note)["id"] for note in NOTES]
-        self.browser.get_log("browser")
         self.open("")
-
-    def tearDown(self) -> None:
-        said = self.browser.get_log("browser")
-        self.assertEqual([entry["message"] for entry in said if "/favicon.ico" not in entry["message"]], [])
-
-    def rest(self, method: str, path: str, body: dict[str, Any]) -> Any:
-        """What an agent does meanwhile, through the other door."""
-        reply = self.server.api(method, path, body)
-        self.assertIn(reply.status, (200, 201), reply.body)
-        return reply.json()
-
-    def open(self, path: str) -> None:
-        self.browser.get(f"{self.server.address}/p/{self.project}/admin/{path}")
-
-    def find(self, selector: str) -> WebElement:
-        return self.browser.find_element(By.CSS_SELECTOR, selector)
-
-    def see(self, text: str) -> None:
-        """Wait until the page shows a text."""
-
-        def shown(browser: webdriver.Chrome) -> bool:
-            return text in browser.find_element(By.TAG_NAME, "body").text
-
-        WebDriverWait(self.browser, SECONDS, ignored_exceptions=[Exception]).until(shown, f"never saw {text!r}")
-
-    def click(self, text: str) -> None:
-        """Follow the link or press the button with exactly this text."""
-        path = f"//main//*[self::a or self::button][normalize-space()='{text}']"
-        self.browser.find_element(By.XPATH, path).click()
-
-    def type_into(self, name: str, text: str) -> None:
-        field = self.find(f"[name={name}]")
-        field.clear()
-        field.send_keys(text)
-
-    def press(self, *keys: str) -> None:
-        webdriver.ActionChains(self.browser).send_keys(*keys).perform()
-
-    def tab_to(self, text: str, most: int = 40) -> list[str]:
-        """Press Tab until what has the focus bears this text; return what was passed."""
-        passed: list[str] = []
-        while text not in passed:
-            self.assertLess(len(passed), most, f"no way to {text!r} by keyboard: {passed}")
-            self.press(Keys.TAB)
-            focused = self.browser.switch_to.active_element
-            said = focused.get_attribute("innerText") or focused.get_attribute("name") or ""
-            passed.append(" ".join(said.split()))
-        return passed
 
     def test_the_link_signs_in_once(self) -> None:
         self.browser.get(self.server.address)
@@ -189,9 +92,7 @@ class BrowserTests(SimpleTestCase):
             self.assertLessEqual(width, 0, path)
 
     def test_no_page_is_wider_than_a_narrow_screen(self) -> None:
-        narrow = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
-        self.addCleanup(self.browser.execute_cdp_cmd, "Emulation.clearDeviceMetricsOverride", {})
+        self.narrow()
         one = f"memories/memory/{self.ids[1]}/"
         for path in ["", "memories/memory/", "core/rawevent/", f"{one}change/", f"{one}edit/", f"{one}history/"]:
             self.open(path)

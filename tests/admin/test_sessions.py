@@ -5,20 +5,16 @@ from datetime import UTC, datetime, timedelta
 from memoryhub.core import clock
 from sessions_app.events import FileChange
 from sessions_app.models import Session
-from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
-from sessions_app.services import end_session, record_commits, start_session
+from sessions_app.schemas import CommitRecord, SessionEnd
+from sessions_app.services import end_session, record_commits
 from tests.admin.base import AdminTestCase, text_of
+from tests.admin.working import WorkingTestCase
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
-class SessionTests(AdminTestCase):
-    def start(self, name: str, purpose: str = "") -> int:
-        with self.store(actor="agent", source="mcp", session_id=name):
-            session: Session = start_session(command=SessionStart(session_id=name, purpose=purpose))
-            return session.id
-
+class SessionTests(WorkingTestCase):
     def test_the_list_shows_state_duration_and_events(self) -> None:
         with clock.frozen(NOON):
             ended = self.start("s-1", "Lay the floor")

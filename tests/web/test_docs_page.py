@@ -13,10 +13,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.admin.test_browser import SECONDS, setUpModule, start_browser
+from tests.admin.browser import SECONDS, require_browser, start_browser
 from tests.web.server import Server, serving
-
-__all__ = ["setUpModule"]
 
 
 class DocsPageTests(SimpleTestCase):
@@ -26,6 +24,7 @@ class DocsPageTests(SimpleTestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
+        require_browser()
         cls.server = cls.enterClassContext(serving("--no-worker"))
 
     def setUp(self) -> None:

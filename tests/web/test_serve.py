@@ -191,4 +191,4 @@ class WorkerTests(TestCase):
             self.assertFalse(alpha["chain_ok"])
             self.assertIn("memory database unavailable", alpha["chain_finding"])
             self.assertTrue(beta["chain_ok"])
-            self.assertIn("the chain holds: 1 events", beta["chain_finding"])
+            self.assertIn("the chain holds: 1 event,", beta["chain_finding"])

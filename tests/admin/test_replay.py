@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import re
+
+from memoryhub.core import log, rows
+from memoryhub.core.log.chain import check_links
+from memoryhub.core.log.digests import GENESIS
+from tests.admin.base import AdminTestCase, text_of
+
+REPLAY = "core/rawevent/replay/"
+
+
+class ReplayTests(AdminTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for number in range(1, 13):
+            self.write(f"note {number}", f"text {number}")
+
+    def digest(self, position: int) -> str:
+        with self.store():
+            return str(rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])[0][0])
+
+    def corrupt(self, sql: str) -> None:
+        with self.store():
+            rows.execute("DROP TRIGGER raw_events_no_change")
+            rows.execute(sql)
+
+    def around(self, page: str) -> list[int]:
+        return [int(each) for each in re.findall(r'<a href="\?position=(\d+)"><code', page)]
+
+    def test_shows_an_event_its_digest_the_one_before_and_its_neighbours(self) -> None:
+        page = self.page(REPLAY, position="6")
+        for each in (self.digest(5), self.digest(6), "note 6", '"content": "text 6"', "memory.written"):
+            self.assertIn(each, page)
+        self.assertEqual(self.around(page), list(range(2, 11)))
+        self.assertIn("Verified", page)
+        self.assertIn("All 9 links shown hold.", text_of(page))
+        self.assertRegex(page, r'<input type="range"[^>]* min="1" max="12" value="6"')
+
+    def test_begins_at_the_first_event_and_keeps_within_the_log(self) -> None:
+        page = self.page(REPLAY)
+        self.assertIn(GENESIS, page)
+        self.assertEqual(self.around(page), [1, 2, 3, 4, 5])
+        for wanted, shown in {"99": 12, "0": 1, "-4": 1, "x": 1, "9" * 40: 1}.items():
+            self.assertIn(f'data-position="{shown}"', self.page(REPLAY, position=wanted), wanted)
+
+    def test_steps_are_links_and_end_with_the_log(self) -> None:
+        self.assertRegex(self.page(REPLAY, position="6"), r'rel="next"[^>]* href="\?position=7"')
+        self.assertRegex(self.page(REPLAY, position="6"), r'rel="prev"[^>]* href="\?position=5"')
+        self.assertNotRegex(self.page(REPLAY, position="12"), r'rel="next"[^>]* href=')
+        self.assertNotRegex(self.page(REPLAY, position="1"), r'rel="prev"[^>]* href=')
+
+    def test_a_fragment_is_the_part_that_differs_by_position_and_no_more(self) -> None:
+        fragment = self.page(REPLAY, position="6", fragment="1")
+        self.assertTrue(fragment.strip().startswith('<div class="columns replayed" data-position="6"'))
+        self.assertNotIn("<html", fragment)
+        self.assertNotIn('type="range"', fragment)
+        self.assertIn(fragment.strip(), self.page(REPLAY, position="6"))
+
+    def test_a_changed_payload_breaks_its_own_link_alone(self) -> None:
+        self.corrupt('UPDATE raw_events SET payload_json = \'{"title":"forged"}\' WHERE position = 6')
+        page = self.page(REPLAY, position="6")
+        self.assertIn("Its payload is not the one that was written.", text_of(page))
+        self.assertIn("1 link of 9 broken.", text_of(page))
+        self.assertIn("Verified", self.page(REPLAY, position="7"))
+
+    def test_a_changed_digest_breaks_the_link_after_it_too(self) -> None:
+        self.corrupt(f"UPDATE raw_events SET chain_digest = '{'f' * 64}' WHERE position = 6")
+        with self.store():
+            found = check_links(first=5, last=8)
+        self.assertEqual([position for position, flaw in found.items() if flaw], [6, 7])
+
+    def test_a_missing_event_is_told_at_the_next(self) -> None:
+        with self.store():
+            rows.execute("DROP TRIGGER raw_events_no_delete")
+            rows.execute("DELETE FROM raw_events WHERE position = 6")
+            found = check_links(first=4, last=9)
+        self.assertEqual(sorted(found), [4, 5, 7, 8, 9])
+        self.assertIn("missing", found[7])
+        self.assertEqual([found[position] for position in (4, 5, 8, 9)], [""] * 4)
+        self.assertIn("#6 is missing", text_of(self.page(REPLAY, position="6")))
+
+    def test_an_erased_event_still_verifies(self) -> None:
+        with self.store():
+            log.erase_streams(["memory:6"], reason="asked for")
+        page = self.page(REPLAY, position="6")
+        self.assertIn("was erased", page)
+        self.assertIn("Verified", page)
+        self.assertNotIn("text 6", page)
+
+    def test_makes_the_same_number_of_queries_everywhere(self) -> None:
+        self.assertEqual(self.queries_of(f"{REPLAY}?position=1"), self.queries_of(f"{REPLAY}?position=6"))
+
+    def test_an_empty_log_says_so(self) -> None:
+        self.assertIn("The log is empty", self.page(REPLAY, "beta"))
+        self.assertNotIn("note 6", self.page(REPLAY, "beta", fragment="1", position="6"))
+
+    def test_the_log_and_its_events_lead_to_it(self) -> None:
+        self.assertIn(f'href="{self.address(REPLAY)}"', self.page("core/rawevent/"))
+        self.assertIn(f'href="{self.address(REPLAY)}?position=6"', self.page("core/rawevent/6/change/"))
+
+    def test_only_who_is_signed_in_sees_it(self) -> None:
+        self.client.logout()
+        for query in ({}, {"fragment": "1"}):
+            answer = self.client.get(self.address(REPLAY), query)
+            self.assertEqual(answer.status_code, 302)
+            self.assertIn("login", answer["Location"])
