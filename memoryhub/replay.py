@@ -27,25 +27,28 @@ class Link:
 
 
 def replay_at(wanted: str) -> dict[str, Any]:
-    """Return what the replay page shows at a position; one outside the log is moved to its nearest end."""
+    """Return what the replay page shows at a position; one outside the log is moved to its nearest end.
+
+    Where the log has a gap, ``event`` and ``link`` are None.
+    """
     last, _ = log.head()
     if not last:
         return {"last": 0}
     position = min(max(_number(wanted), 1), last)
     events = _window(position)
     links = _links(events, position)
-    shown = next(event for event in events if event.position == position)
+    shown = next((event for event in events if event.position == position), None)
     return {
         "last": last,
         "position": position,
         "event": shown,
-        "link": next(link for link in links if link.is_shown),
+        "link": next((link for link in links if link.is_shown), None),
         "links": links,
         "flaws": sum(1 for link in links if link.flaw),
         "previous": next((event.chain_digest for event in events if event.position == position - 1), GENESIS),
         "before": position - 1 or None,
         "after": position + 1 if position < last else None,
-        "payload": _payload(shown),
+        "payload": _payload(shown) if shown else None,
     }
 
 
@@ -59,7 +62,7 @@ def _window(position: int) -> list[RawEvent]:
 
 
 def _links(events: list[RawEvent], position: int) -> list[Link]:
-    flaws = check_links(first=events[0].position, last=events[-1].position)
+    flaws = check_links(first=events[0].position, last=events[-1].position) if events else {}
     return [Link(entry, flaws.get(entry.position, ""), entry.position == position) for entry in entries_of(events)]
 
 

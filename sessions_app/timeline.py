@@ -17,7 +17,7 @@ from memoryhub.core.models import RawEvent
 from sessions_app.entries import about, body
 from sessions_app.events.client import USER_MESSAGE
 from sessions_app.events.turns import TURN_BEGAN, TURN_ENDED
-from sessions_app.models import Iteration, Session, Turn
+from sessions_app.models import Iteration, Session, Turn, TurnStatus
 
 PAGE = 200
 """At most so many events are on a page."""
@@ -100,7 +100,14 @@ def session_events(session: Session) -> QuerySet[RawEvent]:
 
 def turn_events(turn: Turn) -> QuerySet[RawEvent]:
     """Return what happened in a turn."""
-    return RawEvent.objects.filter(session_id=turn.session_id, turn_id=turn.turn_id, position__gte=turn.id)
+    found = RawEvent.objects.filter(session_id=turn.session_id, turn_id=turn.turn_id, position__gte=turn.id)
+    if turn.status == TurnStatus.OPEN:
+        return found
+    # Its own stream ends with it; without this bound, all that came later in the session would be looked at.
+    stream = RawEvent.objects.filter(position=turn.id).values("stream_id")
+    return found.filter(
+        position__lte=RawEvent.objects.filter(stream_id__in=stream).order_by("-stream_seq").values("position")[:1]
+    )
 
 
 def iteration_events(iteration: Iteration) -> QuerySet[RawEvent]:
@@ -145,12 +152,14 @@ def timeline_page(
 def _cut(events: QuerySet[RawEvent], before: int | None, after: int | None, size: int) -> tuple[list[RawEvent], bool]:
     """Return a page of events in order, and whether more follow in the direction in which it was cut."""
     if after is not None:
-        found = list(events.filter(position__gt=after).order_by("position")[: size + 1])
-        return found[:size], len(found) > size
-    if before is not None:
+        events = events.filter(position__gt=after)
+    elif before is not None:
         events = events.filter(position__lt=before)
-    found = list(events.order_by("-position")[: size + 1])
-    return found[:size][::-1], len(found) > size
+    ordered = events.order_by("position" if after is not None else "-position")
+    # Positions alone are sorted first: payloads are read of one page only.
+    positions = list(ordered.values_list("position", flat=True)[: size + 1])
+    page = RawEvent.objects.filter(position__in=positions[:size]).order_by("position")
+    return list(page), len(positions) > size
 
 
 def _days(events: list[RawEvent]) -> list[Day]:
@@ -225,17 +234,14 @@ def _turns_of(events: list[RawEvent]) -> dict[tuple[str, str], Turn]:
 
 def first_prompts(turns: Iterable[Turn]) -> dict[int, str]:
     """Return the first line of what the user asked in each turn, by the turn's id; silent turns are left out."""
-    ids = {(turn.session_id, turn.turn_id): turn.id for turn in turns}
-    begins = RawEvent.objects.filter(position__in=list(ids.values())).values("stream_id")
-    asked = RawEvent.objects.filter(
-        stream_id__in=begins, stream_seq__lte=_PROMPT_WITHIN, event_type=USER_MESSAGE.name, payload_json__isnull=False
+    begins = dict(
+        RawEvent.objects.filter(position__in=[turn.id for turn in turns]).values_list("stream_id", "position")
     )
-    prompts: dict[int, str] = {}
-    for event in asked.order_by("position") if ids else ():
-        turn_id = ids.get((event.session_id, event.turn_id))
-        if turn_id:
-            prompts.setdefault(turn_id, about(event.event_type, json.loads(event.payload_json), ""))
-    return prompts
+    openings = RawEvent.objects.filter(stream_id__in=list(begins), stream_seq__lte=_PROMPT_WITHIN)
+    latest_first = openings.order_by("-position").values_list("stream_id", "position", "event_type")
+    asked = {stream: position for stream, position, kind in latest_first if kind == USER_MESSAGE.name}
+    prompts = RawEvent.objects.filter(position__in=list(asked.values()), payload_json__isnull=False)
+    return {begins[event.stream_id]: _title(event) for event in prompts}
 
 
 def _titles(events: list[RawEvent]) -> dict[int, str]:

@@ -85,6 +85,7 @@
             }
             say(to);
             await load(to);
+            clearTimeout(next);
             next = setTimeout(advance, 900);
         };
 
@@ -106,9 +107,11 @@
         play.addEventListener('click', () => {
             setPlaying(!isPlaying);
             if (isPlaying && Number(slider.value) === last) {
-                say(0);
+                go(1, 0);
+                next = setTimeout(advance, 900);
+            } else {
+                advance();
             }
-            advance();
         });
         shown.addEventListener('click', event => {
             const link = event.target.closest('.chain-links a');
