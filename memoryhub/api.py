@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router, Status
 
 from memories.api import router as memories
-from memoryhub import __version__, health, projects
+from memoryhub import __version__, health, metrics, projects
 from memoryhub.auth import BearerToken, SignedIn, is_known
 from memoryhub.core.rest import problems
 from memoryhub.hooks import router as hooks
@@ -35,6 +35,12 @@ hub = Router()
 def show_health(request: HttpRequest) -> Any:
     """``ok``, or 503; with every part's finding for who is signed in or sends the token."""
     return health.check().described(details=is_known(request))
+
+
+@hub.get("metrics", response={200: None}, tags=["hub"], summary="How the hub does, as Prometheus text")
+def show_metrics(request: HttpRequest) -> Any:
+    """Turns, refusals, lags, how long answers took, and what the stores hold; true across all processes."""
+    return HttpResponse(metrics.render(), content_type=metrics.CONTENT_TYPE)
 
 
 @hub.get("projects", response=projects.ProjectList, tags=["projects"], summary="List the projects")

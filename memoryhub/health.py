@@ -1,37 +1,35 @@
-"""Is the hub well: every database readable and writable, and the read models at their logs' heads."""
+"""Is the hub well: databases readable and writable, read models and index at their logs' heads, jobs done in time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
-from django.db import connections, models, transaction
+from django.db import connections, transaction
+from django_q.models import Schedule
 
-from memories.events import MEMORY_REVISED, MEMORY_WRITTEN
-from memories.models import MemoryVersion
-from memoryhub.core import rows
+from memories.search.index import index_problem
+from memoryhub import env
+from memoryhub.core import clock
 from memoryhub.core.errors import HubError, Unavailable
-from memoryhub.core.projection import EventType
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.stores import list_projects, project_store, use_store
-from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
-from sessions_app.models import Commit, Session
-
-_MADE_FROM: dict[type[models.Model], tuple[EventType[Any], ...]] = {
-    MemoryVersion: (MEMORY_WRITTEN, MEMORY_REVISED),
-    Session: (SESSION_STARTED,),
-    Commit: (COMMIT_RECORDED,),
-}
-"""Read models whose last row is the last event of these types."""
+from memoryhub.lag import models_behind
 
 _WELL = "ok"
+_OVERDUE = timedelta(minutes=3)
+_STARTED = clock.now()
+"""A job that fell due before this process started is not late yet: the worker has just started too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What was found, by part: ``hub.db``, and every project."""
+    """What was found, by part: ``hub.db``, the worker, and every project."""
 
     findings: dict[str, str]
+    figures: dict[str, int] = field(default_factory=dict)
+    """What says how it goes, without being well or not: events that wait in the spool."""
 
     @property
     def ok(self) -> bool:
@@ -44,18 +42,18 @@ class Health:
         Raises:
             Unavailable: not all is well.
         """
-        parts = {"parts": self.findings} if details else {}
+        parts = {"parts": self.findings, **self.figures} if details else {}
         if not self.ok:
             raise Unavailable("the hub is not well; ask with the token for the parts, or run doctor", **parts)
         return {"status": _WELL, **parts}
 
 
 def check() -> Health:
-    """Look at hub.db and at every project's store."""
-    findings = {"hub.db": _hub_database()}
+    """Look at hub.db, at the jobs, and at every project's store."""
+    findings = {"hub.db": _hub_database(), "worker": _worker()}
     for project in list_projects():
         findings[f"project {project}"] = _project(project)
-    return Health(findings)
+    return Health(findings, {"spooled": _spooled()})
 
 
 def _hub_database() -> str:
@@ -66,14 +64,29 @@ def _hub_database() -> str:
     return _WELL
 
 
+def _worker() -> str:
+    """Whether somebody does the jobs: none that is due waits for longer than a few minutes."""
+    try:
+        limit = clock.now() - _OVERDUE
+        late = None if limit < _STARTED else Schedule.objects.filter(next_run__lt=limit).order_by("next_run").first()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        return f"jobs.db: {error}"
+    if late is None:
+        return _WELL
+    return f"job {late.name!r} is due since {clock.to_text(late.next_run)[:16]}; serve runs the jobs unless --no-worker"
+
+
 def _project(project: str) -> str:
     try:
         with use_store(project_store(project)):
             _touch(require_current_alias())
-            behind = [model._meta.model_name for model in _MADE_FROM if _is_behind(model)]
+            behind = ", ".join(models_behind())
+            problem = index_problem()
     except HubError as error:
         return error.message
-    return f"read models behind the log: {', '.join(map(str, behind))}; run rebuild" if behind else _WELL
+    if behind:
+        return f"read models behind the log: {behind}; run rebuild"
+    return problem or _WELL
 
 
 def _touch(alias: str) -> None:
@@ -82,11 +95,6 @@ def _touch(alias: str) -> None:
         cursor.execute("SELECT count(*) FROM sqlite_master")
 
 
-def _is_behind(model: type[models.Model]) -> bool:
-    names = [each.name for each in _MADE_FROM[model]]
-    marks = ", ".join(["%s"] * len(names))
-    written = rows.fetch(
-        f"SELECT max(position) FROM raw_events WHERE event_type IN ({marks}) AND payload_json IS NOT NULL", names
-    )
-    projected = model._default_manager.aggregate(last=models.Max("pk"))["last"]
-    return bool(written[0][0] != projected)
+def _spooled() -> int:
+    """Return how many events of hooks wait for the hub to take them."""
+    return sum(path.read_bytes().count(b"\n") for path in (env.home() / "spool").glob("*.jsonl"))

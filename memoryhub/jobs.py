@@ -2,21 +2,65 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+
 from django_q.models import Schedule
 
 from memoryhub.checks import check_stores
+from memoryhub.core.counter_files import fold_ended
+from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import list_projects, project_store, use_store
+from sessions_app.services import end_idle_sessions
+from sessions_app.services.turns import expire_turns
 
-_DAILY = {"verify stores": "memoryhub.jobs.verify_stores"}
+logger = logging.getLogger(__name__)
+
+_JOBS = {
+    "expire turns": ("memoryhub.jobs.expire_open_turns", Schedule.MINUTES),
+    "end idle sessions": ("memoryhub.jobs.end_sessions", Schedule.HOURLY),
+    "fold counters": ("memoryhub.jobs.fold_counters", Schedule.HOURLY),
+    "verify stores": ("memoryhub.jobs.verify_stores", Schedule.DAILY),
+}
 
 
 def install_schedules() -> None:
     """Make the schedules that are missing; those that are there keep their times."""
-    for name, function in _DAILY.items():
-        Schedule.objects.get_or_create(name=name, defaults={"func": function, "schedule_type": Schedule.DAILY})
+    for name, (function, often) in _JOBS.items():
+        defaults = {"func": function, "schedule_type": often, "minutes": 1 if often == Schedule.MINUTES else None}
+        Schedule.objects.get_or_create(name=name, defaults=defaults)
 
 
 def verify_stores() -> dict[str, str]:
     """Walk the chain of every store, and return the findings by store."""
     with use_origin(source="job", actor="verify_stores"):
         return {check.store: check.finding for check in check_stores()}
+
+
+def expire_open_turns() -> dict[str, int | str]:
+    """Mark the turns whose time has run out as incomplete, and return how many there were by project."""
+    return _in_each_project("expire_turns", expire_turns)
+
+
+def end_sessions() -> dict[str, int | str]:
+    """End the sessions that were left open, and return how many there were by project."""
+    return _in_each_project("end_idle_sessions", end_idle_sessions)
+
+
+def fold_counters() -> int:
+    """Fold the counts of processes that have ended into one file, and return how many there were."""
+    return fold_ended()
+
+
+def _in_each_project(actor: str, work: Callable[[], int]) -> dict[str, int | str]:
+    """Return the projects in which ``work`` did something, or why it could not; one that fails stops no other."""
+    outcomes: dict[str, int | str] = {}
+    for project in list_projects():
+        try:
+            with use_store(project_store(project)), use_origin(source="job", actor=actor):
+                outcomes[project] = work()
+        except HubError as error:
+            logger.warning("%s in project %s: %s", actor, project, error)
+            outcomes[project] = error.message
+    return {project: outcome for project, outcome in outcomes.items() if outcome}

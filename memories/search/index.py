@@ -97,3 +97,22 @@ def remove(document_id: int) -> None:
 def look_again() -> None:
     """Forget whether there is an FTS5 index: a rebuild makes one in a store that was made where there was none."""
     vars(connections[require_current_alias()]).pop("hub_has_full_text", None)
+
+
+def index_problem() -> str:
+    """Return what is wrong with the index, as one sentence; empty where the newest that can be found is in it."""
+    if rows.fetch(_UNFOUND_MEMORY):
+        return "the search index is behind the memories; run rebuild"
+    if has_full_text() and rows.fetch(_UNFOUND_DOCUMENT):
+        return "the full-text index is behind; run rebuild"
+    return ""
+
+
+_UNFOUND_MEMORY = (
+    "SELECT 1 FROM (SELECT max(id) AS newest FROM memories_memory WHERE deleted_at IS NULL) "
+    "WHERE newest IS NOT NULL AND newest NOT IN (SELECT id FROM memories_searchdocument)"
+)
+_UNFOUND_DOCUMENT = (
+    "SELECT 1 FROM (SELECT max(id) AS newest FROM memories_searchdocument) "
+    "WHERE newest IS NOT NULL AND newest NOT IN (SELECT id FROM search_fts_docsize)"
+)

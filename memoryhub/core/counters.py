@@ -1,14 +1,14 @@
 """Counts of what leaves no event: refusals and how long answers took. True across processes.
 
-Each process keeps its counts in memory and in one small file of its own under ``<home>/metrics/<project>/``; whoever
-wants the sums reads all the files. Nothing is written to the log, and nothing on a read's time but a dictionary.
+Each process keeps its counts in memory and, a second later at most, in one small file of its own under
+``<home>/metrics/``; whoever wants the sums reads all the files. Nothing is written to the log, and nothing on a read's
+time but a dictionary.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import threading
 import time
@@ -16,21 +16,21 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from memoryhub import env
-from memoryhub.core import ids
+from memoryhub.core.counter_files import CounterFile, read_sums
 from memoryhub.core.routing import STORE_PREFIX, current_alias
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Upper bounds of the histograms, in seconds."""
 
 _FLUSH_SECONDS = 1.0
-_lock = threading.Lock()
+HOME_VARIABLE = "MEMORY_HUB_HOME"
+_lock = threading.RLock()
 _values: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-"""Project to ``name|label`` to value."""
-_flushed_at = 0.0
-_file_name = ""
+"""Store to ``name|label`` to value."""
+_home = os.environ.get(HOME_VARIABLE)
+_file: CounterFile | None = None
+_flusher: threading.Timer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,48 +88,55 @@ def defined() -> list[Counter | Timer]:
 
 
 def _add(changes: dict[str, float], *, now: bool) -> None:
-    project = (current_alias.get() or "").removeprefix(STORE_PREFIX) or "none"
+    store = (current_alias.get() or "").removeprefix(STORE_PREFIX) or "none"
     with _lock:
+        if os.environ.get(HOME_VARIABLE) != _home:
+            _begin_anew()
         for key, value in changes.items():
-            _values[project][key] += value
-        if now or time.monotonic() - _flushed_at > _FLUSH_SECONDS:
-            _flush()
+            _values[store][key] += value
+        if now:
+            flush()
+        elif _flusher is None:
+            _flush_soon()
 
 
-def _flush() -> None:
+def _flush_soon() -> None:
+    global _flusher  # noqa: PLW0603 - one timer a process
+    _flusher = threading.Timer(_FLUSH_SECONDS, flush)
+    _flusher.daemon = True
+    _flusher.start()
+
+
+def flush() -> None:
     """Write this process's file; a failure loses counts, never the call that was counted."""
-    global _flushed_at, _file_name  # noqa: PLW0603 - one file a process
-    _flushed_at = time.monotonic()
-    _file_name = _file_name or f"{os.getpid()}-{ids.short_id()}.json"
-    with contextlib.suppress(OSError):
-        folder = metrics_folder()
-        folder.mkdir(mode=0o700, exist_ok=True)
-        draft = folder / f".{_file_name}"
-        draft.write_text(json.dumps(_values))
-        draft.chmod(0o600)
-        draft.replace(folder / _file_name)
-
-
-def metrics_folder() -> Path:
-    """Return the folder of the processes' files."""
-    return env.home() / "metrics"
+    global _file, _flusher  # noqa: PLW0603 - one file a process
+    with _lock, contextlib.suppress(OSError):
+        _flusher = None
+        if _values and os.environ.get(HOME_VARIABLE) == _home:
+            _file = _file or CounterFile()
+            _file.write(_values)
 
 
 def sums() -> dict[str, dict[str, float]]:
     """Return the sums of all processes' counts, by store and key, those of this process included."""
-    with _lock:
-        if _values:
-            _flush()
-    total: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for path in metrics_folder().glob("[0-9]*.json"):
-        with contextlib.suppress(OSError, ValueError):
-            for project, values in json.loads(path.read_text()).items():
-                for key, value in values.items():
-                    total[project][key] += value
-    return total
+    flush()
+    return read_sums()
 
 
-@atexit.register
-def _flush_at_exit() -> None:
-    if _values:
-        _flush()
+def _begin_anew() -> None:
+    """Count from nothing: this process is another than the one that counted, or its home is."""
+    global _file, _flusher, _home
+    if _file is not None:
+        _file.close()
+    _file, _flusher, _home = None, None, os.environ.get(HOME_VARIABLE)
+    _values.clear()
+
+
+def _begin_anew_in_child() -> None:
+    global _lock  # noqa: PLW0603 - the parent's may be held for ever
+    _lock = threading.RLock()
+    _begin_anew()
+
+
+atexit.register(flush)
+os.register_at_fork(after_in_child=_begin_anew_in_child)

@@ -22,9 +22,7 @@ _DIGITS = 12
 class Command(ProjectCommand):
     """``memory-hub rebuild``."""
 
-    help = (
-        "Apply a project's log again, compare all tables, put the new rows in place (exit code 12 if one differs)."
-    )
+    help = "Apply a project's log again, compare all tables, put the new rows in place (exit code 12 if one differs)."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the choice of read models."""
