@@ -18,6 +18,7 @@ from memoryhub.hook.post import Event
 
 TYPE_CHECKING = False  # what checkers take for typing's, without importing it
 if TYPE_CHECKING:
+    from _socket import socket as Connection  # noqa: N812
     from typing import NoReturn
 
 USAGE = "memory-hub hook CLIENT EVENT [--project ID] < the event as JSON"
@@ -29,9 +30,16 @@ INPUT_SECONDS = 2.0
 """For so long the client may take to write the event: it is not the one who waits then."""
 CONNECT_SECONDS = 0.05
 SECONDS = 0.3
-"""For so long the hub's answer is waited for; ``MEMORY_HUB_HOOK_SECONDS`` says otherwise."""
+"""For so long the hub's answer is waited for, where the variable does not say otherwise."""
+WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
 PATIENT_SECONDS = {"SessionStart": 1.0}
 """At least so long, where the client waits for an answer to show to its model."""
+UNANSWERED = frozenset({"PostToolUse", "PostToolUseFailure", "AfterTool"})
+"""The client has nothing to learn from the answer, and comes by after every tool: it is sent, and a child waits.
+
+Not so the others: a prompt, a turn's end and a session's end may follow one another at once, and must stay in order.
+"""
+CHILD_SECONDS = 5.0
 MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
 
@@ -82,7 +90,7 @@ def _take(argv: list[str]) -> None:
 
 def _seconds() -> float:
     try:
-        return min(float(os.environ.get("MEMORY_HUB_HOOK_SECONDS") or SECONDS), MAX_SECONDS)
+        return min(float(os.environ.get(WAIT_VARIABLE) or SECONDS), MAX_SECONDS)
     except ValueError:
         return SECONDS
 
@@ -132,9 +140,13 @@ def _is_object(body: bytes) -> bool:
 def _hand_over(event: Event) -> None:
     """Post the event; keep it in the spool where that fails."""
     _name_project(event)
-    answer = post.send(event, connect_seconds=CONNECT_SECONDS)
+    connection = post.send(event, connect_seconds=CONNECT_SECONDS)
+    if connection is None or (event.name in UNANSWERED and not os.environ.get(WAIT_VARIABLE)):
+        _leave_to_child(event, connection)
+        return
+    answer = post.receive(connection, event.deadline)
     if answer is None or answer.is_passing:
-        _spool(event)
+        _leave_to_child(event, None)
     elif answer.is_refusal:
         complain(answer.sentence())
     elif answer.body:
@@ -150,8 +162,9 @@ def _name_project(event: Event) -> None:
     event.project = payload.project_of(event.body)
 
 
-def _spool(event: Event) -> None:
-    """Let a child process keep the event: reading it for secrets takes longer than the client should wait."""
+def _leave_to_child(event: Event, connection: Connection | None) -> None:
+    """Let a child process wait for the hub, or keep the event: reading it for secrets takes longer than this may."""
+    _let_go()
     try:
         child = os.fork()
     except OSError:
@@ -160,20 +173,23 @@ def _spool(event: Event) -> None:
         return
     try:
         if child == 0:
-            _detach()
-        from memoryhub.hook import keep
-
-        keep.keep(event)
-    except Exception as error:  # noqa: BLE001  (the client must go on, whatever it is)
-        complain(f"the event could not be kept: {error}")
+            os.setsid()  # so that nothing that ends the client's processes ends this one
+        _see_through(event, connection)
     finally:
         if child == 0:
             os._exit(0)
 
 
-def _detach() -> None:
-    """Leave the client's terminal, process group and pipes: it waits for the pipes' other ends to close."""
-    os.setsid()
+def _see_through(event: Event, connection: Connection | None) -> None:
+    answer = post.receive(connection, time.monotonic() + CHILD_SECONDS) if connection else None
+    if answer is None or answer.is_passing:
+        from memoryhub.hook import keep
+
+        keep.keep(event)
+
+
+def _let_go() -> None:
+    """Close the client's pipes: it waits until nobody holds them any more, the child included."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nowhere, number)

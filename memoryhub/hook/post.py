@@ -71,25 +71,33 @@ def _choices(problem: dict[str, object]) -> str:
     return f" (one of: {', '.join(map(str, choices))})" if isinstance(choices, list) else ""
 
 
-def send(event: Event, *, connect_seconds: float) -> Answer | None:
-    """Return the hub's whole answer; None where there is no hub, or none that answers before the event's deadline."""
+def send(event: Event, *, connect_seconds: float) -> new_socket | None:
+    """Send the event whole, and return the connection on which the hub will answer; None where there is no hub."""
     found = _hub()
     if found is None:
         return None
     address, token = found
     host, _, port = address.rpartition(":")
+    connection = new_socket(AF_INET6 if host.startswith("[") else AF_INET, SOCK_STREAM)
     try:
-        connection = new_socket(AF_INET6 if host.startswith("[") else AF_INET, SOCK_STREAM)
-        try:
-            connection.settimeout(connect_seconds)
-            connection.connect((host.strip("[]"), int(port)))
-            connection.settimeout(max(0.001, event.deadline - time.monotonic()))
-            connection.sendall(_request(event, address, token))
-            return _parsed(_received(connection, event.deadline))
-        finally:
-            connection.close()
+        connection.settimeout(connect_seconds)
+        connection.connect((host.strip("[]"), int(port)))
+        connection.settimeout(max(0.001, event.deadline - time.monotonic()))
+        connection.sendall(_request(event, address, token))
+    except (OSError, ValueError):
+        connection.close()
+        return None
+    return connection
+
+
+def receive(connection: new_socket, deadline: float) -> Answer | None:
+    """Return the hub's whole answer, and close the connection; None where none comes before the deadline."""
+    try:
+        return _parsed(_received(connection, deadline))
     except (OSError, ValueError, IndexError):
         return None
+    finally:
+        connection.close()
 
 
 def _hub() -> tuple[str, str] | None:
