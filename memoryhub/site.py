@@ -53,6 +53,7 @@ class HubAdminSite(AdminSite):
         own = [
             path("log/verify/", self.admin_view(require_POST(self.verify_chain)), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
+            path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
             path("stream/<path:stream>/", self.admin_view(self.show_stream), name="stream"),
         ]
         return [*own, *super().get_urls()]
@@ -112,6 +113,18 @@ class HubAdminSite(AdminSite):
             return TemplateResponse(request, "admin/core/rawevent/replayed.html", found)
         context = {**self.each_context(request), "title": "Replay", **found}
         return TemplateResponse(request, "admin/core/rawevent/replay.html", context)
+
+    def past(self, request: HttpRequest) -> HttpResponse:
+        """Show the store as it stood at a position; without one, send to the replay, where one is chosen."""
+        from memoryhub.past import store_as_of
+
+        given = request.GET.get("position", "")
+        if not (given.isascii() and given.isdecimal() and len(given) <= 15):
+            return redirect("admin:replay")
+        wanted = {"question": request.GET.get("q", ""), "cursor": request.GET.get("cursor", "")}
+        found = store_as_of(position=int(given), **wanted)
+        context = {**self.each_context(request), "title": f"As of #{given}", **found}
+        return TemplateResponse(request, "admin/core/rawevent/past.html", context)
 
     def show_stream(self, request: HttpRequest, stream: str) -> HttpResponse:
         """Lead to the page of what a stream is about, or to its events in the log."""

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import re
 
+from memories.schemas import MemoryUpdate
+from memories.services import update_memory
 from memoryhub.core import log, rows
 from memoryhub.core.log.chain import check_links
 from memoryhub.core.log.digests import GENESIS
 from tests.admin.base import AdminTestCase, text_of
 
 REPLAY = "core/rawevent/replay/"
+AS_OF = "core/rawevent/as-of/"
 
 
 class ReplayTests(AdminTestCase):
@@ -105,3 +108,52 @@ class ReplayTests(AdminTestCase):
             answer = self.client.get(self.address(REPLAY), query)
             self.assertEqual(answer.status_code, 302)
             self.assertIn("login", answer["Location"])
+
+
+class AsOfTests(AdminTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.first = self.write("Two metres", "measured by hand")
+        with self.store():
+            update_memory(command=MemoryUpdate(id=self.first, title="Three metres", content="measured by laser"))
+        self.second = self.write("A zebrafish", "in a tank")
+
+    def test_shows_what_was_known_then(self) -> None:
+        then = text_of(self.page(AS_OF, position="1"))
+        for each in ("Two metres", "measured by hand", "1 memory", "The log now ends at #3."):
+            self.assertIn(each, then)
+        self.assertNotIn("Three metres", then)
+        now = text_of(self.page(AS_OF, position="3"))
+        for each in ("Three metres", "A zebrafish", "2 memories", "Nothing has happened since."):
+            self.assertIn(each, now)
+        self.assertIn("There was none yet.", self.page(AS_OF, position="0"))
+
+    def test_searches_what_was_known_then(self) -> None:
+        self.assertIn("Two metres", self.page(AS_OF, position="1", q="hand"))
+        self.assertNotIn("Two metres", self.page(AS_OF, position="2", q="laser"))
+        self.assertIn("None answered this then.", self.page(AS_OF, position="2", q="zebrafish"))
+        self.assertIn("A zebrafish", self.page(AS_OF, position="3", q="zebrafish"))
+
+    def test_the_rest_comes_in_pages(self) -> None:
+        for number in range(60):
+            self.write(f"note {number}", f"text {number}")
+        page = self.page(AS_OF, position="63")
+        cursor = re.search(r"&cursor=([^\"]+)\"", page)[1]  # type: ignore[index]
+        rest = self.page(AS_OF, position="63", cursor=cursor)
+        self.assertIn("Three metres", rest)
+        self.assertNotIn("Three metres", page)
+        self.assertNotIn("More memories", rest)
+
+    def test_a_position_that_is_none_is_refused_or_chosen_anew(self) -> None:
+        self.assertIn("here is no position 99 here", self.page(AS_OF, position="99", status=404))
+        self.assertIn("ursor is not one", self.page(AS_OF, position="1", cursor="x", status=422))
+        for given in ("", "x", "-1", "9" * 40):
+            self.assertRedirects(self.client.get(self.address(AS_OF), {"position": given}), self.address(REPLAY))
+
+    def test_beta_sees_nothing_of_it(self) -> None:
+        self.write("of beta", "beta", project="beta")
+        self.assertNotIn("metres", self.page(AS_OF, "beta", position="1"))
+        self.page(AS_OF, "beta", position="2", status=404)
+
+    def test_replay_leads_to_it(self) -> None:
+        self.assertIn(f'href="{self.address(AS_OF)}?position=2"', self.page(REPLAY, position="2"))
