@@ -14,7 +14,7 @@ from memoryhub.core.schemas import Listing
 
 _SHOWN = 50
 _MAX_QUESTION = 2_000
-_COUNTED = {"session": "sessions", "turn": "turns", "commit": "commits"}
+_COUNTED = ("session", "turn", "commit")
 
 
 def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
         "head": head,
         "event": RawEvent.objects.filter(position=position).defer("payload_json").first(),
         "memory_count": sum(counts["memories"].values()),
-        "counts": [(counts["rows"][name], noun) for name, noun in _COUNTED.items()],
+        "counts": [(counts["rows"][noun], noun) for noun in _COUNTED],
         "digest": counts["head_digest"],
         "question": question,
         "memories": found.results,

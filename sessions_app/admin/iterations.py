@@ -42,18 +42,26 @@ class IterationChangeList(HubChangeList):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One phase: ``done``, ``present``, or ``stopped`` where the work ended in the midst of it."""
+    """One phase: ``done``, ``present``, or ``stopped`` where the work was given up in the midst of it."""
 
     name: str
     state: str
 
 
+_LAST = {
+    IterationStatus.ACTIVE: "present",
+    IterationStatus.COMPLETED: "done",
+    IterationStatus.ABANDONED: "stopped",
+}
+"""How the phase stands that was begun last."""
+
+
 def steps_of(iteration: Iteration) -> list[Step]:
-    """Return the phases in order: those that are done, then the present one."""
+    """Return the phases in order: those that are done, then the one that was begun last."""
     done = [Step(name, "done") for name in iteration.phases_completed]
     if not iteration.phase or iteration.phase in iteration.phases_completed:
         return done
-    return [*done, Step(iteration.phase, "present" if iteration.status == IterationStatus.ACTIVE else "stopped")]
+    return [*done, Step(iteration.phase, _LAST[IterationStatus(iteration.status)])]
 
 
 @admin.register(Iteration)

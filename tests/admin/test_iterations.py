@@ -63,6 +63,13 @@ class IterationTests(WorkingTestCase):
             self.assertIn(each, page)
         self.assertNotIn("written afterwards", page)
 
+    def test_completing_it_completes_the_phase_that_was_begun_last(self) -> None:
+        iteration = self.begin("Keep the log short", "plan", "build")
+        self.end("Shorter.")
+        page = self.page(f"{ITERATIONS}{iteration}/change/")
+        self.assertIn("plan done", text_of(page))
+        self.assertIn("build done", text_of(page))
+
     def test_one_without_phases_commits_or_artifacts_has_a_page(self) -> None:
         iteration = self.begin("")
         text = text_of(self.page(f"{ITERATIONS}{iteration}/change/"))
