@@ -174,6 +174,7 @@ def _leave_to_child(event: Event, connection: Connection | None) -> None:
     try:
         if child == 0:
             os.setsid()  # so that nothing that ends the client's processes ends this one
+            os.nice(10)  # the client has better things to do with the processor
         _see_through(event, connection)
     finally:
         if child == 0:

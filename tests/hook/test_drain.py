@@ -13,6 +13,7 @@ import threading
 import time
 from unittest import mock
 
+from memoryhub import hooks
 from memoryhub.core import log, spool
 from memoryhub.core.errors import Locked
 from memoryhub.core.models import RawEvent
@@ -128,14 +129,14 @@ class DrainTests(DrainTestCase):
     def test_a_fault_of_our_own_in_one_event_does_not_hold_up_the_others(self):
         for number in range(3):
             self.keep(number)
-        real = drain.hooks.take_kept
+        real = hooks.take_kept
 
         def faulty(heard, kept):
             if kept.id == "hook-1":
                 raise KeyError("a fault")
             real(heard, kept)
 
-        with mock.patch.object(drain.hooks, "take_kept", faulty):
+        with mock.patch.object(hooks, "take_kept", faulty):
             self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
         self.assertEqual(self.prompts(), ["Question 0", "Question 2"])
 
@@ -160,7 +161,7 @@ class DrainTests(DrainTestCase):
 
     def test_a_store_that_is_locked_for_long_is_tried_again(self):
         self.keep(1)
-        with mock.patch.object(drain.log, "transaction", side_effect=Locked("locked by another process")):
+        with mock.patch.object(log, "transaction", side_effect=Locked("locked by another process")):
             self.assertEqual(drain.drain(), Drained(left=1))
         self.assertEqual(drain.drain(), Drained(captured=1))
         self.assertEqual(self.prompts(), ["Question 1"])
@@ -207,6 +208,7 @@ class DrainAmongOthersTests(DrainTestCase):
         while self.waiting():
             with self.drainer() as process:
                 killer = threading.Timer(chance.uniform(0.005, 0.12), process.send_signal, [signal.SIGKILL])
+                assert process.stdin
                 process.stdin.write("\n")
                 process.stdin.flush()
                 if kills < 8:

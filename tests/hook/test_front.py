@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from memoryhub import env
-from memoryhub.hook.front import INPUT_SECONDS, SECONDS
+from memoryhub.hook.front import CHILD_SECONDS, INPUT_SECONDS, SECONDS
 from tests.hook.client import HookTestCase, environment_of, run_hook, spooled, wait_for_spooled
 from tests.web.server import ROOT, poll
 
@@ -158,6 +158,16 @@ class WithBadHubTests(HookTestCase):
         kept = wait_for_spooled(self.home)[0]
         self.assertIn(f"Idempotency-Key: {kept['id']}\r\n".encode(), self.received)
         self.assertIn(b"Authorization: Bearer secret-token\r\n", self.received)
+
+    def test_after_a_tool_the_client_waits_for_no_answer_and_the_event_is_kept_if_none_comes(self):
+        told = self.told(tool_name="Bash", tool_input={"command": "ls"})
+        with self.hub(None):
+            started = time.monotonic()
+            self.assert_harmless(run_hook(self.home, "PostToolUse", told, MEMORY_HUB_HOOK_SECONDS=""))
+            self.assertLess(time.monotonic() - started, min(CHILD_SECONDS, _START_SECONDS))
+            self.assertEqual(spooled(self.home), [])
+            kept = wait_for_spooled(self.home)[0]
+        self.assertIn(f"Idempotency-Key: {kept['id']}\r\n".encode(), self.received)
 
     def test_an_answer_that_is_cut_short_or_is_no_http_counts_for_none(self):
         for number, answer in enumerate((b"", b"nonsense", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{")):

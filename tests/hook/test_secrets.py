@@ -6,6 +6,7 @@ import base64
 import random
 import string
 from pathlib import Path
+from typing import Any
 
 from tests.hook.client import HookTestCase, replayed, run_hook, wait_for_spooled
 from tests.web.server import poll, serving, temporary_home
@@ -44,7 +45,7 @@ class SecretsTests(HookTestCase):
     def tell_all(self) -> int:
         """Tell each secret in a prompt, a command, its output, an edit and an unknown tool's input."""
         everything = "\n".join(TEXTS.values())
-        events = [
+        events: list[tuple[str, dict[str, Any]]] = [
             ("UserPromptSubmit", {"prompt": everything}),
             ("PostToolUse", _tool("Bash", {"command": everything}, {"stdout": everything, "stderr": everything})),
             ("PostToolUse", _tool("Write", {"file_path": "a.env", "content": everything}, {})),
@@ -80,7 +81,7 @@ class SecretsTests(HookTestCase):
             self.assertEqual(len({event["event_type"] for event in replayed(self.home, "alpha")}), 9)
 
 
-def _tool(name: str, given: object, response: object) -> dict[str, object]:
+def _tool(name: str, given: Any, response: Any) -> dict[str, Any]:
     return {"tool_name": name, "tool_input": given, "tool_response": response}
 
 

@@ -67,7 +67,7 @@ class SessionsTests(CaptureTestCase):
         self.assertEqual(states, [(TurnStatus.CLOSED, 1), (TurnStatus.OPEN, 1)])
 
     def test_each_event_once_whatever_comes_twice(self):
-        steps = [
+        steps: list[tuple[str, dict[str, Any]]] = [
             ("SessionStart", {"source": "startup"}),
             ("UserPromptSubmit", {"prompt": "One"}),
             ("PostToolUse", {"tool_name": "Bash", "tool_input": {"command": "ls"}}),
@@ -191,6 +191,5 @@ class CommitsTests(CaptureTestCase):
 
     def test_a_folder_that_is_gone_or_no_repository_is_no_fault(self):
         for place in ("/nowhere/at/all", "/"):
-            told = {"tool_name": "Bash", "tool_input": {"command": "git commit -m x"}, "cwd": place}
-            self.tell("PostToolUse", **told)
+            self.tell("PostToolUse", tool_name="Bash", tool_input={"command": "git commit -m x"}, cwd=place)
         self.assertEqual(self.types().count("command.run"), 2)

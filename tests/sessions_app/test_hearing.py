@@ -81,7 +81,8 @@ class ClaudeCodeTests(SimpleTestCase):
         self.assertEqual(heard("PostToolUse"), {"type": "message.tool"})
 
     def test_a_session_without_a_name_is_refused(self):
-        for session in (None, "", "  ", {}, 7):
+        odd: list[Any] = [None, "", "  ", {}, 7]
+        for session in odd:
             with self.assertRaisesRegex(Invalid, "session_id"):
                 hear(client="claude-code", event="Stop", told={"session_id": session})
 
