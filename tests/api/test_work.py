@@ -11,7 +11,8 @@ MEMORY = {"title": "T", "content": "text"}
 class WorkTests(RestTestCase):
     def begin(self) -> dict[str, str]:
         self.call("POST", f"{ALPHA}/sessions", {"session_id": "s1"}, expect=201)
-        return self.call("POST", f"{ALPHA}/turns/begin", {"session_id": "s1"}, expect=201).data
+        turn: dict[str, str] = self.call("POST", f"{ALPHA}/turns/begin", {"session_id": "s1"}, expect=201).data
+        return turn
 
     def test_a_turn_is_begun_appended_to_and_ended(self) -> None:
         turn = self.begin()
