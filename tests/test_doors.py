@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from django.test import SimpleTestCase
 
@@ -97,9 +98,7 @@ class SecretsTests(DoorsTestCase):
             said = server.say("memory_write", title=f"mcp {text}"[:200], content=text, tags=["ops"], source=text[:900])
             self.assertIn("redacted", said)
             server.say("memory_write", title="mcp two", content="plain", topic_key="t")
-            server.say(
-                "memory_update", id=int(re.search(r"#(\d+)", said)[1]), content=f"new {text}", change_reason=text
-            )
+            server.say("memory_update", id=first_id(said), content=f"new {text}", change_reason=text)
             server.say("session_start", purpose=text, directory=text[:900])
             server.say("session_end", summary=text)
             server.say("memory_search", query=text)
@@ -144,7 +143,7 @@ class IsolationTests(DoorsTestCase):
     def test_nothing_of_alpha_is_reachable_from_beta_by_any_door(self):
         with self.mcp("alpha") as server:
             server.say("session_start", purpose=f"alpha: {ALPHAS_OWN}", session_id="alphas-session")
-            self.memory = int(re.search(r"#(\d+)", server.say("memory_write", title="Fish", content=ALPHAS_OWN))[1])
+            self.memory = first_id(server.say("memory_write", title="Fish", content=ALPHAS_OWN))
         with self.mcp("beta") as server:
             server.say("memory_write", title="Beta", content="beta has something else")
             self.ask_mcp(server)
@@ -154,7 +153,7 @@ class IsolationTests(DoorsTestCase):
         self.assertNotIn("zebrafish", self.command("replay", "--project", "beta"))
 
     def ask_mcp(self, server: McpServer) -> None:
-        questions = {
+        questions: dict[str, dict[str, Any]] = {
             "memory_search": {"query": ALPHAS_OWN},
             "memory_list": {},
             "memory_timeline": {},
@@ -198,10 +197,23 @@ class IsolationTests(DoorsTestCase):
             f"{beta}/memories/memory/{self.memory}/change/",
             f"{beta}/memories/memory/{self.memory}/history/",
             f"{beta}/sessions_app/session/",
+            f"{beta}/sessions_app/session/1/change/",
+            f"{beta}/sessions_app/turn/",
+            f"{beta}/sessions_app/iteration/",
+            f"{beta}/core/rawevent/replay/?position={self.memory}",
+            f"{beta}/core/rawevent/replay/?position={self.memory}&fragment=1",
+            f"{beta}/core/rawevent/as-of/?position={self.memory}",
             f"{beta}/core/rawevent/",
             f"{beta}/core/rawevent/{self.memory}/change/",
         ):
             self.assertNotIn("tank nine", browser.status(path)[1], path)
+
+
+def first_id(text: str) -> int:
+    """The first id that a line names."""
+    found = re.search(r"#(\d+)", text)
+    assert found, text
+    return int(found[1])
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from typing import Any
 
 from memoryhub.core import log
 from sessions_app.events import FileChange
@@ -18,15 +20,15 @@ class RailTests(WorkingTestCase):
         super().setUp()
         self.session = self.start("s-1", "Lay the floor")
 
-    def rail(self, project: str = "alpha", **query: str) -> str:
-        page = self.page(f"sessions_app/session/{self.session}/change/", project, **query)
+    def rail(self, **query: str) -> str:
+        page = self.page(f"sessions_app/session/{self.session}/change/", "alpha", 200, **query)
         return page[page.index('id="rail"') :]
 
     def entry(self, position: int) -> str:
         return re.search(rf'<li class="entry[^"]*" id="e{position}">.*?</li>', self.rail(), re.DOTALL)[0]  # type: ignore[index]
 
     def test_every_kind_of_event_has_its_mark_its_line_and_its_payload(self) -> None:
-        happenings = [
+        happenings: list[tuple[str, dict[str, Any], str, str]] = [
             ("message.user", {"content": "Measure <it>\nand then cut"}, "Prompt", "Measure <it>"),
             ("message.assistant", {"content": "It is two metres."}, "Answer", "It is two metres."),
             ("message.tool", {"tool": "Read", "input": {"path": "a.py"}}, "Tool", "Read: a.py"),
@@ -52,7 +54,7 @@ class RailTests(WorkingTestCase):
         commit = CommitRecord(
             sha=SHA,
             message="Keep it short\n\nWhy.",
-            committed_at="2026-03-04T12:00:00Z",  # type: ignore[arg-type]
+            committed_at=datetime(2026, 3, 4, 12, tzinfo=UTC),
             files=[FileChange(path="a.py")],
         )
         with self.store(session_id="s-1"):

@@ -159,7 +159,7 @@ class PromptTests(WorkingTestCase):
 
 class AboutTests(WorkingTestCase):
     def test_says_in_one_line_what_an_event_was_about(self) -> None:
-        lines = {
+        lines: dict[tuple[str, str], dict[str, Any]] = {
             ("message.user", "Measure it"): {"content": "Measure it\n\nTwice."},
             ("message.tool", "Read: core/wal.py"): {"tool": "Read", "input": {"limit": 3, "file_path": "core/wal.py"}},
             ("message.tool", "Ask: what now?"): {"tool": "Ask", "input": "what now?"},
