@@ -26,7 +26,7 @@ def about(event_type: str, payload: Mapping[str, Any], title: str) -> str:
         return title
     special = _ABOUT.get(event_type) or _ABOUT.get(event_type.partition(".")[0])
     told = special(payload) if special else payload.get("title") or title or telling(payload)
-    return _line(told)
+    return first_line(told)
 
 
 def body(event_type: str, payload: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -39,12 +39,13 @@ def body(event_type: str, payload: Mapping[str, Any]) -> tuple[str, dict[str, An
     return "", dict(payload)
 
 
-def _line(text: Any) -> str:
+def first_line(text: Any) -> str:
+    """Return the first line of a text, at most 200 characters of it."""
     return str(text).strip().split("\n", 1)[0][:MAX_TITLE]
 
 
 def _joined(*parts: Any) -> str:
-    return ": ".join(_line(part) for part in parts if part)
+    return ": ".join(first_line(part) for part in parts if part)
 
 
 def _tool(payload: Mapping[str, Any]) -> str:
@@ -56,7 +57,7 @@ def _tool(payload: Mapping[str, Any]) -> str:
 
 
 def _commit(payload: Mapping[str, Any]) -> str:
-    return _line(payload.get("message") or payload.get("sha", ""))
+    return first_line(payload.get("message") or payload.get("sha", ""))
 
 
 def _settings(payload: Mapping[str, Any]) -> str:

@@ -9,12 +9,12 @@ from datetime import date, datetime
 from itertools import groupby
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Min, Q, QuerySet
 
 from memoryhub.core import clock
 from memoryhub.core.chronicle import entity_of
 from memoryhub.core.models import RawEvent
-from sessions_app.entries import about, body
+from sessions_app.entries import about, body, first_line
 from sessions_app.events.client import USER_MESSAGE
 from sessions_app.events.turns import TURN_BEGAN, TURN_ENDED
 from sessions_app.models import Iteration, Session, Turn, TurnStatus
@@ -242,6 +242,16 @@ def first_prompts(turns: Iterable[Turn]) -> dict[int, str]:
     asked = {stream: position for stream, position, kind in latest_first if kind == USER_MESSAGE.name}
     prompts = RawEvent.objects.filter(position__in=list(asked.values()), payload_json__isnull=False)
     return {begins[event.stream_id]: _title(event) for event in prompts}
+
+
+def session_titles(sessions: Iterable[Session]) -> dict[str, str]:
+    """Return what to call each session, by name: its purpose, else what was asked first in it, else nothing."""
+    titles = {session.session_id: first_line(session.purpose) for session in sessions}
+    unnamed = [name for name, title in titles.items() if not title]
+    firsts = Turn.objects.filter(session_id__in=unnamed).values("session_id").annotate(first=Min("id")).order_by()
+    first_turns = list(Turn.objects.filter(id__in=[row["first"] for row in firsts]))
+    prompts = first_prompts(first_turns)
+    return titles | {turn.session_id: prompts.get(turn.id, "") for turn in first_turns}
 
 
 def _titles(events: list[RawEvent]) -> dict[int, str]:

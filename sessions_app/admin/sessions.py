@@ -16,7 +16,7 @@ from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, cell
 from memoryhub.core.models import RawEvent
 from sessions_app.admin.rail import counted_things, rail
 from sessions_app.models import Session
-from sessions_app.timeline import count_types, session_events
+from sessions_app.timeline import count_types, session_events, session_titles
 
 
 class StartedFilter(SinceFilter):
@@ -27,16 +27,18 @@ class StartedFilter(SinceFilter):
 
 
 class SessionChangeList(HubChangeList):
-    """Counts the events of all sessions of a page in one query."""
+    """Knows what all sessions of a page are called and counts their events, in as many queries as for one."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Attach the counts."""
+        """Attach what they are called, and the counts."""
         super().get_results(request)
         sessions = list(self.result_list)
         names = [session.session_id for session in sessions]
         events = RawEvent.objects.filter(session_id__in=names).values("session_id").order_by()
         counts = dict(events.annotate(events=Count("position")).values_list("session_id", "events"))
+        titles = session_titles(sessions)
         for session in sessions:
+            session.called = titles[session.session_id]
             session.event_count = counts.get(session.session_id, 0)
         self.result_list = sessions
 
@@ -85,6 +87,7 @@ class SessionAdmin(HubModelAdmin):
         events = session_events(found)
         types = count_types(events)
         return {
+            "title": session_titles([found])[found.session_id] or "No purpose given",
             "duration": cells.lasted(found.started_at, found.ended_at),
             "counts": counted_things(types),
             "event_total": sum(types.values()),
@@ -98,9 +101,9 @@ class SessionAdmin(HubModelAdmin):
 
     @admin.display(description="session", ordering="purpose")
     def about(self, session: Session) -> SafeString:
-        """Return the purpose and the name."""
-        purpose = session.purpose[:160] or "No purpose given"
-        return format_html('<span class="title">{}</span><code class="id under">{}</code>', purpose, session.session_id)
+        """Return the purpose, else the first prompt, and the name."""
+        title = session.called[:160] or "No purpose given"  # type: ignore[attr-defined]
+        return format_html('<span class="title">{}</span><code class="id under">{}</code>', title, session.session_id)
 
     @admin.display(description="status", ordering="status")
     def state(self, session: Session) -> SafeString:

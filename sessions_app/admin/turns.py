@@ -15,7 +15,7 @@ from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, Valu
 from memoryhub.core.models import RawEvent
 from sessions_app.admin.rail import counted_things, rail
 from sessions_app.models import Session, Turn
-from sessions_app.timeline import count_types, first_prompts, turn_events
+from sessions_app.timeline import count_types, first_prompts, session_titles, turn_events
 
 _OFFERED = 8
 
@@ -57,7 +57,7 @@ class KeeperFilter(ValueFilter):
 
 
 class TurnChangeList(HubChangeList):
-    """Reads the prompts and the sessions' purposes of all turns of a page in two queries."""
+    """Knows the prompts and the sessions of all turns of a page, in the same queries for many as for one."""
 
     def get_results(self, request: HttpRequest) -> None:
         """Attach them."""
@@ -65,10 +65,10 @@ class TurnChangeList(HubChangeList):
         turns = list(self.result_list)
         prompts = first_prompts(turns)
         sessions = Session.objects.filter(session_id__in={turn.session_id for turn in turns})
-        purposes = dict(sessions.values_list("session_id", "purpose"))
+        titles = session_titles(sessions)
         for turn in turns:
             turn.prompt = prompts.get(turn.id, "")
-            turn.purpose = purposes.get(turn.session_id, "")
+            turn.session_title = titles.get(turn.session_id, "")
         self.result_list = turns
 
 
@@ -148,7 +148,7 @@ class TurnAdmin(HubModelAdmin):
     def session(self, turn: Turn) -> SafeString:
         """Return a link to the session."""
         url = reverse("admin:sessions_app_session_named", args=[turn.session_id])
-        return cells.link(url, turn.purpose[:60] or turn.session_id)  # type: ignore[attr-defined]
+        return cells.link(url, turn.session_title[:60] or turn.session_id)  # type: ignore[attr-defined]
 
     @admin.display(description="began", ordering="began_at")
     def began(self, turn: Turn) -> SafeString:

@@ -8,6 +8,7 @@ from typing import Any
 from django import template
 
 from memoryhub.core.admin import cells
+from sessions_app.entries import first_line
 from sessions_app.timeline import Entry
 
 register = template.Library()
@@ -106,9 +107,4 @@ def link_name(entry: Entry) -> str:
 
 
 register.filter("lasted", cells.lasted)
-
-
-@register.filter
-def first_line(text: str) -> str:
-    """Return the first line of a text."""
-    return text.strip().split("\n", 1)[0]
+register.filter("first_line", first_line)

@@ -40,6 +40,27 @@ class SessionTests(WorkingTestCase):
         self.assertIn(f"stream/memory:{memory_id}/", page)
         self.assertNotIn("a note of another", page)
 
+    def test_one_without_a_purpose_is_called_by_what_was_asked_first(self) -> None:
+        session_id = self.start("s-1")
+        self.ask("s-1", "Measure it\nwith care")
+        self.ask("s-1", "Cut it")
+        self.start("s-2")
+        page = text_of(self.page("sessions_app/session/"))
+        self.assertIn("Measure it s-1", page)
+        self.assertIn("No purpose given s-2", page)
+        self.assertNotIn("Cut it", page)
+        self.assertIn("<h1>Measure it</h1>", self.page(f"sessions_app/session/{session_id}/change/"))
+        self.assertIn(">Measure it</a>", self.page("sessions_app/turn/"))
+
+    def test_the_list_makes_as_many_queries_for_many_as_for_few(self) -> None:
+        self.start("s-1")
+        self.ask("s-1", "one")
+        few = self.queries_of("sessions_app/session/")
+        for number in range(12):
+            self.start(f"other-{number}")
+            self.ask(f"other-{number}", f"prompt {number}")
+        self.assertLessEqual(self.queries_of("sessions_app/session/"), few)
+
     def test_a_session_can_be_named_and_one_that_was_never_started_leads_to_its_events(self) -> None:
         session_id = self.start("s/1")
         answer = self.client.get(self.address("sessions_app/session/named/s/1/"))

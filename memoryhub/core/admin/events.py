@@ -19,7 +19,7 @@ from memoryhub.core.admin.filters import ValueFilter
 from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import event_type_names
 
-_DOORS = ("mcp", "rest", "admin", "cli", "job", "service")
+_DOORS = ("mcp", "hook", "rest", "admin", "cli", "job", "service")
 _DAYS = 7
 
 
