@@ -121,7 +121,8 @@ class DrainTests(DrainTestCase):
             file.write('nonsense\n{"id": 1}\n[]\n{"id":"x","at":1,"client":"c","event":"e","payload":7}\n')
         self.assertEqual(drain.drain(), Drained(captured=1, rejected=7))
         self.assertEqual(self.prompts(), ["Question 1"])
-        rejected = [json.loads(line) for path in (spool.folder() / "rejected").iterdir() for line in path.open()]
+        rejects = spool.folder() / "rejected"
+        rejected = [json.loads(line) for path in rejects.iterdir() for line in path.read_text().splitlines()]
         self.assertEqual(len(rejected), 7)
         self.assertTrue(all(each["reason"] for each in rejected))
         self.assertEqual(self.waiting(), [])

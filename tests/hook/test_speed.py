@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 from tests.hook.client import HookTestCase, environment_of, run_hook, spooled
 from tests.web.server import poll, serving, temporary_home
 
-ROUNDS = 20
+ROUNDS = 5 if "COVERAGE_PROCESS_CONFIG" in os.environ else 20
+"""Few where starting Python is slowed twenty times by measuring coverage, which leaves no figure worth having."""
 FLOOR = 3.0
 
 
