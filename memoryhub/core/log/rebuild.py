@@ -25,6 +25,8 @@ from memoryhub.core.routing import require_current_alias
 from memoryhub.core.stores import StoreId, current_store
 
 _ATTEMPTS = 3
+_ROWS_AT_ONCE = 2000
+_BEFORE_ALL = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +129,23 @@ def _replace(model: type[models.Model], wanted: bool) -> TableReport:  # noqa: F
 
 
 def _copy_rows(table: str, columns: str) -> None:
+    """Replace a table's rows, some at a time: SQLite keeps in memory what would undo a statement."""
     into = "" if columns == "*" else f" ({columns})"
+    copy = f'INSERT INTO {LIVE}."{table}"{into} SELECT {columns} FROM main."{table}"'
     rows.execute(f'DELETE FROM {LIVE}."{table}"')
-    # OR ROLLBACK: SQLite need not keep in memory what would undo a statement that fails halfway.
-    rows.execute(f'INSERT OR ROLLBACK INTO {LIVE}."{table}"{into} SELECT {columns} FROM main."{table}"')
+    if rows.fetch("SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = %s", [table])[0][0]:
+        rows.execute(copy)  # it has no row ids to go by; such is the small list of an index's pages
+        return
+    done = _BEFORE_ALL
+    while (last := _end_of_page(table, done)) is not None:
+        rows.execute(f"{copy} WHERE rowid > %s AND rowid <= %s", [done, last])
+        done = last
+
+
+def _end_of_page(table: str, after: int) -> int | None:
+    page = f'SELECT rowid AS id FROM main."{table}" WHERE rowid > %s ORDER BY rowid LIMIT {_ROWS_AT_ONCE}'
+    last: int | None = rows.fetch(f"SELECT max(id) FROM ({page})", [after])[0][0]
+    return last
 
 
 def table_digests() -> dict[str, tuple[int, str]]:
