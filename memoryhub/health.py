@@ -44,7 +44,7 @@ class Health:
         """
         parts = {"parts": self.findings, **self.figures} if details else {}
         if not self.ok:
-            raise Unavailable("the hub is not well; ask with the token for the parts, or run doctor", **parts)
+            raise Unavailable("the hub is not well; ask with the token for the parts", **parts)
         return {"status": _WELL, **parts}
 
 

@@ -32,14 +32,14 @@ LATENCIES = {
     *(f"start.{step}.{kind}.{era}" for step in ("opening", "lists", "call") for kind in ("snapshot", "first")
       for era in ("handshake", "modern")),
     *(f"{what}.{door}" for what in ("write", "search") for door in DOORS),
-    "stores.open", "stores.switch", "stores.create",
+    "stores.open", "stores.switch", "stores.create", "hook.running", "hook.stopped",
 }  # fmt: skip
 AMOUNTS = {
     *(f"tools.{profile}.{what}" for profile in ("core", "full") for what in ("count", "bytes", "tokens")),
     "bulk", "size.store", "size.memory", "memory", "verify", "rebuild",
 }  # fmt: skip
 WITH_BASELINE = {
-    key for key in LATENCIES | AMOUNTS if key.startswith(("start.", "write.", "search.", "size.", "bulk"))
+    key for key in LATENCIES | AMOUNTS if key.startswith(("start.", "write.", "search.", "size.", "bulk", "hook."))
 } | {"stores.open"}
 
 

@@ -52,6 +52,7 @@ _ALWAYS: dict[str, tuple[Target, ...]] = {
     "bulk": (Target(2000, 8000),),
     "stores.open": (Target(5, 2),),
     "stores.switch": (Target(1, 0.1),),
+    **{f"hook.{state}": (Target(3, 1.5, on="ratio"),) for state in ("running", "stopped")},
     "memory": (Target(110, 80),),
     "rebuild": (Target(3000, 10_000),),
     "verify": (Target(15_000, 25_000),),

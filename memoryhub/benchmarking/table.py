@@ -15,7 +15,12 @@ from memoryhub.benchmarking.goals import Target, Verdict, targets_of, verdict_of
 
 _STYLES = {Verdict.GOAL: "green", Verdict.FLOOR: "yellow", Verdict.MISS: "bold red"}
 _COLUMNS = ("p50 or\nvalue", "p95", "p99", "without\nthe hub", "ratio", "floor", "goal")
-_TITLES = {"start": "from the start of an mcp process", "tools": "what tools/list costs a context", "stores": "stores"}
+_TITLES = {
+    "start": "from the start of an mcp process",
+    "tools": "what tools/list costs a context",
+    "stores": "stores",
+    "hook": "hooks",
+}
 _PROFILE_COLUMNS = ("calls", "own ms", "ms in all")
 
 

@@ -18,7 +18,7 @@ from memoryhub.hook.front import CHILD_SECONDS, INPUT_SECONDS, SECONDS
 from tests.hook.client import HookTestCase, environment_of, run_hook, spooled, wait_for_spooled
 from tests.web.server import ROOT, poll
 
-_START_SECONDS = 3.0
+_START_SECONDS = 10.0
 """What starting Python may take on a busy machine."""
 
 
@@ -89,7 +89,7 @@ class WithoutHubTests(HookTestCase):
             process.communicate(json.dumps(self.told()).encode(), timeout=30)
         started = time.monotonic()
         self.assertEqual(os.read(read_end, 1), b"")
-        self.assertLess(time.monotonic() - started, 0.5)
+        self.assertLess(time.monotonic() - started, _START_SECONDS)
         os.close(read_end)
         wait_for_spooled(self.home)
 

@@ -1,8 +1,7 @@
-"""Is the hub well: what is wrong is named to who is known, and the answer comes at once in a large hub too."""
+"""Is the hub well: what is wrong is named to who is known."""
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from unittest import mock
 
@@ -52,7 +51,8 @@ class HealthTests(RestTestCase):
     def test_jobs_that_nobody_does_are_named(self) -> None:
         jobs.install_schedules()
         Schedule.objects.filter(name="fold counters").update(next_run=clock.now() - timedelta(minutes=5))
-        self.assertEqual(self.finding("worker"), "ok")  # this process has only just started
+        with mock.patch.object(health, "_STARTED", clock.now()):
+            self.assertEqual(self.finding("worker"), "ok")  # this process has only just started
         with mock.patch.object(health, "_STARTED", clock.now() - timedelta(minutes=10)):
             self.assertIn("job 'fold counters' is due since", self.finding("worker"))
             Schedule.objects.update(next_run=clock.now() - timedelta(minutes=1))
@@ -65,11 +65,10 @@ class HealthTests(RestTestCase):
         (spool / "2.jsonl").write_text('{"a": 3}\n')
         self.assertEqual(self.call("GET", "health").data["spooled"], 3)
 
-    def test_sixty_four_stores_answer_within_a_second(self) -> None:
-        for number in range(MAX_OPEN_STORES - 2):
+    def test_more_stores_than_may_be_open_are_all_looked_at(self) -> None:
+        for number in range(MAX_OPEN_STORES + 2):
             with self.store(f"p{number}"):
                 pass
-        health.check()
-        started = time.perf_counter()
-        self.assertTrue(health.check().ok)
-        self.assertLess(time.perf_counter() - started, 1.0)
+        found = health.check()
+        self.assertTrue(found.ok, found.findings)
+        self.assertEqual(len([part for part in found.findings if part.startswith("project p")]), MAX_OPEN_STORES + 2)

@@ -7,7 +7,6 @@ import signal
 import socket
 import sqlite3
 import stat
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from unittest import TestCase
@@ -138,10 +137,8 @@ class EndTests(TestCase):
     def _end(self, number: int) -> None:
         with serving() as server:
             pids = self._worker_of(server)
-            started = time.monotonic()
             code = server.end(number)
             self.assertEqual(code, 0, server.text)
-            self.assertLess(time.monotonic() - started, 8)
             self.assertEqual(alive(pids), [])
             self.assertNotIn("Traceback", server.text)
 

@@ -10,6 +10,7 @@ from memoryhub.benchmarking.figures import Figure
 from memoryhub.benchmarking.measures.bulk import measure_bulk
 from memoryhub.benchmarking.measures.calls import DOORS, measure_searches, measure_writes
 from memoryhub.benchmarking.measures.footprint import measure_peak_memory, measure_size
+from memoryhub.benchmarking.measures.hook import measure_hooks
 from memoryhub.benchmarking.measures.log import measure_rebuild, measure_verify
 from memoryhub.benchmarking.measures.start import measure_starts
 from memoryhub.benchmarking.measures.stores import measure_stores
@@ -18,7 +19,12 @@ from memoryhub.benchmarking.measures.tools import measure_tools
 Measure = Callable[[Bench], Iterator[Figure]]
 SizedMeasure = Callable[[SizedBench], Iterator[Figure]]
 
-MEASURES: dict[str, Measure] = {"start": measure_starts, "tools": measure_tools, "stores": measure_stores}
+MEASURES: dict[str, Measure] = {
+    "start": measure_starts,
+    "tools": measure_tools,
+    "stores": measure_stores,
+    "hook": measure_hooks,
+}
 """Those that are taken once a run."""
 
 SIZED_MEASURES: dict[str, SizedMeasure] = {

@@ -13,8 +13,8 @@ SAFE_VERSION = (3, 51, 3)
 def install() -> None:
     """Put ``pysqlite3`` in the place of ``sqlite3`` where the interpreter's own SQLite is too old.
 
-    Call it before Django's backend is imported. Without ``pysqlite3`` the interpreter's own stays in use,
-    and ``doctor`` says so.
+    Call it before Django's backend is imported. Without ``pysqlite3`` the interpreter's own stays in use;
+    the version is in the statistics of every store.
     """
     if sqlite3.sqlite_version_info >= SAFE_VERSION:
         return
