@@ -1,0 +1,79 @@
+"""Turns, sessions, iterations and commits through a real server, as a client that keeps its own turns meets them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from tests.mcp.client import McpTestCase, Server
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class StrictClientTests(McpTestCase):
+    def setUp(self) -> None:
+        self.server = self.connect(MEMORY_HUB_TURN_POLICY="strict")
+
+    def begin(self, turn: str) -> str:
+        answer = self.server.say("turn_begin", turn_id=turn)
+        found = re.search(r"ack_token=(\S+)", answer)
+        assert found, answer
+        return found[1]
+
+    def test_a_clients_whole_piece_of_work(self) -> None:
+        say = self.server.say
+        self.assertIn("reason: no_token", say("memory_write", title="T", content="x"))
+        self.assertIn("reason: no_session", say("turn_begin"))
+        self.assertIn("session work active", say("session_start", session_id="work", purpose="try turns"))
+        token = self.begin("t1")
+        self.assertIn("created #", say("memory_write", title="T", content="x", ack_token=token))
+        told = {"type": "user_approved", "payload": {"subject": "the plan"}, "ack_token": token}
+        self.assertIn("user.approved to turn t1", say("event_append", **told))
+        self.assertIn("known: command.run", say("event_append", type="mind.read", payload={}, ack_token=token))
+        self.work_in_an_iteration(token)
+        self.assertRegex(say("turn_end", ack_token=token, summary="done"), r"turn t1 closed .* \d+ events: done")
+        self.assertIn("reason: closed", say("turn_end", ack_token=token))
+        self.pause_and_end()
+
+    def work_in_an_iteration(self, token: str) -> None:
+        say = self.server.say
+        self.assertIn("feature active", say("iteration_start", command="feature", description="x", ack_token=token))
+        self.assertIn("now: build", say("iteration_advance", phase="build", ack_token=token))
+        sha = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+        given = {"sha": sha.strip()[:12]} if sha else {"sha": "a" * 40, "message": "m", "committed_at": "2026-11-20"}
+        self.assertRegex(say("commit_record", **given, ack_token=token), r"#\d+ [0-9a-f]{10} .* iteration=#\d+")
+        self.assertIn("completed", say("iteration_complete", outcome="it works", ack_token=token))
+        shown = say("iteration_get")
+        self.assertIn("outcome: it works", shown)
+        self.assertIn("iteration.advanced build", shown)
+
+    def pause_and_end(self) -> None:
+        say = self.server.say
+        self.assertIn("paused", say("session_pause", session_id="work"))
+        self.assertIn("reason: session_ended", say("turn_begin", session_id="work"))
+        self.assertIn("active", say("session_resume", session_id="work"))
+        self.assertIn("completed", say("session_end", summary="tried"))
+        self.assertIn("session work completed", say("session_list"))
+
+
+class AutomaticTurnTests(McpTestCase):
+    def test_a_client_that_knows_no_turns_has_them_all_the_same(self) -> None:
+        server = self.connect()
+        server.say("memory_write", title="first", content="one")
+        server.say("memory_write", title="second", content="two")
+        events = server.say("memory_timeline", before=20)
+        self.assertEqual(
+            [events.count(name) for name in ("session.started", "turn.began", "memory.written")], [1, 1, 2]
+        )
+        server.end()
+        after = self.connect().say("memory_timeline", before=20)
+        self.assertIn("turn.ended", after)
+
+    def test_reading_opens_no_turn(self) -> None:
+        home = self.home / "other"
+        server = Server(home)
+        self.addCleanup(server.destroy)
+        server.initialize()
+        server.say("memory_search", query="anything")
+        self.assertIn("nothing has happened here yet", server.say("memory_timeline"))
