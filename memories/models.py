@@ -133,7 +133,3 @@ class SearchDocument(StoreModel):
 
     def __str__(self) -> str:
         return f"#{self.id} {self.title}"[:120]
-
-    def described(self) -> dict[str, Any]:
-        """Return what every hit says of itself."""
-        return {"id": self.id, "source": self.source, "kind": self.kind, "type": self.type, "title": self.title}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from memories.models import Memory, MemoryQuerySet, MemoryVersion, SearchDocument
+from memories.models import Memory, MemoryQuerySet, MemoryVersion
 from memories.present import hit_line, memory_line
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryView, VersionView
 from memories.search import engine
@@ -166,17 +166,15 @@ def search(*, command: MemorySearch, mode: str = "auto") -> Listing:
 def hits(shown: list[tuple[int, float]], command: MemorySearch) -> list[dict[str, Any]]:
     """Return ranked ids as hits, each with its evidence."""
     ids = [document_id for document_id, _ in shown]
-    documents = {document.id: document for document in SearchDocument.objects.filter(id__in=ids)}
+    documents = engine.documents_of(ids)
     if command.compact:
-        return [{"id": each, "title": documents[each].title} for each in ids]
+        return [{"id": each, "title": documents[each]["title"]} for each in ids]
     texts, words = engine.texts_of(ids), terms(command.query)
     return [
         {
-            **documents[document_id].described(),
+            **documents[document_id],
             "snippet": snippet(texts.get(document_id, ""), words),
             "score": round(score, 6),
-            "session_id": documents[document_id].session_id,
-            "created_at": documents[document_id].created_at.isoformat(),
             "event": document_id,
         }
         for document_id, score in shown

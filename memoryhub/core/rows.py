@@ -99,6 +99,11 @@ def time_value(value: datetime | None) -> Any:
     return None if value is None else _adapted_time(value)
 
 
+def time_text(stored: Any) -> str:
+    """Return a time that was read by ``fetch`` in ISO 8601, UTC."""
+    return stored.isoformat() if isinstance(stored, datetime) else f"{stored.replace(' ', 'T')}+00:00"
+
+
 @lru_cache(maxsize=256)
 def _adapted_time(value: datetime) -> Any:
     return connections[require_current_alias()].ops.adapt_datetimefield_value(value)

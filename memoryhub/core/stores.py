@@ -149,6 +149,8 @@ def _translated(store: StoreId) -> Iterator[None]:
         if isinstance(error, Unavailable):
             _failed.add(store.alias)
         raise
+    except ConnectionError:
+        raise  # a pipe or socket of the caller's, never the store's
     except (DatabaseError, OSError) as error:
         if isinstance(error, DatabaseError) and "locked" in str(error):
             raise Locked("memory database is locked by another process") from error
