@@ -52,12 +52,19 @@ class HubCommand(BaseCommand):
         try:
             return super().execute(*args, **options)
         except BrokenPipeError:
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - who read this has gone; the end flushes it
+            _let_output_go()
             return None
         except HubError as error:
             choices = error.data.get("choices")
             more = f" (one of: {', '.join(choices)})" if choices else ""
             raise CommandError(error.message + more, returncode=error.exit_code) from error
+
+
+def _let_output_go() -> None:
+    """Point standard output at nothing, now that its reader has gone: the interpreter flushes it once more."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
 
 
 class ProjectCommand(HubCommand):
