@@ -33,27 +33,16 @@ _PROJECT_ID = {
     "schema": {"type": "string", "pattern": f"^{SLUG.pattern}$"},
     "description": "the project; nothing of another can be reached through it",
 }
-_SESSION = {
-    "in": "header",
-    "name": "X-Session-Id",
-    "required": False,
-    "schema": {"type": "string", "maxLength": 200},
-    "description": "the session that the change belongs to",
-}
-_TOKEN = {
-    "in": "header",
-    "name": "X-Ack-Token",
-    "required": False,
-    "schema": {"type": "string", "maxLength": 200},
-    "description": "the open turn's token, where the project's turn policy is strict",
-}
-_KEY = {
-    "in": "header",
-    "name": "Idempotency-Key",
-    "required": False,
-    "schema": {"type": "string", "maxLength": 200},
-    "description": "the same key again gives the first answer",
-}
+
+
+def _header(name: str, description: str) -> dict[str, Any]:
+    schema = {"type": "string", "maxLength": 200}
+    return {"in": "header", "name": name, "required": False, "schema": schema, "description": description}
+
+
+_SESSION = _header("X-Session-Id", "the session that the change belongs to")
+_TOKEN = _header("X-Ack-Token", "the open turn's token, where the project's turn policy is strict")
+_KEY = _header("Idempotency-Key", "the same key again gives the first answer")
 
 
 def complete(schema: dict[str, Any]) -> dict[str, Any]:

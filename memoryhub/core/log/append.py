@@ -14,7 +14,8 @@ from django.db import transaction as django_transaction
 from memoryhub.core import clock, ids, rows
 from memoryhub.core.errors import Conflict, Forbidden, Invalid
 from memoryhub.core.log.anchor import advance_anchor
-from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json, chain_digest, payload_digest
+from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, payload_digest
+from memoryhub.core.log.read import head as end_of_log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
 from memoryhub.core.projection import Event, EventType, apply
@@ -70,9 +71,8 @@ class _Head:
     """The end of the log inside one transaction."""
 
     def __init__(self, store: StoreId) -> None:
-        found = rows.fetch("SELECT position, chain_digest FROM raw_events ORDER BY position DESC LIMIT 1")
         self.store = store
-        self.start, self.digest = found[0] if found else (0, GENESIS)
+        self.start, self.digest = end_of_log()
         self.position = self.start
 
 
