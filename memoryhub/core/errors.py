@@ -103,3 +103,18 @@ class Unauthorized(HubError):
     code = "unauthorized"
     http_status = 401
     exit_code = 10
+
+
+class ConfirmationRequired(HubError):
+    """What was asked for cannot be undone, and nobody has confirmed it yet; nothing was changed.
+
+    The message is the question to put to the user. The data has the ``id`` and the ``confirm_token`` with which the
+    same call, made again, goes through.
+    """
+
+    code = "confirmation_required"
+    http_status = 409
+    exit_code = 13
+
+    def __init__(self, question: str, *, confirm_token: str, id: object, **data: Any) -> None:  # noqa: A002
+        super().__init__(question, id=id, confirm_token=confirm_token, **data)
