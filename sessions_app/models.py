@@ -122,6 +122,22 @@ class Setting(StoreModel):
         return f"{self.name} = {self.value}"
 
 
+class Profile(StoreModel):
+    """What the store says of itself; there is at most one row, named by the first event that described it."""
+
+    id = PositionField(primary_key=True)
+    name = models.CharField(max_length=200, blank=True)
+    description = models.TextField(blank=True)
+    root_path = models.TextField(blank=True)
+    org = models.CharField("organisation", max_length=64, null=True, help_text="The one that the project belongs to")
+    metadata = models.JSONField(default=dict)
+    tags = models.JSONField(default=list)
+    updated_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"#{self.id} {self.name}"[:120]
+
+
 class Commit(StoreModel):
     """A commit of the project's repository, as git told it."""
 

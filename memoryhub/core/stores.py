@@ -100,7 +100,16 @@ def org_store(org_id: str) -> StoreId:
 
 def list_projects() -> list[str]:
     """Return the ids of all projects that have a store, in order."""
-    return sorted(path.parent.name for path in env.home().glob("projects/*/events.db"))
+    return _names_in("projects")
+
+
+def list_orgs() -> list[str]:
+    """Return the ids of all organisations that have a store, in order."""
+    return _names_in("orgs")
+
+
+def _names_in(folder: str) -> list[str]:
+    return sorted(path.parent.name for path in (env.home() / folder).glob("*/events.db"))
 
 
 def current_store() -> StoreId:
@@ -179,7 +188,7 @@ def _stat(store: StoreId, *, create: bool) -> _Opened:
         if store.alias in _opened or store.alias in _failed:
             raise Unavailable(f"memory database unavailable: the file of {store.name!r} is gone") from None
         if not create:
-            known = ", ".join(list_projects()) or "none"
+            known = ", ".join(_names_in(_FOLDERS[store.scope])) or "none"
             raise NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {known}") from None
         store_files.create_store(store.path)
         stat = store.path.stat()

@@ -1,6 +1,7 @@
 """What can happen: to sessions and turns, in the repository, in iterations, and what clients tell of it."""
 
 from sessions_app.events.commits import COMMIT_RECORDED, CommitRecorded, FileChange
+from sessions_app.events.profile import PROJECT_DESCRIBED, ProjectDescribed
 from sessions_app.events.sessions import (
     PROJECT_CONFIGURED,
     SESSION_ENDED,
@@ -16,6 +17,7 @@ from sessions_app.events.sessions import (
 __all__ = [
     "COMMIT_RECORDED",
     "PROJECT_CONFIGURED",
+    "PROJECT_DESCRIBED",
     "SESSION_ENDED",
     "SESSION_PAUSED",
     "SESSION_RESUMED",
@@ -23,6 +25,7 @@ __all__ = [
     "CommitRecorded",
     "FileChange",
     "ProjectConfigured",
+    "ProjectDescribed",
     "SessionEnded",
     "SessionStarted",
     "SessionTouched",

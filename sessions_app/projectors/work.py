@@ -93,5 +93,5 @@ def end_iteration(event: Event[IterationEnded]) -> None:
 def remove_erased(event: Event[PayloadErased]) -> None:
     """Drop whatever the erased events had created."""
     for position in event.payload.positions:
-        for table in ("session", "turn", "iteration", "commit"):
+        for table in ("session", "turn", "iteration", "commit", "profile"):
             rows.execute(f"DELETE FROM sessions_app_{table} WHERE id = %s", [position])

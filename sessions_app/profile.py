@@ -1,0 +1,37 @@
+"""What the current store says of itself: a project's profile, or an organisation's."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from memoryhub.core import rows
+from sessions_app.models import Profile
+
+
+class ProfileView(BaseModel):
+    """A profile as every door shows it; of a store that was never described, all is empty."""
+
+    name: str = ""
+    description: str = ""
+    root_path: str = ""
+    org: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+    updated_at: datetime | None = None
+
+
+def profile() -> ProfileView:
+    """Return the profile of the current store."""
+    found = Profile.objects.first()
+    if found is None:
+        return ProfileView()
+    return ProfileView(**{name: getattr(found, name) for name in ProfileView.model_fields})
+
+
+def org_of_project() -> str | None:
+    """Return the id of the organisation that the current project belongs to, or None."""
+    found = rows.fetch("SELECT org FROM sessions_app_profile")
+    return found[0][0] if found else None
