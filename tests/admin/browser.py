@@ -6,11 +6,13 @@ import os
 import shutil
 import tempfile
 import unittest
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, ClassVar
 
 from django.test import SimpleTestCase
 from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -23,7 +25,7 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 DRIVER = shutil.which("chromedriver")
 OPTIONS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,900""".split()
-SECONDS = 20
+SECONDS = 60  # until what must come is missed; it costs nothing where it comes early
 NARROW = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
 
 
@@ -37,12 +39,15 @@ def require_browser() -> None:
 
 
 def start_browser(folder: str) -> webdriver.Chrome:
+    """Start a browser that keeps everything in a folder, and that waits as long as the tests do."""
     options = webdriver.ChromeOptions()
     for option in [*OPTIONS, f"--user-data-dir={folder}"]:
         options.add_argument(option)
     options.binary_location = str(BROWSER)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    browser = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    browser.set_script_timeout(SECONDS)
+    return browser
 
 
 class BrowserTestCase(SimpleTestCase):
@@ -81,24 +86,47 @@ class BrowserTestCase(SimpleTestCase):
     def open(self, path: str) -> None:
         self.browser.get(f"{self.server.address}/p/{self.project}/admin/{path}")
 
+    def script(self, text: str) -> Any:
+        """Run a script in the page and return what it returns."""
+        return self.browser.execute_script(text)
+
+    def wait(self, condition: Callable[[], Any], what: str) -> Any:
+        """Return the condition's first true value; an element that is missing or was replaced is none yet."""
+        wait = WebDriverWait(self.browser, SECONDS, poll_frequency=0.05, ignored_exceptions=[WebDriverException])
+        return wait.until(lambda _: condition(), f"never came: {what}")
+
+    def let_timers_run_out(self, milliseconds: int) -> None:
+        """Return after every timer of the page that is this long or shorter: this one was set after them."""
+        self.browser.execute_async_script(f"setTimeout(arguments[0], {milliseconds})")
+
+    @contextmanager
+    def new_page(self) -> Iterator[None]:
+        """Do what leads to another page, and wait until the whole of that page is there."""
+        self.script("window.isLeft = true")
+        yield
+        self.wait(lambda: self.script("return !window.isLeft && document.readyState === 'complete'"), "a new page")
+
     def find(self, selector: str) -> WebElement:
-        return self.browser.find_element(By.CSS_SELECTOR, selector)
+        found: WebElement = self.wait(lambda: self.browser.find_element(By.CSS_SELECTOR, selector), selector)
+        return found
 
     def find_all(self, selector: str) -> list[WebElement]:
+        """Return all elements of a page that does not change any more."""
         return self.browser.find_elements(By.CSS_SELECTOR, selector)
 
-    def see(self, text: str) -> None:
-        """Wait until the page shows a text."""
-
-        def shown(browser: webdriver.Chrome) -> bool:
-            return text in browser.find_element(By.TAG_NAME, "body").text
-
-        WebDriverWait(self.browser, SECONDS, ignored_exceptions=[Exception]).until(shown, f"never saw {text!r}")
+    def see(self, text: str, within: str = "body") -> None:
+        """Wait until the page, or a part of it, shows a text."""
+        self.wait(lambda: text in self.browser.find_element(By.CSS_SELECTOR, within).text, f"{text!r} in {within}")
 
     def click(self, text: str) -> None:
-        """Follow the link or press the button with exactly this text."""
+        """Press the button or the link with exactly this text, which leads to no other page."""
         path = f"//main//*[self::a or self::button][normalize-space()='{text}']"
-        self.browser.find_element(By.XPATH, path).click()
+        self.wait(lambda: self.browser.find_element(By.XPATH, path), text).click()
+
+    def follow(self, text: str) -> None:
+        """Click on what leads to another page."""
+        with self.new_page():
+            self.click(text)
 
     def type_into(self, name: str, text: str) -> None:
         field = self.find(f"[name={name}]")

@@ -6,11 +6,22 @@ from typing import Any
 
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.admin.browser import SECONDS, BrowserTestCase
+from tests.admin.browser import BrowserTestCase
 
 REPLAY = "core/rawevent/replay/"
+STEP_MILLISECONDS = 900  # between two events that are played
+POSITIONS = """
+return [document.querySelector('#replayed > *').dataset.position,
+        ...['slider', 'number'].map(name => document.getElementById(`replay-${name}`).value)]"""
+# What was shown, one position after the other, and a press on Pause as soon as the second is there: by the page itself,
+# lest a slow machine comes too late for it.
+PAUSE_AT_THE_SECOND = """
+window.seen = [];
+new MutationObserver(() => {
+    window.seen.push(Number(document.querySelector('#replayed > *').dataset.position));
+    if (window.seen.length === 2) document.querySelector('[data-play]').click();
+}).observe(document.getElementById('replayed'), {childList: true});"""
 
 
 class WorkBrowserTestCase(BrowserTestCase):
@@ -38,10 +49,6 @@ class WorkBrowserTestCase(BrowserTestCase):
         lists = [f"sessions_app/{name}/" for name in ("session", "turn", "iteration")]
         one = [f"sessions_app/turn/{self.turns[0]}/change/", f"sessions_app/session/{self.session}/change/"]
         return [*lists, *one, f"sessions_app/iteration/{self.iteration}/change/", REPLAY]
-
-    def wait(self, condition: Any, what: str) -> None:
-        ignored = [Exception]
-        WebDriverWait(self.browser, SECONDS, ignored_exceptions=ignored).until(lambda _: condition(), what)
 
 
 class RailTests(WorkBrowserTestCase):
@@ -86,15 +93,20 @@ class RailTests(WorkBrowserTestCase):
 
 class ReplayTests(WorkBrowserTestCase):
     def shows(self, position: int) -> None:
-        def there() -> bool:
-            return self.find("#replayed > *").get_attribute("data-position") == str(position)
+        """Wait until the event shown, the slider and the number are all at a position."""
+        self.wait(lambda: self.script(POSITIONS) == [str(position)] * 3, f"#{position} in all three places")
 
-        self.wait(there, f"never showed #{position}")
-        self.assertEqual(self.find("#replay-slider").get_attribute("value"), str(position))
-        self.assertEqual(self.find("#replay-number").get_attribute("value"), str(position))
+    def stays_at(self, position: int) -> None:
+        """Wait for a position at which nothing plays, and see that it is the same after the player's next step."""
+        self.see("Play", "[data-play]")
+        self.shows(position)
+        self.let_timers_run_out(STEP_MILLISECONDS + 100)
+        self.assertEqual(self.script(POSITIONS), [str(position)] * 3)
+        self.assertEqual(self.find("[data-play]").text, "Play")
 
-    def address(self) -> str:
-        return self.browser.current_url.rpartition("?")[2]
+    @property
+    def last(self) -> int:
+        return int(self.find("[data-replay]").get_attribute("data-last") or 0)
 
     def test_the_slider_moves_by_keyboard_without_a_new_page(self) -> None:
         self.open(f"{REPLAY}?position=3")
@@ -104,12 +116,12 @@ class ReplayTests(WorkBrowserTestCase):
         self.press(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
         self.shows(2)
         self.press(Keys.END)
-        last = int(self.find("[data-replay]").get_attribute("data-last") or 0)
+        last = self.last
         self.shows(last)
-        self.assertEqual(self.address(), f"position={last}")
+        self.assertEqual(self.script("return location.search"), f"?position={last}")
         said = self.find("#replay-slider").get_attribute("aria-valuetext")
         self.assertEqual(said, f"#{last} turn.ended")
-        self.assertTrue(self.browser.execute_script("return window.isSamePage"))
+        self.assertTrue(self.script("return window.isSamePage"))
 
     def test_the_arrows_step_from_anywhere_on_the_page_and_stop_at_the_ends(self) -> None:
         self.open(f"{REPLAY}?position=1")
@@ -133,17 +145,23 @@ class ReplayTests(WorkBrowserTestCase):
 
     def test_playing_goes_on_to_the_end_and_stops_there(self) -> None:
         self.open(REPLAY)
-        last = int(self.find("[data-replay]").get_attribute("data-last") or 0)
-        self.find("#replay-number").clear()
-        self.find("#replay-number").send_keys(str(last - 1), Keys.ENTER)
+        last = self.last
+        field = self.find("#replay-number")
+        field.clear()
+        field.send_keys(str(last - 1), Keys.ENTER)
         self.shows(last - 1)
         self.click("Play")
-        self.shows(last)
-        self.see("Play")
+        self.stays_at(last)
+
+    def test_playing_from_the_end_starts_over_and_a_pause_holds_it(self) -> None:
+        self.open(REPLAY)
+        self.open(f"{REPLAY}?position={self.last}")
+        self.shows(self.last)
+        self.script(PAUSE_AT_THE_SECOND)
         self.click("Play")
-        self.shows(1)
-        self.click("Pause")
-        self.assertEqual(self.find("[data-play]").text, "Play")
+        self.wait(lambda: self.script("return window.seen.length === 2"), "two events, played")
+        self.stays_at(2)
+        self.assertEqual(self.script("return window.seen"), [1, 2])
 
     def test_without_script_the_slider_is_a_form(self) -> None:
         self.browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})

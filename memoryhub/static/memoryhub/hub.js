@@ -74,19 +74,20 @@
             clearTimeout(next);
             play.textContent = value ? 'Pause' : 'Play';
         };
-        const advance = async () => {
-            if (!isPlaying) {
-                return;
-            }
-            const to = Number(slider.value) + 1;
-            if (to > last) {
-                setPlaying(false);
-                return;
-            }
-            say(to);
-            await load(to);
+        const show = async position => {
+            say(position);
+            clearTimeout(waiting);
+            await load(position);
             clearTimeout(next);
             next = setTimeout(advance, 900);
+        };
+        const advance = () => {
+            const to = Number(slider.value) + 1;
+            if (isPlaying && to <= last) {
+                show(to);
+            } else if (isPlaying) {
+                setPlaying(false);
+            }
         };
 
         play.hidden = false;
@@ -107,8 +108,7 @@
         play.addEventListener('click', () => {
             setPlaying(!isPlaying);
             if (isPlaying && Number(slider.value) === last) {
-                go(1, 0);
-                next = setTimeout(advance, 900);
+                show(1);
             } else {
                 advance();
             }
