@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from django.db import connections
 from pydantic import BaseModel, ValidationError
 
-from memoryhub.core.errors import HubError, Invalid, Unavailable
+from memoryhub.core.errors import ConfirmationRequired, HubError, Invalid, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import use_store
 from memoryhub.core.tools import Answer, Tool, all_tools
@@ -41,13 +41,19 @@ class Calls:
         self.turns = TurnKeeper(binding, session_id)
 
     async def call(self, tool: Tool, arguments: dict[str, Any], *, actor: str) -> Result:
-        """Call ``tool`` and return a ``CallToolResult``: its answer, or the error as one that a model can read."""
+        """Call ``tool`` and return a ``CallToolResult``: its answer, or the error as one that a model can read.
+
+        Raises:
+            ConfirmationRequired: the user must be asked first.
+        """
         as_json = arguments.get("format") == "json"
         try:
             given = _arguments(tool, arguments)
             token = str(arguments.get("ack_token") or "")
             handler = partial(self._handle, tool, given, actor, token)
             answer = await self.run(handler, writes=tool.writes, actor=actor, project_id=arguments.get("project_id"))
+        except ConfirmationRequired:
+            raise
         except HubError as error:
             return error_result(error, as_json=as_json)
         except Exception as error:

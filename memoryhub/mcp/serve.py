@@ -19,6 +19,7 @@ from memoryhub.mcp.options import Options
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+    from memoryhub.mcp.confirmation import Questions
     from memoryhub.mcp.handover import Handover
     from memoryhub.mcp.pump import Pump
     from memoryhub.mcp.threads import Workers
@@ -54,14 +55,17 @@ def _build(options: Options, key: list[str]) -> Hub:
     from memoryhub.mcp import pump, record  # noqa: F401  (wanted at the handover, which must be quick)
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.calls import Calls
+    from memoryhub.mcp.confirmation import Questions
     from memoryhub.mcp.registry import load_tools
     from memoryhub.mcp.server import build_server
     from memoryhub.mcp.threads import Workers
 
     load_tools()
     workers = Workers(on_thread_end=connections.close_all)
+    questions = Questions()
     calls = Calls(workers, Binding(options.project, Path.cwd()), options.session)
-    return Hub(build_server(calls, profile=options.profile), workers, calls.turns, options.profile, key)
+    server = build_server(calls, questions, profile=options.profile)
+    return Hub(server, workers, questions, calls.turns, options.profile, key)
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class Hub:
 
     server: Server[Any]
     workers: Workers
+    questions: Questions
     turns: TurnKeeper
     profile: str
     key: list[str]
@@ -87,11 +92,16 @@ class Hub:
         self._keep_snapshot()
         return 0
 
+    def stop_work(self) -> None:
+        """End reads, questions, and calls that have not begun; a write that has begun goes on."""
+        self.questions.stop()
+        self.workers.stop()
+
     async def _serve(self, handover: Handover) -> None:
         from memoryhub.mcp.pump import Pump
 
         loop = asyncio.get_running_loop()
-        pump = Pump(handover, stop_work=self.workers.stop)
+        pump = Pump(handover, stop_work=self.stop_work)
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, pump.stop)
         pump.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import mcp_types as types
@@ -15,7 +15,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 import memoryhub
 from memoryhub.core.errors import HubError, Invalid, NotFound
 from memoryhub.core.tools import Resource, Tool, all_resources, find_tool
-from memoryhub.mcp.calls import Calls, Result, clean_actor, nearest_tools
+from memoryhub.mcp.calls import Calls, Result, clean_actor, error_result, nearest_tools
+from memoryhub.mcp.confirmation import Questions, StateSeal
 from memoryhub.mcp.instructions import INSTRUCTIONS
 from memoryhub.mcp.registry import listed_tools
 from memoryhub.mcp.resources import Match, Resources
@@ -32,9 +33,9 @@ _FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """What the newest revision wants of a list; the SDK leaves it out for the others."""
 
 
-def build_server(calls: Calls, *, profile: str) -> Server[Any]:
+def build_server(calls: Calls, questions: Questions, *, profile: str) -> Server[Any]:
     """Return a server that lists the tools of ``profile`` and answers through ``calls``."""
-    offer = _Offer(calls, profile)
+    offer = _Offer(calls, questions, profile)
     server: Server[Any] = Server(
         "memory-hub",
         version=memoryhub.__version__,
@@ -46,15 +47,16 @@ def build_server(calls: Calls, *, profile: str) -> Server[Any]:
         on_list_resource_templates=offer.list_templates,  # type: ignore[arg-type]
         on_read_resource=offer.read_resource,  # type: ignore[arg-type]
     )
-    server.middleware.clear()  # the SDK's tracing, which nothing here exports
+    server.middleware[:] = [StateSeal()]  # without the SDK's tracing, which nothing here exports
     return server
 
 
 class _Offer:
     """The handlers. They return plain data, which the SDK checks against the client's protocol revision."""
 
-    def __init__(self, calls: Calls, profile: str) -> None:
+    def __init__(self, calls: Calls, questions: Questions, profile: str) -> None:
         self._calls = calls
+        self._questions = questions
         self._profile = profile
 
     @cached_property
@@ -80,7 +82,11 @@ class _Offer:
             nearest = nearest_tools(params.name)
             hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; tools/list names those there are"
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}{hint}", {"nearest": nearest})
-        return await self._calls.call(tool, params.arguments or {}, actor=_actor(context))
+        call = partial(self._calls.call, tool, actor=_actor(context))
+        try:
+            return await self._questions.confirm(context, params, call)
+        except HubError as error:
+            return error_result(error, as_json=(params.arguments or {}).get("format") == "json")
 
     async def read_resource(self, context: Context, params: types.ReadResourceRequestParams) -> Result:
         uri = str(params.uri)

@@ -110,7 +110,7 @@ class Workers:
             Unavailable: the process is about to end.
         """
         if self._stopping:
-            raise _stopping_error()
+            raise stopping_error()
         job = Job(work, asyncio.get_running_loop())
         self._waiting[job] = writes
         (self._writes if writes else self._reads).put(job)
@@ -127,7 +127,7 @@ class Workers:
         self._stopping = True
         for job, writes in list(self._waiting.items()):
             if job.drop(interrupt=not writes) and not job.future.done():
-                job.future.set_exception(_stopping_error())
+                job.future.set_exception(stopping_error())
 
     def join(self, seconds: float) -> None:
         """End the threads after what they are doing, and wait for at most ``seconds`` each."""
@@ -145,5 +145,6 @@ class Workers:
         self._on_thread_end()
 
 
-def _stopping_error() -> Unavailable:
+def stopping_error() -> Unavailable:
+    """Return the error of a call that the end of the process cut short."""
     return Unavailable("the server is stopping; start it again and repeat the call")

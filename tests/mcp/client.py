@@ -100,8 +100,9 @@ class Server:
         assert answer["id"] == request_id, answer
         return answer
 
-    def initialize(self, version: str = HANDSHAKE[-1]) -> Message:
-        answer = self.ask("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT})
+    def initialize(self, version: str = HANDSHAKE[-1], **capabilities: Message) -> Message:
+        hello = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT}
+        answer = self.ask("initialize", hello)
         self.notify("notifications/initialized")
         result = answer["result"]
         assert isinstance(result, dict)

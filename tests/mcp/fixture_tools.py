@@ -9,8 +9,9 @@ from typing import Literal
 from django.db import connections
 from pydantic import BaseModel, Field
 
-from memoryhub.core.errors import Conflict, NotFound
+from memoryhub.core.errors import ConfirmationRequired, Conflict, NotFound
 from memoryhub.core.origin import current_origin
+from memoryhub.core.schemas import unlisted
 from memoryhub.core.stores import current_store
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
 
@@ -35,6 +36,13 @@ class FileInput(BaseModel):
 
     path: str
     seconds: float = 0
+
+
+class ShredInput(BaseModel):
+    """A file to delete, once the user has said so."""
+
+    path: str
+    confirm_token: str | None = Field(None, json_schema_extra=unlisted)
 
 
 def _echo(given: EchoInput) -> Answer:
@@ -80,6 +88,15 @@ def _forget(given: FileInput) -> Answer:
     return Answer("emptied", {})
 
 
+def _shred(given: ShredInput) -> Answer:
+    path = Path(given.path)
+    token = f"shred-{path.stat().st_ino}"
+    if given.confirm_token != token:
+        raise ConfirmationRequired("permanently delete #412 'file'?", id=412, confirm_token=token)
+    path.unlink()
+    return Answer("deleted", {"id": 412})
+
+
 def _read_item(parameters: dict[str, str]) -> dict[str, object]:
     if parameters["id"] == "404":
         raise NotFound("there is no #404 in this store")
@@ -103,6 +120,16 @@ register_tools(
         writes=True,
         destructive=True,
         idempotent=True,
+    ),
+    Tool(
+        "test_shred",
+        "Delete a file for good.",
+        ShredInput,
+        _shred,
+        group=ToolGroup.QUERY,
+        writes=True,
+        destructive=True,
+        aliases=("old_shred",),
     ),
 )
 register_resources(Resource("test://item/{id}{?a,b}", "item", "One item.", _read_item))
