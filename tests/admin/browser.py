@@ -118,15 +118,15 @@ class BrowserTestCase(SimpleTestCase):
         """Wait until the page, or a part of it, shows a text."""
         self.wait(lambda: text in self.browser.find_element(By.CSS_SELECTOR, within).text, f"{text!r} in {within}")
 
-    def click(self, text: str) -> None:
+    def click(self, text: str, within: str = "main") -> None:
         """Press the button or the link with exactly this text, which leads to no other page."""
-        path = f"//main//*[self::a or self::button][normalize-space()='{text}']"
+        path = f"//{within}//*[self::a or self::button][normalize-space()='{text}']"
         self.wait(lambda: self.browser.find_element(By.XPATH, path), text).click()
 
-    def follow(self, text: str) -> None:
+    def follow(self, text: str, within: str = "main") -> None:
         """Click on what leads to another page."""
         with self.new_page():
-            self.click(text)
+            self.click(text, within)
 
     def type_into(self, name: str, text: str) -> None:
         field = self.find(f"[name={name}]")

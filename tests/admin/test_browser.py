@@ -26,45 +26,45 @@ class BrowserTests(BrowserTestCase):
         self.browser.get(self.server.address)
         self.see("Projects")
         self.see(self.project)
-        self.browser.find_element(By.LINK_TEXT, self.project).click()
+        self.follow(self.project)
         self.see("Latest memories")
-        self.assertIn("Keep one file a project", self.find("main").text)
+        self.see("Keep one file a project", within="main")
 
     def test_search_finds_by_other_words_and_opens_the_answer(self) -> None:
         self.type_into("q", "where is the log's head anchored?")
-        self.click("Search")
+        self.follow("Search")
         self.see("for “where is the log's head anchored?”")
         self.assertEqual(self.find("#result_list tbody .title").text, "The anchor of the log")
-        self.click("The anchor of the log")
+        self.follow("The anchor of the log")
         self.see("Evidence")
         self.assertEqual(self.find("article strong").text, "log")
 
     def test_an_edit_that_came_too_late_keeps_both_texts(self) -> None:
         self.open(f"memories/memory/{self.ids[1]}/change/")
-        self.click("Edit")
+        self.follow("Edit")
         address = f"projects/{self.project}/memories/{self.ids[1]}"
         self.rest("PATCH", address, {"content": "Isolation by files and folders."})
         self.type_into("content", "My own words")
-        self.click("Save")
+        self.follow("Save")
         self.see("Version 2 was saved while you edited version 1")
         self.assertEqual(self.find("[name=content]").get_attribute("value"), "My own words")
-        self.assertIn("Isolation by files and folders.", self.find(".present").text)
-        self.click("Save as version 3")
+        self.see("Isolation by files and folders.", within=".present")
+        self.follow("Save as version 3")
         self.see("Saved as version 3.")
-        self.assertIn("My own words", self.find("article").text)
+        self.see("My own words", within="article")
 
     def test_what_was_deleted_is_restored(self) -> None:
         self.open(f"memories/memory/{self.ids[2]}/change/")
-        self.click("Delete")
+        self.follow("Delete")
         self.see("it can be restored at any time")
-        self.click("Delete")
+        self.follow("Delete")
         self.see("is deleted")
         self.open("memories/memory/")
         self.assertNotIn("Measure the first search", self.find("#result_list").text)
-        self.click("Deleted")
+        self.follow("Deleted")
         self.see("Measure the first search")
-        self.click("Measure the first search")
-        self.click("Restore")
+        self.follow("Measure the first search")
+        self.follow("Restore")
         self.see("is restored")
 
     def test_the_chosen_go_at_once(self) -> None:
@@ -72,13 +72,13 @@ class BrowserTests(BrowserTestCase):
         self.find("#action-toggle").click()
         self.see("3 of 3 selected")
         self.browser.find_element(By.XPATH, "//select[@name='action']/option[.='Delete']").click()
-        self.click("Go")
+        self.follow("Go")
         self.see("3 memories deleted")
 
     def test_the_chain_is_verified_by_a_button(self) -> None:
         self.open("core/rawevent/")
         self.see("Not checked yet")
-        self.click("Verify now")
+        self.follow("Verify now")
         self.see("The chain holds: 3 events")
 
     def test_every_kind_of_page_obeys_the_content_security_policy(self) -> None:
@@ -88,7 +88,7 @@ class BrowserTests(BrowserTestCase):
         for path in ["", *lists, *details, "memories/memory/add/", f"core/rawevent/{self.ids[0]}/change/"]:
             self.open(path)
             self.assertTrue(self.find("h1").is_displayed(), path)
-            width = self.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
+            width = self.script("return document.documentElement.scrollWidth - innerWidth")
             self.assertLessEqual(width, 0, path)
 
     def test_no_page_is_wider_than_a_narrow_screen(self) -> None:
@@ -96,8 +96,8 @@ class BrowserTests(BrowserTestCase):
         one = f"memories/memory/{self.ids[1]}/"
         for path in ["", "memories/memory/", "core/rawevent/", f"{one}change/", f"{one}edit/", f"{one}history/"]:
             self.open(path)
-            self.assertEqual(self.browser.execute_script("return innerWidth"), 400)
-            width = self.browser.execute_script("return document.documentElement.scrollWidth")
+            self.assertEqual(self.script("return innerWidth"), 400)
+            width = self.script("return document.documentElement.scrollWidth")
             self.assertLessEqual(width, 400, path)
 
     def test_the_keyboard_reaches_what_matters(self) -> None:
@@ -108,7 +108,8 @@ class BrowserTests(BrowserTestCase):
         outline = self.browser.switch_to.active_element.value_of_css_property("outline-style")
         self.assertEqual(outline, "solid")
         self.assertEqual(self.tab_to("Delete")[:2], ["Versions", "History"])
-        self.press(Keys.ENTER)
+        with self.new_page():
+            self.press(Keys.ENTER)
         self.see("can be restored at any time")
 
     def test_the_switcher_opens_and_closes_by_keyboard(self) -> None:
@@ -118,8 +119,10 @@ class BrowserTests(BrowserTestCase):
         self.press(Keys.ENTER)
         self.see("another-one")
         self.press(Keys.ESCAPE)
-        self.assertFalse(self.find("details.switcher").get_attribute("open"))
+        self.wait(lambda: not self.find_all("details.switcher[open]"), "the switcher, closed again")
         self.press(Keys.ENTER)
+        self.see("another-one")
         self.tab_to("another-one")
-        self.press(Keys.ENTER)
+        with self.new_page():
+            self.press(Keys.ENTER)
         self.see("This project is empty")
