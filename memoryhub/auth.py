@@ -12,7 +12,6 @@ from ninja.security.session import SessionAuthIsStaff
 from memoryhub import env
 from memoryhub.core.errors import Unauthorized
 
-TOKEN_FILE = "token"  # noqa: S105 - a file's name
 TOKEN_ACTOR = "token"  # noqa: S105 - who acts, when the token does
 HOW = "send 'Authorization: Bearer …' with the text of the file 'token' in the hub's home folder, or sign in"
 
@@ -20,9 +19,9 @@ HOW = "send 'Authorization: Bearer …' with the text of the file 'token' in the
 def read_token() -> str:
     """Return the hub's bearer token, made on first use; read anew each time, so that a replaced file counts at once."""
     try:
-        return (env.home() / TOKEN_FILE).read_text().strip()
+        return (env.home() / env.TOKEN_FILE).read_text().strip()
     except FileNotFoundError:
-        return env.read_or_create_secret(TOKEN_FILE)
+        return env.read_or_create_secret(env.TOKEN_FILE)
 
 
 class BearerToken(HttpBearer):

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PRIVATE_UMASK = 0o077
+TOKEN_FILE = "token"  # noqa: S105 - a file's name
 
 
 def home() -> Path:

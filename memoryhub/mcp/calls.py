@@ -6,6 +6,7 @@ import difflib
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.schema import FORMATS
 from memoryhub.mcp.threads import Job, Workers
-from memoryhub.mcp.turns import TurnKeeper
+from memoryhub.mcp.turns import TurnKeeper, TurnKeepers
 
 logger = logging.getLogger(__name__)
 
@@ -32,15 +33,23 @@ _OF_THE_DOOR = frozenset({"format", "project_id", "ack_token"})
 """Arguments that every tool takes and that are not its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls: the name that the client gives itself, and what tells its connection from the others'."""
+
+    actor: str
+    connection: str
+
+
 class Calls:
     """Runs calls against the bound project's store."""
 
-    def __init__(self, workers: Workers, binding: Binding, session_id: str) -> None:
+    def __init__(self, workers: Workers, binding: Binding, keepers: TurnKeepers) -> None:
         self._workers = workers
         self._binding = binding
-        self.turns = TurnKeeper(binding, session_id)
+        self._keepers = keepers
 
-    async def call(self, tool: Tool, arguments: dict[str, Any], *, actor: str) -> Result:
+    async def call(self, tool: Tool, arguments: dict[str, Any], *, caller: Caller) -> Result:
         """Call ``tool`` and return a ``CallToolResult``: its answer, or the error as one that a model can read.
 
         Raises:
@@ -50,8 +59,9 @@ class Calls:
         try:
             given = _arguments(tool, arguments)
             token = str(arguments.get("ack_token") or "")
-            handler = partial(self._handle, tool, given, actor, token)
-            answer = await self.run(handler, writes=tool.writes, actor=actor, project_id=arguments.get("project_id"))
+            turns = await self._keepers.of(caller.connection)
+            handler = partial(_handle, tool, given, caller.actor, token, turns)
+            answer = await self.run(handler, writes=tool.writes, caller=caller, project_id=arguments.get("project_id"))
         except ConfirmationRequired:
             raise
         except HubError as error:
@@ -60,27 +70,20 @@ class Calls:
             logger.exception("tool %s failed", tool.name)
             return _text_result(f"internal error: {type(error).__name__}; the server's log has the details", error=True)
         if answer.session_id is not None:
-            self.turns.session_id = answer.session_id
+            turns.session_id = answer.session_id
         return _present(answer, as_json=as_json)
 
-    def _handle(self, tool: Tool, given: BaseModel, actor: str, token: str) -> Answer:
-        if token or tool.keeps_turns or not tool.writes:
-            with use_origin(ack_token=token):
-                return tool.handler(given)
-        with self.turns.turn(actor):
-            return tool.handler(given)
-
-    async def run(self, work: Callable[[], T], *, writes: bool, actor: str, project_id: object = None) -> T:
+    async def run(self, work: Callable[[], T], *, writes: bool, caller: Caller, project_id: object = None) -> T:
         """Run ``work`` in a thread, with the bound project's store and the caller's origin set."""
+        turns = await self._keepers.of(caller.connection)
         return await self._workers.run(
-            lambda job: self._run_here(work, job, actor=actor, project_id=project_id), writes=writes
+            lambda job: self._run_here(work, job, turns, actor=caller.actor, project_id=project_id), writes=writes
         )
 
-    def _run_here(self, work: Callable[[], T], job: Job[T], *, actor: str, project_id: object) -> T:
+    def _run_here(self, work: Callable[[], T], job: Job[T], turns: TurnKeeper, *, actor: str, project_id: object) -> T:
         store = self._binding.check(project_id)
-        session_id = self.turns.session_id
         try:
-            with use_store(store, create=True), use_origin(source="mcp", actor=actor, session_id=session_id):
+            with use_store(store, create=True), use_origin(source="mcp", actor=actor, session_id=turns.session_id):
                 connection = connections[store.alias]
                 connection.ensure_connection()
                 job.watch(connection.connection)
@@ -90,6 +93,14 @@ class Calls:
             if job.dropped and not isinstance(error, HubError):
                 raise Unavailable("the call was cancelled") from error
             raise
+
+
+def _handle(tool: Tool, given: BaseModel, actor: str, token: str, turns: TurnKeeper) -> Answer:
+    if token or tool.keeps_turns or not tool.writes:
+        with use_origin(ack_token=token):
+            return tool.handler(given)
+    with turns.turn(actor):
+        return tool.handler(given)
 
 
 def clean_actor(name: str) -> str:

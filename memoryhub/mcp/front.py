@@ -30,8 +30,16 @@ _SWITCH_INTERVAL_SECONDS = 0.0005
 
 
 def main(argv: list[str]) -> int:
-    """Serve MCP on stdin and stdout until the client leaves or asks to stop; return the exit code."""
-    chosen = options.parse(argv)
+    """Serve as the arguments after ``mcp`` say; return the exit code."""
+    return serve(options.parse(argv))
+
+
+def serve(chosen: options.Options) -> int:
+    """Serve MCP until the client leaves or a signal asks to stop; return the exit code."""
+    if chosen.http is not None:
+        from memoryhub.mcp.http import serve_http
+
+        return serve_http(chosen, chosen.http)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     front = Front(chosen, claim())

@@ -9,37 +9,65 @@ from __future__ import annotations
 TYPE_CHECKING = False  # what checkers take for typing's, without importing it
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+    from typing import Any
 
-DESCRIPTION = "Serve one project's memory over MCP on stdin and stdout."
+DESCRIPTION = "Serve one project's memory over MCP on stdin and stdout, or over HTTP."
 PROFILES = ("core", "work", "full")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_PLAIN = ("project", "session", "profile")
 
 
 class Options:
     """What the process is bound to for its whole life."""
 
-    __slots__ = ("profile", "project", "session")
+    __slots__ = ("allow_host", "http", "profile", "project", "session", "token")
 
-    def __init__(self, *, project: str | None = None, session: str = "", profile: str = PROFILES[0]) -> None:
+    def __init__(
+        self,
+        *,
+        project: str | None = None,
+        session: str = "",
+        profile: str = PROFILES[0],
+        http: tuple[str, int] | None = None,
+        allow_host: list[str] | None = None,
+        token: bool = True,
+    ) -> None:
         self.project = project
         self.session = session
         self.profile = profile
+        self.http = http
+        self.allow_host = allow_host or []
+        self.token = token
 
 
 def parse(argv: list[str]) -> Options:
     """Read the arguments after ``mcp``; explain and exit (code 2; 0 for ``--help``) where they are not understood."""
     values = _plain_values(argv)
-    if values is None or values.get("profile", PROFILES[0]) not in PROFILES:
-        values = vars(_parser().parse_args(argv))
-    return Options(**values)
+    if values is not None and values.get("profile", PROFILES[0]) in PROFILES:
+        return Options(**values)
+    parser = _parser()
+    options = Options(**vars(parser.parse_args(argv)))
+    if problem := find_problem(options):
+        parser.error(problem)
+    return options
 
 
-def _plain_values(argv: list[str]) -> dict[str, str] | None:
-    """Return the options of a well-formed command line, or None where argparse should have the word."""
-    values: dict[str, str] = {}
+def find_problem(options: Options) -> str:
+    """Return why the options contradict each other, or an empty text."""
+    if options.http is None:
+        return "--no-token and --allow-host need --http" if options.allow_host or not options.token else ""
+    if not options.token and options.http[0] not in LOOPBACK:
+        return "--no-token is for 127.0.0.1, localhost and [::1] alone: anyone who reaches the address could read all"
+    return ""
+
+
+def _plain_values(argv: list[str]) -> dict[str, Any] | None:
+    """Return the options of a well-formed command line over stdio, or None where argparse should have the word."""
+    values: dict[str, Any] = {}
     words = iter(argv)
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
-        if not word.startswith("--") or name not in Options.__slots__:
+        if not word.startswith("--") or name not in _PLAIN:
             return None
         found = value if equals else next(words, None)
         if found is None or found.startswith("-"):
@@ -61,3 +89,30 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--project", metavar="ID", help="the project to serve; by default found from the folder")
     parser.add_argument("--session", metavar="ID", default="", help="the session that all writes belong to")
     parser.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help="which tools are listed")
+    parser.add_argument(
+        "--http",
+        metavar="[HOST:]PORT",
+        type=_address,
+        help="serve over HTTP at /mcp instead of stdin and stdout; the host is 127.0.0.1 by default, port 0 a free one",
+    )
+    parser.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        help="with --http: a further name by which clients may call the server; may be repeated",
+    )
+    parser.add_argument(
+        "--no-token",
+        dest="token",
+        action="store_false",
+        help="with --http on this machine alone: let everyone in who can connect, without the hub's token",
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    from argparse import ArgumentTypeError
+
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise ArgumentTypeError(f"{text!r} is no address; write HOST:PORT, such as 127.0.0.1:8322 or [::1]:8322")
+    return host.strip("[]") or LOOPBACK[0], int(port)

@@ -19,17 +19,18 @@ from memoryhub.mcp.options import Options
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+    from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.confirmation import Questions
     from memoryhub.mcp.handover import Handover
     from memoryhub.mcp.pump import Pump
     from memoryhub.mcp.threads import Workers
-    from memoryhub.mcp.turns import TurnKeeper
+    from memoryhub.mcp.turns import TurnKeepers
 
 logger = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SNAPSHOT_DELAY_SECONDS = 1.0
-_THREAD_END_SECONDS = 30.0
+THREAD_END_SECONDS = 30.0
 
 
 def build(options: Options, key: list[str]) -> Hub:
@@ -59,13 +60,15 @@ def _build(options: Options, key: list[str]) -> Hub:
     from memoryhub.mcp.registry import load_tools
     from memoryhub.mcp.server import build_server
     from memoryhub.mcp.threads import Workers
+    from memoryhub.mcp.turns import TurnKeepers
 
     load_tools()
     workers = Workers(on_thread_end=connections.close_all)
     questions = Questions()
-    calls = Calls(workers, Binding(options.project, Path.cwd()), options.session)
-    server = build_server(calls, questions, profile=options.profile)
-    return Hub(server, workers, questions, calls.turns, options.profile, key)
+    binding = Binding(options.project, Path.cwd())
+    keepers = TurnKeepers(binding, options.session, workers)
+    server = build_server(Calls(workers, binding, keepers), questions, profile=options.profile)
+    return Hub(server, workers, questions, keepers, binding, options.profile, key)
 
 
 @dataclass(slots=True)
@@ -75,7 +78,8 @@ class Hub:
     server: Server[Any]
     workers: Workers
     questions: Questions
-    turns: TurnKeeper
+    keepers: TurnKeepers
+    binding: Binding
     profile: str
     key: list[str]
     """What the snapshot of this server's answers depends on, as it was before anything was imported."""
@@ -88,7 +92,7 @@ class Hub:
             runner.run(self._serve(handover))
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)  # the end is near enough
-        self.turns.leave()
+        self.keepers.leave_all()
         self._keep_snapshot()
         return 0
 
@@ -107,7 +111,7 @@ class Hub:
         pump.start()
         loop.call_later(_SNAPSHOT_DELAY_SECONDS, self._keep_snapshot_aside)
         await asyncio.gather(self._run_sdk(pump), pump.close_when_done())
-        self.workers.join(_THREAD_END_SECONDS)  # here, where a signal does not end the process
+        self.workers.join(THREAD_END_SECONDS)  # here, where a signal does not end the process
 
     async def _run_sdk(self, pump: Pump) -> None:
         try:

@@ -15,7 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 import memoryhub
 from memoryhub.core.errors import HubError, Invalid, NotFound
 from memoryhub.core.tools import Resource, Tool, all_resources, find_tool
-from memoryhub.mcp.calls import Calls, Result, clean_actor, error_result, nearest_tools
+from memoryhub.mcp.calls import Caller, Calls, Result, clean_actor, error_result, nearest_tools
 from memoryhub.mcp.confirmation import Questions, StateSeal
 from memoryhub.mcp.instructions import INSTRUCTIONS
 from memoryhub.mcp.registry import listed_tools
@@ -29,6 +29,7 @@ Page = types.PaginatedRequestParams | None
 
 LEGACY_RESOURCE_NOT_FOUND = -32002
 """The code of the handshake revisions; later ones use that of invalid parameters."""
+SESSION_HEADER = "mcp-session-id"
 _FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """What the newest revision wants of a list; the SDK leaves it out for the others."""
 
@@ -41,6 +42,7 @@ def build_server(calls: Calls, questions: Questions, *, profile: str) -> Server[
         version=memoryhub.__version__,
         title="Memory Hub",
         instructions=INSTRUCTIONS,
+        get_tool_input_schema=offer.find_input_schema,
         on_list_tools=offer.list_tools,  # type: ignore[arg-type]
         on_call_tool=offer.call_tool,  # type: ignore[arg-type]
         on_list_resources=offer.list_resources,  # type: ignore[arg-type]
@@ -67,6 +69,10 @@ class _Offer:
     def _resources(self) -> Resources:
         return Resources()
 
+    def find_input_schema(self, name: str) -> Result | None:
+        """Return the schema of a listed tool, which names the headers over HTTP that repeat its arguments."""
+        return next((tool["inputSchema"] for tool in self._tools if tool["name"] == name), None)
+
     async def list_tools(self, _: Context, page: Page) -> Result:
         return _whole_list("tools", self._tools, page)
 
@@ -82,7 +88,7 @@ class _Offer:
             nearest = nearest_tools(params.name)
             hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; tools/list names those there are"
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}{hint}", {"nearest": nearest})
-        call = partial(self._calls.call, tool, actor=_actor(context))
+        call = partial(self._calls.call, tool, caller=_caller(context))
         try:
             return await self._questions.confirm(context, params, call)
         except HubError as error:
@@ -94,7 +100,7 @@ class _Offer:
         if found is None:
             raise _not_found(context, uri, f"no resource has the address {uri[:200]!r}")
         try:
-            text = await self._calls.run(found.read, writes=False, actor=_actor(context))
+            text = await self._calls.run(found.read, writes=False, caller=_caller(context))
         except HubError as error:
             raise _resource_error(context, uri, error) from error
         except Exception as error:
@@ -152,6 +158,10 @@ def _not_found(context: Context, uri: str, message: str) -> MCPError:
     return MCPError(code, f"Resource not found: {message}", {"uri": uri})
 
 
-def _actor(context: Context) -> str:
+def _caller(context: Context) -> Caller:
+    """Return who calls. Over stdio there is one connection; over HTTP the newest revision has but the client's name."""
     client = context.session.client_params
-    return clean_actor(client.client_info.name if client else "")
+    actor = clean_actor(client.client_info.name if client else "")
+    if context.request is None:
+        return Caller(actor, "")
+    return Caller(actor, context.request.headers.get(SESSION_HEADER) or f"client {actor}")

@@ -1,8 +1,9 @@
-"""The session and turn of this connection, where the client does not keep them itself."""
+"""The session and turn of each connection, where the client does not keep them itself."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +12,13 @@ from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import use_store
 from memoryhub.mcp.binding import Binding
+from memoryhub.mcp.threads import Workers
 from sessions_app.services.adapter import Place, enter_turn, leave_turn
 
 logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 30 * 60.0
+"""After so long without a call a connection over HTTP counts as left; the SDK ends its session after as long."""
 
 
 class TurnKeeper:
@@ -23,6 +28,7 @@ class TurnKeeper:
         self.session_id = session_id
         self._binding = binding
         self._place: Place | None = None
+        self.used_at = time.monotonic()
 
     @contextmanager
     def turn(self, actor: str) -> Iterator[None]:
@@ -42,3 +48,35 @@ class TurnKeeper:
                 leave_turn(place=self._place)
         except HubError as error:
             logger.warning("the turn could not be closed: %s", error)
+
+
+class TurnKeepers:
+    """The keepers of all connections of this process: one over stdio, one a client over HTTP."""
+
+    def __init__(self, binding: Binding, session_id: str, workers: Workers) -> None:
+        self._binding = binding
+        self._session_id = session_id
+        self._workers = workers
+        self._keepers: dict[str, TurnKeeper] = {}
+
+    async def of(self, connection: str) -> TurnKeeper:
+        """Return the keeper of ``connection``, new where there is none yet; those long unused are left first."""
+        before = time.monotonic() - IDLE_SECONDS
+        for name in [name for name, known in self._keepers.items() if name != connection and known.used_at < before]:
+            await self.leave(name)
+        keeper = self._keepers.get(connection)
+        if keeper is None:
+            keeper = self._keepers[connection] = TurnKeeper(self._binding, self._session_id)
+        keeper.used_at = time.monotonic()
+        return keeper
+
+    async def leave(self, connection: str) -> None:
+        """Close the turn of a connection that has ended."""
+        keeper = self._keepers.pop(connection, None)
+        if keeper is not None:
+            await self._workers.run(lambda _: keeper.leave(), writes=True)
+
+    def leave_all(self) -> None:
+        """Close every turn in this thread, now that the process ends."""
+        for keeper in self._keepers.values():
+            keeper.leave()

@@ -28,8 +28,29 @@ class Options(McpTestCase):
         options = parse(["--project=alpha", "--session", "s-1", "--profile", "full"])
         self.assertEqual((options.project, options.session, options.profile), ("alpha", "s-1", "full"))
 
+    def test_an_address_is_a_host_and_a_port(self) -> None:
+        for given, expected in (
+            ("8322", ("127.0.0.1", 8322)),
+            ("0.0.0.0:1", ("0.0.0.0", 1)),
+            ("[::1]:0", ("::1", 0)),
+            ("localhost:8322", ("localhost", 8322)),
+        ):
+            self.assertEqual(parse(["--http", given]).http, expected)
+        self.assertTrue(parse(["--http", "0.0.0.0:1"]).token)
+        self.assertFalse(parse(["--http", "[::1]:1", "--no-token"]).token)
+
     def test_what_is_not_understood_is_explained(self) -> None:
-        for given in (["--profile", "huge"], ["--colour", "red"], ["--project"], ["alpha"], ["--project", "--profile"]):
+        for given in (
+            ["--profile", "huge"],
+            ["--colour", "red"],
+            ["--project"],
+            ["alpha"],
+            ["--project", "--profile"],
+            ["--http", "localhost"],
+            ["--http", "::1:80"],
+            ["--no-token"],
+            ["--http", "0.0.0.0:8322", "--no-token"],
+        ):
             with self.subTest(given=given):
                 done = self.run_command(*given)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
@@ -38,5 +59,5 @@ class Options(McpTestCase):
     def test_help_names_every_option(self) -> None:
         done = self.run_command("--help")
         self.assertEqual(done.returncode, 0)
-        for option in ("--project", "--session", "--profile"):
+        for option in ("--project", "--session", "--profile", "--http", "--allow-host", "--no-token"):
             self.assertIn(option, done.stdout)

@@ -6,22 +6,21 @@ from argparse import ArgumentParser
 from typing import Any
 
 from memoryhub.core.commands import HubCommand
-from memoryhub.mcp import options
+from memoryhub.mcp import options as mcp_options
 
 
 class Command(HubCommand):
     """Exists for its help; ``memoryhub.cli`` starts the server itself, before Django is imported."""
 
-    help = options.DESCRIPTION
+    help = mcp_options.DESCRIPTION
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare what the server takes."""
-        options.add_arguments(parser)
+        mcp_options.add_arguments(parser)
 
-    def handle(self, *_: Any, project: str | None, session: str, profile: str, **__: Any) -> None:
+    def handle(self, *_: Any, **values: Any) -> None:
         """Serve, for those who call the command from Python."""
-        from memoryhub.mcp.front import main
+        from memoryhub.mcp.front import serve
 
-        given = ["--project", project] if project else []
-        given += ["--session", session] if session else []
-        raise SystemExit(main([*given, "--profile", profile]))
+        names = mcp_options.Options.__slots__
+        raise SystemExit(serve(mcp_options.Options(**{name: values[name] for name in names})))

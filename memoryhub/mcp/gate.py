@@ -1,0 +1,109 @@
+"""The door before the HTTP server: who may come in, and that none is sent away in the middle of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from memoryhub import env
+from memoryhub.core.errors import HubError, Unauthorized
+from memoryhub.mcp.options import LOOPBACK
+from memoryhub.mcp.server import SESSION_HEADER
+from memoryhub.mcp.threads import stopping_error
+
+logger = logging.getLogger(__name__)
+
+_PROBLEM = "application/problem+json"
+_HOW = "send 'Authorization: Bearer …' with the text of the file 'token' in the hub's home folder"
+
+
+def allowed_callers(host: str, port: int, names: list[str]) -> TransportSecuritySettings:
+    """Return by which names the server may be called, and from which pages: its own alone."""
+    own = LOOPBACK if host in LOOPBACK else (*LOOPBACK, host)
+    bracketed = [f"[{name}]" if ":" in name else name for name in (*own, *names)]
+    hosts = [f"{name}:{port}" for name in bracketed]
+    return TransportSecuritySettings(
+        allowed_hosts=[*hosts, *names], allowed_origins=[f"http://{name}" for name in hosts]
+    )
+
+
+class Gate:
+    """An ASGI application before another."""
+
+    def __init__(
+        self,
+        application: ASGIApp,
+        callers: TransportSecuritySettings,
+        *,
+        token_wanted: bool,
+        on_session_end: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """``on_session_end`` is called with the id of a session that its client has ended."""
+        self._application = application
+        self._security = TransportSecurityMiddleware(callers)
+        self._token_wanted = token_wanted
+        self._on_session_end = on_session_end
+        self._answering = 0
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def close(self, seconds: float) -> None:
+        """Let nobody in any more, and wait until those inside have their answers, for at most ``seconds``."""
+        self._closed = True
+        try:
+            await asyncio.wait_for(self._idle.wait(), seconds)
+        except TimeoutError:
+            logger.warning("%d calls were left without an answer", self._answering)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        request = Request(scope)
+        refusal = await self._refusal(request)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+        elif request.method == "POST":
+            await self._answer(scope, receive, send)
+        else:
+            await self._application(scope, receive, send)
+            if request.method == "DELETE":
+                await self._on_session_end(request.headers.get(SESSION_HEADER, ""))
+
+    async def _refusal(self, request: Request) -> Response | None:
+        foreign = await self._security.validate_request(request)
+        if foreign is not None:
+            return foreign
+        if self._token_wanted and not _has_token(request):
+            return _problem(Unauthorized(f"this address wants the token of the hub; {_HOW}"))
+        return _problem(stopping_error()) if self._closed else None
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._answering += 1
+        self._idle.clear()
+        try:
+            await self._application(scope, receive, send)
+        finally:
+            self._answering -= 1
+            if not self._answering:
+                self._idle.set()
+
+
+def _has_token(request: Request) -> bool:
+    kind, _, given = request.headers.get("authorization", "").partition(" ")
+    expected = env.read_or_create_secret(env.TOKEN_FILE)
+    return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), expected.encode())
+
+
+def _problem(error: HubError) -> Response:
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else None
+    return JSONResponse(error.as_problem(), status_code=error.http_status, headers=headers, media_type=_PROBLEM)

@@ -1,0 +1,142 @@
+"""The same server over streamable HTTP: one process, one project, any number of clients."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import mcp.server.lowlevel  # noqa: F401  (whole, before ``serve`` would import it without its HTTP stack)
+import uvicorn
+
+from memoryhub import env
+from memoryhub.core.errors import HubError, Unavailable
+from memoryhub.mcp.options import Options
+from memoryhub.mcp.pump import LAST_WRITE_SECONDS
+from memoryhub.mcp.serve import STOP_SIGNALS, THREAD_END_SECONDS, Hub, build
+
+if TYPE_CHECKING:
+    from memoryhub.mcp.gate import Gate
+
+PATH = "/mcp"
+MAX_SESSIONS = 1_000
+_GRACE_SECONDS = 2
+
+
+def serve_http(options: Options, address: tuple[str, int]) -> int:
+    """Serve at ``address`` until a signal asks to stop; return the exit code."""
+    try:
+        with listen(*address) as listener:
+            hub = build(options, [])
+            _announce(hub.binding.store().name, listener, options)
+            return _run(hub, options, listener)
+    except HubError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return error.exit_code
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one.
+
+    Raises:
+        Unavailable: the address is taken, or none of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise Unavailable(
+            f"{host} port {port} cannot be used ({error.strerror}); choose another with --http"
+        ) from error
+    return listener
+
+
+def _announce(project: str, listener: socket.socket, options: Options) -> None:
+    host, port = listener.getsockname()[:2]
+    at = f"[{host}]" if ":" in host else host
+    env.read_or_create_secret(env.TOKEN_FILE)
+    who = f"whoever sends the token in {env.home() / env.TOKEN_FILE}" if options.token else "everyone on this machine"
+    sys.stderr.write(f"Memory Hub serves {project} over MCP at http://{at}:{port}{PATH} to {who}\n")
+    sys.stderr.flush()
+
+
+def _run(hub: Hub, options: Options, listener: socket.socket) -> int:
+    with asyncio.Runner() as runner:
+        runner.run(_serve(hub, options, listener))
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # the end is near enough
+    hub.keepers.leave_all()
+    return 0
+
+
+async def _serve(hub: Hub, options: Options, listener: socket.socket) -> None:
+    from memoryhub.mcp.gate import Gate, allowed_callers  # these need Django, which the hub has set up
+    from memoryhub.mcp.turns import IDLE_SECONDS
+
+    host, port = listener.getsockname()[:2]
+    callers = allowed_callers(host, port, options.allow_host)
+    application = hub.server.streamable_http_app(
+        streamable_http_path=PATH,
+        transport_security=callers,
+        max_sessions=MAX_SESSIONS,
+        session_idle_timeout=IDLE_SECONDS,
+    )
+    gate = Gate(application, callers, token_wanted=options.token, on_session_end=hub.keepers.leave)
+    server = _Server(_configuration(gate))
+    ending = _Ending(hub, gate, server)
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, ending.begin)
+    await server.serve(sockets=[listener])
+    hub.workers.join(THREAD_END_SECONDS)
+
+
+def _configuration(application: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals alone: the hub has its own order of ending, and its own exit code."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Ending:
+    """The order in which the server ends: calls first, connections then."""
+
+    def __init__(self, hub: Hub, gate: Gate, server: uvicorn.Server) -> None:
+        self._hub = hub
+        self._gate = gate
+        self._server = server
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """End as soon as the write that has begun is answered; asked a second time, without its answer."""
+        if self._task is not None:
+            self._server.should_exit = True
+            return
+        self._hub.stop_work()
+        self._task = asyncio.get_running_loop().create_task(self._end())
+
+    async def _end(self) -> None:
+        await self._gate.close(LAST_WRITE_SECONDS)
+        self._server.should_exit = True

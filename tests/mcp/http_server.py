@@ -1,0 +1,136 @@
+"""A server over HTTP, and clients of it: one written by hand, on the standard library alone, and the SDK's."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import select
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.mcp.client import CLIENT, DEADLINE_SECONDS, HANDSHAKE, ROOT, Message, command, environment
+
+ADDRESS = re.compile(r"http://(\S+):(\d+)/mcp")
+ACCEPT = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+
+
+class HttpServer:
+    """A running server at a free port of 127.0.0.1."""
+
+    def __init__(self, home: Path, *options: str, **changes: str) -> None:
+        """Serve ``alpha``, with the options that are given."""
+        self.home = home
+        self.process = subprocess.Popen(
+            command("--project", "alpha", "--http", "0", *options),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(home, **changes),
+            cwd=ROOT,
+            bufsize=0,
+        )
+        self.greeting = self._first_line()
+        found = ADDRESS.search(self.greeting)
+        assert found, self.greeting
+        self.host, self.port = found[1], int(found[2])
+        self.url = f"http://{self.host}:{self.port}/mcp"
+
+    @property
+    def authorization(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {(self.home / 'token').read_text().strip()}"}
+
+    def send(self, method: str, body: Message | None = None, **headers: str) -> http.client.HTTPResponse:
+        """Send a request and return the response, of which only the head is read."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=DEADLINE_SECONDS)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, "/mcp", json.dumps(body) if body else None, {**ACCEPT, **named})
+        return connection.getresponse()
+
+    def status(self, **headers: str) -> int:
+        """Return the status of an ``initialize`` with ``headers``."""
+        with self.send("POST", hello(), **headers) as response:
+            response.read()
+            return response.status
+
+    @asynccontextmanager
+    async def client(self, mode: str, **settings: Any) -> AsyncIterator[Client]:
+        """Connect the SDK's client."""
+        async with (
+            httpx2.AsyncClient(headers=self.authorization, timeout=DEADLINE_SECONDS) as sender,
+            Client(streamable_http_client(self.url, http_client=sender), mode=mode, **settings) as client,
+        ):
+            yield client
+
+    def end(self) -> int:
+        """Ask the server to stop, and return its exit code."""
+        self.process.terminate()
+        return self.process.wait(DEADLINE_SECONDS)
+
+    def destroy(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe:
+                pipe.close()
+
+    def _first_line(self) -> str:
+        assert self.process.stderr
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        line = b""
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            assert left > 0 and select.select([self.process.stderr], [], [], left)[0], f"no address came: {line!r}"
+            byte = self.process.stderr.read(1)
+            if not byte:
+                break
+            line += byte
+        return line.decode()
+
+
+class HttpSession:
+    """A client that has shaken hands."""
+
+    def __init__(self, server: HttpServer, **capabilities: Message) -> None:
+        self._server = server
+        self._headers = {**server.authorization, "MCP-Protocol-Version": HANDSHAKE[-1]}
+        with server.send("POST", hello(**capabilities), **self._headers) as response:
+            assert response.status == 200, response.read()
+            self._headers["MCP-Session-Id"] = response.headers["mcp-session-id"]
+            response.read()
+        self.send("POST", {"jsonrpc": "2.0", "method": "notifications/initialized"}).read()
+
+    def send(self, method: str, body: Message | None = None) -> http.client.HTTPResponse:
+        return self._server.send(method, body, **self._headers)
+
+    def begin(self, tool: str, **arguments: Any) -> http.client.HTTPResponse:
+        """Call a tool and return the response, whose answer may be yet to come."""
+        params = {"name": tool, "arguments": arguments}
+        return self.send("POST", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+
+    def say(self, tool: str, **arguments: Any) -> str:
+        """Call a tool and return the text of its answer."""
+        with self.begin(tool, **arguments) as response:
+            return text_of(response)
+
+
+def hello(**capabilities: Message) -> Message:
+    params = {"protocolVersion": HANDSHAKE[-1], "capabilities": capabilities, "clientInfo": CLIENT}
+    return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+
+
+def text_of(response: http.client.HTTPResponse) -> str:
+    """Return the text of the tool's answer at the end of a stream."""
+    data = [line.removeprefix("data: ") for line in response.read().decode().splitlines() if line.startswith("data: ")]
+    text = json.loads(data[-1])["result"]["content"][0]["text"]
+    assert isinstance(text, str)
+    return text
