@@ -11,7 +11,7 @@ from unittest import mock
 from memoryhub.core import counters
 from memoryhub.core.counter_files import metrics_folder, read_sums
 from tests.support import HubTestCase
-from tests.web.server import poll
+from tests.web.server import DEADLINE_SECONDS, poll
 
 ROOT = Path(__file__).parents[2]
 CALLS = counters.define("test_calls", "Calls of a test", "kind")
@@ -51,7 +51,7 @@ class CounterTestCase(HubTestCase):
     def end(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin
         process.stdin.close()
-        process.wait(20)
+        process.wait(DEADLINE_SECONDS)
 
     def total(self, key: str = "test_calls|far") -> float:
         return read_sums().get("none", {}).get(key, 0)
@@ -68,7 +68,7 @@ class CountersTests(CounterTestCase):
     def test_a_time_is_in_the_file_soon_without_another_call(self) -> None:
         with TIMES.time("near"):
             pass
-        poll(lambda: self.total("test_seconds|near|sum"), seconds=5, what="the flush of a single time")
+        poll(lambda: self.total("test_seconds|near|sum"), what="the flush of a single time")
         values = read_sums()["none"]
         self.assertEqual(sum(v for k, v in values.items() if k.startswith("test_seconds|near|") and "sum" not in k), 1)
 

@@ -102,7 +102,7 @@ class RebuildTests(SpoiltStoreTestCase):
         def write_elsewhere(done: int) -> None:
             thread = threading.Thread(target=self.write_one, args=[done, written])
             thread.start()
-            thread.join(10)
+            thread.join(60)
 
         self.assertTrue(log.rebuild(write_elsewhere).identical)
         self.assertGreaterEqual(len(written), 2)
@@ -125,7 +125,7 @@ class RebuildTests(SpoiltStoreTestCase):
                 erased.append(self.second.id)
                 thread = threading.Thread(target=self.erase, args=erased)
                 thread.start()
-                thread.join(10)
+                thread.join(60)
 
         log.rebuild(erase_once)
         self.assertFalse(Memory.objects.filter(id=self.second.id).exists())

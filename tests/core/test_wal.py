@@ -58,5 +58,5 @@ class KeeperTests(HubTestCase):
         keeper = threading.Thread(target=wal.keep, args=[stop], kwargs={"every": 0.01})
         keeper.start()
         stop.set()
-        keeper.join(5)
+        keeper.join(60)
         self.assertFalse(keeper.is_alive())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.home import RUN_HOME_VARIABLE
-from tests.web.server import ROOT, poll
+from tests.web.server import DEADLINE_SECONDS, ROOT, START_SECONDS, poll
 
 
 def run_hook(
@@ -27,32 +27,32 @@ def run_hook(
         check=False,
         input=content,
         capture_output=True,
-        timeout=30,
+        timeout=2 * DEADLINE_SECONDS,
         env=environment_of(home, **environment),
     )
 
 
 def environment_of(home: Path, **more: str) -> dict[str, str]:
     """Return a client's environment; its hooks wait long for the hub, lest a busy machine makes them spool."""
-    return {**os.environ, "MEMORY_HUB_HOME": str(home), "MEMORY_HUB_HOOK_SECONDS": "30", **more}
+    return {**os.environ, "MEMORY_HUB_HOME": str(home), "MEMORY_HUB_HOOK_SECONDS": f"{DEADLINE_SECONDS:g}", **more}
 
 
 def spooled(home: Path) -> list[dict[str, Any]]:
-    """Return the lines that wait, in the order of their times."""
-    lines = [line for path in (home / "spool").glob("*.jsonl") for line in path.read_text().splitlines()]
-    return sorted((json.loads(line) for line in lines), key=lambda line: line["at"])
+    """Return the whole lines that wait, in the order of their times; what is half written has no end yet."""
+    lines = [line for path in (home / "spool").glob("*.jsonl") for line in path.read_text().splitlines(keepends=True)]
+    return sorted((json.loads(line) for line in lines if line.endswith("\n")), key=lambda line: line["at"])
 
 
 def wait_for_spooled(home: Path, count: int = 1) -> list[dict[str, Any]]:
     """Return the lines once there are ``count``: the hook does not wait for its child that writes them."""
-    poll(lambda: len(spooled(home)) >= count, seconds=20, what=f"{count} lines in the spool")
+    poll(lambda: len(spooled(home)) >= count, what=f"{count} lines in the spool")
     return spooled(home)
 
 
 def replayed(home: Path, project: str) -> list[dict[str, Any]]:
     """Return a project's log as the replay command prints it."""
     command = [sys.executable, str(ROOT / "manage.py"), "replay", "--project", project]
-    printed = subprocess.run(command, check=True, capture_output=True, env=environment_of(home), timeout=60)
+    printed = subprocess.run(command, check=True, capture_output=True, env=environment_of(home), timeout=START_SECONDS)
     return [json.loads(line) for line in printed.stdout.splitlines()]
 
 

@@ -21,7 +21,7 @@ from memoryhub.serving import drain
 from memoryhub.serving.drain import Drained
 from sessions_app.models import Session, Turn
 from tests.support import HubTestCase
-from tests.web.server import ROOT, poll
+from tests.web.server import ROOT, START_SECONDS, poll
 
 START = 1_790_000_000_000
 _DRAINER = """
@@ -192,16 +192,18 @@ class DrainAmongOthersTests(DrainTestCase):
                     spool.finish(path, left=[], broken=[])
             return not running
 
-        poll(taken, seconds=60, what="the writers' end")
+        poll(taken, what="the writers' end")
         self.assertEqual(sorted(found), sorted(f"{who}-{n}" for who in range(4) for n in range(200)))
         self.assertEqual([process.returncode for process in writers], [0] * 4)
 
     def test_killed_at_any_moment_nothing_is_lost_and_nothing_comes_twice(self):
-        count, chance = 400, random.Random(11)
-        for number in range(count):
-            self.keep(number)
-        kills = 0
-        while self.waiting():
+        chance = random.Random(11)
+        kept = kills = 0
+        while self.waiting() or kills < 6:
+            if not self.waiting():  # a machine that was done before it was killed is given more
+                for number in range(kept, kept + 300):
+                    self.keep(number)
+                kept += 300
             with self.drainer() as process:
                 killer = threading.Timer(chance.uniform(0.005, 0.12), process.send_signal, [signal.SIGKILL])
                 assert process.stdin
@@ -209,11 +211,10 @@ class DrainAmongOthersTests(DrainTestCase):
                 process.stdin.flush()
                 if kills < 8:
                     killer.start()
-                process.wait(60)
+                process.wait(START_SECONDS)
                 killer.cancel()
                 kills += process.returncode == -signal.SIGKILL
-        self.assertGreater(kills, 2)
-        self.assertEqual(self.prompts(), [f"Question {number}" for number in range(count)])
+        self.assertEqual(self.prompts(), [f"Question {number}" for number in range(kept)])
         with self.store():
             self.assertTrue(log.verify().ok)
             self.assertEqual(Session.objects.count(), 1)

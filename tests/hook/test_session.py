@@ -112,7 +112,7 @@ class CodingSessionTests(HookTestCase):
         client.tell("Stop", last_assistant_message="Later.")
         wait_for_spooled(self.home, 4)
         with serving("--no-worker", home=self.home):
-            poll(lambda: not list((self.home / "spool").glob("*.jsonl*")), seconds=20, what="an empty spool")
+            poll(lambda: not list((self.home / "spool").glob("*.jsonl*")), what="an empty spool")
             events = replayed(self.home, "parser")
         self.assertEqual(
             [event["event_type"] for event in events],

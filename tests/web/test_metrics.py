@@ -133,7 +133,7 @@ class ManyProcessesTests(SimpleTestCase):
             refused = [mcp.call("event_append", type="message.user", payload={"content": "x"}) for _ in range(2)]
             self.assertTrue(all(answer["isError"] for answer in refused))
             wanted = {"search": 5.0, "refused": 2.0}
-            poll(lambda: self.told(web) == wanted, seconds=10, what=f"{wanted}, not {self.told(web)}")
+            poll(lambda: self.told(web) == wanted, what=f"{wanted} in the metrics")
             mcp.process.kill()
             mcp.wait()
             self.assertEqual(self.told(web), wanted)
