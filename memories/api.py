@@ -10,10 +10,11 @@ from pydantic import BaseModel, Field
 
 from memories import selectors, services, timeline
 from memories.schemas import (
+    MemoryDelete,
     MemoryGet,
     MemoryList,
+    MemoryRestore,
     MemorySearch,
-    MemoryTouch,
     MemoryUpdate,
     MemoryView,
     MemoryWrite,
@@ -29,9 +30,10 @@ from memoryhub.core.schemas import Command, EntityId, Listing
 
 router = Router()
 
-UpdateBody = without(MemoryUpdate, "id")
-TouchBody = without(MemoryTouch, "id")
-NO_REASON = TouchBody()
+UpdateBody = without(MemoryUpdate, "id", "must_be_current")
+DeleteBody = without(MemoryDelete, "id")
+RestoreBody = without(MemoryRestore, "id")
+NO_REASON = RestoreBody()
 SearchFilters = without(MemorySearch, "query")
 MemoryShow = without(MemoryGet, "ids", "name", "max_tokens")
 
@@ -126,38 +128,42 @@ def _based_on(command: MemoryUpdate, version: int | None) -> MemoryUpdate:
         return command
     if command.base_version not in (None, version):
         raise Invalid("If-Match and base_version name two versions; send one of them")
-    return command.model_copy(update={"base_version": version})
+    return command.model_copy(update={"base_version": version, "must_be_current": True})
 
 
 @router.delete(
     "memories/{memory_id}",
-    response={200: WriteResult, **problems(410)},
+    response={200: WriteResult, **problems(409, 410, 412)},
     tags=["memories"],
-    summary="Delete a memory softly",
+    summary="Delete a memory softly, or for good",
 )
 def delete_memory(
     request: HttpRequest,
     memory_id: EntityId,
-    body: Query[TouchBody],  # type: ignore[valid-type]
+    body: Query[DeleteBody],  # type: ignore[valid-type]
 ) -> Any:
-    """It leaves lists and searches, and can be restored."""
-    command = command_of(MemoryTouch, body, id=memory_id)
+    """It leaves lists and searches, and can be restored.
+
+    ``permanent`` erases one that is deleted already: the first call answers 409 with a ``confirm_token``, the same
+    call with that token does it.
+    """
+    command = command_of(MemoryDelete, body, id=memory_id)
     return services.delete_memory(command=command)
 
 
 @router.post(
     "memories/{memory_id}/restore",
-    response={200: WriteResult, **problems(409)},
+    response={200: WriteResult, **problems(409, 410)},
     tags=["memories"],
-    summary="Bring a deleted memory back",
+    summary="Bring back a deleted memory, or an earlier version",
 )
 def restore_memory(
     request: HttpRequest,
     memory_id: EntityId,
-    body: TouchBody = NO_REASON,  # type: ignore[valid-type]
+    body: RestoreBody = NO_REASON,  # type: ignore[valid-type]
 ) -> Any:
     """A conflict where it is not deleted, or another memory has taken its topic or title."""
-    command = command_of(MemoryTouch, body, id=memory_id)
+    command = command_of(MemoryRestore, body, id=memory_id)
     return services.restore_memory(command=command)
 
 

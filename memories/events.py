@@ -1,10 +1,13 @@
-"""What can happen to a memory."""
+"""What can happen to memories, tags and relations."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Any
 
-from memories.models import MemoryKind, MemoryType
+from pydantic import Field, JsonValue
+
+from memories.kinds import KINDS
+from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution
 from memoryhub.core.projection import define_event
 from memoryhub.core.schemas import Payload, Tag
 
@@ -20,7 +23,9 @@ class MemoryState(Payload):
     """The whole state of a memory; each version is one."""
 
     kind: MemoryKind = MemoryKind.OBSERVATION
-    type: MemoryType = MemoryType.NOTE
+    type: str = ""
+    """Empty for the kind's default."""
+    scope: MemoryScope = MemoryScope.PROJECT
     title: str = Field(min_length=1, max_length=300)
     content: str = Field(min_length=1)
     tags: list[Tag] = Field(default_factory=list)
@@ -28,6 +33,24 @@ class MemoryState(Payload):
     author: str = ""
     source: str = ""
     resource_links: list[ResourceLink] = Field(default_factory=list)
+    attributes: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @property
+    def known_type(self) -> str:
+        """The type, or the kind's default."""
+        return self.type or KINDS[self.kind].default_type
+
+    def columns(self) -> dict[str, Any]:
+        """Return every field as a read model has it: the type named, the tags in order."""
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "type": self.known_type,
+            "tags": sorted(set(self.tags)),
+            "resource_links": [link.model_dump() for link in self.resource_links],
+        }
+
+
+_PLAIN = tuple(name for name in MemoryState.model_fields if name not in ("type", "tags", "resource_links"))
 
 
 class MemoryWritten(MemoryState):
@@ -41,6 +64,8 @@ class MemoryRevised(MemoryState):
     version: int
     base_version: int
     reason: str = ""
+    conflicts_with: int | None = None
+    """The version that the writer had not seen, when it was written within the conflict window."""
 
 
 class MemoryTouched(Payload):
@@ -50,8 +75,50 @@ class MemoryTouched(Payload):
     reason: str = ""
 
 
+class ConflictResolved(Payload):
+    """Someone chose between two versions that were written at once."""
+
+    conflict_id: int
+    memory_id: int
+    resolution: Resolution
+    version: int
+    """The version that stands since."""
+    split_id: int | None = None
+    """The memory that the earlier version became, where both were kept."""
+    reason: str = ""
+
+
+class TagCreated(Payload):
+    """A tag was described."""
+
+    name: Tag
+    category: str = Field(min_length=1, max_length=64)
+    description: str = ""
+
+
+class RelationCreated(Payload):
+    """Two things of the store were linked."""
+
+    relation: RelationType
+    source_type: EndType
+    source_id: int
+    target_type: EndType
+    target_id: int
+
+
+class RelationDeleted(Payload):
+    """A link was taken away."""
+
+    relation_id: int
+    reason: str = ""
+
+
 MEMORY_WRITTEN = define_event("memory.written", MemoryWritten)
 MEMORY_REVISED = define_event("memory.revised", MemoryRevised)
 MEMORY_SEEN = define_event("memory.seen", MemoryTouched)
 MEMORY_DELETED = define_event("memory.deleted", MemoryTouched)
 MEMORY_RESTORED = define_event("memory.restored", MemoryTouched)
+CONFLICT_RESOLVED = define_event("conflict.resolved", ConflictResolved)
+TAG_CREATED = define_event("tag.created", TagCreated)
+RELATION_CREATED = define_event("relation.created", RelationCreated)
+RELATION_DELETED = define_event("relation.deleted", RelationDeleted)

@@ -7,34 +7,42 @@ from collections.abc import Sequence
 from typing import Any
 
 from memories.events import MemoryState
-from memories.models import Memory
-from memories.projectors import content_hash
+from memories.models import Memory, MemoryScope
+from memories.projectors.memories import content_hash
 from memoryhub.core import rows
 
-_COLUMNS = "id, version, kind, type, title, content, tags, topic_key, author, source, resource_links, content_hash"
+_PLAIN = ("kind", "type", "scope", "title", "content", "topic_key", "author", "source")
+_JSON = ("tags", "resource_links", "attributes")
+_COLUMNS = ("id", "version", "session_id", *_PLAIN, *_JSON)
+
+Place = tuple[str, str]
+"""Within what names are unique: a scope, and the session where that is the scope."""
+
+
+def place_of(state: MemoryState, session_id: str) -> Place:
+    """Return within what the names of ``state`` are unique, when ``session_id`` writes it."""
+    return (state.scope, session_id if state.scope is MemoryScope.SESSION else "")
 
 
 class Existing:
-    """A live memory: its id, its current version and its state."""
+    """A live memory: its id, its current version, who wrote it first, and its state."""
 
-    def __init__(self, memory_id: int, version: int, state: MemoryState) -> None:
+    def __init__(self, memory_id: int, version: int, session_id: str, state: MemoryState) -> None:
         self.id = memory_id
         self.version = version
+        self.session_id = session_id
         self.state = state
 
     @classmethod
     def of(cls, memory: Memory) -> Existing:
         """Return a read model's row as its state."""
         fields = {name: getattr(memory, name) for name in MemoryState.model_fields}
-        return cls(memory.id, memory.version, MemoryState(**fields))
+        return cls(memory.id, memory.version, memory.session_id, MemoryState(**fields))
 
     def differs(self, state: MemoryState) -> bool:
         """Whether anything that ``state`` sets is not so already."""
-        mine = self.state.model_dump()
-        given = state.model_dump(include=set(MemoryState.model_fields), exclude_unset=True)
-        given["tags"] = sorted(set(state.tags)) if "tags" in given else mine["tags"]
-        given.pop("author", None)
-        return any(mine[name] != value for name, value in given.items())
+        mine, given = self.state.columns(), state.columns()
+        return any(mine[name] != given[name] for name in state.model_fields_set & set(mine) - {"author"})
 
     def revised(self, state: MemoryState) -> None:
         """Go on to the next version."""
@@ -44,36 +52,45 @@ class Existing:
 
 
 class ExistingMemories:
-    """The live memories that share a topic, a text or a title with what is about to be written."""
+    """The live memories that share a topic, a text or a title with what is about to be written.
 
-    def __init__(self, states: Sequence[MemoryState]) -> None:
-        self._by_topic: dict[str, Existing] = {}
-        self._by_hash: dict[str, Existing] = {}
-        self._by_title: dict[str, Existing] = {}
+    Topics are one a scope; texts and titles one a scope and kind.
+    """
+
+    def __init__(self, states: Sequence[MemoryState], session_id: str) -> None:
+        self._session_id = session_id
+        self._by_topic: dict[tuple[object, ...], Existing] = {}
+        self._by_hash: dict[tuple[object, ...], Existing] = {}
+        self._by_title: dict[tuple[object, ...], Existing] = {}
         for row in _fetch(states):
-            self._index(_existing(row), row[-1])
+            self._index(_existing(row))
 
-    def of_topic(self, topic_key: str | None) -> Existing | None:
-        """Return the memory of that topic."""
-        return self._by_topic.get(topic_key) if topic_key else None
+    def of_topic(self, state: MemoryState) -> Existing | None:
+        """Return the memory of the same topic."""
+        return self._by_topic.get((self._place(state), state.topic_key)) if state.topic_key else None
 
-    def of_content(self, content: str) -> Existing | None:
+    def of_content(self, state: MemoryState) -> Existing | None:
         """Return the memory with identical content."""
-        return self._by_hash.get(content_hash(content))
+        return self._by_hash.get((self._place(state), state.kind, content_hash(state.content)))
 
-    def of_title(self, title: str) -> Existing | None:
-        """Return the memory of that title."""
-        return self._by_title.get(title)
+    def of_title(self, state: MemoryState) -> Existing | None:
+        """Return the memory of the same title."""
+        return self._by_title.get((self._place(state), state.kind, state.title))
 
     def add(self, memory_id: int, state: MemoryState) -> None:
         """Take in what this batch has just written."""
-        self._index(Existing(memory_id, 1, state), content_hash(state.content))
+        self._index(Existing(memory_id, 1, self._session_id, state))
 
-    def _index(self, existing: Existing, digest: str) -> None:
-        if existing.state.topic_key:
-            self._by_topic[existing.state.topic_key] = existing
-        self._by_hash.setdefault(digest, existing)
-        self._by_title.setdefault(existing.state.title, existing)
+    def _place(self, state: MemoryState) -> Place:
+        return place_of(state, self._session_id)
+
+    def _index(self, existing: Existing) -> None:
+        state = existing.state
+        place = place_of(state, existing.session_id)
+        if state.topic_key:
+            self._by_topic[place, state.topic_key] = existing
+        self._by_hash.setdefault((place, state.kind, content_hash(state.content)), existing)
+        self._by_title.setdefault((place, state.kind, state.title), existing)
 
 
 def _fetch(states: Sequence[MemoryState]) -> list[tuple[Any, ...]]:
@@ -86,22 +103,14 @@ def _fetch(states: Sequence[MemoryState]) -> list[tuple[Any, ...]]:
     }
     conditions = [f"{column} IN ({', '.join(['%s'] * len(values))})" for column, values in wanted.items() if values]
     return rows.fetch(
-        f"SELECT {_COLUMNS} FROM memories_memory WHERE deleted_at IS NULL AND ({' OR '.join(conditions)}) ORDER BY id",
+        f"SELECT {', '.join(_COLUMNS)} FROM memories_memory "
+        f"WHERE deleted_at IS NULL AND ({' OR '.join(conditions)}) ORDER BY id",
         [value for values in wanted.values() for value in values],
     )
 
 
 def _existing(row: tuple[Any, ...]) -> Existing:
-    memory_id, version, kind, kind_type, title, content, tags, topic_key, author, source, links, _ = row
-    state = MemoryState(
-        kind=kind,
-        type=kind_type,
-        title=title,
-        content=content,
-        tags=json.loads(tags),
-        topic_key=topic_key,
-        author=author,
-        source=source,
-        resource_links=json.loads(links),
-    )
-    return Existing(memory_id, version, state)
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    parsed = {name: json.loads(fields[name]) for name in _JSON}
+    state = MemoryState(**{name: fields[name] for name in _PLAIN}, **parsed)
+    return Existing(fields["id"], fields["version"], fields["session_id"], state)

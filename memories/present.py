@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from memories.models import MemoryKind, MemoryScope
 from memories.schemas import WriteResult, WriteStatus
+
+
+def reference(item: dict[str, Any]) -> str:
+    """Return how an item is named: ``#412``, with its scope before it where that is not the project."""
+    scope = item.get("scope", MemoryScope.PROJECT)
+    return f"#{item['id']}" if scope == MemoryScope.PROJECT else f"{scope}#{item['id']}"
+
+
+def warnings(item: dict[str, Any]) -> str:
+    """Return what to know before relying on an item: that it was deleted, expired, or has open conflicts."""
+    said = [
+        "deleted" if item.get("deleted_at") else "",
+        "expired" if item.get("expired") else "",
+        *(f"conflict #{each} open" for each in item.get("conflicts", [])),
+    ]
+    told = ", ".join(filter(None, said))
+    return f" ({told})" if told else ""
+
+
+def _what(item: dict[str, Any]) -> str:
+    """Return the kind and type of a memory; of an observation, the type says it."""
+    kind = item.get("kind", "")
+    return item["type"] if kind in ("", MemoryKind.OBSERVATION) else f"{kind}/{item['type']}"
 
 
 def memory_line(memory: dict[str, Any]) -> str:
     """Return a listed memory as one line."""
     if "content" not in memory:
-        return f"#{memory['id']} {memory['title']}"
+        return f"{reference(memory)} {memory['title']}"
     tags = f" [{', '.join(memory['tags'])}]" if memory["tags"] else ""
-    deleted = " (deleted)" if memory["deleted_at"] else ""
-    return f"#{memory['id']} {memory['type']} {memory['updated_at'][:10]} {memory['title']}{tags}{deleted}"
+    head = f"{reference(memory)} {_what(memory)} {memory['updated_at'][:10]}"
+    return f"{head} {memory['title']}{tags}{warnings(memory)}"
 
 
 def hit_line(hit: dict[str, Any]) -> str:
     """Return a search hit as one line: id, what it is, date, title, and the words that matched."""
     if "snippet" not in hit:
-        return f"#{hit['id']} {hit['title']}"
-    what = hit["type"] or hit["source"]
+        return f"{reference(hit)} {hit['title']}"
+    what = _what(hit) or hit["source"]
     session = f" session={hit['session_id']}" if hit["session_id"] else ""
     shown = "" if hit["snippet"] in ("", hit["title"]) else f": {hit['snippet']}"
-    return f"#{hit['id']} {what} {hit['created_at'][:10]}{session} {hit['title']}{shown}"
+    return f"{reference(hit)} {what} {hit['created_at'][:10]}{session} {hit['title']}{warnings(hit)}{shown}"
 
 
 def memory_text(memory: dict[str, Any]) -> str:
@@ -32,19 +57,31 @@ def memory_text(memory: dict[str, Any]) -> str:
     topic = f" topic={memory['topic_key']}" if memory["topic_key"] else ""
     source = f" source={memory['source']}" if memory["source"] else ""
     session = f" session={memory['session_id']}" if memory["session_id"] else ""
-    deleted = f" DELETED {memory['deleted_at'][:16]}" if memory["deleted_at"] else ""
     head = (
-        f"#{memory['id']} {memory['type']} v{memory['version']} {memory['updated_at'][:16]} "
-        f"by {memory['author'] or 'unknown'}{session}{topic}{tags}{source}{deleted}"
+        f"{reference(memory)} {_what(memory)} v{memory['version']} {memory['updated_at'][:16]} "
+        f"by {memory['author'] or 'unknown'}{session}{topic}{tags}{source}{warnings(memory)}"
     )
-    history = [version_line(version) for version in memory.get("versions", [])]
-    return "\n".join([head, memory["title"], memory["content"], *history])
+    own = [f"{name}: {_shown(value)}" for name, value in memory["attributes"].items()]
+    history = [version_text(version) for version in memory.get("versions", [])]
+    return "\n".join([head, memory["title"], memory["content"], *own, *history])
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def version_text(version: dict[str, Any]) -> str:
+    """Return one version with what it changed."""
+    changed = f"\n{version['diff']}" if version["diff"] else ""
+    return f"{version_line(version)}{changed}"
 
 
 def version_line(version: dict[str, Any]) -> str:
     """Return one version as one line, with the event that is its evidence."""
     reason = f": {version['reason']}" if version["reason"] else ""
-    return f"v{version['version']} {version['created_at'][:16]} by {version['actor']} event #{version['event']}{reason}"
+    beside = f" beside v{version['conflicts_with']}" if version["conflicts_with"] else ""
+    head = f"v{version['version']} {version['created_at'][:16]} by {version['actor']} event #{version['event']}"
+    return f"{head}{beside}{reason}"
 
 
 _SAID = {
@@ -55,10 +92,15 @@ _SAID = {
     WriteStatus.UNCHANGED: "#{id} is unchanged at v{version}",
     WriteStatus.DELETED: "deleted #{id}; memory_restore brings it back",
     WriteStatus.RESTORED: "restored #{id}",
+    WriteStatus.ERASED: "erased #{id} for good",
+    WriteStatus.CONFLICT: "kept as v{version} of #{id}, beside a version that you had not seen: conflict #{conflict} "
+    "is open, settle it with memory_conflict_resolve;",
 }
 
 
 def write_text(result: WriteResult) -> str:
     """Return what a write did as one line, with what was redacted."""
     redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
-    return f"{_SAID[result.status].format(id=result.id, version=result.version)} {result.title}{redacted}"
+    said = _SAID[result.status].format(**result.model_dump())
+    scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
+    return f"{said} {result.title}{scope}{redacted}".rstrip()

@@ -6,8 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from memories.models import MemoryType
-from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags
+from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
 from memories.search import engine
 from memories.selectors import filtered, hits, listed
 from memoryhub.core.schemas import Command
@@ -16,7 +15,7 @@ from memoryhub.core.schemas import Command
 class ByOffset(Command):
     """What both resources take."""
 
-    memory_type: MemoryType | None = None
+    memory_type: TypeName | None = None
     tags: Tags = Field(default_factory=list)
     offset: int = Field(0, ge=0, le=1_000_000)
 
@@ -41,9 +40,9 @@ def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
     wanted = MemoryList(type=command.memory_type, tags=command.tags, include_deleted=command.include_deleted)
     matching = filtered(wanted)
     total, end = matching.count(), command.offset + command.limit
-    found = matching.order_by("-updated_at", "-id")[command.offset : end]
+    found = list(matching.order_by("-updated_at", "-id")[command.offset : end])
     return {
-        "memories": [listed(memory, compact=False) for memory in found],
+        "memories": listed(found, compact=False),
         "pagination": _pagination(command.limit, command.offset, total),
     }
 

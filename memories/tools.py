@@ -9,10 +9,11 @@ from pydantic import TypeAdapter, ValidationError
 from memories import resources, selectors, services, timeline
 from memories.present import hit_line, memory_line, memory_text, write_text
 from memories.schemas import (
+    MemoryDelete,
     MemoryGet,
     MemoryList,
+    MemoryRestore,
     MemorySearch,
-    MemoryTouch,
     MemoryUpdate,
     MemoryWrite,
     Stats,
@@ -59,12 +60,12 @@ def update(command: MemoryUpdate) -> Answer:
     return _written(services.update_memory(command=command))
 
 
-def delete(command: MemoryTouch) -> Answer:
+def delete(command: MemoryDelete) -> Answer:
     """Answer that it is deleted."""
     return _written(services.delete_memory(command=command))
 
 
-def restore(command: MemoryTouch) -> Answer:
+def restore(command: MemoryRestore) -> Answer:
     """Answer that it is back."""
     return _written(services.restore_memory(command=command))
 
@@ -120,8 +121,8 @@ TOOLS = [
     ),
     Tool(
         "memory_delete",
-        "Delete a memory softly; memory_restore brings it back.",
-        MemoryTouch,
+        "Delete a memory softly, restorable; permanent=true erases a deleted one after the user confirms.",
+        MemoryDelete,
         delete,
         writes=True,
         destructive=True,
@@ -129,8 +130,8 @@ TOOLS = [
     ),
     Tool(
         "memory_restore",
-        "Bring a deleted memory back.",
-        MemoryTouch,
+        "Bring a deleted memory back, or an earlier version of one as a new version.",
+        MemoryRestore,
         restore,
         group=ToolGroup.WORK,
         writes=True,

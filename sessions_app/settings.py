@@ -24,6 +24,19 @@ PREFIX = "MEMORY_HUB_"
 CONFIG_FILE = "config.toml"
 
 
+class Ranking(BaseModel):
+    """How much each part counts when a query ranks what it found; each part is 0 to 1."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    relation: float = Field(5.0, ge=0, le=100)
+    tags: float = Field(3.0, ge=0, le=100)
+    scope: float = Field(2.0, ge=0, le=100)
+    priority: float = Field(1.5, ge=0, le=100)
+    text: float = Field(1.0, ge=0, le=100)
+    recency: float = Field(0.5, ge=0, le=100)
+
+
 class ProjectSettings(BaseModel):
     """What a project can be told."""
 
@@ -33,6 +46,10 @@ class ProjectSettings(BaseModel):
     ack_token_minutes: int = Field(30, ge=1, le=24 * 60, description="a turn stays open so long after its last event")
     session_idle_hours: int = Field(12, ge=1, le=24 * 30, description="a session left open is ended after so long")
     capture_commits: bool = Field(True, description="record a commit that is seen in a tool's event")
+    conflict_window_seconds: float = Field(
+        5.0, ge=0, le=3600, description="two writes from one version within so long are both kept, as a conflict"
+    )
+    ranking: Ranking = Field(default_factory=Ranking, description="the weight of each part of a query's ranking")
 
 
 def project_settings() -> ProjectSettings:
@@ -70,7 +87,17 @@ def _merged(*sources: dict[str, Any]) -> ProjectSettings:
 
 def _from_environment() -> dict[str, Any]:
     named = {name: os.environ.get(PREFIX + name.upper()) for name in ProjectSettings.model_fields}
-    return {name: value for name, value in named.items() if value is not None}
+    return {name: _read(name, value) for name, value in named.items() if value is not None}
+
+
+def _read(name: str, value: str) -> Any:
+    """Return a setting of the environment; one that has parts is written as JSON."""
+    if name != "ranking":
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise Invalid(f"setting {PREFIX}RANKING is not JSON: {error.msg}; write {{\"text\": 2}}, say") from error
 
 
 def _config_path() -> Path:

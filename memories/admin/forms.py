@@ -95,6 +95,7 @@ class ChangedMemoryForm(MemoryForm):
             return MemoryUpdate(
                 id=memory.id,
                 base_version=self.cleaned_data["base_version"],
+                must_be_current=True,
                 change_reason=self.cleaned_data["change_reason"],
                 **changes,
             )

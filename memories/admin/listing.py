@@ -116,7 +116,7 @@ def search(request: HttpRequest, queryset: QuerySet[Any], question: str) -> Quer
 
     The index holds no deleted memory, so these are looked for in their text, and only where the list shows them.
     """
-    found = selectors.search(command=_command(request, question)).results
+    found = selectors.search(command=_command(request, question), whole_store=True).results
     request.memory_snippets = {hit["id"]: hit["snippet"] for hit in found}  # type: ignore[attr-defined]
     ids = [hit["id"] for hit in found]
     matching: QuerySet[Any] = queryset.filter(id__in=ids)
@@ -135,7 +135,7 @@ def _command(request: HttpRequest, question: str) -> MemorySearch:
         query=question[:_MAX_QUERY],
         sources=[SearchSourceName.MEMORY],
         limit=_BEST,
-        type=MemoryType(chosen) if chosen in MemoryType.values else None,
+        type=chosen if chosen in MemoryType.values else None,
         tags=[tag[:64]] if tag else [],
         session_id=request.GET.get("session", "")[:200] or None,
     )

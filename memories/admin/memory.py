@@ -160,7 +160,7 @@ class MemoryAdmin(EditingViews):
     @admin.display(description="type", ordering="type")
     def kind_badge(self, memory: Memory) -> SafeString:
         """Return the type."""
-        return cells.badge(memory.type, memory.get_type_display())
+        return cells.badge(memory.type, memory.type.replace("_", " ").capitalize())
 
     @admin.display(description="version", ordering="version")
     def revision(self, memory: Memory) -> str:

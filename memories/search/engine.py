@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from memories.schemas import MemorySearch
+from memories.scopes import Level
 from memories.search import fulltext
 from memories.search.fulltext import BODY_WEIGHT, RANKED_AT_MOST, TITLE_WEIGHT
 from memories.search.index import has_full_text
 from memories.search.text import terms
-from memoryhub.core import rows
+from memoryhub.core import clock, rows
 from memoryhub.core.searchable import text_queries
+
+EXPIRED_WEIGHT = 0.5
+"""How much what has expired still counts."""
 
 _SHOWN = ("id", "source", "kind", "type", "title", "session_id", "created_at")
 
@@ -25,34 +29,51 @@ class Ranked:
     mode: str
 
 
-def rank(command: MemorySearch, mode: str = "auto") -> Ranked:
-    """Return what matches the question and the filters.
+def rank(command: MemorySearch, mode: str = "auto", level: Level | None = None) -> Ranked:
+    """Return what matches the question and the filters in the current store.
 
     Args:
         command: the question and its filters.
         mode: ``auto``, or ``basic`` for LIKE although FTS5 is there.
+        level: whom its memories hold for; None for everyone.
     """
-    conditions, parameters = _conditions(command)
     if mode != "basic" and has_full_text():
-        return Ranked(fulltext.rank(terms(command.query), conditions, parameters), "fts5")
-    return Ranked(_like(command.query, conditions, parameters), "basic")
+        found = fulltext.rank(terms(command.query), *_conditions(command, level, "f.rowid"))
+        return Ranked(_expired_last(found), "fts5")
+    return Ranked(_expired_last(_like(command.query, *_conditions(command, level, "d.id"))), "basic")
 
 
-def _conditions(command: MemorySearch) -> tuple[list[str], list[Any]]:
+def _expired_last(hits: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Halve the score of what has expired."""
+    expired = expired_ids()
+    if not expired:
+        return hits
+    weighed = [(each, score * EXPIRED_WEIGHT if each in expired else score) for each, score in hits]
+    return sorted(weighed, key=lambda hit: -hit[1])
+
+
+def expired_ids() -> set[int]:
+    """Return the ids of what has expired in the current store."""
+    found = rows.fetch("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
+    return {row[0] for row in found}
+
+
+def _conditions(command: MemorySearch, level: Level | None, document: str) -> tuple[list[str], list[Any]]:
+    """Return the SQL conditions and their parameters; ``document`` is the column that has the id."""
     wanted: list[tuple[str, list[Any]]] = []
+    if level:
+        wanted.append(level.restrict(document))
     if command.sources:
         wanted.append((f"d.source IN ({_marks(command.sources)})", list(command.sources)))
-    if command.type:
-        wanted.append(("d.type = %s", [command.type]))
-    if command.session_id:
-        wanted.append(("d.session_id = %s", [command.session_id]))
+    exact = {column: getattr(command, column) for column in ("kind", "type", "session_id")}
+    wanted += [(f"d.{column} = %s", [value]) for column, value in exact.items() if value]
     if command.since:
         wanted.append(("d.created_at >= %s", [rows.time_value(command.since)]))
     if command.until:
         wanted.append(("d.created_at < %s", [rows.time_value(command.until)]))
-    tagged = "d.id IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)"
+    tagged = f"{document} IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)"
     wanted.extend((tagged, [tag]) for tag in command.tags)
-    return [sql for sql, _ in wanted], [value for _, values in wanted for value in values]
+    return [sql for sql, _ in wanted if sql], [value for _, values in wanted for value in values]
 
 
 def _marks(values: Sequence[Any]) -> str:

@@ -93,6 +93,12 @@ def remove(document_id: int) -> None:
         rows.execute("DELETE FROM search_fts WHERE rowid = %s", [document_id])
 
 
+def forget_removed() -> None:
+    """Write the full-text index anew without the words of what was removed; until then it only hides them."""
+    if has_full_text():
+        rows.execute("INSERT INTO search_fts (search_fts) VALUES ('optimize')")
+
+
 @after_rebuild
 def look_again() -> None:
     """Forget whether there is an FTS5 index: a rebuild makes one in a store that was made where there was none."""

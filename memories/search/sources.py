@@ -11,6 +11,7 @@ from memories.events import (
     MemoryTouched,
     MemoryWritten,
 )
+from memories.kinds import attribute_text
 from memories.models import Memory
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
@@ -28,9 +29,9 @@ def written_document(event: Event[MemoryWritten]) -> Document:
         id=event.position,
         source="memory",
         kind=payload.kind,
-        type=payload.type,
+        type=payload.known_type,
         title=payload.title,
-        body=_body(payload.content, payload.tags),
+        body=_body(payload),
         created_at=event.occurred_at,
         session_id=event.session_id,
     )
@@ -48,7 +49,7 @@ def present_document(event: Event[MemoryRevised | MemoryTouched]) -> Document | 
         kind=memory.kind,
         type=memory.type,
         title=memory.title,
-        body=_body(memory.content, memory.tags),
+        body=_body(memory),
         created_at=memory.created_at,
         session_id=memory.session_id,
     )
@@ -69,5 +70,6 @@ def discarded_documents(event: Event[SessionEnded]) -> Removal | None:
     return Removal(tuple(gone.values_list("id", flat=True)))
 
 
-def _body(content: str, tags: list[str]) -> str:
-    return f"{content}\n{' '.join(tags)}" if tags else content
+def _body(memory: Memory | MemoryWritten) -> str:
+    words = (memory.content, " ".join(memory.tags), attribute_text(memory.attributes))
+    return "\n".join(filter(None, words))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from memories import selectors, services
 from memories.models import Memory
 from memories.schemas import IfExists, MemoryGet, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult, WriteStatus
-from memoryhub.core import log
+from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, Gone, HubError, NotFound, PreconditionFailed
 from tests.support import HubTestCase
 
@@ -102,7 +104,8 @@ class UpdateTests(MemoriesTestCase):
         memory = write()
         services.update_memory(command=MemoryUpdate(id=memory.id, base_version=1, content="two"))
         stale = MemoryUpdate(id=memory.id, base_version=1, content="three")
-        error = self.refuses(PreconditionFailed, "version 2, and you read version 1", lambda: self.update(stale))
+        with clock.frozen(clock.now() + timedelta(seconds=6)):
+            error = self.refuses(PreconditionFailed, "version 2, and you read version 1", lambda: self.update(stale))
         self.assertEqual(error.data["version"], 2)
 
     def update(self, command: MemoryUpdate) -> WriteResult:
@@ -128,7 +131,7 @@ class UpdateTests(MemoriesTestCase):
         self.refuses(NotFound, "no memory #9", lambda: self.update(MemoryUpdate(id=9, content="x")))
         memory = write()
         services.delete_memory(command=MemoryTouch(id=memory.id))
-        self.refuses(Gone, "memory_restore", lambda: self.update(MemoryUpdate(id=memory.id, content="x")))
+        self.refuses(Gone, "restore it first", lambda: self.update(MemoryUpdate(id=memory.id, content="x")))
 
 
 class DeleteAndRestoreTests(MemoriesTestCase):

@@ -15,10 +15,22 @@ class MemoryKind(models.TextChoices):
     """What a memory is."""
 
     OBSERVATION = "observation", "Observation"
+    GUIDELINE = "guideline", "Guideline"
+    TOOL = "tool", "Tool"
+    KNOWLEDGE = "knowledge", "Knowledge"
+
+
+class MemoryScope(models.TextChoices):
+    """For whom it holds, from the nearest to the widest."""
+
+    SESSION = "session", "Session"
+    PROJECT = "project", "Project"
+    ORG = "org", "Organisation"
+    GLOBAL = "global", "Global"
 
 
 class MemoryType(models.TextChoices):
-    """What an observation is about."""
+    """What an observation is about; the other kinds have types of their own."""
 
     NOTE = "note", "Note"
     DECISION = "decision", "Decision"
@@ -27,12 +39,20 @@ class MemoryType(models.TextChoices):
     CONVERSATION = "conversation", "Conversation"
 
 
+_LIVE = models.Q(deleted_at__isnull=True)
+_OF_SESSION = models.Q(scope=MemoryScope.SESSION)
+
+
 class MemoryQuerySet(models.QuerySet["Memory"]):
     """Filters that more than one caller needs."""
 
     def live(self) -> MemoryQuerySet:
         """Leave out what was deleted."""
         return self.filter(deleted_at__isnull=True)
+
+    def of_session(self, session_id: str) -> MemoryQuerySet:
+        """Leave out what holds for other sessions only."""
+        return self.filter(~_OF_SESSION | models.Q(session_id=session_id))
 
     def tagged(self, *tags: str) -> MemoryQuerySet:
         """Keep those that have every one of the tags."""
@@ -50,7 +70,8 @@ class Memory(StoreModel):
 
     id = PositionField(primary_key=True)
     kind = models.CharField(max_length=16, choices=MemoryKind)
-    type = models.CharField(max_length=16, choices=MemoryType)
+    type = models.CharField(max_length=64)
+    scope = models.CharField(max_length=16, choices=MemoryScope, default=MemoryScope.PROJECT)
     title = models.CharField(max_length=300)
     content = models.TextField()
     topic_key = models.CharField(max_length=300, null=True)
@@ -59,6 +80,11 @@ class Memory(StoreModel):
     source = models.TextField(blank=True)
     tags = models.JSONField(default=list)
     resource_links = models.JSONField(default=list)
+    attributes = models.JSONField(default=dict)
+    """What its kind alone has, as ``memories.kinds`` describes it; the three below are taken out of it."""
+    priority = models.PositiveSmallIntegerField(null=True, help_text="Of a guideline, 0 to 100")
+    confidence = models.FloatField(null=True, help_text="Of knowledge, 0 to 1")
+    valid_until = models.DateTimeField(null=True, help_text="Of knowledge")
     session_id = models.CharField("session", max_length=200, blank=True)
     version = models.PositiveIntegerField()
     ephemeral = models.BooleanField(help_text="Of a scratch session that has not ended yet")
@@ -72,14 +98,18 @@ class Memory(StoreModel):
     class Meta:
         verbose_name_plural = "memories"
         constraints = [
+            models.UniqueConstraint(fields=["topic_key"], condition=_LIVE & ~_OF_SESSION, name="memory_topic_key"),
             models.UniqueConstraint(
-                fields=["topic_key"], condition=models.Q(deleted_at__isnull=True), name="memory_topic_key"
-            )
+                fields=["session_id", "topic_key"], condition=_LIVE & _OF_SESSION, name="memory_session_topic_key"
+            ),
         ]
         indexes = [
             models.Index(fields=["content_hash"], name="memory_content_hash"),
             models.Index(fields=["title"], name="memory_title"),
             models.Index(fields=["updated_at", "id"], name="memory_updated"),
+            models.Index(fields=["kind", "updated_at"], name="memory_kind"),
+            models.Index(fields=["session_id"], condition=_OF_SESSION, name="memory_of_session"),
+            models.Index(fields=["valid_until"], condition=models.Q(valid_until__isnull=False), name="memory_expiry"),
         ]
 
     def __str__(self) -> str:
@@ -93,6 +123,7 @@ class MemoryVersion(StoreModel):
     memory = models.ForeignKey(Memory, on_delete=models.DO_NOTHING, related_name="versions", db_constraint=False)
     version = models.PositiveIntegerField()
     base_version = models.PositiveIntegerField(null=True)
+    conflicts_with = models.PositiveIntegerField(null=True, help_text="The version that its writer had not seen")
     reason = models.TextField(blank=True)
     actor = models.CharField(max_length=200)
     source = models.CharField("door", max_length=32)
@@ -115,21 +146,3 @@ class MemoryTag(StoreModel):
 
     def __str__(self) -> str:
         return f"{self.tag} on #{self.memory_id}"
-
-
-class SearchDocument(StoreModel):
-    """What can be found: an entity of any app, with what searches filter by. Its text stays where it is."""
-
-    id = PositionField(primary_key=True)
-    source = models.CharField(max_length=16)
-    kind = models.CharField(max_length=16, blank=True)
-    type = models.CharField(max_length=16, blank=True)
-    title = models.CharField(max_length=300)
-    session_id = models.CharField(max_length=200, blank=True)
-    created_at = models.DateTimeField()
-
-    class Meta:
-        indexes = [models.Index(fields=["source", "created_at"], name="search_document_source")]
-
-    def __str__(self) -> str:
-        return f"#{self.id} {self.title}"[:120]

@@ -1,4 +1,4 @@
-"""What is so, after what happened: memories, their versions and tags."""
+"""Memories, their versions and tags."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from functools import lru_cache
 from typing import Any
 
 from memories.events import (
+    CONFLICT_RESOLVED,
     MEMORY_DELETED,
     MEMORY_RESTORED,
     MEMORY_REVISED,
     MEMORY_SEEN,
     MEMORY_WRITTEN,
+    ConflictResolved,
     MemoryRevised,
     MemoryState,
     MemoryTouched,
     MemoryWritten,
 )
-from memories.models import Memory, MemoryTag, MemoryVersion
+from memories.kinds import attribute_columns
+from memories.models import Conflict, Memory, MemoryTag, MemoryVersion
 from memoryhub.core import rows
-from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event, projects
 from sessions_app.choices import EndedWith
 from sessions_app.events import SESSION_ENDED, SessionEnded
@@ -51,7 +53,7 @@ def write(event: Event[MemoryWritten]) -> None:
         deleted_at=None,
         **_state_columns(event.payload),
     )
-    _add_version(event, event.position, version=1, base_version=None, reason="")
+    _add_version(event, event.position, version=1, base_version=None, reason="", conflicts_with=None)
     _tag(event.position, event.payload.tags)
 
 
@@ -67,10 +69,44 @@ def revise(event: Event[MemoryRevised]) -> None:
         **_state_columns(payload),
     )
     _add_version(
-        event, payload.memory_id, version=payload.version, base_version=payload.base_version, reason=payload.reason
+        event,
+        payload.memory_id,
+        version=payload.version,
+        base_version=payload.base_version,
+        reason=payload.reason,
+        conflicts_with=payload.conflicts_with,
     )
     rows.execute("DELETE FROM memories_memorytag WHERE memory_id = %s", [payload.memory_id])
     _tag(payload.memory_id, payload.tags)
+    if payload.conflicts_with is not None:
+        _open_conflict(event, payload.conflicts_with)
+
+
+def _open_conflict(event: Event[MemoryRevised], other: int) -> None:
+    rows.insert(
+        Conflict,
+        id=event.position,
+        memory_id=event.payload.memory_id,
+        version_a=other,
+        version_b=event.payload.version,
+        detected_at=event.occurred_at,
+    )
+
+
+@projects(CONFLICT_RESOLVED)
+def resolve(event: Event[ConflictResolved]) -> None:
+    """Note how the conflict was settled, by whom and why."""
+    payload = event.payload
+    rows.update(
+        Conflict,
+        payload.conflict_id,
+        resolution=payload.resolution,
+        reason=payload.reason,
+        resolved_by=event.actor,
+        resolved_at=event.occurred_at,
+        resolved_version=payload.version,
+        split_id=payload.split_id,
+    )
 
 
 def _in_scratch_session(session_id: str) -> bool:
@@ -97,32 +133,20 @@ def promote_or_discard(event: Event[SessionEnded]) -> None:
 
 
 def _state_columns(state: MemoryState) -> dict[str, Any]:
-    return {
-        "kind": state.kind,
-        "type": state.type,
-        "title": state.title,
-        "content": state.content,
-        "content_hash": content_hash(state.content),
-        "topic_key": state.topic_key,
-        "author": state.author,
-        "source": state.source,
-        "tags": sorted(set(state.tags)),
-        "resource_links": [link.model_dump() for link in state.resource_links],
-    }
+    columns = {**state.columns(), **attribute_columns(state.kind, state.attributes)}
+    return {**columns, "content_hash": content_hash(state.content)}
 
 
-def _add_version(event: Event[Any], memory_id: int, *, version: int, base_version: int | None, reason: str) -> None:
+def _add_version(event: Event[Any], memory_id: int, **columns: Any) -> None:
     rows.insert(
         MemoryVersion,
         id=event.position,
         memory_id=memory_id,
-        version=version,
-        base_version=base_version,
-        reason=reason,
         actor=event.actor,
         source=event.source,
         session_id=event.session_id,
         created_at=event.occurred_at,
+        **columns,
     )
 
 
@@ -147,14 +171,3 @@ def delete(event: Event[MemoryTouched]) -> None:
 def restore(event: Event[MemoryTouched]) -> None:
     """Take the mark away."""
     rows.update(Memory, event.payload.memory_id, deleted_at=None)
-
-
-@projects(PAYLOAD_ERASED)
-def remove_erased(event: Event[PayloadErased]) -> None:
-    """Drop the memories whose text was erased from the log."""
-    for stream in event.payload.streams:
-        kind, _, memory_id = stream.partition(":")
-        if kind == "memory":
-            rows.execute("DELETE FROM memories_memorytag WHERE memory_id = %s", [memory_id])
-            rows.execute("DELETE FROM memories_memoryversion WHERE memory_id = %s", [memory_id])
-            rows.execute("DELETE FROM memories_memory WHERE id = %s", [memory_id])

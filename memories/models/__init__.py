@@ -1,0 +1,37 @@
+"""Read models of what we know. Projectors alone write them."""
+
+from memories.models.conflict import Conflict, Resolution
+from memories.models.kinds import Guideline, Knowledge, Observation, Tool
+from memories.models.link import PROJECT, EndType, Relation, RelationType, Tag
+from memories.models.memory import (
+    Memory,
+    MemoryKind,
+    MemoryQuerySet,
+    MemoryScope,
+    MemoryTag,
+    MemoryType,
+    MemoryVersion,
+)
+from memories.models.search import SearchDocument
+
+__all__ = [
+    "PROJECT",
+    "Conflict",
+    "EndType",
+    "Guideline",
+    "Knowledge",
+    "Memory",
+    "MemoryKind",
+    "MemoryQuerySet",
+    "MemoryScope",
+    "MemoryTag",
+    "MemoryType",
+    "MemoryVersion",
+    "Observation",
+    "Relation",
+    "RelationType",
+    "Resolution",
+    "SearchDocument",
+    "Tag",
+    "Tool",
+]

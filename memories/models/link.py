@@ -1,0 +1,68 @@
+"""Tags that were described, and relations between the things of a store."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from memoryhub.core.fields import PositionField
+from memoryhub.core.models import StoreModel
+
+PROJECT = 0
+"""The id by which the project itself is an end of a relation: no event has this position."""
+
+
+class Tag(StoreModel):
+    """A tag that someone described; tags that are merely used are not here. Its id is its event's position."""
+
+    id = PositionField(primary_key=True)
+    name = models.CharField(max_length=64, unique=True)
+    category = models.CharField(max_length=64)
+    description = models.TextField(blank=True)
+    created_at = models.DateTimeField("created")
+
+    def __str__(self) -> str:
+        return f"#{self.id} {self.name}"
+
+
+class RelationType(models.TextChoices):
+    """How the source stands to the target."""
+
+    APPLIES_TO = "applies_to", "Applies to"
+    DEPENDS_ON = "depends_on", "Depends on"
+    CONFLICTS_WITH = "conflicts_with", "Conflicts with"
+    RELATED_TO = "related_to", "Related to"
+    SUPERSEDES = "supersedes", "Supersedes"
+    DERIVED_FROM = "derived_from", "Derived from"
+
+
+class EndType(models.TextChoices):
+    """What can be an end of a relation."""
+
+    MEMORY = "memory", "Memory"
+    DECISION = "decision", "Decision"
+    COMMIT = "commit", "Commit"
+    SESSION = "session", "Session"
+    PROJECT = "project", "Project"
+
+
+class Relation(StoreModel):
+    """An explicit link between two things of one store; its id is the position of the event that made it."""
+
+    id = PositionField(primary_key=True)
+    relation = models.CharField(max_length=16, choices=RelationType)
+    source_type = models.CharField(max_length=16, choices=EndType)
+    source_id = models.BigIntegerField()
+    target_type = models.CharField(max_length=16, choices=EndType)
+    target_id = models.BigIntegerField()
+    actor = models.CharField("made by", max_length=200)
+    session_id = models.CharField("session", max_length=200, blank=True)
+    created_at = models.DateTimeField("created")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["source_id", "target_id", "relation"], name="relation_once"),
+        ]
+        indexes = [models.Index(fields=["target_id", "relation"], name="relation_target")]
+
+    def __str__(self) -> str:
+        return f"#{self.id} #{self.source_id} {self.relation} #{self.target_id}"

@@ -1,0 +1,124 @@
+"""Reading memories: what callers ask, and what they get."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from memories.models import MemoryKind, MemoryScope
+from memories.schemas.writing import Tags, TypeName
+from memoryhub.core.retrieval import Retrieval
+from memoryhub.core.schemas import Command, EntityId, Paging, unlisted
+
+
+class MemoryView(BaseModel):
+    """A memory as every door shows it."""
+
+    id: int
+    kind: str
+    type: str
+    scope: str
+    title: str
+    content: str
+    tags: list[str]
+    topic_key: str | None
+    author: str
+    source: str
+    resource_links: list[dict[str, Any]]
+    attributes: dict[str, Any]
+    session_id: str
+    version: int
+    ephemeral: bool
+    seen_count: int
+    created_at: datetime
+    updated_at: datetime
+    deleted_at: datetime | None
+    expired: bool
+    """Whether ``valid_until`` has passed."""
+    conflicts: list[int]
+    """Ids of the conflicts between its versions that nobody has settled yet."""
+
+
+class VersionView(BaseModel):
+    """One version of a memory, with the event that is its evidence."""
+
+    event: int
+    version: int
+    base_version: int | None
+    conflicts_with: int | None
+    title: str | None
+    content: str | None
+    tags: list[str]
+    type: str | None
+    attributes: dict[str, Any]
+    diff: str
+    """What changed in the text since the version before: ``[-gone-]`` and ``{+come+}``."""
+    reason: str
+    actor: str
+    source: str
+    session_id: str
+    created_at: datetime
+
+
+class MemoryGet(Retrieval):
+    """Get memories by id or by title."""
+
+    ids: list[EntityId] = Field(default_factory=list, max_length=50, description="one or many")
+    name: str | None = Field(None, max_length=300, description="exact title or topic_key instead of ids")
+    scope: MemoryScope | None = Field(None, description="of the ids: project; of a name: the nearest that has it")
+    kind: MemoryKind | None = Field(None, description="with name: only this kind", json_schema_extra=unlisted)
+    inherit: bool = Field(True, description="look for the name in wider scopes too", json_schema_extra=unlisted)
+    versions: bool = Field(False, description="with the history")
+    include_deleted: bool = Field(False, description="show deleted ones too")
+    max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
+
+
+class Filters(Retrieval, Paging):
+    """What lists and searches filter by."""
+
+    kind: MemoryKind | None = Field(None, description="only this kind")
+    type: TypeName | None = Field(None, description="only this type")
+    scope: MemoryScope | None = Field(None, description="only this scope; default: all that hold here")
+    tags: Tags = Field(default_factory=list, description="must have all of these")
+    session_id: str | None = Field(None, max_length=200, description="only of this session")
+    since: datetime | None = Field(None, description="created at or after")
+    until: datetime | None = Field(None, description="created before")
+
+
+class MemoryList(Filters):
+    """List memories, last changed first."""
+
+    scope: MemoryScope | None = Field(None, description="only this scope; default: the project")
+    include_deleted: bool = Field(False, description="show deleted ones too")
+
+
+class SearchSourceName(StrEnum):
+    """What a search looks through."""
+
+    MEMORY = "memory"
+    COMMIT = "commit"
+    SESSION = "session"
+    MESSAGE = "message"
+
+
+class MemorySearch(Filters):
+    """Search by a question in words."""
+
+    query: str = Field(min_length=1, max_length=2_000, description="the question, in your own words")
+    sources: list[SearchSourceName] = Field(default_factory=list, max_length=4, description="default: all")
+
+
+class Stats(Retrieval):
+    """What the store holds."""
+
+
+class Timeline(Command):
+    """What happened around an id or a time."""
+
+    id: EntityId | None = Field(None, description="around this id; default: the end of the log")
+    at: datetime | None = Field(None, description="around this time instead")
+    before: int = Field(10, ge=0, le=100, description="events before")
+    after: int = Field(10, ge=0, le=100, description="events after")

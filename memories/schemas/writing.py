@@ -1,0 +1,155 @@
+"""Writing memories: what callers send, and what they are told."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, Field, JsonValue, StringConstraints
+
+from memories.events import ResourceLink
+from memories.models import MemoryKind, MemoryScope, Resolution
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Tag, unlisted
+
+MAX_CONTENT = 100_000
+Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Content = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CONTENT, pattern=r"\S")]
+Tags = Annotated[list[Tag], Field(max_length=32)]
+TypeName = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=64)]
+Attributes = dict[str, JsonValue]
+Links = Annotated[list[ResourceLink], Field(max_length=32)]
+
+
+class IfExists(StrEnum):
+    """What to do when a memory of the same title is there already."""
+
+    ERROR = "error"
+    UPDATE = "update"
+    KEEP = "keep"
+
+
+class MemoryWrite(Command):
+    """Write a memory."""
+
+    title: Title = Field(description="short and specific")
+    content: Content = Field(description="the text to keep, Markdown or plain")
+    kind: MemoryKind = MemoryKind.OBSERVATION
+    type: TypeName = Field(
+        "",
+        description="observation: note, decision, task, reference, conversation; knowledge: fact, decision, context, "
+        "reference; tool: mcp, cli, function, api; guideline: any word",
+    )
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="whom it holds for")
+    attributes: Attributes = Field(
+        default_factory=dict,
+        description="guideline: priority 0-100, rationale, examples {good, bad}; tool: parameters (JSON schema), "
+        "examples, constraints; knowledge: confidence 0-1, valid_until",
+    )
+    tags: Tags = Field(default_factory=list, description="words to filter by")
+    topic_key: Identifier | None = Field(None, description="one memory a topic: written again, it is revised")
+    if_exists: IfExists = Field(IfExists.ERROR, description="when the title is taken")
+    author: str = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
+    source: str = Field("", max_length=1_000, description="where it comes from: a path, a URL")
+    resource_links: Links = Field(default_factory=list, description="resources it is about", json_schema_extra=unlisted)
+    idempotency_key: IdempotencyKey = None
+
+
+class MemoryUpdate(Command):
+    """Change parts of a memory; what is left out stays. Makes a new version."""
+
+    id: EntityId = Field(description="of the memory")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is")
+    base_version: int | None = Field(
+        None, ge=1, description="the version you read; a newer one is a conflict or refused, never overwritten"
+    )
+    title: Title | None = None
+    content: Content | None = None
+    type: TypeName | None = None
+    attributes: Attributes | None = Field(None, description="replaces those named; null takes one away")
+    must_be_current: bool = Field(
+        False, description="refuse an older base_version even within the conflict window", json_schema_extra=unlisted
+    )
+    promote: bool = Field(False, description="from the session to the project")
+    tags: Tags | None = Field(None, description="replaces all tags")
+    author: str | None = Field(None, max_length=200, json_schema_extra=unlisted)
+    source: str | None = Field(None, max_length=1_000)
+    resource_links: Links | None = Field(None, json_schema_extra=unlisted)
+    change_reason: str = Field("", max_length=1_000, description="why")
+    idempotency_key: IdempotencyKey = None
+
+
+class MemoryTouch(Command):
+    """Do something to a memory as a whole."""
+
+    id: EntityId = Field(description="of the memory")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is")
+    reason: str = Field("", max_length=1_000, description="why")
+    idempotency_key: IdempotencyKey = None
+
+
+class MemoryDelete(MemoryTouch):
+    """Delete a memory, softly or for good."""
+
+    permanent: bool = Field(False, description="erase the text of one that is deleted softly; asks to confirm")
+    confirm_token: str | None = Field(
+        None, max_length=64, description="from the answer that asked to confirm", json_schema_extra=unlisted
+    )
+
+
+class MemoryRestore(MemoryTouch):
+    """Bring a deleted memory back, or an earlier version as a new one."""
+
+    version: int | None = Field(None, ge=1, description="make this version the current one again")
+
+
+class ConflictResolve(Command):
+    """Settle a conflict between two versions of a memory."""
+
+    id: EntityId = Field(description="of the conflict")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is")
+    resolution: Resolution = Field(description="both makes the earlier version a memory of its own")
+    content: Content | None = Field(None, description="the merged text, for merge")
+    title: Title | None = Field(None, description="for merge: a new title; for both: that of the new memory")
+    reason: str = Field("", max_length=1_000, description="why")
+    idempotency_key: IdempotencyKey = None
+
+
+class WriteStatus(StrEnum):
+    """What a write did."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    SEEN = "seen"
+    KEPT = "kept"
+    UNCHANGED = "unchanged"
+    DELETED = "deleted"
+    RESTORED = "restored"
+    ERASED = "erased"
+    CONFLICT = "conflict"
+    """Kept beside a version that the writer had not seen."""
+
+
+class WriteResult(BaseModel):
+    """The answer to every write of a memory."""
+
+    id: int
+    version: int
+    status: WriteStatus
+    title: str
+    scope: MemoryScope = MemoryScope.PROJECT
+    redacted: list[str] = Field(default_factory=list)
+    """Types of the secrets that were replaced before anything was kept."""
+    conflict: int | None = None
+    """The conflict that this write opened: another had written since the version that it was made from."""
+
+
+class ConflictResult(BaseModel):
+    """How a conflict was settled."""
+
+    id: int
+    memory_id: int
+    version: int
+    """The version that stands now."""
+    resolution: Resolution
+    split_id: int | None = None
+    """The memory that the earlier version became."""

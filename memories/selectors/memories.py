@@ -1,0 +1,104 @@
+"""Memories as every door shows them, by id or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memories import scopes
+from memories.models import Memory, MemoryScope
+from memories.schemas import MemoryGet, MemoryView
+from memories.selectors.conflicts import open_conflicts
+from memories.selectors.versions import versions_of
+from memoryhub.core import clock
+from memoryhub.core.errors import Gone, Invalid, NotFound
+from memoryhub.core.retrieval import retrieval
+from memoryhub.core.stores import use_store
+
+_STORED = [name for name in MemoryView.model_fields if name not in ("expired", "conflicts")]
+
+
+def find_memory(memory_id: int) -> Memory:
+    """Return the memory, deleted or not.
+
+    Raises:
+        NotFound: there is none of that id.
+    """
+    memory: Memory | None = Memory.objects.filter(id=memory_id).first()
+    if memory is None:
+        raise NotFound(f"there is no memory #{memory_id} here; search or list to find its id", id=memory_id)
+    return memory
+
+
+def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
+    """Return memories of the current store as JSON data, the same at every door."""
+    conflicts = open_conflicts([memory.id for memory in memories])
+    now = clock.now()
+    return [
+        MemoryView(
+            **{name: getattr(memory, name) for name in _STORED},
+            expired=memory.valid_until is not None and memory.valid_until <= now,
+            conflicts=conflicts.get(memory.id, []),
+        ).model_dump(mode="json")
+        for memory in memories
+    ]
+
+
+@retrieval("get")
+def get_memories(*, command: MemoryGet) -> list[dict[str, Any]]:
+    """Return memories by id, in the order asked for, or the nearest one of a title or topic.
+
+    Raises:
+        NotFound: one of them does not exist; the message names which.
+        Gone: one of them is deleted, and ``include_deleted`` is off.
+    """
+    if command.ids:
+        with scopes.reading(command.scope or MemoryScope.PROJECT):
+            return _whole(_by_ids(command.ids), command)
+    return _by_name(command)
+
+
+def _whole(found: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
+    gone = [memory.id for memory in found if memory.deleted_at]
+    if gone and not command.include_deleted:
+        listed = ", ".join(f"#{memory_id}" for memory_id in gone)
+        raise Gone(f"memory {listed} is deleted; restore brings it back, include_deleted shows it", ids=gone)
+    shown = views(found)
+    if not command.versions:
+        return shown
+    histories = versions_of([memory.id for memory in found])
+    return [{**each, "versions": histories[each["id"]]} for each in shown]
+
+
+def _by_ids(ids: list[int]) -> list[Memory]:
+    found = {memory.id: memory for memory in Memory.objects.filter(id__in=ids)}
+    missing = [memory_id for memory_id in ids if memory_id not in found]
+    if missing:
+        listed = ", ".join(f"#{memory_id}" for memory_id in missing)
+        raise NotFound(f"there is no memory {listed} here; search or list to find its id", ids=missing)
+    return [found[memory_id] for memory_id in ids]
+
+
+def _by_name(command: MemoryGet) -> list[dict[str, Any]]:
+    if not command.name:
+        raise Invalid("give ids or name, one of the two")
+    for level in scopes.levels(command.scope, inherit=command.inherit):
+        with use_store(level.store):
+            memory = _named(command.name, level, command)
+            if memory:
+                return _whole([memory], command)
+    raise NotFound(f"there is no memory titled {command.name[:200]!r} here; search for its words instead")
+
+
+def _named(name: str, level: scopes.Level, command: MemoryGet) -> Memory | None:
+    """Return the memory of that title or topic, the session's before the project's, then the one last changed."""
+    candidates = Memory.objects.filter(title=name) | Memory.objects.filter(topic_key=name)
+    if level.scopes == (MemoryScope.SESSION,):
+        candidates = candidates.filter(scope=MemoryScope.SESSION)
+    candidates = candidates.of_session(level.session_id)
+    if command.kind:
+        candidates = candidates.filter(kind=command.kind)
+    if not command.include_deleted:
+        candidates = candidates.live()
+    found: list[Memory] = list(candidates.order_by("-updated_at", "-id"))
+    return min(found, key=lambda memory: memory.scope != MemoryScope.SESSION, default=None)

@@ -1,0 +1,110 @@
+"""Searching by a question in words, in every scope that holds here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memories import scopes
+from memories.models import MemoryScope
+from memories.present import hit_line
+from memories.schemas import MemorySearch
+from memories.search import engine
+from memories.search.snippets import snippet
+from memories.search.text import terms
+from memories.selectors.conflicts import open_conflicts
+from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.retrieval import retrieval
+from memoryhub.core.schemas import Listing
+from memoryhub.core.stores import current_store, use_store
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One hit before it is shown: ids are of a store, so it says which."""
+
+    score: float
+    place: int
+    """Of its store in the chain of those that hold, nearest first."""
+    id: int
+
+
+@retrieval("search")
+def search(*, command: MemorySearch, mode: str = "auto", whole_store: bool = False) -> Listing:
+    """Return what answers the question best, each hit with its evidence: id, source, scope, date, session.
+
+    Args:
+        command: the question and its filters.
+        mode: ``auto``, or ``basic`` for LIKE although FTS5 is there.
+        whole_store: all of the current store and nothing else, for whatever session it holds.
+    """
+    chain = (
+        [scopes.Level(current_store(), ())]
+        if whole_store
+        else scopes.levels(command.scope, inherit=command.scope is None, session_id=command.session_id or "")
+    )
+    found, used = _ranked(chain, command, mode)
+    parts = decode_cursor(command.cursor, (int,))
+    start = parts[0] if parts else 0
+    shown = found[start : start + command.limit]
+    hits = _hits(chain, shown, command)
+    ends = {id(hit): encode_cursor(start + index) for index, hit in enumerate(hits, 1)}
+    return page(
+        hits,
+        total=len(found),
+        more=start + command.limit < len(found),
+        cursor_of=lambda hit: ends[id(hit)],
+        line=hit_line,
+        max_tokens=command.max_tokens,
+        mode=used,
+    )
+
+
+def _ranked(chain: Sequence[scopes.Level], command: MemorySearch, mode: str) -> tuple[list[_Found], str]:
+    """Return the hits of all stores, best first, the nearer store's before the farther's where they are as good."""
+    found, used = [], "fts5"
+    for place, level in enumerate(chain):
+        with use_store(level.store):
+            ranked = engine.rank(command, mode, level)
+        used = ranked.mode if ranked.mode == "basic" else used
+        found += [_Found(score, place, document_id) for document_id, score in ranked.hits]
+    if len(chain) > 1:
+        found.sort(key=lambda hit: (-hit.score, hit.place))
+    return found, used
+
+
+def _hits(chain: Sequence[scopes.Level], shown: Sequence[_Found], command: MemorySearch) -> list[dict[str, Any]]:
+    by_place: dict[int, dict[int, dict[str, Any]]] = {}
+    for place, level in enumerate(chain):
+        mine = [(hit.id, hit.score) for hit in shown if hit.place == place]
+        if mine:
+            with use_store(level.store):
+                by_place[place] = {hit["id"]: hit for hit in hits(mine, command, _scope_of(level))}
+    return [by_place[hit.place][hit.id] for hit in shown]
+
+
+def _scope_of(level: scopes.Level) -> MemoryScope:
+    return level.scopes[-1] if level.scopes else scopes.own_scope()
+
+
+def hits(
+    shown: list[tuple[int, float]], command: MemorySearch, scope: MemoryScope = MemoryScope.PROJECT
+) -> list[dict[str, Any]]:
+    """Return ranked ids of the current store as hits, each with its evidence."""
+    ids = [document_id for document_id, _ in shown]
+    documents = engine.documents_of(ids)
+    if command.compact:
+        return [{"id": each, "scope": scope.value, "title": documents[each]["title"]} for each in ids]
+    texts, words, conflicts = engine.texts_of(ids), terms(command.query), open_conflicts(ids)
+    return [
+        {
+            **documents[document_id],
+            "scope": scope.value,
+            "snippet": snippet(texts.get(document_id, ""), words),
+            "score": round(score, 6),
+            "event": document_id,
+            "conflicts": conflicts.get(document_id, []),
+        }
+        for document_id, score in shown
+    ]

@@ -1,0 +1,64 @@
+"""The history of memories. A version's text is the payload of its event."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+from memories.diff import marked_diff
+from memories.events import MemoryState
+from memories.models import MemoryVersion
+from memories.schemas import VersionView
+from memoryhub.core.errors import NotFound
+from memoryhub.core.models import RawEvent
+
+
+def versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
+    """Return the history of each memory, newest first. A version's text is the payload of its event."""
+    versions = list(MemoryVersion.objects.filter(memory_id__in=memory_ids).order_by("-version"))
+    payloads = dict(
+        RawEvent.objects.filter(position__in=[version.id for version in versions]).values_list(
+            "position", "payload_json"
+        )
+    )
+    histories: dict[int, list[dict[str, Any]]] = {memory_id: [] for memory_id in memory_ids}
+    for version in versions:
+        histories[version.memory_id].append(_version_view(version, json.loads(payloads[version.id] or "{}")))
+    for history in histories.values():
+        for newer, older in pairwise(history):
+            newer["diff"] = marked_diff(older["content"] or "", newer["content"] or "")
+    return histories
+
+
+def _version_view(version: MemoryVersion, payload: dict[str, Any]) -> dict[str, Any]:
+    return VersionView(
+        event=version.id,
+        version=version.version,
+        base_version=version.base_version,
+        conflicts_with=version.conflicts_with,
+        title=payload.get("title"),
+        content=payload.get("content"),
+        tags=payload.get("tags", []),
+        type=payload.get("type"),
+        attributes=payload.get("attributes", {}),
+        diff="",
+        reason=version.reason,
+        actor=version.actor,
+        source=version.source,
+        session_id=version.session_id,
+        created_at=version.created_at,
+    ).model_dump(mode="json")
+
+
+def state_at(memory_id: int, version: int) -> MemoryState:
+    """Return what a memory was at one of its versions.
+
+    Raises:
+        NotFound: it has no such version.
+    """
+    found = MemoryVersion.objects.filter(memory_id=memory_id, version=version).values_list("id", flat=True).first()
+    if found is None:
+        raise NotFound(f"#{memory_id} has no version {version}; memory_get with versions=true lists them")
+    payload = json.loads(RawEvent.objects.get(position=found).payload_json or "{}")
+    return MemoryState(**{name: value for name, value in payload.items() if name in MemoryState.model_fields})

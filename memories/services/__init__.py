@@ -1,0 +1,15 @@
+"""What changes memories; each function appends events."""
+
+from memories.services.conflicts import resolve_conflict
+from memories.services.lifecycle import delete_memory, restore_memory
+from memories.services.revise import update_memory
+from memories.services.write import write_memories, write_memory
+
+__all__ = [
+    "delete_memory",
+    "resolve_conflict",
+    "restore_memory",
+    "update_memory",
+    "write_memories",
+    "write_memory",
+]

@@ -1,0 +1,59 @@
+"""Permanent deletion: the text leaves the log, the read models, the index and the file."""
+
+from __future__ import annotations
+
+import hashlib
+
+from memories import scopes
+from memories.models import Memory
+from memories.schemas import MemoryDelete, WriteResult, WriteStatus
+from memories.search.index import forget_removed
+from memories.selectors.memories import find_memory
+from memoryhub.core import log
+from memoryhub.core.errors import ConfirmationRequired, PreconditionFailed
+from memoryhub.core.models import RawEvent
+from memoryhub.core.vacuum import wipe_free_space
+
+
+def erase_memory(*, command: MemoryDelete) -> WriteResult:
+    """Erase every version of a softly deleted memory; its events and their digests stay, so the chain still verifies.
+
+    Afterwards no byte of the text is in the store's files. Backups that were made before still have it.
+
+    Raises:
+        NotFound: there is no such memory.
+        PreconditionFailed: it is not deleted.
+        ConfirmationRequired: ``confirm_token`` is not the one that this error names.
+    """
+    with scopes.writing(command.scope):
+        with log.transaction():
+            memory = find_memory(command.id)
+            _require_confirmation(memory, command.confirm_token)
+            log.erase_streams([f"memory:{memory.id}"], reason=command.reason or "deleted for good")
+        forget_removed()
+        wipe_free_space()
+        return WriteResult(
+            id=memory.id, version=memory.version, status=WriteStatus.ERASED, title="", scope=memory.scope
+        )
+
+
+def _require_confirmation(memory: Memory, token: str | None) -> None:
+    if memory.deleted_at is None:
+        raise PreconditionFailed(
+            f"memory #{memory.id} is not deleted; delete it without permanent first, then for good", id=memory.id
+        )
+    wanted = _token(memory)
+    if token != wanted:
+        raise ConfirmationRequired(
+            f"permanently delete #{memory.id} {memory.title!r} with its {memory.version} versions? "
+            "Its text cannot be brought back",
+            id=memory.id,
+            confirm_token=wanted,
+        )
+
+
+def _token(memory: Memory) -> str:
+    """Return a token for the memory as it stands: once it changes, or is restored, the token is another."""
+    last = RawEvent.objects.filter(stream_id=f"memory:{memory.id}").order_by("-position").first()
+    digest = last.chain_digest if last else ""
+    return hashlib.sha256(f"erase memory {memory.id} at {digest}".encode()).hexdigest()[:16]

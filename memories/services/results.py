@@ -1,0 +1,86 @@
+"""What services answer, and how they find what they change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, MemoryState
+from memories.existing import Existing, ExistingMemories
+from memories.models import Memory
+from memories.schemas import WriteResult, WriteStatus
+from memories.selectors.memories import find_memory
+from memoryhub.core.errors import Conflict, Gone
+from memoryhub.core.log import Draft
+from memoryhub.core.models import RawEvent
+
+_STATUS_OF_EVENT = {
+    MEMORY_WRITTEN.name: WriteStatus.CREATED,
+    MEMORY_REVISED.name: WriteStatus.UPDATED,
+    MEMORY_SEEN.name: WriteStatus.SEEN,
+    MEMORY_DELETED.name: WriteStatus.DELETED,
+    MEMORY_RESTORED.name: WriteStatus.RESTORED,
+}
+
+
+def live_memory(memory_id: int) -> Memory:
+    """Return the memory.
+
+    Raises:
+        NotFound: there is none of that id.
+        Gone: it is deleted.
+    """
+    memory = find_memory(memory_id)
+    if memory.deleted_at:
+        raise Gone(f"memory #{memory_id} is deleted; restore it first", id=memory_id)
+    return memory
+
+
+def refuse_taken_title(existing: Existing, state: MemoryState) -> None:
+    """Refuse a title that another memory of the same scope and kind has.
+
+    Raises:
+        Conflict: it is taken; the data names the id.
+    """
+    if existing.state.topic_key:
+        return
+    taken = ExistingMemories([state], existing.session_id).of_title(state)
+    if taken and taken.id != existing.id:
+        raise Conflict(
+            f"{state.kind} {state.title!r} of scope {state.scope} exists as #{taken.id}; choose another title, or "
+            "update that one",
+            id=taken.id,
+        )
+
+
+def kept(existing: Existing, status: WriteStatus) -> WriteResult:
+    """Return the answer to a write that left the memory's state as it was."""
+    state = existing.state
+    return WriteResult(id=existing.id, version=existing.version, status=status, title=state.title, scope=state.scope)
+
+
+def written(
+    memory_id: int, version: int, status: WriteStatus, state: MemoryState | Memory, draft: Draft[Any]
+) -> WriteResult:
+    """Return the answer to a write, with what was redacted of it."""
+    return WriteResult(
+        id=memory_id,
+        version=version,
+        status=status,
+        title=state.title,
+        scope=state.scope,
+        redacted=list(draft.redactions),
+    )
+
+
+def result_of(event: RawEvent, redactions: Sequence[str] = ()) -> WriteResult:
+    """Return the first answer to a call that came again with its idempotency key."""
+    memory = find_memory(int(event.stream_id.removeprefix("memory:")))
+    return WriteResult(
+        id=memory.id,
+        version=memory.version,
+        status=_STATUS_OF_EVENT[event.event_type],
+        title=memory.title,
+        scope=memory.scope,
+        redacted=list(redactions),
+    )

@@ -1,0 +1,151 @@
+"""New versions of a memory: a change, an earlier version made the current one again, a conflict's outcome."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from memories import scopes
+from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryRevised, MemoryState, MemoryWritten
+from memories.existing import Existing
+from memories.kinds import check_attributes, check_type
+from memories.models import Memory, MemoryScope, MemoryVersion
+from memories.schemas import MemoryRestore, MemoryUpdate, WriteResult, WriteStatus
+from memories.selectors.versions import state_at
+from memories.services.results import kept, live_memory, refuse_taken_title, result_of, written
+from memoryhub.core import clock, log
+from memoryhub.core.errors import Invalid, PreconditionFailed
+from sessions_app.settings import project_settings
+
+_CHANGEABLE = {"title", "content", "type", "tags", "author", "source", "resource_links"}
+
+
+def update_memory(*, command: MemoryUpdate) -> WriteResult:
+    """Change parts of a memory; a change that changes nothing makes no version.
+
+    A change that was made from an older version than the current one is kept beside it as a conflict, when the first
+    version that its writer had not seen is younger than the conflict window; later it is refused.
+
+    Raises:
+        NotFound: there is no such memory.
+        Gone: it is deleted; restore it first.
+        PreconditionFailed: ``base_version`` is not the current version, and the window has passed; the data names it.
+        Conflict: another memory has the new title.
+        Invalid: the type or an attribute is not one that the kind has, or there is nothing to promote.
+    """
+    window = timedelta(seconds=0 if command.must_be_current else project_settings().conflict_window_seconds)
+    with scopes.writing(command.scope), log.transaction():
+        first = log.find_by_key(command.idempotency_key, MEMORY_REVISED)
+        if first:
+            return result_of(first)
+        memory = live_memory(command.id)
+        existing, unseen = Existing.of(memory), _unseen(memory, command.base_version, window)
+        read = existing.state if unseen is None else state_at(memory.id, command.base_version or 1)
+        state = _changed(read, command)
+        if not existing.differs(_clean(state)):
+            return kept(existing, WriteStatus.UNCHANGED)
+        if (state.title, state.scope) != (existing.state.title, existing.state.scope):
+            refuse_taken_title(existing, state)
+        base = command.base_version or existing.version
+        return append_version(
+            existing, state, base=base, reason=command.change_reason, key=command.idempotency_key, unseen=unseen
+        )
+
+
+def restore_version(*, command: MemoryRestore) -> WriteResult:
+    """Make an earlier version of a memory the current one again, as a new version.
+
+    Raises:
+        NotFound: there is no such memory or version.
+        Gone: the memory is deleted.
+        Conflict: another memory has the title of that version.
+    """
+    with scopes.writing(command.scope), log.transaction():
+        first = log.find_by_key(command.idempotency_key, MEMORY_REVISED)
+        if first:
+            return result_of(first)
+        existing = Existing.of(live_memory(command.id))
+        state = state_at(command.id, command.version or existing.version)
+        if not existing.differs(state):
+            return kept(existing, WriteStatus.UNCHANGED)
+        refuse_taken_title(existing, state)
+        reason = command.reason or f"version {command.version} again"
+        return append_version(existing, state, base=existing.version, reason=reason, key=command.idempotency_key)
+
+
+def append_version(
+    existing: Existing,
+    state: MemoryState,
+    *,
+    base: int,
+    reason: str,
+    key: str | None,
+    unseen: int | None = None,
+) -> WriteResult:
+    """Append the next version of ``existing``; needs an open transaction of the log.
+
+    Args:
+        existing: the memory; it goes on to the new version.
+        state: the new state.
+        base: the version that it was made from.
+        reason: why it was made.
+        key: the call's idempotency key.
+        unseen: the version that its writer had not seen, which makes it a conflict.
+    """
+    fields = state.columns() | {"attributes": state.attributes}
+    payload = MemoryRevised(
+        **fields,
+        memory_id=existing.id,
+        version=existing.version + 1,
+        base_version=base,
+        reason=reason,
+        **({} if unseen is None else {"conflicts_with": unseen}),
+    )
+    draft = log.prepare(MEMORY_REVISED, payload)
+    event = log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
+    existing.revised(draft.payload)
+    status = WriteStatus.UPDATED if unseen is None else WriteStatus.CONFLICT
+    result = written(existing.id, existing.version, status, draft.payload, draft)
+    return result if unseen is None else result.model_copy(update={"conflict": event.position})
+
+
+def _unseen(memory: Memory, base: int | None, window: timedelta) -> int | None:
+    """Return the version that one who read ``base`` has not seen, None where it is the current one.
+
+    Raises:
+        PreconditionFailed: there is one, and it is older than the conflict window.
+    """
+    if base is None or base == memory.version:
+        return None
+    missed = MemoryVersion.objects.filter(memory_id=memory.id, version=base + 1).first()
+    if missed and clock.now() - missed.created_at < window:
+        return int(memory.version)
+    raise PreconditionFailed(
+        f"#{memory.id} is at version {memory.version}, and you read version {base}; read it again, then update",
+        id=memory.id,
+        version=memory.version,
+    )
+
+
+def _changed(read: MemoryState, command: MemoryUpdate) -> MemoryState:
+    changes: dict[str, Any] = command.model_dump(include=_CHANGEABLE, exclude_none=True)
+    if command.type is not None:
+        changes["type"] = check_type(read.kind, command.type)
+    if command.attributes is not None:
+        changes["attributes"] = check_attributes(read.kind, {**read.attributes, **command.attributes})
+    if command.promote:
+        changes["scope"] = _promoted(read)
+    return MemoryState(**{**read.columns(), **changes})
+
+
+def _promoted(read: MemoryState) -> MemoryScope:
+    if read.scope is not MemoryScope.SESSION:
+        raise Invalid(
+            f"promote is for what is in scope session, and this is in scope {read.scope}; to have it elsewhere, write "
+            "it there with memory_write"
+        )
+    return MemoryScope.PROJECT
+
+
+def _clean(state: MemoryState) -> MemoryState:
+    return log.prepare(MEMORY_WRITTEN, MemoryWritten(**state.columns())).payload

@@ -1,0 +1,134 @@
+"""Writing memories: new ones, and those of a topic, a text or a title that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memories import scopes
+from memories.events import (
+    MEMORY_REVISED,
+    MEMORY_SEEN,
+    MEMORY_WRITTEN,
+    MemoryState,
+    MemoryTouched,
+    MemoryWritten,
+)
+from memories.existing import Existing, ExistingMemories
+from memories.kinds import check_attributes, check_type
+from memories.models import MemoryScope
+from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
+from memories.services.results import kept, result_of, written
+from memories.services.revise import append_version
+from memoryhub.core import log
+from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.log import Draft
+from memoryhub.core.origin import current_origin
+
+_BATCH = 500
+_NOT_STATE = {"if_exists", "idempotency_key"}
+
+
+def write_memory(*, command: MemoryWrite) -> WriteResult:
+    """Write one memory.
+
+    The same ``topic_key`` revises the memory of that topic; identical content counts up instead; a title that is
+    taken is met as ``if_exists`` says. Topics are one a scope; texts and titles one a scope and kind.
+
+    Raises:
+        Conflict: the title is taken and ``if_exists`` is ``error``, or the topic is of another kind; the data names
+            the id.
+        Invalid: the type or an attribute is not one that the kind has, or the scope cannot be written from here.
+    """
+    return write_memories(commands=[command])[0]
+
+
+def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
+    """Write many memories of one scope, 500 to a transaction; an error keeps the transactions before it.
+
+    Raises:
+        Conflict, Invalid: as ``write_memory``.
+    """
+    results: list[WriteResult] = []
+    if len({command.scope for command in commands}) > 1:
+        raise Invalid("a batch has one scope; write each scope's memories in a call of its own")
+    for start in range(0, len(commands), _BATCH):
+        batch = commands[start : start + _BATCH]
+        with scopes.writing(batch[0].scope) as scope:
+            results += _write_batch(batch, scope)
+    return results
+
+
+def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[WriteResult]:
+    drafts = [log.prepare(MEMORY_WRITTEN, _written(command, scope)) for command in batch]
+    with log.transaction():
+        existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
+        return [_write(command, draft, existing) for command, draft in zip(batch, drafts, strict=True)]
+
+
+def _written(command: MemoryWrite, scope: MemoryScope) -> MemoryWritten:
+    fields = command.model_dump(exclude=_NOT_STATE, exclude_unset=True)
+    if command.type:
+        check_type(command.kind, command.type)
+    if command.attributes:
+        fields["attributes"] = check_attributes(command.kind, command.attributes)
+    if scope is not MemoryScope.PROJECT:
+        fields["scope"] = scope
+    fields["author"] = command.author or current_origin().actor
+    return MemoryWritten(**fields)
+
+
+def _write(command: MemoryWrite, draft: Draft[MemoryWritten], existing: ExistingMemories) -> WriteResult:
+    first = log.find_by_key(command.idempotency_key, MEMORY_WRITTEN, MEMORY_REVISED, MEMORY_SEEN)
+    if first:
+        return result_of(first, draft.redactions)
+    payload, key = draft.payload, command.idempotency_key
+    topic = existing.of_topic(payload)
+    if topic:
+        return _meet_topic(topic, draft, key)
+    same = None if payload.topic_key else existing.of_content(payload)
+    if same:
+        return _count_up(same, key)
+    titled = None if payload.topic_key else existing.of_title(payload)
+    if titled:
+        return _meet_title(titled, command, draft)
+    event = log.append(draft, entity="memory", idempotency_key=key)
+    existing.add(event.position, payload)
+    return written(event.position, 1, WriteStatus.CREATED, payload, draft)
+
+
+def _meet_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
+    payload = draft.payload
+    if payload.kind is not existing.state.kind:
+        raise Conflict(
+            f"topic {payload.topic_key!r} is the {existing.state.kind} #{existing.id}; write it with "
+            f"kind={existing.state.kind}, or choose another topic_key",
+            id=existing.id,
+        )
+    return _revise(existing, draft, key) if existing.differs(payload) else kept(existing, WriteStatus.UNCHANGED)
+
+
+def _meet_title(existing: Existing, command: MemoryWrite, draft: Draft[MemoryWritten]) -> WriteResult:
+    if command.if_exists is IfExists.KEEP:
+        return kept(existing, WriteStatus.KEPT)
+    if command.if_exists is IfExists.UPDATE:
+        return _revise(existing, draft, command.idempotency_key)
+    state = existing.state
+    raise Conflict(
+        f"{state.kind} {state.title!r} of scope {state.scope} exists as #{existing.id}; update it, choose another "
+        "title, or pass if_exists=update or keep",
+        id=existing.id,
+        version=existing.version,
+    )
+
+
+def _count_up(existing: Existing, key: str | None) -> WriteResult:
+    draft = log.prepare(MEMORY_SEEN, MemoryTouched(memory_id=existing.id))
+    log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
+    return kept(existing, WriteStatus.SEEN)
+
+
+def _revise(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
+    merged = {**existing.state.columns(), **draft.payload.model_dump(exclude_unset=True)}
+    state = MemoryState(**merged)
+    result = append_version(existing, state, base=existing.version, reason="", key=key)
+    return result.model_copy(update={"redacted": list(draft.redactions)})
