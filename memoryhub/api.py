@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from ninja import Router, Status
+from ninja import Query, Router, Status
 
 from memories.api import router as memories
-from memoryhub import __version__, health, metrics, projects
+from memoryhub import __version__, health, metrics, organizations, projects, summaries
 from memoryhub.auth import BearerToken, SignedIn, is_known
 from memoryhub.core.rest import problems
+from memoryhub.core.schemas import Paging
 from memoryhub.hooks import router as hooks
-from memoryhub.rest import HubAPI, in_project
+from memoryhub.rest import HubAPI, from_caller, in_project
 from sessions_app.api import router as sessions
+from sessions_app.schemas import OrgDescribe, ProjectDescribe
 from sessions_app.work_api import router as work
 
 DESCRIPTION = """Everything a project's memory holds, over HTTP.
@@ -29,6 +31,7 @@ api = HubAPI(
 )
 
 hub = Router()
+scopes = Router()
 
 
 @hub.get("health", auth=None, response={200: dict[str, Any], **problems(503)}, tags=["hub"], summary="Is the hub well?")
@@ -43,30 +46,79 @@ def show_metrics(request: HttpRequest) -> Any:
     return HttpResponse(metrics.render(), content_type=metrics.CONTENT_TYPE)
 
 
-@hub.get("projects", response=projects.ProjectList, tags=["projects"], summary="List the projects")
-def list_projects(request: HttpRequest) -> Any:
-    """How every project stands; one whose store cannot be read says so in ``problem``."""
-    return projects.ProjectList(results=projects.summarize_projects())
+@scopes.get("orgs", response=summaries.OrgPage, tags=["orgs"], summary="List the organisations")
+def list_orgs(request: HttpRequest, command: Query[Paging]) -> Any:
+    """How every organisation stands, and which projects belong to it."""
+    return summaries.list_org_standings(command=command)
 
 
-@hub.post(
-    "projects", response={201: projects.ProjectSummary, **problems(409)}, tags=["projects"], summary="Make a project"
+@scopes.post(
+    "orgs",
+    response={201: organizations.OrgDetails, **problems(409)},
+    tags=["orgs"],
+    summary="Make an organisation",
 )
-def create_project(request: HttpRequest, command: projects.ProjectCreate, response: HttpResponse) -> Any:
-    """Make the store of a new project."""
-    created = projects.create_project(command=command)
-    response["Location"] = f"{request.path}/{created.project_id}"
+def create_org(request: HttpRequest, command: organizations.OrgCreate, response: HttpResponse) -> Any:
+    """Make its store; its projects inherit what is kept there."""
+    created = organizations.create_org(command=command)
+    response["Location"] = f"{request.path}/{created.org_id}"
     return Status(201, created)
 
 
-@hub.get("projects/{project_id}", response=projects.ProjectSummary, tags=["projects"], summary="How one project stands")
+@scopes.get("orgs/{org_id}", response=organizations.OrgDetails, tags=["orgs"], summary="How one organisation stands")
+def get_org(request: HttpRequest, org_id: str) -> Any:
+    """Description, metadata, counts and projects."""
+    return organizations.get_org(org_id=org_id)
+
+
+@scopes.patch("orgs/{org_id}", response=organizations.OrgDetails, tags=["orgs"], summary="Describe an organisation")
+def describe_org(request: HttpRequest, org_id: str, command: OrgDescribe) -> Any:
+    """What is left out stays as it is."""
+    return organizations.describe_org(org_id=org_id, command=command)
+
+
+@scopes.get("projects", response=summaries.ProjectPage, tags=["projects"], summary="List the projects")
+def list_projects(request: HttpRequest, command: Query[projects.ProjectList]) -> Any:
+    """How every project stands; one whose store cannot be read says so in ``problem``."""
+    return summaries.list_projects(command=command)
+
+
+@scopes.post(
+    "projects",
+    response={201: summaries.ProjectReport, **problems(404, 409)},
+    tags=["projects"],
+    summary="Make a project",
+)
+def create_project(request: HttpRequest, command: projects.ProjectCreate, response: HttpResponse) -> Any:
+    """Make the store of a new project, with what it is for and the organisation that it belongs to."""
+    created = projects.create_project(command=command)
+    response["Location"] = f"{request.path}/{created.project_id}"
+    return Status(201, summaries.report_project(project_id=created.project_id))
+
+
+@scopes.get(
+    "projects/{project_id}", response=summaries.ProjectReport, tags=["projects"], summary="How one project stands"
+)
 def get_project(request: HttpRequest, project_id: str) -> Any:
-    """Counts, the last activity, and the last check of its chain."""
-    return projects.summarize_project(project_id=project_id)
+    """Description, metadata, counts, the last activity, and the last check of its chain."""
+    return summaries.report_project(project_id=project_id)
+
+
+@scopes.patch(
+    "projects/{project_id}",
+    response=summaries.ProjectReport,
+    tags=["projects"],
+    summary="Describe a project",
+)
+def describe_project(request: HttpRequest, project_id: str, command: ProjectDescribe) -> Any:
+    """What is left out stays as it is."""
+    return summaries.reported(projects.describe_project(project_id=project_id, command=command))
 
 
 api.add_router("", hub)
 api.add_router("", hooks)
+scopes.add_decorator(from_caller)
+api.add_router("", scopes)
 for router in (memories, sessions, work):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)

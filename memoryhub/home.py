@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from memoryhub.projects import summarize_projects
+from memoryhub.summaries import summarize_projects
 
 
 @never_cache

@@ -12,11 +12,12 @@ from memoryhub.problems import CONTENT_TYPE
 Operation = dict[str, Any]
 
 _PROJECT = "/projects/{project_id}"
+_ORG = "/orgs/{org_id}"
 _REF = "#/components/schemas/"
 _MEANING = {
     "401": "Neither the token nor a session was sent",
     "403": "The session's CSRF token is missing",
-    "404": "There is no such project, or no such thing in it",
+    "404": "There is no such project or organisation, or no such thing in it",
     "409": "It exists already, or its state does not allow this; the data names the id",
     "410": "It was deleted; the message says how to restore it",
     "412": "It is no longer at the version that was read",
@@ -33,6 +34,8 @@ _PROJECT_ID = {
     "schema": {"type": "string", "pattern": f"^{SLUG.pattern}$"},
     "description": "the project; nothing of another can be reached through it",
 }
+
+_ORG_ID = {**_PROJECT_ID, "name": "org_id", "description": "the organisation"}
 
 
 def _header(name: str, description: str) -> dict[str, Any]:
@@ -69,6 +72,8 @@ def _add_headers(path: str, method: str, operation: Operation, schemas: dict[str
     if _PROJECT in path:
         parameters[:] = [_PROJECT_ID, *(each for each in parameters if each["name"] != "project_id")]
         parameters += [] if method == "get" else [_SESSION, _TOKEN]
+    if _ORG in path:
+        parameters[:] = [_ORG_ID, *(each for each in parameters if each["name"] != "org_id")]
     if _takes_key(operation, schemas):
         parameters.append(_KEY)
 
@@ -84,7 +89,7 @@ def _shared(path: str, method: str, operation: Operation) -> set[str]:
     statuses = set()
     if operation.get("security"):
         statuses |= {"401"} if method == "get" else {"401", "403"}
-    if _PROJECT in path:
+    if _PROJECT in path or _ORG in path:
         statuses |= {"404", "422", "423", "503"}
     if "requestBody" in operation:
         statuses |= {"413", "415", "422"}

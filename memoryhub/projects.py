@@ -1,96 +1,209 @@
-"""The projects of this hub: which there are and how each one stands."""
+"""The projects of this hub: made, described, listed and told about. Needs the stores alone, not hub.db.
+
+Inside a project's store, which is where an MCP server works, another project shows no more than its card, and can be
+made but not changed.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from memories.models import Memory
-from memoryhub.core import clock, log
-from memoryhub.core.errors import Conflict, HubError
-from memoryhub.core.models import RawEvent
-from memoryhub.core.schemas import Command
-from memoryhub.core.stores import SLUG, list_projects, project_store, use_store
-from memoryhub.models import StoreCheck
+from memoryhub.core import log
+from memoryhub.core.errors import Conflict, Forbidden
+from memoryhub.core.schemas import Command, Listing, Paging
+from memoryhub.core.stores import Scope, StoreId, current_store, project_store, use_store
+from memoryhub.core.stores import list_projects as project_ids
+from memoryhub.present import project_line
+from memoryhub.stores_shown import (
+    Problem,
+    Redacted,
+    ShortDescription,
+    Standing,
+    apart_from_here,
+    occurred_at,
+    page_of_cards,
+    read_card,
+    shortened,
+    standing,
+    store_here,
+)
+from sessions_app.events.profile import PROJECT_DESCRIBED, Slug
+from sessions_app.models import Commit, Session
+from sessions_app.profile import profile
+from sessions_app.schemas import ProjectDescribe
+from sessions_app.services.profile import describe, draft_description
 
 
-class ProjectCreate(Command):
+class IfExists(StrEnum):
+    """What to do when there is a project or an organisation of that id."""
+
+    ERROR = "error"
+    UPDATE = "update"
+
+
+class ProjectCreate(ProjectDescribe):
     """Make a project."""
 
-    project_id: str = Field(pattern=f"^{SLUG.pattern}$", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
+    model_config = ConfigDict(populate_by_name=True)
+
+    project_id: Slug = Field(alias="id", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
+    if_exists: IfExists = Field(IfExists.ERROR, description="update: describe the project that is there")
 
 
-class ProjectSummary(BaseModel):
-    """How a project stands. ``problem`` says why its store could not be read; then the counts are 0."""
+class ProjectList(Paging):
+    """List projects in order of their ids."""
+
+    org_id: Slug | None = Field(None, description="only of this organisation")
+
+
+class ProjectGet(Command):
+    """Get one project."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    project_id: Slug | None = Field(None, alias="id", description="default: this one")
+
+
+class ProjectCard(BaseModel):
+    """What a project shows of itself to every other."""
 
     project_id: str
-    events: int = 0
-    memories: int = 0
-    last_activity: datetime | None = None
-    chain_ok: bool | None = Field(None, description="null: never checked")
-    chain_finding: str = ""
-    chain_checked_at: datetime | None = None
-    problem: str = ""
+    name: str = ""
+    description: ShortDescription = ""
+    org_id: str | None = None
+    problem: Problem = ""
 
 
-class ProjectList(BaseModel):
-    """Every project of the hub, in order of their ids."""
+class ProjectDetails(Standing, ProjectCard):
+    """All about a project but what it keeps."""
 
-    results: list[ProjectSummary]
-
-
-def summarize_projects() -> list[ProjectSummary]:
-    """Return how every project stands, in order of their ids; a store that cannot be read does not hide the others."""
-    checks = {check.store: check for check in StoreCheck.objects.all()}
-    return [_summary(project, checks.get(project_store(project).alias)) for project in list_projects()]
-
-
-def summarize_project(*, project_id: str) -> ProjectSummary:
-    """Return how one project stands.
-
-    Raises:
-        NotFound: there is none of that id.
-    """
-    store = project_store(project_id)
-    check = StoreCheck.objects.filter(store=store.alias).first()
-    with use_store(store):
-        return ProjectSummary(project_id=project_id, **_checked(check), **_counts())
+    description: str = ""
+    root_path: str = ""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+    sessions: int = 0
+    commits: int = 0
+    created_at: datetime | None = Field(None, description="of its first event")
+    described_at: datetime | None = None
+    redacted: Redacted = Field(default_factory=list)
 
 
-def create_project(*, command: ProjectCreate) -> ProjectSummary:
-    """Make the store of a new project.
+def create_project(*, command: ProjectCreate) -> ProjectCard:
+    """Make the store of a new project, described; or describe the one that is there.
+
+    Returns:
+        ``ProjectDetails``; where the caller works in another project, only the card.
 
     Raises:
-        Conflict: there is one of that id.
+        Conflict: there is one of that id, and ``if_exists`` is ``error``.
+        Forbidden: the caller works in another project than the one to be described.
+        NotFound: there is no such organisation.
     """
-    if command.project_id in list_projects():
-        raise Conflict(f"project {command.project_id!r} exists already; use it, or choose another id")
-    with use_store(project_store(command.project_id), create=True):
-        return ProjectSummary(project_id=command.project_id)
+    store = project_store(command.project_id)
+    said = command.model_dump(exclude_unset=True, exclude={"project_id", "if_exists"})
+    description = ProjectDescribe(**said)
+    draft_description(command=description, scope=Scope.PROJECT)  # before anything is made
+    if store.path.exists():
+        _check_existing(store, command)
+    with use_store(store, create=True), apart_from_here(store):
+        redacted = describe(command=description).redacted if said else ()
+    return _shown(store, redacted)
 
 
-def _summary(project: str, check: StoreCheck | None) -> ProjectSummary:
-    known = _checked(check)
-    try:
-        with use_store(project_store(project)):
-            return ProjectSummary(project_id=project, **known, **_counts())
-    except HubError as error:
-        return ProjectSummary(project_id=project, **known, problem=error.message)
+def describe_project(*, project_id: str, command: ProjectDescribe) -> ProjectDetails:
+    """Change what a project says of itself; what is left out stays.
+
+    Raises:
+        NotFound: there is no such project, or no such organisation.
+    """
+    with use_store(project_store(project_id)):
+        return ProjectDetails(redacted=list(describe(command=command).redacted), **details_fields())
 
 
-def _checked(check: StoreCheck | None) -> dict[str, Any]:
-    if check is None:
-        return {}
-    return {"chain_ok": check.ok, "chain_finding": check.finding, "chain_checked_at": check.checked_at}
+def list_projects(*, command: ProjectList) -> Listing:
+    """Return a page of projects' cards."""
+    ids = project_ids() if command.org_id is None else projects_of(command.org_id)
+    return page_of_cards(ids, command, project_card, id_field="project_id", line=project_line)
 
 
-def _counts() -> dict[str, Any]:
-    position, _ = log.head()
-    last = RawEvent.objects.filter(position=position).values_list("occurred_at", flat=True).first()
+def get_project(*, command: ProjectGet) -> ProjectCard:
+    """Return all about the project that the caller works in; of another one, its card.
+
+    Raises:
+        NotFound: there is no such project.
+    """
+    here = store_here()
+    store = project_store(command.project_id) if command.project_id else here
+    if store is None:
+        raise Conflict("no project is current here; name one in id")
+    return _shown(store)
+
+
+def projects_of(org_id: str) -> list[str]:
+    """Return the ids of an organisation's projects, in order."""
+    return projects_by_org().get(org_id, [])
+
+
+def projects_by_org() -> dict[str, list[str]]:
+    """Return the ids of each organisation's projects, in order."""
+    found: dict[str, list[str]] = {}
+    for each in project_ids():
+        org = project_card(each).org_id
+        if org is not None:
+            found.setdefault(org, []).append(each)
+    return found
+
+
+def project_card(project_id: str) -> ProjectCard:
+    """Return a project's card."""
+    return read_card(project_store(project_id), ProjectCard, card_fields, project_id=project_id)
+
+
+def card_fields() -> dict[str, Any]:
+    """Return what the current project's card says."""
+    known = profile()
+    return {"name": known.name, "description": shortened(known.description), "org_id": known.org}
+
+
+def details_fields() -> dict[str, Any]:
+    """Return the fields of ``ProjectDetails`` for the current project."""
+    known = profile()
     return {
-        "events": position,
-        "memories": Memory.objects.live().count(),
-        "last_activity": clock.from_text(last) if last else None,
+        "project_id": current_store().name,
+        **card_fields(),
+        **known.model_dump(include={"description", "root_path", "metadata", "tags"}),
+        **standing(),
+        "sessions": Session.objects.count(),
+        "commits": Commit.objects.count(),
+        "created_at": occurred_at(1),
+        "described_at": known.updated_at,
     }
+
+
+def _shown(store: StoreId, redacted: tuple[str, ...] = ()) -> ProjectCard:
+    told_all = store_here() in (None, store)
+    with use_store(store):
+        if told_all:
+            return ProjectDetails(**details_fields(), redacted=list(redacted))
+        return ProjectCard(project_id=store.name, **card_fields())
+
+
+def _check_existing(store: StoreId, command: ProjectCreate) -> None:
+    """Let only pass what describes the project on purpose, or for the first time from inside it, or once more."""
+    here = store_here()
+    with use_store(store):
+        if log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED):
+            return
+        undescribed = profile().updated_at is None
+    if command.if_exists is IfExists.ERROR and not (here == store and undescribed):
+        raise Conflict(
+            f"project {store.name!r} exists already; send if_exists=update to describe it, or choose another id"
+        )
+    if here not in (None, store):
+        raise Forbidden(
+            f"project {store.name!r} is described from inside it only; this server is bound to {here.name!r}"
+        )

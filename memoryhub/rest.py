@@ -32,8 +32,19 @@ def in_project(view: View) -> View:
 
     @wraps(view)
     def inside(request: HttpRequest, **arguments: Any) -> Any:
+        with use_store(project_store(_project_of(request))):
+            return from_caller(view)(request, **arguments)
+
+    return inside
+
+
+def from_caller(view: View) -> View:
+    """Run a route as the caller who was let in, with the key that a header names."""
+
+    @wraps(view)
+    def inside(request: HttpRequest, **arguments: Any) -> Any:
         _refuse_unknown_parameters(request, arguments)
-        with use_store(project_store(_project_of(request))), use_origin(**_origin(request)):
+        with use_origin(**_origin(request)):
             return view(request, **_with_key(request, arguments))
 
     return inside

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
-
-from pydantic import BaseModel, Field
-
 from memoryhub.core import rows
 from sessions_app.models import Profile
-
-
-class ProfileView(BaseModel):
-    """A profile as every door shows it; of a store that was never described, all is empty."""
-
-    name: str = ""
-    description: str = ""
-    root_path: str = ""
-    org: str | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
-    tags: list[str] = Field(default_factory=list)
-    updated_at: datetime | None = None
+from sessions_app.schemas import ProfileView
 
 
 def profile() -> ProfileView:

@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field, JsonValue
 
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Paging
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Paging, unlisted
 from sessions_app.events import FileChange
+from sessions_app.events.profile import Description, Metadata, Name, RootPath, Slug, Tags
 from sessions_app.models import IterationStatus, SessionMode, SessionStatus, TurnStatus
 
 
@@ -170,6 +171,37 @@ class SettingsChange(Command):
     """Change settings of the project; null takes one back to its default."""
 
     settings: dict[str, JsonValue] = Field(min_length=1, max_length=50)
+
+
+class OrgDescribe(Command):
+    """Describe an organisation; what is left out stays as it is."""
+
+    name: Name = Field("", description="for people")
+    description: Description = Field("", description="what it is")
+    metadata: Metadata = Field(default_factory=dict, description="a JSON object; replaces the one before")
+    tags: Tags = Field(default_factory=list, description="replace those before", json_schema_extra=unlisted)
+    idempotency_key: IdempotencyKey = None
+
+
+class ProjectDescribe(OrgDescribe):
+    """Describe a project; what is left out stays as it is."""
+
+    description: Description = Field("", description="what it is for")
+    metadata: Metadata = Field(default_factory=dict, description="goals, constraints, state; replaces the one before")
+    org_id: Slug | None = Field(None, description="the organisation it belongs to; null for none")
+    root_path: RootPath = Field("", description="its folder")
+
+
+class ProfileView(BaseModel):
+    """What a store says of itself; of one that was never described, all is empty."""
+
+    name: str = ""
+    description: str = ""
+    root_path: str = ""
+    org: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+    updated_at: datetime | None = None
 
 
 class SessionView(BaseModel):

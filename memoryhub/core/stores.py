@@ -209,8 +209,9 @@ def _add(store: StoreId, found: _Opened) -> None:
         except BaseException:
             _remove(store.alias)
             raise
+        in_use = {store.alias, current_alias.get()}
         while len(_opened) > MAX_OPEN_STORES:
-            _remove(next(iter(_opened)))
+            _remove(next(alias for alias in _opened if alias not in in_use))
 
 
 def _check_integrity(store: StoreId) -> None:

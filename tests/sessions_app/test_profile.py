@@ -8,8 +8,9 @@ from memoryhub.core import log
 from memoryhub.core.asof import as_of
 from memoryhub.core.errors import Forbidden, Invalid, NotFound
 from memoryhub.core.stores import GLOBAL_STORE, org_store, use_store
-from sessions_app.profile import ProfileView, org_of_project, profile
-from sessions_app.services.profile import OrgDescribe, ProjectDescribe, describe
+from sessions_app.profile import org_of_project, profile
+from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
+from sessions_app.services.profile import describe
 from tests.support import HubTestCase
 
 GITHUB_TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -27,7 +28,7 @@ class ProfileTests(HubTestCase):
         self.assertIsNone(org_of_project())
 
     def test_a_change_carries_only_what_was_set(self) -> None:
-        describe(command=ProjectDescribe(name="Alpha", org="acme", metadata={"goals": ["ship"]}, tags=["Ops"]))
+        describe(command=ProjectDescribe(name="Alpha", org_id="acme", metadata={"goals": ["ship"]}, tags=["Ops"]))
         described = describe(command=ProjectDescribe(description="An aquarium."))
         self.assertEqual((described.profile.name, described.profile.description), ("Alpha", "An aquarium."))
         self.assertEqual((described.profile.metadata, described.profile.tags), ({"goals": ["ship"]}, ["ops"]))
@@ -36,8 +37,8 @@ class ProfileTests(HubTestCase):
         self.assertEqual(payloads[1], {"description": "An aquarium."})
 
     def test_what_is_set_to_nothing_is_taken_back(self) -> None:
-        describe(command=ProjectDescribe(name="Alpha", org="acme", root_path="/src/alpha"))
-        describe(command=ProjectDescribe(name="", org=None, root_path=""))
+        describe(command=ProjectDescribe(name="Alpha", org_id="acme", root_path="/src/alpha"))
+        describe(command=ProjectDescribe(name="", org_id=None, root_path=""))
         self.assertEqual((profile().name, profile().org, profile().root_path), ("", None, ""))
 
     def test_what_says_nothing_new_is_not_written(self) -> None:
@@ -53,15 +54,15 @@ class ProfileTests(HubTestCase):
 
     def test_an_organisation_that_is_not_there_is_refused_with_the_known_ones(self) -> None:
         with self.assertRaisesRegex(NotFound, "no organisation 'umbrella'.*known: acme"):
-            describe(command=ProjectDescribe(name="Alpha", org="umbrella"))
+            describe(command=ProjectDescribe(name="Alpha", org_id="umbrella"))
         self.assertEqual(profile(), ProfileView())
 
     def test_an_organisation_and_the_global_scope_have_no_organisation(self) -> None:
         for store in (org_store("acme"), GLOBAL_STORE):
             with use_store(store, create=True):
                 describe(command=OrgDescribe(name="Everybody"))
-                with self.assertRaisesRegex(Invalid, "'org' belongs to a project"):
-                    describe(command=ProjectDescribe(org="acme"))
+                with self.assertRaisesRegex(Invalid, "'org_id' belongs to a project"):
+                    describe(command=ProjectDescribe(org_id="acme"))
                 self.assertEqual((profile().name, profile().org), ("Everybody", None))
 
     def test_secrets_are_taken_out(self) -> None:
@@ -81,7 +82,7 @@ class ProfileTests(HubTestCase):
             ({"metadata": deep}, "at most 10 levels|recursion"),
             ({"metadata": {"a": float("nan")}}, "not JSON compliant"),
             ({"name": "x" * 201}, "at most 200"),
-            ({"org": "../beta"}, "pattern"),
+            ({"org_id": "../beta"}, "pattern"),
         ):
             with self.assertRaisesRegex(ValidationError, sentence):
                 ProjectDescribe(**fields)
@@ -95,7 +96,7 @@ class ProfileTests(HubTestCase):
                 describe(command=ProjectDescribe(name="Gamma"))
 
     def test_a_rebuild_comes_out_the_same_and_without_what_was_erased(self) -> None:
-        describe(command=ProjectDescribe(name="Alpha", metadata={"b": 1, "a": [True, None]}, org="acme"))
+        describe(command=ProjectDescribe(name="Alpha", metadata={"b": 1, "a": [True, None]}, org_id="acme"))
         describe(command=ProjectDescribe(description="An aquarium.", tags=["ops"]))
         self.assertTrue(log.rebuild().identical)
         self.assertEqual((profile().name, profile().metadata), ("Alpha", {"b": 1, "a": [True, None]}))

@@ -1,0 +1,70 @@
+"""Projects and organisations as text for a model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def project_line(project: dict[str, Any]) -> str:
+    """Return a project's card as one line: id, name, organisation, what it is for."""
+    org = f" of {project['org_id']}" if project.get("org_id") else ""
+    return f"{project['project_id']}{_named(project)}{org}{_said(project)}"
+
+
+def org_line(org: dict[str, Any]) -> str:
+    """Return an organisation's card as one line: id, name, what it is."""
+    return f"{org['org_id']}{_named(org)}{_said(org)}"
+
+
+def project_text(project: dict[str, Any]) -> str:
+    """Return all about a project, or its card where there is no more."""
+    if "events" not in project:
+        return project_line(project)
+    counts = ", ".join(f"{project[name]} {name}" for name in ("memories", "sessions", "commits", "events"))
+    lines = [
+        f"project {project['project_id']}{_named(project)}",
+        *_fact("organisation", project["org_id"]),
+        *_fact("folder", project["root_path"]),
+        *_profile_lines(project),
+        f"{counts}; first {_day(project['created_at'])}, last {_day(project['last_activity'])}",
+    ]
+    return "\n".join(lines)
+
+
+def org_text(org: dict[str, Any]) -> str:
+    """Return all about an organisation."""
+    lines = [
+        f"organisation {org['org_id']}{_named(org)}",
+        *_fact("projects", ", ".join(org["projects"])),
+        *_profile_lines(org),
+        f"{org['memories']} memories, {org['events']} events; last {_day(org['last_activity'])}",
+    ]
+    return "\n".join(lines)
+
+
+def _profile_lines(shown: dict[str, Any]) -> list[str]:
+    metadata = json.dumps(shown["metadata"], ensure_ascii=False) if shown["metadata"] else ""
+    return [
+        *_fact("description", shown["description"]),
+        *_fact("tags", ", ".join(shown["tags"])),
+        *_fact("metadata", metadata),
+        *_fact("redacted", ", ".join(shown["redacted"])),
+    ]
+
+
+def _fact(name: str, value: str | None) -> list[str]:
+    return [f"{name}: {value}"] if value else []
+
+
+def _named(shown: dict[str, Any]) -> str:
+    return f" ({shown['name']})" if shown.get("name") else ""
+
+
+def _said(shown: dict[str, Any]) -> str:
+    said = shown.get("problem") or " ".join(shown.get("description", "").split())
+    return f": {said}" if said else ""
+
+
+def _day(moment: str | None) -> str:
+    return moment[:10] if moment else "never"
