@@ -71,7 +71,7 @@ class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
         from memoryhub.mcp import snapshot
 
         key = "\n".join(snapshot.current_key())
-        for part in ("/mcp-", "/mcp_types-", "/pydantic-", "memoryhub/mcp/server.py", "memories/tools.py"):
+        for part in ("/mcp-", "/mcp_types-", "/pydantic-", "memoryhub/mcp/server.py", "memories/tools/core.py"):
             self.assertIn(part, key)
 
 

@@ -1,4 +1,4 @@
-"""The MCP tools and resources of memories."""
+"""The tools and resources by which memories are written, read, found and deleted."""
 
 from __future__ import annotations
 
