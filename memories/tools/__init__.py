@@ -1,0 +1,5 @@
+"""The MCP tools and resources of memories: importing this registers them, in the order in which they are listed."""
+
+from memories.tools import core
+
+__all__ = ["core"]
