@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import tempfile
@@ -16,6 +17,16 @@ def use_temporary_home() -> None:
     folder = tempfile.mkdtemp(prefix="memory-hub-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["MEMORY_HUB_HOME"] = os.environ[RUN_HOME_VARIABLE] = folder
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return what is in each file under a folder, but for those of a moment that are gone when they are read."""
+    found: dict[Path, bytes] = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with contextlib.suppress(FileNotFoundError):
+                found[path] = path.read_bytes()
+    return found
 
 
 def run_home() -> Path:

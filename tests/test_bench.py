@@ -24,7 +24,7 @@ from memoryhub.benchmarking.measures import NAMES
 from memoryhub.management.commands.bench import Command
 
 ROOT = Path(__file__).resolve().parents[1]
-DEADLINE_SECONDS = 240
+DEADLINE_SECONDS = 600
 SIZE = 50
 
 DOORS = ("service", "cpu", "stdio", "rest")

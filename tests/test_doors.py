@@ -16,8 +16,9 @@ from typing import Any
 
 from django.test import SimpleTestCase
 
+from tests.home import contents
 from tests.mcp.client import Server as McpServer
-from tests.web.server import Server, run, serving
+from tests.web.server import DEADLINE_SECONDS, Server, run, serving
 
 SECRETS = {
     "database password": "postgres://app:Tr0ub4dor-and-3@db.example.org:5432/prod",
@@ -39,7 +40,7 @@ class Browser:
         self.get(server.link.removeprefix(server.address))
 
     def get(self, path: str) -> str:
-        with self._opener.open(self.address + path, timeout=30) as answer:
+        with self._opener.open(self.address + path, timeout=DEADLINE_SECONDS) as answer:
             return str(answer.read().decode())
 
     def status(self, path: str) -> tuple[int, str]:
@@ -54,7 +55,7 @@ class Browser:
         assert token, f"{path} has no form"
         data = urllib.parse.urlencode({"csrfmiddlewaretoken": token[1], **fields}).encode()
         request = urllib.request.Request(self.address + path, data, {"Referer": self.address + path})
-        with self._opener.open(request, timeout=30) as answer:
+        with self._opener.open(request, timeout=DEADLINE_SECONDS) as answer:
             return str(answer.read().decode())
 
 
@@ -130,10 +131,9 @@ class SecretsTests(DoorsTestCase):
         self.command("import", "git", str(documents), "--project", "alpha")
 
     def search_the_bytes(self, when: str) -> None:
-        files = [path for path in self.home.rglob("*") if path.is_file()]
+        files = contents(self.home)
         self.assertTrue(any(path.name == "events.db" for path in files))
-        for path in files:
-            content = path.read_bytes()
+        for path, content in files.items():
             for needle in NEEDLES:
                 for encoded in (needle.encode(), needle.encode("utf-16-le"), needle.lower().encode()):
                     self.assertNotIn(encoded, content, f"{needle} is in {path.relative_to(self.home)} {when}")

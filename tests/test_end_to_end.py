@@ -17,6 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.support import HubTestCase
 
 ROOT = Path(__file__).parents[1]
+DEADLINE_SECONDS = 120
 SEEDS = Path(os.environ.get("MEMORY_HUB_SEEDS", ROOT.parent / "shared" / "seeds"))
 
 OWN_QUESTIONS = {
@@ -41,7 +42,13 @@ class EndToEndTests(HubTestCase):
     def run_command(self, *arguments: str) -> str:
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
         done = subprocess.run(
-            command, env=self.environment(), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+            command,
+            env=self.environment(),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -107,7 +114,7 @@ class EndToEndTests(HubTestCase):
         for number in range(10_000):
             title = f"{name} {number}"
             arguments = {"title": title, "content": f"text {title}", "format": "json"}
-            answer = await asyncio.wait_for(client.call_tool("memory_write", arguments), 10)
+            answer = await asyncio.wait_for(client.call_tool("memory_write", arguments), DEADLINE_SECONDS)
             assert answer.structured_content
             acknowledged[answer.structured_content["id"]] = title
             if len(acknowledged) == 60:

@@ -29,7 +29,7 @@ class ImportCommandTest(HubTestCase):
         environment = {**os.environ, "MEMORY_HUB_HOME": str(self.home)}
         folder = self.repository.folder
         done = subprocess.run(
-            command, capture_output=True, text=True, cwd=folder, env=environment, timeout=60, check=False
+            command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300, check=False
         )
         return done.returncode, done.stdout, done.stderr
 

@@ -17,6 +17,8 @@ from tests.support import HubTestCase
 WRITER = """
 import django, sys
 django.setup()
+from memoryhub.core.sqlite import base
+base.BUSY_TIMEOUT_SECONDS = 60.0  # a slow disk takes a second for what eight write
 from memoryhub.core.stores import project_store, use_store
 from memories.services import write_memory
 from memories.schemas import MemoryWrite
@@ -26,6 +28,7 @@ for number in range(count):
         result = write_memory(command=MemoryWrite(title=f"{name} {number}", content=f"text {name} {number}"))
     print(result.id, f"{name} {number}", flush=True)
 """
+DEADLINE_SECONDS = 300
 KILLS = int(os.environ.get("MEMORY_HUB_TEST_KILLS", "50"))
 
 
@@ -51,7 +54,7 @@ class ManyProcessesTests(HubTestCase):
         writers = [self.spawn(f"w{number}", 25) for number in range(8)]
         acknowledged: dict[int, str] = {}
         for writer in writers:
-            output, errors = writer.communicate(timeout=120)
+            output, errors = writer.communicate(timeout=DEADLINE_SECONDS)
             self.assertEqual((writer.returncode, errors), (0, ""))
             acknowledged |= parse(output)
         self.assertEqual(len(acknowledged), 200)
@@ -68,7 +71,7 @@ class ManyProcessesTests(HubTestCase):
             assert writer.stdout
             lines = [writer.stdout.readline() for _ in range(chance.randrange(1, 12))]
             writer.kill()
-            rest, _ = writer.communicate(timeout=60)
+            rest, _ = writer.communicate(timeout=DEADLINE_SECONDS)
             acknowledged |= parse("".join(lines) + rest)
         self.assertGreaterEqual(len(acknowledged), KILLS)
         self.holds(acknowledged)

@@ -24,7 +24,7 @@ class ReadOnlyTests(SimpleTestCase):
         with tempfile.TemporaryDirectory(prefix="memory-hub-read-only-") as home:
             wrapper = WITHOUT_OVERRIDE if os.geteuid() == 0 else []
             command = [*wrapper, sys.executable, "-m", "tests.test_read_only", f"{home}/home"]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
         self.assertRegex(found["mcp_write"], "^unavailable: memory database unavailable: .*readonly")

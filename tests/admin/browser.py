@@ -91,8 +91,9 @@ class BrowserTestCase(SimpleTestCase):
         return self.browser.execute_script(text)
 
     def wait(self, condition: Callable[[], Any], what: str) -> Any:
-        """Return the condition's first true value; an element that is missing or was replaced is none yet."""
-        wait = WebDriverWait(self.browser, SECONDS, poll_frequency=0.05, ignored_exceptions=[WebDriverException])
+        """Return the condition's first true value; where an element is missing or was replaced, it is not true yet."""
+        passing = [WebDriverException, StopIteration]
+        wait = WebDriverWait(self.browser, SECONDS, poll_frequency=0.05, ignored_exceptions=passing)
         return wait.until(lambda _: condition(), f"never came: {what}")
 
     def let_timers_run_out(self, milliseconds: int) -> None:

@@ -7,8 +7,6 @@ import sqlite3
 from contextlib import closing
 from unittest import mock
 
-from django_q.models import Schedule
-
 from memoryhub.core import stores
 from memoryhub.core.stores import project_store
 from tests.api.client import RestTestCase
@@ -141,33 +139,3 @@ class StoreTests(RestTestCase):
         stores.forget(project_store("alpha"))
         answer = self.call("GET", MEMORIES, expect=503)
         self.assertIn("written by a newer Memory Hub (memories.9999_new)", answer.data["detail"])
-
-
-class HealthTests(RestTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        Schedule.objects.all().delete()  # no worker runs here, and what it would do falls due as the tests go on
-
-    def test_anyone_may_ask_and_only_the_known_are_told_the_parts(self) -> None:
-        self.assertEqual(self.client.get("/api/v1/health").json(), {"status": "ok"})
-        self.assertEqual(self.call("GET", "health", token="wrong").data, {"status": "ok"})
-        parts = self.call("GET", "health").data["parts"]
-        self.assertEqual(parts, {"hub.db": "ok", "worker": "ok", "project alpha": "ok", "project beta": "ok"})
-
-    def test_a_store_that_cannot_be_read_is_found(self) -> None:
-        forget_all_stores()
-        project_store("beta").path.write_bytes(b"not a database!!" * 1000)
-        answer = self.client.get("/api/v1/health")
-        self.assertEqual(answer.status_code, 503)
-        self.check_shape(answer)
-        self.assertNotIn(b"beta", answer.content)
-        parts = self.call("GET", "health", expect=503).data["parts"]
-        self.assertEqual(parts["project alpha"], "ok")
-        self.assertIn("memory database unavailable", parts["project beta"])
-
-    def test_read_models_behind_the_log_are_found(self) -> None:
-        memory_id = self.write()
-        with closing(sqlite3.connect(project_store("alpha").path)) as other, other:
-            other.execute("DELETE FROM memories_memoryversion WHERE id = ?", [memory_id])
-        parts = self.call("GET", "health", expect=503).data["parts"]
-        self.assertEqual(parts["project alpha"], "read models behind the log: memoryversion; run rebuild")

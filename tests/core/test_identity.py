@@ -27,7 +27,7 @@ GIT_ENVIRONMENT = {
 
 def git(folder: Path, *arguments: str) -> None:
     command = ["git", "-c", "protocol.file.allow=always", "-C", str(folder), *arguments]
-    subprocess.run(command, check=True, capture_output=True, env=GIT_ENVIRONMENT, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, env=GIT_ENVIRONMENT, timeout=120)
 
 
 class IdentityTestCase(TestCase):

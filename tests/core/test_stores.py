@@ -57,7 +57,7 @@ class CreationTests(HubTestCase):
             "    os.system('cp -r --preserve=mode $MEMORY_HUB_HOME $MEMORY_HUB_HOME.copy')"
         )
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=300)
         copy = Path(f"{self.home}.copy")
         self.addCleanup(shutil.rmtree, copy)
         names = {path.name for path in copy.rglob("*")}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import random
 import string
-from pathlib import Path
 from typing import Any
 
+from tests.home import contents
 from tests.hook.client import HookTestCase, replayed, run_hook, wait_for_spooled
 from tests.web.server import poll, serving, temporary_home
 
@@ -59,10 +59,10 @@ class SecretsTests(HookTestCase):
         return len(events)
 
     def assert_nowhere(self) -> None:
-        files = [path for path in self.home.rglob("*") if path.is_file()]
+        files = contents(self.home)
         self.assertGreater(len(files), 2)
         for name, (secret, _) in SECRETS.items():
-            found = [path.name for path in files if secret.encode() in _content(path)]
+            found = [path.name for path, content in files.items() if secret.encode() in content]
             self.assertEqual(found, [], name)
 
     def test_with_a_hub(self):
@@ -83,10 +83,3 @@ class SecretsTests(HookTestCase):
 
 def _tool(name: str, given: Any, response: Any) -> dict[str, Any]:
     return {"tool_name": name, "tool_input": given, "tool_response": response}
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""  # a file of a moment, such as a draft

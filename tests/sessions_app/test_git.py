@@ -31,7 +31,7 @@ class Repository:
             "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when,
         }  # fmt: skip
         command = ["git", "-C", str(self.folder), *arguments]
-        done = subprocess.run(command, check=True, capture_output=True, env=environment, timeout=30, **options)
+        done = subprocess.run(command, check=True, capture_output=True, env=environment, timeout=120, **options)
         return str(done.stdout, "utf-8").strip()
 
     def write(self, path: str | bytes, content: bytes = b"x\n") -> None:

@@ -3,69 +3,63 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from typing import ClassVar
 
-from django.test import SimpleTestCase
-from selenium import webdriver
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.admin.browser import SECONDS, require_browser, start_browser
-from tests.web.server import Server, serving
+from tests.admin.browser import BrowserTestCase
+
+STATUS = ".live-responses-table tbody .response-col_status"
 
 
-class DocsPageTests(SimpleTestCase):
-    server: ClassVar[Server]
-    browser: webdriver.Chrome
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        require_browser()
-        cls.server = cls.enterClassContext(serving("--no-worker"))
-
-    def setUp(self) -> None:
-        folder = self.enterContext(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-        self.browser = start_browser(folder)
-        self.addCleanup(self.browser.quit)
+class DocsPageTests(BrowserTestCase):
+    """The page draws itself anew at every step; so each waits for what it needs, and tries again if it was replaced."""
 
     def test_who_is_signed_in_can_try_a_write(self) -> None:
-        self.browser.get(self.server.link)
-        self.assertEqual(self._make_project("by-session"), 201)
-        self.assertEqual(self._complaints(), [])
+        self.browser.get(f"{self.server.address}/api/v1/docs")
+        self.assertEqual(self.make_project("by-session"), "201")
 
     def test_who_is_signed_out_can_enter_the_token(self) -> None:
+        self.sign_out_for_this_test()
         self.browser.get(f"{self.server.address}/api/v1/docs")
-        self._find(".btn.authorize").click()
-        self._find(".modal-ux input[type=text], .modal-ux input[type=password]").send_keys(self.server.token)
-        self._find(".modal-ux .btn.authorize").click()
-        self._find(".modal-ux .btn-done").click()
-        self.assertEqual(self._make_project("by-token"), 201)
-        self.assertEqual(self._complaints(), [])
+        self.push(".btn.authorize")
+        self.enter(".modal-ux input", self.server.token)
+        self.push(".modal-ux .btn.authorize")
+        self.push(".modal-ux .btn-done")
+        self.assertEqual(self.make_project("by-token"), "201")
 
-    def _make_project(self, project: str) -> int:
+    def sign_out_for_this_test(self) -> None:
+        for cookie in self.browser.get_cookies():
+            self.addCleanup(self.browser.add_cookie, cookie)
+        self.browser.delete_all_cookies()
+
+    def make_project(self, project: str) -> str:
         """Fill in the form of POST projects, send it, and return the status that the page shows."""
-        if not self.browser.current_url.endswith("/docs"):
-            self.browser.get(f"{self.server.address}/api/v1/docs")
-        operation = self._find("[id$='create_project']")
-        operation.find_element(By.CSS_SELECTOR, ".opblock-summary-control").click()
-        self._find(".try-out__btn").click()
-        body = self._find("textarea.body-param__text")
-        body.send_keys(Keys.CONTROL, "a")
-        body.send_keys(json.dumps({"project_id": project}))
-        self._find(".execute").click()
-        return int(self._find(".live-responses-table tbody .response-col_status").text.split()[0])
+        self.push("[id$='create_project'] .opblock-summary-control")
+        self.push(".try-out__btn")
+        self.enter("textarea.body-param__text", json.dumps({"project_id": project}))
+        self.push(".execute")
+        text: str = self.wait(lambda: self.shown(STATUS).text, "the status of the answer")
+        return text.split(maxsplit=1)[0]
 
-    def _find(self, selector: str) -> WebElement:
-        return WebDriverWait(self.browser, SECONDS).until(lambda _: self._shown(selector))[0]
+    def shown(self, selector: str) -> WebElement:
+        """Return the first element that is to be seen; StopIteration where there is none yet."""
+        return next(each for each in self.find_all(selector) if each.is_displayed())
 
-    def _shown(self, selector: str) -> list[WebElement]:
-        return [each for each in self.browser.find_elements(By.CSS_SELECTOR, selector) if each.is_displayed()]
+    def push(self, selector: str) -> None:
+        def pushed() -> bool:
+            self.shown(selector).click()
+            return True
 
-    def _complaints(self) -> list[str]:
-        """What the browser refused or failed to load."""
-        said = self.browser.get_log("browser")
-        return [entry["message"] for entry in said]
+        self.wait(pushed, f"{selector}, to be pressed")
+
+    def enter(self, selector: str, text: str) -> None:
+        """Put a text in the place of what is there."""
+
+        def entered() -> bool:
+            field = self.shown(selector)
+            field.send_keys(Keys.CONTROL, "a")
+            field.send_keys(text)
+            return field.get_attribute("value") == text
+
+        self.wait(entered, f"{text!r} in {selector}")
