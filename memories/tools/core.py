@@ -20,6 +20,7 @@ from memories.schemas import (
     Timeline,
     WriteResult,
 )
+from memories.selectors.suggestions import suggest_ids, suggest_tags, suggest_types
 from memoryhub.core import tokens
 from memoryhub.core.errors import Invalid
 from memoryhub.core.paging import as_lines
@@ -188,19 +189,22 @@ def _with_tags(parameters: dict[str, str]) -> dict[str, Any]:
     return {**parameters, "tags": tags}
 
 
+_SUGGEST = {"tags": suggest_tags, "memory_type": suggest_types}
 RESOURCES = [
-    Resource("memories://get/{id}", "memory", "One memory by its id", read_memory),
+    Resource("memories://get/{id}", "memory", "One memory by its id", read_memory, suggest={"id": suggest_ids}),
     Resource(
         "memories://list{?memory_type,tags,limit,offset,include_deleted}",
         "memories",
         "Memories, last changed first; tags separated by commas",
         read_list,
+        suggest=_SUGGEST,
     ),
     Resource(
         "memories://search/{query}{?limit,offset,memory_type,tags,threshold}",
         "memory search",
         "Memories that answer a question; threshold is the least score of a hit relative to the best, 0 to 1",
         read_search,
+        suggest=_SUGGEST,
     ),
 ]
 

@@ -1,9 +1,12 @@
-"""What an MCP tool is. Apps declare theirs in ``tools.py`` and register them; the MCP door lists and calls them."""
+"""What MCP tools, resources and prompts are.
+
+Apps declare theirs in ``tools.py`` and ``prompts.py`` and register them; the MCP door lists and calls them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -35,6 +38,12 @@ class Answer:
     """Where the call began or ended a session: the one that this connection goes on in, or empty for none."""
 
 
+Suggest = Callable[[str], list[str]]
+"""Takes what was typed so far; returns what it may become, the likeliest first, and one more than is shown."""
+MAX_SUGGESTIONS = 100
+"""How many suggestions a client is shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One MCP tool: its contract and the one domain call behind it."""
@@ -54,6 +63,8 @@ class Tool:
     """It begins or ends sessions and turns itself, so the door opens none for it."""
     aliases: tuple[str, ...] = ()
     """Names of the same call in the documents the hub was conceived from; accepted, never listed."""
+    renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Its arguments' names in those documents, each with the name of ours that it became; accepted, never listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +77,28 @@ class Resource:
     read: Callable[[dict[str, str]], dict[str, Any]]
     """Takes the template's parameters as text; returns JSON data; raises ``HubError``."""
     mime_type: str = "application/json"
+    suggest: Mapping[str, Suggest] = field(default_factory=dict)
+    """What completes its parameters, by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One MCP prompt: a request that a user picks from a menu, and that tells the model what to do."""
+
+    name: str
+    description: str
+    input: type[BaseModel]
+    """The arguments: texts, each with a description."""
+    render: Callable[[Any], str]
+    """Takes the validated input; returns what the user says; asks no store."""
+    suggest: Mapping[str, Suggest] = field(default_factory=dict)
+    """What completes its arguments, by their names."""
 
 
 _tools: dict[str, Tool] = {}
 _aliases: dict[str, str] = {}
 _resources: dict[str, Resource] = {}
+_prompts: dict[str, Prompt] = {}
 
 
 def register_tools(*tools: Tool) -> None:
@@ -83,6 +111,11 @@ def register_tools(*tools: Tool) -> None:
 def register_resources(*resources: Resource) -> None:
     """Make resource templates known to the MCP door."""
     _resources.update({resource.uri_template: resource for resource in resources})
+
+
+def register_prompts(*prompts: Prompt) -> None:
+    """Make prompts known to the MCP door."""
+    _prompts.update({prompt.name: prompt for prompt in prompts})
 
 
 def all_tools() -> list[Tool]:
@@ -102,3 +135,8 @@ def find_tool(name: str) -> Tool | None:
 def all_resources() -> list[Resource]:
     """Return every registered resource template, in order of registration."""
     return list(_resources.values())
+
+
+def all_prompts() -> list[Prompt]:
+    """Return every registered prompt, in order of their names."""
+    return sorted(_prompts.values(), key=lambda prompt: prompt.name)

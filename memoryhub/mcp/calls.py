@@ -123,7 +123,9 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
         Invalid: an argument is unknown, missing or breaks a rule.
     """
     fields = tool.input.model_fields
-    given = {name: value for name, value in arguments.items() if name not in _OF_THE_DOOR or name in fields}
+    given = {
+        name: value for name, value in _renamed(tool, arguments).items() if name not in _OF_THE_DOOR or name in fields
+    }
     known = set(fields) | {field.alias for field in fields.values() if field.alias}
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -135,6 +137,21 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
         return tool.input.model_validate(given)
     except ValidationError as error:
         raise Invalid(f"{tool.name}: {explain(error)}") from error
+
+
+def _renamed(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments under the names of ours.
+
+    Raises:
+        Invalid: one came by two names.
+    """
+    given: dict[str, Any] = {}
+    for name, value in arguments.items():
+        ours = tool.renamed.get(name, name)
+        if ours in given:
+            raise Invalid(f"{tool.name} got {ours!r} twice, once by an older name; send {ours!r} alone")
+        given[ours] = value
+    return given
 
 
 def _present(answer: Answer, *, as_json: bool) -> Result:

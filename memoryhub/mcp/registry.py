@@ -1,9 +1,11 @@
-"""Gathers the tools and resources that the apps declare."""
+"""Gathers the tools, resources and prompts that the apps declare."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import sys
+from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
@@ -11,6 +13,10 @@ from django.utils.module_loading import module_has_submodule
 from memoryhub.core.tools import Tool, ToolGroup, all_tools
 from memoryhub.mcp.snapshot import TEST_TOOLS_VARIABLE
 
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+_DECLARING = ("tools", "prompts")
 _LISTED: dict[str, frozenset[ToolGroup]] = {
     "core": frozenset({ToolGroup.CORE}),
     "work": frozenset({ToolGroup.CORE, ToolGroup.WORK}),
@@ -19,11 +25,24 @@ _LISTED: dict[str, frozenset[ToolGroup]] = {
 
 
 def load_tools() -> None:
-    """Import every app's ``tools`` module, which registers what it declares; tests may name one of their own."""
-    modules = [f"{app.name}.tools" for app in apps.get_app_configs() if module_has_submodule(app.module, "tools")]
-    modules.extend(filter(None, [os.environ.get(TEST_TOOLS_VARIABLE)]))
-    for module in modules:
-        importlib.import_module(module)
+    """Import the modules of every app that register what it declares; tests may name one of their own."""
+    for app in apps.get_app_configs():
+        for name in _DECLARING:
+            if module_has_submodule(app.module, name):
+                importlib.import_module(f"{app.name}.{name}")
+    if _tests_module():
+        importlib.import_module(_tests_module())
+
+
+def extend_for_tests(server: Server[Any]) -> None:
+    """Let the module that tests name add to the server what the hub itself does not offer."""
+    extend = getattr(sys.modules.get(_tests_module()), "extend_server", None)
+    if extend is not None:
+        extend(server)
+
+
+def _tests_module() -> str:
+    return os.environ.get(TEST_TOOLS_VARIABLE, "")
 
 
 def listed_tools(profile: str) -> list[Tool]:

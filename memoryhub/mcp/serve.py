@@ -57,7 +57,7 @@ def _build(options: Options, key: list[str]) -> Hub:
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.calls import Calls
     from memoryhub.mcp.confirmation import Questions
-    from memoryhub.mcp.registry import load_tools
+    from memoryhub.mcp.registry import extend_for_tests, load_tools
     from memoryhub.mcp.server import build_server
     from memoryhub.mcp.threads import Workers
     from memoryhub.mcp.turns import TurnKeepers
@@ -68,6 +68,7 @@ def _build(options: Options, key: list[str]) -> Hub:
     binding = Binding(options.project, Path.cwd())
     keepers = TurnKeepers(binding, options.session, workers)
     server = build_server(Calls(workers, binding, keepers), questions, profile=options.profile)
+    extend_for_tests(server)
     return Hub(server, workers, questions, keepers, binding, options.profile, key)
 
 

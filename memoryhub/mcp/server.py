@@ -1,4 +1,4 @@
-"""What the server offers: the SDK's low-level server with the hub's tools and resources behind it."""
+"""What the server offers: the SDK's low-level server with the hub's tools, resources and prompts behind it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import memoryhub
 from memoryhub.core.errors import HubError, Invalid, NotFound
-from memoryhub.core.tools import Resource, Tool, all_resources, find_tool
+from memoryhub.core.tools import Resource, Tool, all_prompts, all_resources, find_tool
 from memoryhub.mcp.calls import Caller, Calls, Result, clean_actor, error_result, nearest_tools
 from memoryhub.mcp.confirmation import Questions, StateSeal
 from memoryhub.mcp.instructions import INSTRUCTIONS
+from memoryhub.mcp.prompts import completion_of, describe_prompt, find_suggest, get_prompt
 from memoryhub.mcp.registry import listed_tools
 from memoryhub.mcp.resources import Match, Resources
 from memoryhub.mcp.schema import input_schema
@@ -29,6 +30,7 @@ Page = types.PaginatedRequestParams | None
 
 LEGACY_RESOURCE_NOT_FOUND = -32002
 """The code of the handshake revisions; later ones use that of invalid parameters."""
+MAX_TYPED = 500
 SESSION_HEADER = "mcp-session-id"
 _FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """What the newest revision wants of a list; the SDK leaves it out for the others."""
@@ -48,6 +50,9 @@ def build_server(calls: Calls, questions: Questions, *, profile: str) -> Server[
         on_list_resources=offer.list_resources,  # type: ignore[arg-type]
         on_list_resource_templates=offer.list_templates,  # type: ignore[arg-type]
         on_read_resource=offer.read_resource,  # type: ignore[arg-type]
+        on_list_prompts=offer.list_prompts,  # type: ignore[arg-type]
+        on_get_prompt=offer.get_prompt,  # type: ignore[arg-type]
+        on_completion=offer.complete,  # type: ignore[arg-type]
     )
     server.middleware[:] = [StateSeal()]  # without the SDK's tracing, which nothing here exports
     return server
@@ -81,6 +86,22 @@ class _Offer:
 
     async def list_templates(self, _: Context, page: Page) -> Result:
         return _whole_list("resourceTemplates", [_describe_resource(known) for known in all_resources()], page)
+
+    async def list_prompts(self, _: Context, page: Page) -> Result:
+        return _whole_list("prompts", [describe_prompt(known) for known in all_prompts()], page)
+
+    async def get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> Result:
+        return get_prompt(params)
+
+    async def complete(self, context: Context, params: types.CompleteRequestParams) -> Result:
+        suggest = find_suggest(params)
+        if suggest is None:
+            return completion_of([])
+        try:
+            work = partial(suggest, params.argument.value[:MAX_TYPED])
+            return completion_of(await self._calls.run(work, writes=False, caller=_caller(context)))
+        except HubError as error:
+            raise MCPError(types.INTERNAL_ERROR, f"{error.code}: {error.message}") from error
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> Result:
         tool = find_tool(params.name)

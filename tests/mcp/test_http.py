@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import signal
 import subprocess
 import tempfile
@@ -129,7 +130,7 @@ class EndingOverHttp(HttpTestCase):
             waiting.close()
 
 
-def _event(response: Any) -> str:
+def _event(response: http.client.HTTPResponse) -> str:
     """Return the next event of a stream that goes on."""
     while not (line := response.readline().decode()).startswith("data: "):
         assert line

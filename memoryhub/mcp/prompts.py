@@ -1,0 +1,77 @@
+"""Prompts as a client lists and gets them, and what completes their arguments and those of resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from memoryhub.core.tools import MAX_SUGGESTIONS, Prompt, Resource, Suggest, all_prompts, all_resources
+from memoryhub.core.validation import explain
+
+Result = dict[str, Any]
+
+
+def describe_prompt(prompt: Prompt) -> Result:
+    """Return a prompt as ``prompts/list`` shows it."""
+    fields = prompt.input.model_fields
+    arguments = [
+        {"name": name, "description": field.description or name, "required": field.is_required()}
+        for name, field in fields.items()
+    ]
+    return {"name": prompt.name, "description": prompt.description, "arguments": arguments}
+
+
+def get_prompt(params: types.GetPromptRequestParams) -> Result:
+    """Return what a user who picks the prompt says.
+
+    Raises:
+        MCPError: there is no such prompt, or an argument breaks a rule.
+    """
+    prompt = _find(params.name)
+    try:
+        given = prompt.input.model_validate(params.arguments or {})
+    except ValidationError as error:
+        raise MCPError(types.INVALID_PARAMS, f"{prompt.name}: {explain(error)}") from error
+    content = {"type": "text", "text": prompt.render(given)}
+    return {
+        "description": prompt.description,
+        "messages": [{"role": "user", "content": content}],
+        "resultType": "complete",
+    }
+
+
+def find_suggest(params: types.CompleteRequestParams) -> Suggest | None:
+    """Return what completes the argument, or None where nothing does.
+
+    Raises:
+        MCPError: there is no such prompt or resource template.
+    """
+    ref = params.ref
+    owner = _find(ref.name) if isinstance(ref, types.PromptReference) else _find_resource(ref.uri)
+    return owner.suggest.get(params.argument.name)
+
+
+def completion_of(suggestions: list[str]) -> Result:
+    """Return suggestions as ``completion/complete`` answers them."""
+    more = len(suggestions) > MAX_SUGGESTIONS
+    return {"completion": {"values": suggestions[:MAX_SUGGESTIONS], "hasMore": more}, "resultType": "complete"}
+
+
+def _find(name: str) -> Prompt:
+    found = next((prompt for prompt in all_prompts() if prompt.name == name), None)
+    if found is None:
+        known = ", ".join(prompt.name for prompt in all_prompts())
+        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name[:80]}; there are: {known}")
+    return found
+
+
+def _find_resource(uri: str) -> Resource:
+    found = next((resource for resource in all_resources() if resource.uri_template == uri), None)
+    if found is None:
+        raise MCPError(
+            types.INVALID_PARAMS, f"Unknown resource template: {uri[:200]}; resources/templates/list has them"
+        )
+    return found

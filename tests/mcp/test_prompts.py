@@ -1,0 +1,124 @@
+"""Prompts and completions, as a client lists, gets and completes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from memories.prompts import PROMPTS
+from memoryhub.core.tools import all_tools
+from memoryhub.mcp.prompts import completion_of
+from memoryhub.mcp.registry import load_tools
+from tests.mcp.client import ENVELOPE, ROOT, McpTestCase, Server
+
+LIST = "memories://list{?memory_type,tags,limit,offset,include_deleted}"
+
+
+class PromptsTests(McpTestCase):
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.share_server()
+
+    def test_a_prompt_says_what_it_takes(self) -> None:
+        listed = self.server.ask("prompts/list")["result"]["prompts"]
+        self.assertEqual([prompt["name"] for prompt in listed], ["session-start", "session-summary"])
+        purpose = {"name": "purpose", "description": "what the session is for", "required": True}
+        self.assertEqual(listed[0]["arguments"], [purpose])
+        self.assertFalse(listed[1]["arguments"][0]["required"])
+
+    def test_a_prompt_is_filled_with_its_arguments(self) -> None:
+        text = self.get("session-start", purpose="make search faster")
+        self.assertIn("Begin a session of work: make search faster", text)
+        self.assertNotIn("Dwell", self.get("session-summary"))
+        self.assertIn("Dwell on: the index.", self.get("session-summary", focus="the index"))
+
+    def test_a_prompt_speaks_only_of_tools_that_there_are(self) -> None:
+        load_tools()
+        known = {tool.name for tool in all_tools()}
+        for text in (self.get("session-start", purpose="x"), self.get("session-summary")):
+            named = {word.strip(".,;:") for word in text.split() if "_" in word}
+            self.assertTrue(named)
+            self.assertEqual(named - known, set())
+
+    def test_it_is_served_without_handshake_too(self) -> None:
+        server = self.start()
+        params = {"name": "session-summary", "_meta": ENVELOPE}
+        self.assertEqual(server.ask("prompts/get", params)["result"]["messages"][0]["role"], "user")
+
+    def test_what_is_wrong_is_told(self) -> None:
+        for params, sentence in (
+            ({"name": "x"}, "Unknown prompt: x; there are: session-start, session-summary"),
+            ({"name": "session-start"}, "session-start: 'purpose' is required"),
+            ({"name": "session-start", "arguments": {"purpose": "x", "b": "y"}}, "'b' is not known; leave it out"),
+        ):
+            error = self.server.ask("prompts/get", params)["error"]
+            self.assertEqual(error["code"], -32602)
+            self.assertIn(sentence, error["message"])
+
+    def test_the_documents_name_every_prompt(self) -> None:
+        text = Path(ROOT, "docs/mcp.md").read_text()
+        for prompt in PROMPTS:
+            self.assertIn(f"| `{prompt.name}` |", text)
+
+    def get(self, name: str, **arguments: str) -> str:
+        result = self.server.ask("prompts/get", {"name": name, "arguments": arguments})["result"]
+        (message,) = result["messages"]
+        text = message["content"]["text"]
+        assert isinstance(text, str)
+        return text
+
+
+class CompletionsTests(McpTestCase):
+    server: Server
+    ids: list[str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.share_server()
+        cls.ids = []
+        for number, tags in enumerate((["web", "work"], ["web"], ["disk"])):
+            said = cls.server.say("memory_write", title=f"Memory {number}", content=f"text {number}", tags=tags)
+            cls.ids.append(said.split("#")[1].split()[0])
+
+    def complete(self, argument: str, value: str, uri: str = LIST, **more: Any) -> dict[str, Any]:
+        params = {"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": argument, "value": value}, **more}
+        completion = self.server.ask("completion/complete", params)["result"]["completion"]
+        assert isinstance(completion, dict)
+        return completion
+
+    def test_ids_that_begin_so_come_newest_first(self) -> None:
+        newest = [*reversed(self.ids)]
+        found = self.complete("id", "", "memories://get/{id}")
+        self.assertEqual(found, {"values": newest, "hasMore": False})
+        for begun in ("", "#"):
+            typed = f"{begun}{newest[0]}"
+            self.assertEqual(self.complete("id", typed, "memories://get/{id}")["values"], [newest[0]])
+        expected = [known for known in newest if known.startswith(newest[-1][0])]
+        self.assertEqual(self.complete("id", newest[-1][0], "memories://get/{id}")["values"], expected)
+        for nonsense in ("x", "-1", "1" * 40, "²"):
+            self.assertEqual(self.complete("id", nonsense, "memories://get/{id}")["values"], [])
+
+    def test_tags_come_most_used_first_and_complete_the_last_of_a_list(self) -> None:
+        self.assertEqual(self.complete("tags", "")["values"], ["web", "disk", "work"])
+        self.assertEqual(self.complete("tags", "W")["values"], ["web", "work"])
+        self.assertEqual(self.complete("tags", "disk,wo")["values"], ["disk,work"])
+
+    def test_types_in_use(self) -> None:
+        self.assertEqual(self.complete("memory_type", "n")["values"], ["note"])
+        self.assertEqual(self.complete("memory_type", "x")["values"], [])
+
+    def test_what_nothing_completes(self) -> None:
+        self.assertEqual(self.complete("limit", "1"), {"values": [], "hasMore": False})
+        ref = {"ref": {"type": "ref/prompt", "name": "session-start"}, "argument": {"name": "purpose", "value": "a"}}
+        self.assertEqual(self.server.ask("completion/complete", ref)["result"]["completion"]["values"], [])
+        for unknown in ({"type": "ref/prompt", "name": "x"}, {"type": "ref/resource", "uri": "x://y"}):
+            answer = self.server.ask("completion/complete", {**ref, "ref": unknown})
+            self.assertEqual(answer["error"]["code"], -32602)
+
+    def test_more_than_are_shown_are_announced(self) -> None:
+        completion = completion_of([str(number) for number in range(101)])["completion"]
+        self.assertEqual((len(completion["values"]), completion["hasMore"]), (100, True))
