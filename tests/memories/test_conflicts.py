@@ -1,0 +1,210 @@
+"""Conflicts: two who write from one version are both kept, told, and can be settled."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest import mock
+
+from memories import selectors, services
+from memories.models import Conflict, Memory, MemoryVersion
+from memories.schemas import (
+    ConflictResolve,
+    ConflictResult,
+    MemoryGet,
+    MemoryList,
+    MemoryRestore,
+    MemorySearch,
+    MemoryTouch,
+    MemoryUpdate,
+    MemoryWrite,
+    WriteResult,
+    WriteStatus,
+)
+from memoryhub.core import clock, errors, log
+from memoryhub.core.origin import use_origin
+from tests.support import HubTestCase
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+class ConflictsTestCase(HubTestCase):
+    """A memory whose version 1 both Ada and Bob have read."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="ada"))
+        self.now = NOON
+        written = services.write_memory(command=MemoryWrite(title="Port", content="The hub listens on 8321."))
+        self.memory_id = written.id
+
+    def later(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def update(self, actor: str, content: str, base: int | None = 1, **fields: object) -> WriteResult:
+        command = MemoryUpdate(id=self.memory_id, base_version=base, content=content, **fields)
+        with clock.frozen(self.now), use_origin(actor=actor):
+            return services.update_memory(command=command)
+
+    def at_once(self) -> int:
+        """Let both write; return the conflict."""
+        self.update("ada", "It listens on 9000.")
+        self.later(1)
+        result = self.update("bob", "It listens on 7000.")
+        assert result.conflict is not None
+        return result.conflict
+
+    def memory(self) -> dict:
+        return selectors.get_memories(command=MemoryGet(ids=[self.memory_id], versions=True))[0]
+
+    def settle(self, conflict: int, resolution: str, **fields: Any) -> ConflictResult:
+        command = ConflictResolve.model_validate({"id": conflict, "resolution": resolution, **fields})
+        with use_origin(actor="eve"):
+            return services.resolve_conflict(command=command)
+
+
+class DetectionTests(ConflictsTestCase):
+    def test_both_are_kept_and_the_later_is_flagged(self):
+        conflict = self.at_once()
+        versions = MemoryVersion.objects.order_by("version").values_list("version", "base_version", "conflicts_with")
+        self.assertEqual(list(versions), [(1, None, None), (2, 1, None), (3, 1, 2)])
+        found = Conflict.objects.get()
+        self.assertEqual((found.id, found.version_a, found.version_b, found.resolution), (conflict, 2, 3, ""))
+        self.assertEqual(self.memory()["content"], "It listens on 7000.")
+
+    def test_the_later_writer_is_told(self):
+        self.update("ada", "It listens on 9000.")
+        result = self.update("bob", "It listens on 7000.")
+        self.assertEqual((result.status, result.version), (WriteStatus.CONFLICT, 3))
+
+    def test_after_the_window_the_later_is_refused(self):
+        self.update("ada", "It listens on 9000.")
+        self.later(5)
+        with self.assertRaisesRegex(errors.PreconditionFailed, "at version 2, and you read version 1"):
+            self.update("bob", "It listens on 7000.")
+        self.assertFalse(Conflict.objects.exists())
+
+    def test_the_window_is_a_setting(self):
+        self.update("ada", "It listens on 9000.")
+        self.later(20)
+        with mock.patch.dict("os.environ", MEMORY_HUB_CONFLICT_WINDOW_SECONDS="30"):
+            self.assertEqual(self.update("bob", "It listens on 7000.").status, WriteStatus.CONFLICT)
+
+    def test_who_asks_for_the_current_version_is_refused_at_once(self):
+        self.update("ada", "It listens on 9000.")
+        with self.assertRaises(errors.PreconditionFailed):
+            self.update("bob", "It listens on 7000.", must_be_current=True)
+
+    def test_one_who_read_the_current_version_or_names_none_makes_no_conflict(self):
+        self.update("ada", "It listens on 9000.")
+        self.assertEqual(self.update("bob", "It listens on 7000.", base=2).status, WriteStatus.UPDATED)
+        self.assertEqual(self.update("bob", "It listens on 6000.", base=None).status, WriteStatus.UPDATED)
+
+    def test_each_writer_that_had_not_seen_the_others_opens_one_conflict(self):
+        self.at_once()
+        self.update("cyd", "It listens on 5000.")
+        pairs = Conflict.objects.order_by("id").values_list("version_a", "version_b")
+        self.assertEqual(list(pairs), [(2, 3), (3, 4)])
+
+    def test_what_the_later_did_not_change_is_as_she_had_read_it(self):
+        self.update("ada", "It listens on 9000.", tags=["net"])
+        self.update("bob", "It listens on 7000.")
+        self.assertEqual(self.memory()["tags"], [])
+
+    def test_two_who_write_the_same_make_no_conflict(self):
+        self.update("ada", "It listens on 9000.")
+        self.assertEqual(self.update("bob", "It listens on 9000.").status, WriteStatus.UNCHANGED)
+
+    def test_every_answer_that_contains_the_memory_says_so_until_it_is_settled(self):
+        conflict = self.at_once()
+
+        def told() -> list[list[int]]:
+            hit = selectors.search(command=MemorySearch(query="port")).results[0]
+            listed = selectors.list_memories(command=MemoryList()).results[0]
+            return [self.memory()["conflicts"], hit["conflicts"], listed["conflicts"]]
+
+        self.assertEqual(told(), [[conflict]] * 3)
+        self.settle(conflict, "keep_b")
+        self.assertEqual(told(), [[]] * 3)
+
+
+class ResolutionTests(ConflictsTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.conflict = self.at_once()
+
+    def test_keeping_the_earlier_makes_it_a_new_version(self):
+        result = self.settle(self.conflict, "keep_a", reason="Ada measured it")
+        self.assertEqual((result.version, self.memory()["content"]), (4, "It listens on 9000."))
+        found = Conflict.objects.get()
+        self.assertEqual((found.resolution, found.resolved_by, found.reason), ("keep_a", "eve", "Ada measured it"))
+
+    def test_keeping_the_later_leaves_it_as_it_is(self):
+        result = self.settle(self.conflict, "keep_b")
+        self.assertEqual((result.version, self.memory()["content"]), (3, "It listens on 7000."))
+
+    def test_merging_takes_the_text_that_is_given(self):
+        result = self.settle(self.conflict, "merge", content="It listens on 9000, behind 7000.")
+        self.assertEqual((result.version, self.memory()["content"]), (4, "It listens on 9000, behind 7000."))
+
+    def test_keeping_both_makes_the_earlier_a_memory_of_its_own(self):
+        result = self.settle(self.conflict, "both")
+        split = Memory.objects.get(id=result.split_id)
+        self.assertEqual(
+            (split.title, split.content), (f"Port (version 2 of #{self.memory_id})", "It listens on 9000.")
+        )
+        self.assertEqual(self.memory()["content"], "It listens on 7000.")
+
+    def test_it_is_settled_once(self):
+        self.settle(self.conflict, "keep_b")
+        with self.assertRaisesRegex(errors.Conflict, "was settled with keep_b by eve"):
+            self.settle(self.conflict, "keep_a")
+
+    def test_the_same_key_again_gives_the_first_answer(self):
+        first = self.settle(self.conflict, "both", idempotency_key="k-1")
+        self.assertEqual(self.settle(self.conflict, "both", idempotency_key="k-1"), first)
+
+    def test_bad_calls_are_refused_and_change_nothing(self):
+        before = log.head()[0]
+        refused: list[tuple[type[Exception], str, dict[str, Any]]] = [
+            (errors.Invalid, "needs 'content'", {"resolution": "merge"}),
+            (errors.Invalid, "is for resolution merge", {"resolution": "keep_a", "content": "x"}),
+            (errors.NotFound, "there is no conflict #999", {"conflict": 999, "resolution": "keep_a"}),
+        ]
+        for error, sentence, fields in refused:
+            with self.subTest(sentence), self.assertRaisesRegex(error, sentence):
+                self.settle(**{"conflict": self.conflict, **fields})
+        self.assertEqual(log.head()[0], before)
+
+    def test_of_a_deleted_memory_nothing_is_settled(self):
+        services.delete_memory(command=MemoryTouch(id=self.memory_id))
+        with self.assertRaisesRegex(errors.Gone, "restore it first"):
+            self.settle(self.conflict, "keep_a")
+
+    def test_a_rebuild_comes_out_the_same(self):
+        self.settle(self.conflict, "both")
+        self.assertTrue(log.rebuild().identical)
+
+
+class VersionTests(ConflictsTestCase):
+    def test_any_version_can_be_made_the_current_one_again(self):
+        self.update("ada", "It listens on 9000.", change_reason="moved")
+        result = services.restore_memory(command=MemoryRestore(id=self.memory_id, version=1))
+        self.assertEqual((result.version, self.memory()["content"]), (3, "The hub listens on 8321."))
+        reasons = [version["reason"] for version in self.memory()["versions"]]
+        self.assertEqual(reasons, ["version 1 again", "moved", ""])
+
+    def test_the_current_one_again_changes_nothing(self):
+        result = services.restore_memory(command=MemoryRestore(id=self.memory_id, version=1))
+        self.assertEqual((result.status, result.version), (WriteStatus.UNCHANGED, 1))
+
+    def test_a_version_that_is_not_there_is_refused(self):
+        with self.assertRaisesRegex(errors.NotFound, f"#{self.memory_id} has no version 9"):
+            services.restore_memory(command=MemoryRestore(id=self.memory_id, version=9))
+
+    def test_the_history_says_who_when_why_and_what_changed(self):
+        self.update("bob", "The hub listens on 9000.", change_reason="moved")
+        newest = self.memory()["versions"][0]
+        self.assertEqual((newest["actor"], newest["reason"], newest["base_version"]), ("bob", "moved", 1))
+        self.assertEqual(newest["diff"], "The hub listens on [-8321-]{+9000+}.")
+        self.assertEqual(newest["created_at"], "2026-11-20T12:00:00Z")

@@ -1,0 +1,176 @@
+"""Scopes: a write goes to the scope that it names, and what holds here is found, the nearest first."""
+
+from __future__ import annotations
+
+from memories import selectors, services
+from memories.models import Memory
+from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
+from memoryhub.core import log
+from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
+from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import GLOBAL_STORE, current_store, org_store, project_store, use_store
+from sessions_app.events import PROJECT_DESCRIBED, ProjectDescribed
+from sessions_app.schemas import SettingsChange
+from sessions_app.services.settings import change_settings
+from tests.support import HubTestCase
+
+
+class ScopesTestCase(HubTestCase):
+    """Projects alpha and beta belong to the organisation acme, gamma to none."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        with use_store(org_store("acme"), create=True):
+            pass
+        for project in ("alpha", "beta"):
+            with self.store(project), log.transaction():
+                log.append(log.prepare(PROJECT_DESCRIBED, ProjectDescribed(org="acme")), stream="project")
+        self.enterContext(self.store("alpha", actor="ada", session_id="s-1"))
+
+    def write(self, title: str, scope: str = "project", **fields: object) -> WriteResult:
+        fields = {"content": f"{title} in {scope}.", **fields}
+        return services.write_memory(command=MemoryWrite.model_validate({"title": title, "scope": scope, **fields}))
+
+    def found(self, query: str, **filters: object) -> list[tuple[str, str]]:
+        command = MemorySearch.model_validate({"query": query, **filters})
+        return [(hit["scope"], hit["title"]) for hit in selectors.search(command=command).results]
+
+    def named(self, name: str, **fields: object) -> dict:
+        return selectors.get_memories(command=MemoryGet.model_validate({"name": name, **fields}))[0]
+
+
+class WriteTests(ScopesTestCase):
+    def test_each_scope_is_in_its_own_store(self):
+        for scope in ("project", "org", "global", "session"):
+            self.write(f"Rule of {scope}", scope)
+        stores = {}
+        for store in (current_store(), org_store("acme"), GLOBAL_STORE):
+            with use_store(store):
+                stores[store.name] = sorted(Memory.objects.values_list("scope", flat=True))
+        self.assertEqual(stores, {"alpha": ["project", "session"], "acme": ["org"], "global": ["global"]})
+
+    def test_the_session_goes_with_what_is_written_elsewhere(self):
+        self.write("Rule", "global")
+        with use_store(GLOBAL_STORE):
+            event = RawEvent.objects.get()
+        self.assertEqual((event.session_id, event.actor), ("s-1", "ada"))
+
+    def test_a_project_without_an_organisation_is_told_how_to_get_one(self):
+        with self.store("gamma"), self.assertRaisesRegex(Invalid, "'gamma' belongs to no organisation; set one"):
+            self.write("Rule", "org")
+
+    def test_scope_session_needs_a_session(self):
+        with use_origin(session_id=""), self.assertRaisesRegex(Invalid, "begin one with session_start"):
+            self.write("Note", "session")
+
+    def test_a_strict_project_asks_for_its_token_before_a_write_elsewhere(self):
+        change_settings(command=SettingsChange(settings={"turn_policy": "strict"}))
+        with use_origin(source="mcp"), self.assertRaises(PreconditionFailed):
+            self.write("Rule", "global")
+        self.assertFalse(GLOBAL_STORE.path.exists())
+
+    def test_a_batch_has_one_scope(self):
+        commands = [MemoryWrite(title=scope, content=scope, scope=scope) for scope in ("project", "global")]
+        with self.assertRaisesRegex(Invalid, "a batch has one scope"):
+            services.write_memories(commands=commands)
+
+    def test_names_are_unique_within_a_scope_and_a_session(self):
+        first = self.write("Deploy", "session", content="Mine.")
+        self.write("Deploy", "project", content="Ours.")
+        with use_origin(session_id="s-2"):
+            self.write("Deploy", "session", content="Hers.")
+        with self.assertRaisesRegex(Conflict, f"of scope session exists as #{first.id}"):
+            self.write("Deploy", "session", content="Mine again.")
+
+    def test_a_memory_of_another_scope_is_changed_and_deleted_where_it_is(self):
+        rule = self.write("Rule", "global")
+        services.update_memory(command=MemoryUpdate(id=rule.id, scope="global", content="Changed."))
+        self.assertEqual(self.named("Rule")["content"], "Changed.")
+        services.delete_memory(command=MemoryTouch(id=rule.id, scope="global"))
+        with self.assertRaises(NotFound):
+            self.named("Rule")
+
+
+class InheritanceTests(ScopesTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for scope in ("global", "org", "project", "session"):
+            self.write("Port", scope)
+
+    def test_the_nearest_wins_by_name_and_says_its_scope(self):
+        self.assertEqual(self.named("Port")["scope"], "session")
+        with use_origin(session_id=""):
+            self.assertEqual(self.named("Port")["scope"], "project")
+        self.assertEqual(self.named("Port", scope="org")["scope"], "org")
+        self.assertEqual(self.named("Port", scope="global", inherit=False)["scope"], "global")
+
+    def test_another_project_of_the_organisation_sees_what_is_shared_and_nothing_else(self):
+        with self.store("beta"):
+            self.assertEqual(self.found("port"), [("org", "Port"), ("global", "Port")])
+            self.assertEqual(self.named("Port")["scope"], "org")
+
+    def test_a_project_of_no_organisation_sees_the_global_scope_alone(self):
+        with self.store("gamma"):
+            self.assertEqual(self.found("port"), [("global", "Port")])
+
+    def test_a_search_finds_all_that_holds_here(self):
+        self.assertEqual(len(self.found("port")), 4)
+        self.assertEqual(self.found("port", scope="global"), [("global", "Port")])
+        self.assertEqual(self.found("port", scope="project"), [("project", "Port")])
+
+    def test_what_holds_for_another_session_is_not_found(self):
+        with use_origin(session_id="s-2"):
+            listed = selectors.list_memories(command=MemoryList()).results
+            self.assertEqual([memory["scope"] for memory in listed], ["project"])
+            self.assertEqual(len(self.found("port")), 3)
+
+    def test_pages_of_a_search_go_through_all_scopes(self):
+        seen, cursor = [], None
+        for _ in range(4):
+            page = selectors.search(command=MemorySearch(query="port", limit=1, cursor=cursor))
+            seen += [hit["id"] for hit in page.results]
+            cursor = page.meta.next_cursor
+        self.assertEqual((len(seen), page.meta.total_count, cursor), (4, 4, None))
+
+    def test_an_id_is_of_the_scope_that_is_named(self):
+        found = selectors.get_memories(command=MemoryGet(ids=[1], scope="global"))
+        self.assertEqual(found[0]["scope"], "global")
+
+    def test_a_scope_that_was_never_written_says_so(self):
+        with use_store(project_store("delta"), create=True):
+            GLOBAL_STORE.path.unlink()
+            with self.assertRaisesRegex(NotFound, "nothing is kept in the global scope yet"):
+                selectors.get_memories(command=MemoryGet(ids=[1], scope="global"))
+
+    def test_the_past_is_of_one_store(self):
+        command = MemorySearch(query="port", as_of=log.head()[0])
+        self.assertEqual({hit["scope"] for hit in selectors.search(command=command).results}, {"project"})
+
+
+class PromotionTests(ScopesTestCase):
+    def test_what_is_of_a_session_becomes_the_projects(self):
+        note = self.write("Finding", "session")
+        result = services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
+        self.assertEqual((result.version, Memory.objects.get().scope), (2, "project"))
+        with use_origin(session_id="s-2"):
+            self.assertEqual(self.named("Finding")["id"], note.id)
+
+    def test_a_name_that_the_project_has_is_a_conflict(self):
+        note = self.write("Finding", "session", content="Mine.")
+        ours = self.write("Finding", content="Ours.")
+        with self.assertRaisesRegex(Conflict, f"of scope project exists as #{ours.id}"):
+            services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
+
+    def test_what_is_the_projects_already_cannot_be_promoted(self):
+        note = self.write("Finding")
+        with self.assertRaisesRegex(Invalid, "promote is for what is in scope session"):
+            services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
+
+    def test_every_store_is_rebuilt_the_same(self):
+        note = self.write("Finding", "session")
+        services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
+        self.write("Rule", "org")
+        for store in (current_store(), org_store("acme")):
+            with use_store(store):
+                self.assertTrue(log.rebuild().identical)
