@@ -104,7 +104,7 @@ def _read_item(parameters: dict[str, str]) -> dict[str, object]:
 
 
 register_tools(
-    Tool("test_echo", "Say it again.", EchoInput, _echo, aliases=("old_echo",)),
+    Tool("test_echo", "Say it again.", EchoInput, _echo, aliases=("old_echo",), renamed={"utterance": "text"}),
     Tool("test_origin", "Say who calls.", NothingInput, _origin),
     Tool("test_print", "Print to stdout.", NothingInput, _print),
     Tool("test_crash", "Fail unexpectedly.", NothingInput, _crash, group=ToolGroup.WORK),

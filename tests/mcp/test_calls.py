@@ -39,6 +39,12 @@ class CallingTools(McpTestCase):
         self.assertEqual(self.server.say("old.echo", text="hi"), "hi")
         self.assertIn("conflict", self.failure("test_fail"))
 
+    def test_an_argument_may_come_by_its_older_name_but_not_by_both(self) -> None:
+        self.assertEqual(self.server.say("old_echo", utterance="hi"), "hi")
+        expected = "invalid: test_echo got 'text' twice, once by an older name; send 'text' alone"
+        self.assertEqual(self.failure("test_echo", text="hi", utterance="ho"), expected)
+        self.assertNotIn("utterance", json.dumps(self.server.ask("tools/list")))
+
     def test_an_unknown_tool_names_the_nearest(self) -> None:
         error = self.server.ask("tools/call", {"name": "test_ecko", "arguments": {}})["error"]
         self.assertEqual(error["code"], -32602)
