@@ -1,7 +1,8 @@
-"""How a project stands, on one page."""
+"""How a store stands, on one page."""
 
 from __future__ import annotations
 
+import json
 from datetime import date, timedelta
 from typing import Any
 
@@ -14,8 +15,11 @@ from memoryhub.core import clock, log
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.charts import BarChart, bar_chart
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import current_store
+from memoryhub.core.stores import Scope, current_store, org_store, project_store
+from memoryhub.places import Place
+from memoryhub.projects import projects_of
 from sessions_app.models import Commit, Session, SessionStatus
+from sessions_app.profile import profile
 
 DAYS = 30
 _LATEST = 8
@@ -23,10 +27,11 @@ _ACTIVE = 6
 
 
 def overview() -> dict[str, Any]:
-    """Return the context of the project's first page."""
+    """Return the context of the store's first page."""
     by_type = count_by_type()
     active = Session.objects.filter(status=SessionStatus.ACTIVE)
     return {
+        **belonging(),
         "memory_count": sum(by_type.values()),
         "by_type": sorted(by_type.items(), key=lambda pair: -pair[1]),
         "session_count": Session.objects.count(),
@@ -37,6 +42,18 @@ def overview() -> dict[str, Any]:
         "latest": Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST],
         "activity": activity(),
         "store_bytes": store_bytes(),
+    }
+
+
+def belonging() -> dict[str, Any]:
+    """Return what the store says of itself, the organisation it belongs to, and the projects that belong to it."""
+    store, known = current_store(), profile()
+    members = projects_of(store.name) if store.scope is Scope.ORG else []
+    return {
+        "profile": known,
+        "organisation": Place.of(org_store(known.org)) if known.org else None,
+        "members": [Place.of(project_store(each)) for each in members],
+        "metadata": json.dumps(known.metadata, ensure_ascii=False, indent=2) if known.metadata else "",
     }
 
 

@@ -1,9 +1,10 @@
-"""What every request goes through: the content security policy, problem+json, and the project in the address."""
+"""What every request goes through: the content security policy, problem+json, and the store in the address."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from django.conf import settings
@@ -14,7 +15,8 @@ from django.urls import get_script_prefix, set_script_prefix
 
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import SLUG, StoreId, list_projects, project_store, use_store
+from memoryhub.core.stores import GLOBAL_STORE, SLUG, StoreId, org_store, project_store, use_store
+from memoryhub.places import Place
 from memoryhub.problems import problem_for_status, problem_response, refuse_body
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -23,7 +25,7 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
 )
 API_PREFIX = "/api/"
-_ADDRESS = re.compile(rf"/p/({SLUG.pattern})(?=/|$)")
+_ADDRESS = re.compile(rf"/(?:p/(?P<project>{SLUG.pattern})|o/(?P<org>{SLUG.pattern})|global)(?=/|$)")
 
 
 class ContentSecurityPolicy:
@@ -55,19 +57,19 @@ class ApiProblems:
         return problem_for_status(request, response)
 
 
-class ProjectAddress:
-    """Moves ``/p/<project>`` from the path into the script name, so that every reversed address carries it.
+class StoreAddress:
+    """Moves ``/p/<project>``, ``/o/<organisation>`` or ``/global`` from the path into the script name.
 
-    Sets ``request.project`` to the project's id, and None elsewhere.
+    So every reversed address carries it. Sets ``request.store`` to the store, and None elsewhere.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer as the project's pages or as the hub's."""
+        """Answer as the store's pages or as the hub's."""
         address = _ADDRESS.match(request.path_info)
-        request.project = address[1] if address else None  # type: ignore[attr-defined]
+        request.store = _store_of(address) if address else None  # type: ignore[attr-defined]
         if not address:
             return self.get_response(request)
         before = get_script_prefix()
@@ -81,11 +83,17 @@ class ProjectAddress:
     def _move(self, request: HttpRequest, address: re.Match[str]) -> None:
         request.META["SCRIPT_NAME"] = request.META.get("SCRIPT_NAME", "") + address[0]
         request.path_info = request.META["PATH_INFO"] = request.path_info[address.end() :] or "/"
-        request.urlconf = settings.PROJECT_URLCONF
+        request.urlconf = settings.STORE_URLCONF
 
 
-class ProjectStore:
-    """Calls the view of a project's page inside the project's store, and renders it there.
+def _store_of(address: re.Match[str]) -> StoreId:
+    if address["project"]:
+        return project_store(address["project"])
+    return org_store(address["org"]) if address["org"] else GLOBAL_STORE
+
+
+class CurrentStore:
+    """Calls the view of a store's page inside that store, and renders it there.
 
     Only for who is signed in: others get the view without a store, which sends them to the sign-in page.
     """
@@ -101,19 +109,26 @@ class ProjectStore:
         self, request: HttpRequest, view: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """Call the view here, where database errors still come out as the hub's own."""
-        project: str | None = request.project  # type: ignore[attr-defined]
-        if project is None or not (request.user.is_active and request.user.is_staff):
+        store: StoreId | None = request.store  # type: ignore[attr-defined]
+        if store is None or not (request.user.is_active and request.user.is_staff):
             return None
-        store = project_store(project)
         try:
-            with use_store(store), use_origin(source="admin", actor=request.user.get_username()):
+            with (
+                use_store(store, create=store == GLOBAL_STORE),
+                use_origin(source="admin", actor=request.user.get_username()),
+            ):
                 return _finished(view(request, *args, **kwargs), store)
         except HubError as error:
             return error_page(request, error)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Show an error of a page that is of no project."""
+        """Show an error of a page that is of no store."""
         return error_page(request, exception) if isinstance(exception, HubError) else None
+
+
+def _opened(store: StoreId) -> AbstractContextManager[StoreId]:
+    """Open the store; the global scope is always there, so its store is made on first use."""
+    return use_store(store, create=store == GLOBAL_STORE)
 
 
 def _finished(response: HttpResponseBase, store: StoreId) -> HttpResponseBase:
@@ -134,6 +149,7 @@ def error_page(request: HttpRequest, error: HubError) -> HttpResponse:
     """Return the page that shows one of the hub's errors."""
     if request.path.startswith(API_PREFIX):
         return problem_response(error.as_problem())
-    project: str | None = getattr(request, "project", None)
-    way_back = project if project in list_projects() and error.code != Unavailable.code else None
+    store: StoreId | None = getattr(request, "store", None)
+    is_there = store is not None and store.path.exists() and error.code != Unavailable.code
+    way_back = Place.of(store) if store and is_there else None
     return render(request, "memoryhub/error.html", {"error": error, "way_back": way_back}, status=error.http_status)

@@ -33,19 +33,19 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "memoryhub.middleware.ProjectAddress",
+    "memoryhub.middleware.StoreAddress",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     # The last, because it calls the view: every check above comes before a store is opened.
-    "memoryhub.middleware.ProjectStore",
+    "memoryhub.middleware.CurrentStore",
 ]
 
 ROOT_URLCONF = "memoryhub.urls"
-PROJECT_URLCONF = "memoryhub.project_urls"
-"""What is under ``/p/<project>/``."""
+STORE_URLCONF = "memoryhub.store_urls"
+"""What is under ``/p/<project>/``, ``/o/<organisation>/`` and ``/global/``."""
 WSGI_APPLICATION = "memoryhub.wsgi.application"
 
 TEMPLATES = [

@@ -1,4 +1,4 @@
-"""The admin of one project: which pages it has, and what every page shows around its content."""
+"""The admin of one store: which pages it has, and what every page shows around its content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
 from django.views.decorators.http import require_POST
 
 from memoryhub.core.routing import STORE_APPS, current_alias
-from memoryhub.core.stores import current_store, list_projects
+from memoryhub.core.stores import current_store
+from memoryhub.places import Place, other_places
 
 _TABS = (
     "memories_memory",
@@ -25,6 +26,8 @@ _TABS = (
     "core_rawevent",
 )
 """The lists in the navigation, in this order; others follow."""
+_WORK = "sessions_app"
+"""The app whose lists are shown in projects only: no session works in an organisation."""
 _PLACES = {name: place for place, name in enumerate(_TABS)}
 
 
@@ -35,7 +38,7 @@ class HubAdminConfig(AdminConfig):
 
 
 class HubAdminSite(AdminSite):
-    """Shows the current store. What is in hub.db has no page here: it is of no project."""
+    """Shows the current store. What is in hub.db has no page here: it is of no store."""
 
     site_title = "Memory Hub"
     site_header = "Memory Hub"
@@ -51,6 +54,7 @@ class HubAdminSite(AdminSite):
     def get_urls(self) -> list[URLPattern | URLResolver]:
         """Add our own pages."""
         own = [
+            path("describe/", self.admin_view(self.describe), name="describe"),
             path("log/verify/", self.admin_view(require_POST(self.verify_chain)), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
@@ -59,14 +63,15 @@ class HubAdminSite(AdminSite):
         return [*own, *super().get_urls()]
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return what every page shows: the project, the others, and the tabs."""
+        """Return what every page shows: the place, the others, and the tabs."""
         context = super().each_context(request)
-        project = current_store().name if current_alias.get() else ""
-        others = [name for name in list_projects() if name != project]
-        return {**context, "project": project, "other_projects": others, "tabs": self._tabs(request, context)}
+        store = current_store() if current_alias.get() else None
+        place = Place.of(store) if store else None
+        return {**context, "place": place, "others": other_places(store), "tabs": self._tabs(request, context, place)}
 
-    def _tabs(self, request: HttpRequest, context: dict[str, Any]) -> list[dict[str, Any]]:
-        models = [model for app in context["available_apps"] for model in app["models"] if model["admin_url"]]
+    def _tabs(self, request: HttpRequest, context: dict[str, Any], place: Place | None) -> list[dict[str, Any]]:
+        apps = [app for app in context["available_apps"] if not place or place.is_project or app["app_label"] != _WORK]
+        models = [model for app in apps for model in app["models"] if model["admin_url"]]
         models.sort(key=lambda each: _PLACES.get(each["model"]._meta.label_lower.replace(".", "_"), len(_PLACES)))
         index = reverse("admin:index", current_app=self.name)
         listed = [{"name": each["tab"], "url": each["admin_url"]} for each in map(_named, models)]
@@ -78,7 +83,7 @@ class HubAdminSite(AdminSite):
         return ()
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        """Show how the project stands."""
+        """Show how the store stands."""
         from memoryhub.dashboard import overview
 
         return super().index(request, {**overview(), **(extra_context or {})})
@@ -94,6 +99,14 @@ class HubAdminSite(AdminSite):
     def password_change_done(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Refuse: there are no passwords."""
         raise Http404("there are no passwords in this hub")
+
+    def describe(self, request: HttpRequest) -> HttpResponse:
+        """Show the form that describes the store, and take what was typed."""
+        from memoryhub.describing import describe_page
+
+        return describe_page(
+            request, {**self.each_context(request), "title": f"Describe {Place.of(current_store()).this}"}
+        )
 
     def verify_chain(self, request: HttpRequest) -> HttpResponse:
         """Walk the log's chain now, keep the finding, and show it above the log."""

@@ -1,4 +1,4 @@
-"""The hub's addresses; those of one project are in ``project_urls``."""
+"""The hub's addresses; those of one store are in ``store_urls``."""
 
 from __future__ import annotations
 

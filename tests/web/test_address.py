@@ -110,8 +110,8 @@ class AddressTests(WebTestCase):
 
     def _through_the_store(self, view):
         request: Any = RequestFactory().get("/admin/")
-        request.project, request.user = "alpha", self.owner
-        return middleware.ProjectStore(lambda _: HttpResponse()).process_view(request, view, [], {})
+        request.store, request.user = project_store("alpha"), self.owner
+        return middleware.CurrentStore(lambda _: HttpResponse()).process_view(request, view, [], {})
 
 
 class FailureTests(WebTestCase):

@@ -1,0 +1,195 @@
+"""What stores say of themselves in the admin, and the pages of organisations and of the global scope."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from typing import Any
+
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
+from memoryhub.core import log
+from memoryhub.core.stores import GLOBAL_STORE, StoreId, org_store, project_store, use_store
+from sessions_app.profile import profile
+from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
+from sessions_app.services.profile import describe
+from tests.admin.base import AdminTestCase, text_of
+
+ALPHAS_OWN = "zebrafish are kept in tank nine"
+
+
+class ScopesTestCase(AdminTestCase):
+    """Organisation acme has alpha; beta belongs to none."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.say(org_store("acme"), OrgDescribe(name="Acme", description="Makes everything."))
+        self.say(project_store("alpha"), ProjectDescribe(name="Aquarium", org_id="acme", metadata={"goals": ["ship"]}))
+
+    def say(self, store: StoreId, command: OrgDescribe) -> None:
+        with use_store(store, create=True):
+            describe(command=command)
+
+    def keep(self, store: StoreId, title: str, content: str) -> None:
+        with use_store(store, create=True):
+            write_memory(command=MemoryWrite(title=title, content=content))
+
+    def show(self, path: str, status: int = 200) -> str:
+        answer = self.client.get(path)
+        self.assertEqual(answer.status_code, status, answer.content[:500])
+        return unescape(answer.content.decode())
+
+    def send(self, path: str, **fields: str) -> str:
+        """Send the form of a page as a browser does: with all that it showed, but for what is typed."""
+        page = self.client.get(path).content.decode()
+        shown = re.findall(r'<input[^>]* name="([^"]+)"(?: value="([^"]*)")?', page)
+        shown += re.findall(r'<textarea[^>]* name="([^"]+)"[^>]*>\n?([^<]*)</textarea>', page)
+        shown += re.findall(r'<select[^>]* name="([^"]+)".*?<option value="([^"]*)" selected', page, re.DOTALL)
+        kept = {name: unescape(value).replace("\n", "\r\n") for name, value in shown}
+        answer = self.client.post(path, {**kept, **fields}, follow=True)
+        return unescape(answer.content.decode())
+
+    def profile_of(self, store: StoreId) -> ProfileView:
+        with use_store(store):
+            return profile()
+
+
+class OverviewTests(ScopesTestCase):
+    def test_a_project_shows_its_name_and_leads_to_its_organisation(self) -> None:
+        page = self.page()
+        self.assertIn("<h1>Aquarium</h1>", page)
+        self.assertIn('<a href="/o/acme/admin/">acme</a>', page)
+        self.assertIn('"ship"', page)
+        self.assertIn("<h1>beta</h1>", self.page(project="beta"))
+        self.assertIn("Describe this project", self.page(project="beta"))
+
+    def test_an_organisation_has_pages_and_names_its_projects(self) -> None:
+        self.keep(org_store("acme"), "House style", "plain words")
+        page = self.show("/o/acme/admin/")
+        self.assertIn("<h1>Acme</h1>", page)
+        self.assertIn('<a href="/p/alpha/admin/">alpha</a>', page)
+        self.assertIn("House style", self.show("/o/acme/admin/memories/memory/"))
+        self.assertNotIn("/o/acme/admin/sessions_app/", page)
+        self.assertNotIn("House style", self.page("memories/memory/"))
+
+    def test_the_global_scope_has_pages_before_anything_is_kept(self) -> None:
+        self.assertFalse(GLOBAL_STORE.path.exists())
+        self.assertIn("The global scope is empty", self.show("/global/admin/"))
+        self.keep(GLOBAL_STORE, "Be brief", "in everything")
+        self.assertIn("Be brief", self.show("/global/admin/memories/memory/"))
+        answer = self.client.post("/global/admin/log/verify/", follow=True)
+        self.assertContains(answer, "/global/admin/core/rawevent/")
+
+    def test_what_is_not_there_is_not_made(self) -> None:
+        self.assertIn("there is no org 'umbrella'", text_of(self.show("/o/umbrella/admin/", 404)).lower())
+        self.assertFalse(org_store("umbrella").path.parent.exists())
+        for path in ("/o/UPPER/admin/", "/o//admin/", "/o/..%2Fx/admin/", "/globally/admin/"):
+            self.assertEqual(self.client.get(path).status_code, 404, path)
+
+    def test_each_place_is_one_step_away(self) -> None:
+        for path in ("/p/beta/admin/", "/o/acme/admin/", "/global/admin/"):
+            header = self.show(path).partition("</header>")[0]
+            others = {"/p/alpha/admin/", "/p/beta/admin/", "/o/acme/admin/", "/global/admin/"} - {path}
+            self.assertEqual(set(re.findall(r'<li><a href="([^"]+)"', header)), others)
+
+
+class HomeTests(ScopesTestCase):
+    def test_projects_stand_under_their_organisations(self) -> None:
+        page = text_of(self.show("/"))
+        self.assertRegex(page, r"Acme .*Makes everything\..*Aquarium alpha .*Of no organisation beta ")
+        for address in ("/o/acme/admin/", "/global/admin/", "/p/alpha/admin/", "/p/beta/admin/"):
+            self.assertIn(f'href="{address}"', self.show("/"))
+
+    def test_an_organisation_that_cannot_be_read_hides_nothing(self) -> None:
+        org_store("broken").path.parent.mkdir(parents=True)
+        org_store("broken").path.write_bytes(b"not a database!!" * 1000)
+        page = text_of(self.show("/"))
+        self.assertRegex(page, r"broken Memory database unavailable: .*Of no organisation beta")
+
+
+class DescribeTests(ScopesTestCase):
+    def test_a_person_describes_a_project(self) -> None:
+        page = self.send("/p/beta/admin/describe/", name="Beta", org_id="acme", tags="Fish, ops", metadata='{"a": 1}')
+        self.assertIn("The description was saved.", page)
+        known = self.profile_of(project_store("beta"))
+        self.assertEqual(
+            (known.name, known.org, known.tags, known.metadata), ("Beta", "acme", ["fish", "ops"], {"a": 1})
+        )
+        self.send("/p/beta/admin/describe/", org_id="")
+        self.assertIsNone(self.profile_of(project_store("beta")).org)
+
+    def test_only_what_was_changed_is_sent_on(self) -> None:
+        self.send("/p/alpha/admin/describe/", description="An aquarium.")
+        with self.store():
+            *_, event = log.read(log.ReplayWindow())
+        self.assertEqual(event.payload.model_dump(exclude_unset=True), {"description": "An aquarium."})
+        self.assertEqual((event.source, event.actor), ("admin", "owner"))
+
+    def test_what_somebody_else_changed_meanwhile_stays(self) -> None:
+        stale = {f"initial-{name}": "" for name in ("name", "description")}
+        self.say(project_store("beta"), ProjectDescribe(name="From an agent"))
+        self.client.post("/p/beta/admin/describe/", {**stale, "name": "", "description": "By a person."})
+        known = self.profile_of(project_store("beta"))
+        self.assertEqual((known.name, known.description), ("From an agent", "By a person."))
+
+    def test_an_organisation_and_the_global_scope_are_described(self) -> None:
+        self.send("/o/acme/admin/describe/", description="New.")
+        self.send("/global/admin/describe/", name="All of us")
+        self.assertEqual(self.profile_of(org_store("acme")).description, "New.")
+        self.assertEqual(self.profile_of(GLOBAL_STORE).name, "All of us")
+        self.assertNotIn('name="org_id"', self.show("/o/acme/admin/describe/"))
+
+    def test_mistakes_stand_beside_their_fields_and_nothing_is_kept(self) -> None:
+        mistakes: list[tuple[dict[str, Any], str]] = [
+            ({"metadata": "{"}, "This is not JSON"),
+            ({"metadata": "[1]"}, "'metadata' must be an object"),
+            ({"metadata": json.dumps({"a": "x" * 16_000})}, "may have at most 16,000"),
+            ({"name": "x" * 201}, "'name' must have at most 200 characters"),
+            ({"org_id": "umbrella"}, "not one of the available choices"),
+        ]
+        for fields, sentence in mistakes:
+            page = self.send("/p/beta/admin/describe/", **fields)
+            self.assertIn("Nothing was saved yet.", page)
+            self.assertIn(sentence, page)
+        self.assertEqual(self.profile_of(project_store("beta")), ProfileView())
+
+    def test_what_was_taken_out_is_told(self) -> None:
+        token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+        page = self.send("/p/beta/admin/describe/", description=f"the token is {token}")
+        self.assertIn("Taken out before anything was kept: github-token.", page)
+        self.assertNotIn(token, page)
+
+
+class IsolationTests(ScopesTestCase):
+    def test_nothing_of_alpha_is_on_the_pages_of_beta_its_organisation_and_the_global_scope(self) -> None:
+        self.keep(project_store("alpha"), "Fish", ALPHAS_OWN)
+        self.assertIn(ALPHAS_OWN, self.page("core/rawevent/2/change/"))
+        for base in ("/p/beta/admin", "/o/acme/admin", "/global/admin"):
+            for path in (
+                "/",
+                "/memories/memory/",
+                "/memories/memory/?q=zebrafish",
+                "/memories/memory/2/change/",
+                "/core/rawevent/",
+                "/core/rawevent/2/change/",
+                "/describe/",
+            ):
+                self.assertNotIn("zebrafish are", self.client.get(base + path, follow=True).content.decode(), path)
+
+    def test_who_is_not_signed_in_sees_and_makes_nothing(self) -> None:
+        self.keep(org_store("acme"), "House style", "plain words")
+        self.client.logout()
+        for path in (
+            "/o/acme/admin/",
+            "/o/acme/admin/memories/memory/",
+            "/global/admin/",
+            "/o/acme/admin/describe/",
+            "/",
+        ):
+            page = self.client.get(path, follow=True).content.decode()
+            self.assertIn("memory-hub signin", page)
+            self.assertNotIn("House style", page)
+        self.assertEqual(self.client.post("/o/acme/admin/describe/", {"name": "x"}).status_code, 302)
+        self.assertEqual(self.profile_of(org_store("acme")).name, "Acme")
+        self.assertFalse(GLOBAL_STORE.path.exists())
