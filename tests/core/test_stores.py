@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest import mock
 
 from django.db import connections
 
@@ -192,7 +193,11 @@ class FailureTests(HubTestCase):
         holder = sqlite3.connect(ALPHA.path, isolation_level=None)
         self.addCleanup(holder.close)
         holder.execute("BEGIN IMMEDIATE")
-        with self.assertRaisesMessage(Locked, "memory database is locked by another process"), use_store(ALPHA):
+        with (
+            mock.patch("memoryhub.core.sqlite.base.BUSY_TIMEOUT_SECONDS", 0.2),
+            self.assertRaisesMessage(Locked, "memory database is locked by another process"),
+            use_store(ALPHA),
+        ):
             write("refused")
         holder.execute("ROLLBACK")
         with use_store(ALPHA):
@@ -228,7 +233,7 @@ class FailureTests(HubTestCase):
             rows.execute("PRAGMA max_page_count = 1")
             with self.assertRaisesRegex(Unavailable, "disk is full"), use_store(ALPHA):
                 services.write_memory(command=MemoryWrite(title="big", content="x" * 90_000 + " y"))
-        with use_store(ALPHA):
+        with self.assertLogs("memoryhub.core.stores", "WARNING"), use_store(ALPHA):
             self.assertEqual(Memory.objects.count(), 1)
             self.assertTrue(log.verify().ok)
 
