@@ -1,0 +1,46 @@
+"""The protocol's tools that run on Node: where ``.ci/node`` installs them, and how they are run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.mcp.client import ROOT, McpTestCase
+
+INSTALLED = ROOT / ".node" / "node_modules"
+PACKAGES = INSTALLED / "@modelcontextprotocol"
+SUITE = PACKAGES / "conformance" / "dist" / "index.js"
+INSPECTOR = PACKAGES / "inspector" / "clients" / "launcher" / "build" / "index.js"
+
+
+class NodeTestCase(McpTestCase):
+    """Skipped where the tools are not installed; on a build machine that is a failure."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        if not _node() or not SUITE.exists():
+            message = "the protocol's tools are not installed; run .ci/node"
+            if os.environ.get("CI"):
+                raise AssertionError(message)
+            cls.skipTest(cls(), message)
+
+    def run_node(self, script: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a tool in the home folder of the class, where it may leave what it likes."""
+        return subprocess.run(
+            [_node(), str(script), *words],
+            cwd=self.home,
+            env={**os.environ, "HOME": str(self.home)},
+            text=True,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+
+
+def _node() -> str:
+    """Return the Node that came with the tools, else the machine's own, else nothing."""
+    own = next(INSTALLED.glob("node-*/bin/node"), None)
+    return str(own or shutil.which("node") or "")

@@ -1,0 +1,50 @@
+"""The official conformance suite against a server over HTTP, in both revisions for which it names requirements."""
+
+from __future__ import annotations
+
+import re
+
+from tests.mcp.client import MODERN
+from tests.mcp.conformance.node import PACKAGES, NodeTestCase
+from tests.mcp.conformance.node import SUITE as SUITE_SCRIPT
+from tests.mcp.http_server import HttpServer
+
+REQUIRED = {"2025-11-25": 30, MODERN: 37}
+"""How many scenarios each revision requires of a server; frozen by the suite."""
+
+
+class ConformanceTests(NodeTestCase):
+    server: HttpServer
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        fixtures = "tests.mcp.conformance.fixtures"
+        cls.server = HttpServer(cls.home, "--no-token", "--profile", "full", MEMORY_HUB_TEST_TOOLS=fixtures)
+        cls.addClassCleanup(cls.server.destroy)
+
+    def test_every_scenario_that_a_revision_requires_passes(self) -> None:
+        for revision, count in REQUIRED.items():
+            with self.subTest(revision=revision):
+                required = required_of_servers(revision)
+                self.assertEqual(len(required), count)
+                passed, failed = self.run_suite(revision)
+                self.assertEqual(required - passed, set())
+                # An extension that the hub does not offer.
+                self.assertEqual({name for name in failed if not name.startswith("tasks-")}, set())
+
+    def run_suite(self, revision: str) -> tuple[set[str], set[str]]:
+        """Return the scenarios of which checks passed and none failed, and those of which some failed."""
+        words = ["server", "--url", self.server.url, "--requirements", revision, "--output-dir", str(self.home / "out")]
+        done = self.run_node(SUITE_SCRIPT, *words)
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-1000:])
+        counts = re.findall(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed$", done.stdout, re.MULTILINE)
+        passed = {name for name, good, bad in counts if int(good) and not int(bad)}
+        return passed, {name for name, _, bad in counts if int(bad)}
+
+
+def required_of_servers(revision: str) -> set[str]:
+    """Return the names in the suite's own list."""
+    text = (PACKAGES / "conformance" / "requirements" / f"{revision}.yaml").read_text()
+    of_servers = re.split(r"^\w+:$", text.partition("\nserver:\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    return set(re.findall(r"^  - (\S+)$", of_servers, re.MULTILINE))
