@@ -48,6 +48,9 @@ class MemoryWrite(Command):
     tags: Tags = Field(default_factory=list, description="words to filter by")
     topic_key: Identifier | None = Field(None, description="one memory a topic: written again, it is revised")
     if_exists: IfExists = Field(IfExists.ERROR, description="when the title is taken")
+    named: bool = Field(
+        False, description="the title tells it apart: identical text is not counted", json_schema_extra=unlisted
+    )
     author: str = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
     source: str = Field("", max_length=1_000, description="where it comes from: a path, a URL")
     resource_links: Links = Field(default_factory=list, description="resources it is about", json_schema_extra=unlisted)

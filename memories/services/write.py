@@ -25,7 +25,7 @@ from memoryhub.core.log import Draft
 from memoryhub.core.origin import current_origin
 
 _BATCH = 500
-_NOT_STATE = {"if_exists", "idempotency_key"}
+_NOT_STATE = {"if_exists", "named", "idempotency_key"}
 
 
 def write_memory(*, command: MemoryWrite) -> WriteResult:
@@ -85,7 +85,7 @@ def _write(command: MemoryWrite, draft: Draft[MemoryWritten], existing: Existing
     topic = existing.of_topic(payload)
     if topic:
         return _meet_topic(topic, draft, key)
-    same = None if payload.topic_key else existing.of_content(payload)
+    same = None if payload.topic_key or command.named else existing.of_content(payload)
     if same:
         return _count_up(same, key)
     titled = None if payload.topic_key else existing.of_title(payload)

@@ -1,0 +1,194 @@
+"""What callers of the registry send: flat arguments, made from what each kind has of its own.
+
+The registry holds the named kinds: tools, guidelines and knowledge. Each kind is a line in ``REGISTRY``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import Field, create_model
+from pydantic.fields import FieldInfo
+
+from memories.kinds import KINDS, Kind
+from memories.models import MemoryKind, MemoryScope
+from memories.schemas.writing import Content, IfExists, MemoryWrite, Tags, Title, TypeName
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Paging, unlisted
+
+Fields = dict[str, Any]
+
+_ID: Fields = {"id": (EntityId | None, None)}
+_NAMED: Fields = {
+    "scope": (MemoryScope | None, None),
+    "scope_id": (str, Field("", max_length=200, json_schema_extra=unlisted)),
+    "inherit": (bool, Field(True, json_schema_extra=unlisted)),
+}
+_INCLUDE_DELETED: Fields = {"include_deleted": (bool, Field(False, json_schema_extra=unlisted))}
+_AUTHOR: Fields = {
+    "author": (str, Field("", max_length=100, description="default: the client", json_schema_extra=unlisted)),
+    "idempotency_key": (IdempotencyKey, None),
+}
+_PLACE: Fields = {
+    "scope": (MemoryScope, Field(MemoryScope.PROJECT, description="whom it holds for")),
+    "scope_id": (str, Field("", max_length=200, json_schema_extra=unlisted)),
+    "if_exists": (IfExists, Field(IfExists.ERROR, json_schema_extra=unlisted)),
+}
+_TAGS: Fields = {"tags": (Tags | None, None)}
+_CHANGE: Fields = {
+    "base_version": (int | None, Field(None, ge=1, description="the version you read")),
+    "change_reason": (str, Field("", max_length=1_000)),
+}
+_OLD_NAMES = {
+    "scope_type": "scope",
+    "created_by": "author",
+    "updated_by": "author",
+    "deactivated_by": "author",
+    "type": "category",
+    "include_inactive": "include_deleted",
+}
+
+
+class EntryRef(Command):
+    """Which entry of the registry is meant: by id, or by name in a scope."""
+
+    id: EntityId | None = None
+    name: str | None = Field(None, max_length=300)
+    scope: MemoryScope | None = None
+    scope_id: str = ""
+    inherit: bool = True
+    include_deleted: bool = False
+
+
+@dataclass(frozen=True)
+class RegistryKind:
+    """One kind of entry, and how the registry calls its parts."""
+
+    kind: MemoryKind
+    noun: str
+    name: str
+    """The argument that is the memory's title."""
+    text: str
+    """The argument that is the memory's content."""
+    source: bool = False
+    """Whether the source is listed, and not just accepted."""
+
+    @property
+    def renamed(self) -> Mapping[str, str]:
+        """Other names of the arguments: those of a memory, and those of the seed."""
+        others = {"title", "name", "content", "description"} - {self.name, self.text}
+        mine = {"title": self.name, "name": self.name, "content": self.text, "description": self.text}
+        return {**_OLD_NAMES, f"{self.kind}_id": "id", **{other: mine[other] for other in sorted(others)}}
+
+    @cached_property
+    def add(self) -> type[Command]:
+        """Arguments that make an entry."""
+        fields = {name: _as_own(field) for name, field in self._own.items()}
+        texts = {self.name: (Title, ...), self.text: (Content, ...)}
+        return self._model("Add", {**texts, **self._category, **fields, **_TAGS, **self._source, **_PLACE, **_AUTHOR})
+
+    @cached_property
+    def update(self) -> type[Command]:
+        """Arguments that change an entry."""
+        fields = {name: _as_change(field) for name, field in self._own.items()}
+        name = Field(None, description="which one; with id: its new name")
+        texts = {self.name: (Title | None, name), self.text: (Content | None, None)}
+        changes = {"category": (TypeName | None, None), **fields, **_TAGS, **self._source, **_CHANGE}
+        return self._model("Update", {**_ID, **texts, **changes, **_NAMED, **_AUTHOR})
+
+    @cached_property
+    def get(self) -> type[Command]:
+        """Arguments that name an entry."""
+        return self._model("Get", {**self._which, **_NAMED, **_INCLUDE_DELETED})
+
+    @cached_property
+    def history(self) -> type[Command]:
+        """Arguments that name an entry, and page its versions."""
+        paging = {name: _as_own(field) for name, field in Paging.model_fields.items()}
+        return self._model("History", {**self._which, **_NAMED, **paging})
+
+    @cached_property
+    def deactivate(self) -> type[Command]:
+        """Arguments that name an entry, and say why it goes."""
+        reason = {"reason": (str, Field("", max_length=1_000))}
+        return self._model("Deactivate", {**self._which, **_NAMED, **reason, **_AUTHOR})
+
+    def reference(self, command: Command) -> EntryRef:
+        """Return which entry a command means; a name beside an id is not part of that."""
+        given = self._said(command)
+        wanted = {name: value for name, value in given.items() if name in EntryRef.model_fields}
+        return EntryRef.model_validate({**wanted, "name": None if given.get("id") else given.get("title")})
+
+    def write(self, command: Command) -> MemoryWrite:
+        """Return what ``add``'s arguments ask for."""
+        given = {**self._changes(command), "scope": command.scope}  # type: ignore[attr-defined]
+        return MemoryWrite.model_validate({**given, "kind": self.kind, "named": True})
+
+    def changes(self, command: Command) -> dict[str, Any]:
+        """Return what ``update``'s arguments change, as fields of ``MemoryUpdate``."""
+        changes = self._changes(command)
+        if not command.id:  # type: ignore[attr-defined]
+            changes.pop("title", None)
+        return changes
+
+    def _changes(self, command: Command) -> dict[str, Any]:
+        given = self._said(command)
+        attributes = {name: given.pop(name) for name in self._own if name in given}
+        changes = {name: value for name, value in given.items() if name not in EntryRef.model_fields}
+        return {**changes, **({"attributes": attributes} if attributes else {})}
+
+    def _said(self, command: Command) -> dict[str, Any]:
+        """Return the arguments that were given, under the names that a memory has for them."""
+        names = {self.name: "title", self.text: "content", "category": "type"}
+        given = command.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        return {names.get(name, name): value for name, value in given.items()}
+
+    @property
+    def _own(self) -> Mapping[str, FieldInfo]:
+        return self._known.attributes.model_fields
+
+    @property
+    def _known(self) -> Kind:
+        return KINDS[self.kind]
+
+    @property
+    def _which(self) -> Fields:
+        return {**_ID, self.name: (str | None, Field(None, max_length=300))}
+
+    @property
+    def _category(self) -> Fields:
+        types = ", ".join(self._known.types)
+        said = types or "any word, such as code_style, behavior, security"
+        return {"category": (TypeName | None, Field(None, description=said))}
+
+    @property
+    def _source(self) -> Fields:
+        said = Field(None, max_length=1_000, description="a path, a URL")
+        hidden = Field(None, max_length=1_000, json_schema_extra=unlisted)
+        return {"source": (str | None, said if self.source else hidden)}
+
+    def _model(self, verb: str, fields: Fields) -> type[Command]:
+        model: type[Command] = create_model(f"{self.kind.title()}{verb}", __base__=Command, **fields)
+        return model
+
+
+def _as_own(field: FieldInfo) -> Any:
+    """Return an attribute as an argument of its own, which need not be given."""
+    return (field.annotation, field)
+
+
+def _as_change(field: FieldInfo) -> Any:
+    """Return an attribute as an argument that stays as it is when it is not given."""
+    annotation: Any = field.annotation
+    if field.metadata:
+        annotation = Annotated[(annotation, *field.metadata)]
+    return (annotation | None, None)
+
+
+REGISTRY = (
+    RegistryKind(MemoryKind.TOOL, "tool", name="name", text="description"),
+    RegistryKind(MemoryKind.GUIDELINE, "guideline", name="name", text="content"),
+    RegistryKind(MemoryKind.KNOWLEDGE, "knowledge entry", name="title", text="content", source=True),
+)

@@ -1,0 +1,99 @@
+"""Entries of the registry: tools, guidelines and knowledge, by id or by the name that is nearest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memories import scopes
+from memories.models import MemoryKind, MemoryScope
+from memories.present import version_text
+from memories.schemas import MemoryGet
+from memories.schemas.registry import EntryRef
+from memories.selectors.memories import get_memories
+from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.origin import current_origin
+from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.schemas import Listing, Paging
+
+
+def find_entry(*, kind: MemoryKind, entry: EntryRef, versions: bool = False) -> dict[str, Any]:
+    """Return the entry, as every door shows a memory.
+
+    Raises:
+        NotFound: there is none, or the id is another kind's.
+        Gone: it is deactivated, and ``include_deleted`` is off.
+        Invalid: neither id nor name is given, or the scope is not one that holds here.
+    """
+    check_scope_id(entry.scope, entry.scope_id)
+    found = _by_id(entry, versions=versions) if entry.id else _by_name(kind, entry, versions=versions)
+    if found["kind"] != kind:
+        raise NotFound(f"#{found['id']} is of kind {found['kind']}, not {kind}; memory_get reads it", id=found["id"])
+    return found
+
+
+def entry_history(*, kind: MemoryKind, entry: EntryRef, paging: Paging) -> Listing:
+    """Return a page of the entry's versions, newest first; of a deactivated one too.
+
+    Raises:
+        NotFound, Invalid: as ``find_entry``.
+    """
+    found = _versions(kind, entry)
+    last = decode_cursor(paging.cursor, (int,))
+    left = [each for each in found["versions"] if last is None or each["version"] < last[0]]
+    shown = left[: paging.limit]
+    told = {"id": found["id"], "title": found["title"], "scope": found["scope"]}
+    return page(
+        [{**told, **(_brief(each) if paging.compact else each)} for each in shown],
+        total=len(found["versions"]),
+        more=len(left) > len(shown),
+        cursor_of=lambda version: encode_cursor(version["version"]),
+        line=version_text,
+        max_tokens=paging.max_tokens,
+    )
+
+
+def check_scope_id(scope: MemoryScope | None, scope_id: str) -> None:
+    """Check that the scope which a caller names by its id is the one that holds here.
+
+    Raises:
+        Invalid: it is another one; the message names the one that holds.
+    """
+    if not scope_id:
+        return
+    if scope is None:
+        raise Invalid("scope_id is the id of a scope; name that too: session, project, org or global")
+    mine = current_origin().session_id
+    if scope is MemoryScope.SESSION and scope_id != mine:
+        raise Invalid(
+            f"this connection's session is {mine or 'none'}; session_resume goes on in another, or leave scope_id out"
+        )
+    scopes.levels(scope, scope_id=scope_id)
+
+
+def _versions(kind: MemoryKind, entry: EntryRef) -> dict[str, Any]:
+    """Return the entry with its versions; a live one before one of the same name that is deactivated."""
+    if not entry.id:
+        try:
+            return find_entry(kind=kind, entry=entry, versions=True)
+        except NotFound:
+            pass
+    return find_entry(kind=kind, entry=entry.model_copy(update={"include_deleted": True}), versions=True)
+
+
+def _brief(version: dict[str, Any]) -> dict[str, Any]:
+    return {**version, "content": None, "diff": ""}
+
+
+def _by_id(entry: EntryRef, *, versions: bool) -> dict[str, Any]:
+    wanted = MemoryGet(ids=[entry.id or 0], scope=entry.scope, versions=versions, include_deleted=entry.include_deleted)
+    return get_memories(command=wanted)[0]
+
+
+def _by_name(kind: MemoryKind, entry: EntryRef, *, versions: bool) -> dict[str, Any]:
+    if not entry.name:
+        raise Invalid(f"say which {kind}: give its id or its name")
+    fields = entry.model_dump(include={"name", "scope", "inherit", "include_deleted"})
+    try:
+        return get_memories(command=MemoryGet(**fields, kind=kind, versions=versions))[0]
+    except NotFound as error:
+        raise NotFound(f"there is no {kind} {entry.name[:200]!r} here; {kind}_list names those there are") from error

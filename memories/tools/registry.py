@@ -1,0 +1,91 @@
+"""The MCP tools of the registry, made from one table: a tool for every kind and verb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from memories.present import memory_text, version_text, write_text
+from memories.schemas import WriteResult
+from memories.schemas.registry import REGISTRY, RegistryKind
+from memories.selectors.registry import entry_history, find_entry
+from memories.services.registry import add_entry, deactivate_entry, update_entry
+from memoryhub.core.paging import as_lines
+from memoryhub.core.schemas import Command, Paging
+from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """What can be done to an entry of any kind."""
+
+    name: str
+    description: str
+    answer: Callable[[RegistryKind, Any], Answer]
+    writes: bool = False
+
+    def tool(self, entries: RegistryKind) -> Tool:
+        """Return the tool that does it to entries of one kind."""
+        name = f"{entries.kind}_{self.name}"
+        schema: type[Command] = getattr(entries, self.name)
+        return Tool(
+            name,
+            self.description.format(noun=entries.noun, name=entries.name),
+            schema,
+            lambda command: self.answer(entries, command),
+            group=ToolGroup.REGISTRY,
+            writes=self.writes,
+            aliases=(f"memory_{name}",),
+            renamed={old: new for old, new in entries.renamed.items() if new in schema.model_fields},
+        )
+
+
+def _written(result: WriteResult) -> Answer:
+    return Answer(write_text(result), result.model_dump(mode="json"))
+
+
+def _add(entries: RegistryKind, command: Any) -> Answer:
+    return _written(add_entry(command=entries.write(command), scope_id=command.scope_id))
+
+
+def _update(entries: RegistryKind, command: Any) -> Answer:
+    changes = entries.changes(command)
+    entry = entries.reference(command)
+    return _written(update_entry(kind=entries.kind, entry=entry, changes=changes, author=command.author))
+
+
+def _get(entries: RegistryKind, command: Any) -> Answer:
+    found = find_entry(kind=entries.kind, entry=entries.reference(command))
+    return Answer(memory_text(found), found)
+
+
+def _history(entries: RegistryKind, command: Any) -> Answer:
+    paging = Paging(**command.model_dump(include=set(Paging.model_fields)))
+    listing = entry_history(kind=entries.kind, entry=entries.reference(command), paging=paging)
+    return Answer(as_lines(listing, version_text, none="no version"), listing.model_dump(mode="json"))
+
+
+def _deactivate(entries: RegistryKind, command: Any) -> Answer:
+    done = deactivate_entry(
+        kind=entries.kind,
+        entry=entries.reference(command),
+        **command.model_dump(include={"reason", "author", "idempotency_key"}),
+    )
+    return _written(done)
+
+
+VERBS = (
+    Verb("add", "Add a {noun}; its {name} is unique in its scope.", _add, writes=True),
+    Verb("update", "Change a {noun} by id or {name}; makes a version.", _update, writes=True),
+    Verb("get", "Get a {noun} by id in its scope (default: project), or the nearest of a {name}.", _get),
+    Verb("history", "Versions of a {noun}, by id or {name}: who, when, why, what changed.", _history),
+    Verb(
+        "deactivate",
+        "Delete a {noun} by id or {name}, softly; memory_restore brings it back.",
+        _deactivate,
+        writes=True,
+    ),
+)
+
+register_tools(*(verb.tool(entries) for entries in REGISTRY for verb in VERBS))

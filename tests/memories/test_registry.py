@@ -1,0 +1,250 @@
+"""The registry: tools, guidelines and knowledge by name, in every scope, by the arguments of each kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memories.kinds import KINDS
+from memories.models import Memory
+from memories.schemas.registry import REGISTRY
+from memories.tools.registry import VERBS
+from memoryhub.core import log
+from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound, PreconditionFailed
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import GLOBAL_STORE, org_store, use_store
+from memoryhub.core.tools import Answer, find_tool
+from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.schema import input_schema
+from sessions_app.events import PROJECT_DESCRIBED, ProjectDescribed
+from tests.support import HubTestCase
+
+
+class RegistryTestCase(HubTestCase):
+    """Alpha belongs to the organisation acme; beta to none."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        load_tools()
+
+    def setUp(self) -> None:
+        super().setUp()
+        with use_store(org_store("acme"), create=True):
+            pass
+        self.enterContext(self.store("alpha", actor="ada", session_id="s-1"))
+        with log.transaction():
+            log.append(log.prepare(PROJECT_DESCRIBED, ProjectDescribed(org="acme")), stream="project")
+
+    def ask(self, name: str, /, **arguments: Any) -> Answer:
+        tool = find_tool(name)
+        assert tool
+        return tool.handler(tool.input.model_validate(arguments))
+
+    def data(self, name: str, /, **arguments: Any) -> dict[str, Any]:
+        return self.ask(name, **arguments).data
+
+    def refuses(self, error: type[HubError], pattern: str, name: str, /, **arguments: Any) -> HubError:
+        """Check that a call fails so, and that the log did not grow."""
+        before = log.head()
+        with self.assertRaisesRegex(error, pattern) as caught:
+            self.ask(name, **arguments)
+        self.assertEqual(log.head(), before)
+        return caught.exception
+
+
+class TableTests(RegistryTestCase):
+    def test_every_kind_takes_its_own_attributes_flat(self):
+        for entries in REGISTRY:
+            own = set(KINDS[entries.kind].attributes.model_fields)
+            for verb in ("add", "update"):
+                tool = find_tool(f"memory_{entries.kind}_{verb}")
+                assert tool
+                listed = set(input_schema(tool.input)["properties"])
+                self.assertLessEqual(own | {entries.name, entries.text, "category", "tags", "scope"}, listed)
+                self.assertNotIn("attributes", listed)
+
+    def test_older_names_of_arguments_lead_to_ones_that_the_tool_has(self):
+        for entries in REGISTRY:
+            for verb in VERBS:
+                tool = find_tool(f"{entries.kind}_{verb.name}")
+                assert tool
+                self.assertEqual(tool.aliases, (f"memory_{tool.name}",))
+                self.assertLessEqual(set(tool.renamed.values()), set(tool.input.model_fields))
+                self.assertFalse(set(tool.renamed) & set(tool.input.model_fields))
+
+
+class AddTests(RegistryTestCase):
+    def test_a_tool_is_kept_with_all_that_was_said(self):
+        said = self.ask(
+            "tool_add",
+            name="git_commit",
+            description="Makes a commit.",
+            category="cli",
+            parameters={"type": "object", "properties": {"message": {"type": "string"}}},
+            examples=["git commit -m 'Fix it'", {"message": "Fix it"}],
+            constraints="Only when the tests pass.",
+            tags=["git"],
+            author="grace",
+        )
+        self.assertEqual(said.text, f"created #{said.data['id']} git_commit")
+        memory = Memory.objects.get()
+        self.assertEqual((memory.kind, memory.type, memory.title), ("tool", "cli", "git_commit"))
+        self.assertEqual((memory.content, memory.tags, memory.author), ("Makes a commit.", ["git"], "grace"))
+        self.assertEqual(memory.attributes["constraints"], "Only when the tests pass.")
+        self.assertEqual(memory.attributes["examples"][1], {"message": "Fix it"})
+        self.assertEqual(RawEvent.objects.get(position=memory.id).actor, "grace")
+
+    def test_knowledge_keeps_its_source_confidence_and_end(self):
+        self.ask(
+            "knowledge_add",
+            title="Host",
+            content="The host is db1.",
+            confidence=0.5,
+            valid_until="2020-01-01T00:00:00Z",
+            source="https://wiki.test/db",
+        )
+        found = self.ask("knowledge_get", title="Host")
+        self.assertIn("(expired)", found.text)
+        self.assertEqual((found.data["source"], found.data["type"]), ("https://wiki.test/db", "fact"))
+        self.assertEqual(found.data["attributes"], {"confidence": 0.5, "valid_until": "2020-01-01T00:00:00Z"})
+
+    def test_a_taken_name_is_a_conflict_that_names_the_entry_even_with_the_same_text(self):
+        first = self.data("guideline_add", name="Short", content="Keep it short.")
+        for content in ("Keep it short.", "Keep it very short."):
+            error = self.refuses(
+                Conflict,
+                rf"'Short' of scope project exists as #{first['id']}; update it",
+                "guideline_add",
+                name="Short",
+                content=content,
+            )
+            self.assertEqual(error.data["id"], first["id"])
+
+    def test_two_names_may_have_the_same_text(self):
+        first = self.data("tool_add", name="pytest", description="Runs the tests.")
+        second = self.data("tool_add", name="jest", description="Runs the tests.")
+        self.assertNotEqual(first["id"], second["id"])
+        self.assertEqual(second["status"], "created")
+
+    def test_one_name_may_be_taken_once_a_kind_and_scope(self):
+        self.data("tool_add", name="Same", description="A tool.")
+        self.data("guideline_add", name="Same", content="A rule.")
+        self.assertIn("(scope global)", self.ask("tool_add", name="Same", description="Wider.", scope="global").text)
+
+    def test_what_a_kind_does_not_know_is_refused(self):
+        self.refuses(Invalid, "'type' must be one of mcp, cli", "tool_add", name="A", description="b", category="x")
+        self.refuses(Invalid, "not a valid JSON schema", "tool_add", name="A", description="b", parameters={"type": 5})
+        with self.assertRaisesRegex(ValueError, "less than or equal to 100"):
+            self.ask("guideline_add", name="A", content="b", priority=101)
+
+    def test_a_scope_that_is_named_by_its_id_must_be_the_one_that_holds_here(self):
+        self.ask("guideline_add", name="Org's", content="x", scope="org", scope_id="acme")
+        self.ask("guideline_add", name="Session's", content="x", scope="session", scope_id="s-1")
+        for scope, scope_id, told in (
+            ("org", "umbrella", "bound to org acme"),
+            ("project", "beta", "bound to project alpha"),
+            ("session", "s-2", "session is s-1"),
+        ):
+            for name, text in (("guideline_add", {"content": "x"}), ("guideline_get", {})):
+                self.refuses(Invalid, told, name, name="N", scope=scope, scope_id=scope_id, **text)
+
+
+class NearestTests(RegistryTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for scope in ("global", "org", "project", "session"):
+            self.ask("guideline_add", name="Style", content=f"As the {scope} has it.", scope=scope)
+        self.ask("guideline_add", name="Only global", content="For all.", scope="global")
+
+    def content(self, **arguments: Any) -> str:
+        found: str = self.data("guideline_get", **arguments)["content"]
+        return found
+
+    def test_a_name_means_the_nearest_one(self):
+        self.assertEqual(self.content(name="Style"), "As the session has it.")
+        self.assertEqual(self.content(name="Style", scope="org"), "As the org has it.")
+        self.assertEqual(self.content(name="Only global"), "For all.")
+        self.refuses(NotFound, "no guideline 'Only global'", "guideline_get", name="Only global", inherit=False)
+
+    def test_an_id_means_the_project_unless_a_scope_is_named(self):
+        wide = self.data("guideline_get", name="Only global")
+        self.assertEqual(self.content(id=wide["id"], scope="global"), "For all.")
+        self.refuses(Invalid, "give its id or its name", "guideline_get")
+
+    def test_an_update_by_name_acts_on_the_nearest_and_says_which(self):
+        said = self.ask("guideline_update", name="Style", content="New.", change_reason="clearer")
+        self.assertIn("(scope session)", said.text)
+        said = self.ask("guideline_update", name="Only global", priority=80)
+        self.assertIn("to v2 Only global (scope global)", said.text)
+        with use_store(GLOBAL_STORE):
+            self.assertEqual(Memory.objects.get(title="Only global").priority, 80)
+
+    def test_deactivating_the_nearest_lets_the_next_one_hold(self):
+        self.assertIn("(scope session)", self.ask("guideline_deactivate", name="Style", reason="gone").text)
+        self.assertEqual(self.content(name="Style"), "As the project has it.")
+
+
+class ChangeTests(RegistryTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        own = {"parameters": {"type": "object"}, "constraints": "Never on Friday."}
+        self.deploy = self.data("tool_add", name="deploy", description="Deploys.", category="cli", **own)["id"]
+
+    def test_what_is_left_out_or_null_stays(self):
+        self.data("tool_update", id=self.deploy, description="Deploys it.", constraints=None, change_reason="said more")
+        memory = Memory.objects.get()
+        self.assertEqual((memory.title, memory.content, memory.type), ("deploy", "Deploys it.", "cli"))
+        self.assertEqual(memory.attributes, {"parameters": {"type": "object"}, "constraints": "Never on Friday."})
+        self.data("tool_update", name="deploy", constraints="Never at night.")
+        self.assertEqual(Memory.objects.get().attributes["constraints"], "Never at night.")
+
+    def test_a_name_beside_an_id_is_the_new_name(self):
+        self.data("tool_update", id=self.deploy, name="ship")
+        self.assertEqual(Memory.objects.get().title, "ship")
+        self.refuses(NotFound, "no tool 'deploy' here; tool_list names", "tool_get", name="deploy")
+
+    def test_an_id_of_another_kind_is_refused(self):
+        for verb, more in (("get", {}), ("update", {"content": "x"}), ("deactivate", {}), ("history", {})):
+            self.refuses(
+                NotFound, f"#{self.deploy} is of kind tool, not guideline", f"guideline_{verb}", id=self.deploy, **more
+            )
+
+    def test_a_base_version_guards_against_overwriting(self):
+        self.data("tool_update", id=self.deploy, description="Two.")
+        self.assertEqual(
+            self.data("tool_update", id=self.deploy, base_version=1, description="Three.")["status"], "conflict"
+        )
+        self.refuses(
+            PreconditionFailed, "is at version 3", "tool_update", id=self.deploy, base_version=9, description="x"
+        )
+
+    def test_the_history_says_who_when_why_and_what(self):
+        self.data("tool_update", id=self.deploy, description="Deploys twice.", change_reason="twice", author="grace")
+        self.data("tool_update", id=self.deploy, description="Deploys thrice.", change_reason="thrice")
+        said = self.ask("tool_history", name="deploy")
+        for part in ("v3 ", "by ada", ": thrice", "v2 ", "by grace", ": twice", "{+thrice+}", "[-twice-]", "(3 of 3)"):
+            self.assertIn(part, said.text)
+        first = self.data("tool_history", id=self.deploy, limit=2)
+        rest = self.data("tool_history", id=self.deploy, limit=2, cursor=first["meta"]["next_cursor"])
+        self.assertEqual([each["version"] for each in (*first["results"], *rest["results"])], [3, 2, 1])
+        self.assertNotIn("thrice+", self.ask("tool_history", id=self.deploy, compact=True).text)
+
+    def test_deactivated_entries_leave_their_name_and_keep_their_history(self):
+        said = self.ask("tool_deactivate", name="deploy", reason="replaced", author="grace")
+        self.assertEqual(said.text, f"deleted #{self.deploy}; memory_restore brings it back deploy")
+        self.refuses(NotFound, "no tool 'deploy'", "tool_get", name="deploy")
+        self.refuses(Gone, "is deleted", "tool_get", id=self.deploy)
+        self.refuses(Gone, "is deleted", "tool_deactivate", id=self.deploy)
+        self.assertIn("(deleted)", self.ask("tool_get", name="deploy", include_deleted=True).text)
+        self.assertEqual(self.data("tool_history", name="deploy")["results"][0]["id"], self.deploy)
+        again = self.data("tool_add", name="deploy", description="Anew.")
+        self.assertEqual(self.data("tool_history", name="deploy")["results"][0]["id"], again["id"])
+
+    def test_the_same_key_gives_the_first_answer(self):
+        for _ in range(2):
+            done = self.data("tool_deactivate", id=self.deploy, idempotency_key="k")
+            self.assertEqual(done["id"], self.deploy)
+
+    def test_beta_sees_nothing_of_it(self):
+        with self.store("beta"), self.assertRaises(NotFound):
+            self.ask("tool_get", name="deploy")
