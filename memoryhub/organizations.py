@@ -83,7 +83,7 @@ def create_org(*, command: OrgCreate) -> OrgDetails:
     draft_description(command=description, scope=Scope.ORG)  # before anything is made
     if store.path.exists():
         _check_existing(store, command)
-    with use_store(store, create=True), apart_from_here(store):
+    with apart_from_here(store), use_store(store, create=True):
         redacted = describe(command=description).redacted if description.model_fields_set else ()
     return _details(store, redacted)
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Forbidden
+from memoryhub.core.errors import Conflict, Forbidden, Invalid
 from memoryhub.core.schemas import Command, Listing, Paging
 from memoryhub.core.stores import Scope, StoreId, current_store, project_store, use_store
 from memoryhub.core.stores import list_projects as project_ids
@@ -109,7 +109,7 @@ def create_project(*, command: ProjectCreate) -> ProjectCard:
     draft_description(command=description, scope=Scope.PROJECT)  # before anything is made
     if store.path.exists():
         _check_existing(store, command)
-    with use_store(store, create=True), apart_from_here(store):
+    with apart_from_here(store), use_store(store, create=True):
         redacted = describe(command=description).redacted if said else ()
     return _shown(store, redacted)
 
@@ -135,11 +135,12 @@ def get_project(*, command: ProjectGet) -> ProjectCard:
 
     Raises:
         NotFound: there is no such project.
+        Invalid: none is named, and the caller works in none.
     """
     here = store_here()
     store = project_store(command.project_id) if command.project_id else here
     if store is None:
-        raise Conflict("no project is current here; name one in id")
+        raise Invalid("no project is current here; name one in id")
     return _shown(store)
 
 

@@ -102,6 +102,8 @@ class SecretsTests(DoorsTestCase):
             server.say("memory_update", id=first_id(said), content=f"new {text}", change_reason=text)
             server.say("session_start", purpose=text, directory=text[:900])
             server.say("session_end", summary=text)
+            server.say("project_create", id="alpha", description=text, metadata={"note": text}, if_exists="update")
+            server.say("org_create", id="acme", name=SECRETS["AWS key"], description=text)
             server.say("memory_search", query=text)
 
     def write_through_rest(self, server: Server, text: str) -> None:
@@ -159,6 +161,9 @@ class IsolationTests(DoorsTestCase):
             "memory_timeline": {},
             "memory_stats": {},
             "session_list": {},
+            "project_list": {},
+            "project_get": {},
+            "org_list": {},
             "memory_get": {"ids": [self.memory]},
         }
         for tool, arguments in questions.items():

@@ -108,6 +108,36 @@ class HomeTests(ScopesTestCase):
         self.assertRegex(page, r"broken Memory database unavailable: .*Of no organisation beta")
 
 
+class NewTests(ScopesTestCase):
+    def test_an_organisation_and_a_project_of_it_are_made(self) -> None:
+        self.assertIn("<h1>Umbrella</h1>", self.send("/new/organisation", id="umbrella", name="Umbrella"))
+        self.assertIn('<option value="umbrella" selected', self.show("/new/project?org_id=umbrella"))
+        page = self.send("/new/project", id="gamma", description="Fish.\r\nMore fish.", org_id="umbrella")
+        self.assertIn("<h1>gamma</h1>", page)
+        known = self.profile_of(project_store("gamma"))
+        self.assertEqual((known.description, known.org), ("Fish.\nMore fish.", "umbrella"))
+        with self.store("gamma"):
+            (event,) = log.read(log.ReplayWindow())
+        self.assertEqual((event.source, event.actor), ("admin", "owner"))
+
+    def test_mistakes_are_told_and_nothing_is_made(self) -> None:
+        for address, fields, sentence in (
+            ("/new/organisation", {"id": ""}, "'id' is required"),
+            ("/new/organisation", {"id": "../x"}, "'id' must match"),
+            ("/new/organisation", {"id": "acme"}, "Organisation 'acme' exists already"),
+            ("/new/project", {"id": "alpha"}, "Project 'alpha' exists already"),
+            ("/new/project", {"id": "gamma", "org_id": "nobody"}, "not one of the available choices"),
+        ):
+            page = self.send(address, **fields)
+            self.assertIn("Nothing was saved yet.", page)
+            self.assertIn(sentence, page)
+        self.client.logout()
+        for address in ("/new/organisation", "/new/project"):
+            self.assertEqual(self.client.post(address, {"id": "gamma"}).status_code, 302)
+        made = sorted(path.parent.name for path in self.home.glob("*/*/events.db"))
+        self.assertEqual(made, ["acme", "alpha", "beta"])
+
+
 class DescribeTests(ScopesTestCase):
     def test_a_person_describes_a_project(self) -> None:
         page = self.send("/p/beta/admin/describe/", name="Beta", org_id="acme", tags="Fish, ops", metadata='{"a": 1}')

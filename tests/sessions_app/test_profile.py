@@ -64,6 +64,7 @@ class ProfileTests(HubTestCase):
                 with self.assertRaisesRegex(Invalid, "'org_id' belongs to a project"):
                     describe(command=ProjectDescribe(org_id="acme"))
                 self.assertEqual((profile().name, profile().org), ("Everybody", None))
+                self.assertTrue(log.rebuild().identical)
 
     def test_secrets_are_taken_out(self) -> None:
         described = describe(
