@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ class Corpus(SimpleTestCase):
 
     def test_word_frequencies_fall_as_in_natural_text(self) -> None:
         words = [word for index in range(300) for word in corpus.arguments(index)["content"].lower().split()]
-        most = sorted((words.count(word) for word in set(words)), reverse=True)
+        most = sorted(Counter(words).values(), reverse=True)
         self.assertGreater(most[0], 5 * most[20])
         self.assertGreater(len([count for count in most if count == 1]), len(most) // 3)
 

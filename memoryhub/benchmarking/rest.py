@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import threading
 import time
@@ -12,22 +11,23 @@ from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from memoryhub.benchmarking import processes
+from memoryhub.serving.lock import FILE_NAME
 
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.05
 
 
 class RestServer:
-    """One ``serve`` process on a free port."""
+    """One ``serve`` process on a port that it finds free."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.port = _free_port()
+        self.port = 0
         self._errors = home / "serve.stderr"
-        self._process = processes.start(home, self._errors, "serve", "--port", str(self.port))
+        self._process = processes.start(home, self._errors, "serve", "--port", "0")
         _drain(self._process)
         try:
             self._wait()
@@ -42,17 +42,19 @@ class RestServer:
     def _wait(self) -> None:
         """Poll until a request is answered; RuntimeError where the process ends or a minute passes before."""
         deadline = time.monotonic() + processes.ANSWER_SECONDS
-        while not _answers(self.port):
+        while not (self._finds_port() and _answers(self.port)):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"serve did not start: {processes.last_words(self._errors) or 'it said nothing'}")
             time.sleep(_POLL_SECONDS)
 
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind((_HOST, 0))
-        port: int = listener.getsockname()[1]
-        return port
+    def _finds_port(self) -> bool:
+        """Whether the server has made known where it serves."""
+        try:
+            address = json.loads((self.home / FILE_NAME).read_bytes())["address"]
+        except (FileNotFoundError, ValueError):
+            return False
+        self.port = urlsplit(address).port or 0
+        return True
 
 
 def _answers(port: int) -> bool:

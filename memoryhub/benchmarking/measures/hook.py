@@ -44,11 +44,21 @@ def measure_hooks(bench: Bench) -> Iterator[Figure]:
 
 
 def _check_kept(homes: dict[str, Path]) -> None:
-    """A hook that kept nothing would be quick for nothing; RuntimeError where one did."""
+    """A hook that kept nothing would be quick for nothing; RuntimeError where nothing is kept even after a minute."""
+    deadline = time.monotonic() + processes.ANSWER_SECONDS
+    while missing := _missing(homes):
+        if time.monotonic() > deadline:
+            raise RuntimeError(missing)
+        time.sleep(_REST_SECONDS)
+
+
+def _missing(homes: dict[str, Path]) -> str:
+    """Say what is not kept yet; empty where all is."""
     if not (homes["running"] / "projects" / "bench-hook" / "head").exists():
-        raise RuntimeError("the hub has none of the events that its hooks told it")
+        return "the hub has none of the events that its hooks told it"
     if not list((homes["stopped"] / "spool").glob("*.jsonl")):
-        raise RuntimeError("the spool has none of the events that the hooks told while the hub did not run")
+        return "the spool has none of the events that the hooks told while the hub did not run"
+    return ""
 
 
 def _start_python() -> None:
