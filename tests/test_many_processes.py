@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,31 +15,43 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import project_store
 from tests.support import HubTestCase
 
-WRITER = """
-import django, sys
+PREPARE = """
+import django, os, sys
 django.setup()
 from memoryhub.core.sqlite import base
 base.BUSY_TIMEOUT_SECONDS = 60.0  # a slow disk takes a second for what eight write
 from memoryhub.core.stores import project_store, use_store
 from memories.services import write_memory
 from memories.schemas import MemoryWrite
-name, count = sys.argv[1], int(sys.argv[2])
-for number in range(count):
-    with use_store(project_store("alpha"), create=True):
-        result = write_memory(command=MemoryWrite(title=f"{name} {number}", content=f"text {name} {number}"))
-    print(result.id, f"{name} {number}", flush=True)
+
+def write(name, count):
+    for number in range(count):
+        with use_store(project_store("alpha"), create=True):
+            result = write_memory(command=MemoryWrite(title=f"{name} {number}", content=f"text {name} {number}"))
+        print(result.id, f"{name} {number}", flush=True)
+"""
+WRITER = f"{PREPARE}\nwrite(sys.argv[1], int(sys.argv[2]))"
+# A process for each name that it is told, which need not import everything anew; says its number, and how it ended.
+WRITERS = f"""{PREPARE}
+while name := sys.stdin.readline().strip():
+    child = os.fork()
+    if child == 0:
+        write(name, 100_000)
+        os._exit(0)
+    print("began", child, flush=True)
+    print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 DEADLINE_SECONDS = 300
 KILLS = int(os.environ.get("MEMORY_HUB_TEST_KILLS", "50"))
 
 
 class ManyProcessesTests(HubTestCase):
-    def spawn(self, name: str, count: int) -> subprocess.Popen[str]:
+    def spawn(self, *program: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
         root = Path(__file__).parents[1]
         pipe = subprocess.PIPE
-        command = [sys.executable, "-c", WRITER, name, str(count)]
-        return subprocess.Popen(command, env=environment, cwd=root, stdout=pipe, stderr=pipe, text=True)
+        command = [sys.executable, "-c", *program]
+        return subprocess.Popen(command, env=environment, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
     def holds(self, acknowledged: dict[int, str]) -> None:
         with self.store("alpha"):
@@ -51,7 +64,7 @@ class ManyProcessesTests(HubTestCase):
             self.assertTrue(found.ok, found.describe())
 
     def test_eight_writers_at_once_lose_nothing_and_none_is_locked_out(self):
-        writers = [self.spawn(f"w{number}", 25) for number in range(8)]
+        writers = [self.spawn(WRITER, f"w{number}", "25") for number in range(8)]
         acknowledged: dict[int, str] = {}
         for writer in writers:
             output, errors = writer.communicate(timeout=DEADLINE_SECONDS)
@@ -66,21 +79,29 @@ class ManyProcessesTests(HubTestCase):
     def test_a_kill_at_any_moment_loses_no_acknowledged_write(self):
         chance = random.Random(20261121)
         acknowledged: dict[int, str] = {}
-        for kill in range(KILLS):
-            writer = self.spawn(f"k{kill}", 100_000)
-            assert writer.stdout
-            lines = [writer.stdout.readline() for _ in range(chance.randrange(1, 12))]
-            writer.kill()
-            rest, _ = writer.communicate(timeout=DEADLINE_SECONDS)
-            acknowledged |= parse("".join(lines) + rest)
+        with self.spawn(WRITERS) as writers:
+            for kill in range(KILLS):
+                acknowledged |= self.write_until_killed(writers, f"k{kill}", chance.randrange(1, 12))
         self.assertGreaterEqual(len(acknowledged), KILLS)
         self.holds(acknowledged)
         with self.store("alpha"):
             self.assertTrue(log.rebuild().identical)
         self.assertTrue(project_store("alpha").path.with_name("head").exists())
 
+    def write_until_killed(self, writers: subprocess.Popen[str], name: str, count: int) -> dict[int, str]:
+        """Kill a writer when it has said so many times that it wrote, and return all that it said."""
+        assert writers.stdin
+        assert writers.stdout
+        print(name, file=writers.stdin, flush=True)
+        child = int(writers.stdout.readline().removeprefix("began "))
+        said = [writers.stdout.readline() for _ in range(count)]
+        os.kill(child, signal.SIGKILL)
+        while (line := writers.stdout.readline()) and not line.startswith("ended"):
+            said.append(line)
+        self.assertEqual(line, f"ended {-signal.SIGKILL:d}\n")
+        return parse("".join(said))
+
 
 def parse(output: str) -> dict[int, str]:
-    """Return what was acknowledged; a last line that the kill cut off was not."""
-    lines = [line for line in output.splitlines(keepends=True) if line.endswith("\n")]
-    return {int(line.split(" ", 1)[0]): line.split(" ", 1)[1].strip() for line in lines}
+    """Return what was acknowledged. A line is written whole, or not at all where its writer was killed before."""
+    return {int(line.split(" ", 1)[0]): line.split(" ", 1)[1] for line in output.splitlines()}
