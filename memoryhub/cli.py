@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-_SLIM_COMMANDS = frozenset({"bench", "import", "rebuild", "replay", "verify"})
+_SLIM_COMMANDS = frozenset({"bench", "bootstrap", "import", "rebuild", "replay", "verify"})
 """Commands that only work on stores; they start without the web's apps."""
 
 
