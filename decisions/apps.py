@@ -4,8 +4,12 @@ from django.apps import AppConfig
 
 
 class DecisionsConfig(AppConfig):
-    """What we chose."""
+    """What we chose: decisions, how they follow one another, and what is evidence of them."""
 
     name = "decisions"
     verbose_name = "Decisions"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register events, projectors and what can be found."""
+        from decisions import projectors, search  # noqa: F401

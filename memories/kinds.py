@@ -20,6 +20,9 @@ from memoryhub.core.validation import explain
 MAX_ATTRIBUTES = 50_000
 """Characters of all attributes together, as JSON."""
 
+EXPIRED_WEIGHT = 0.5
+"""How much what has expired still counts when results are ranked."""
+
 Text = Annotated[str, StringConstraints(max_length=10_000)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryhub.core import clock
+from memoryhub.core import clock, rows
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
@@ -15,7 +15,7 @@ from sessions_app.events import (
     SessionStarted,
 )
 from sessions_app.events.client import ASSISTANT_MESSAGE, NOTE_ADDED, USER_MESSAGE, Message, Note
-from sessions_app.models import Session
+from sessions_app.models import Commit, Session
 
 _MAX_PATHS = 200
 
@@ -30,18 +30,48 @@ define_text("session", "SELECT id, purpose, summary FROM sessions_app_session")
 
 @indexed_when(COMMIT_RECORDED)
 def commit_document(event: Event[CommitRecorded]) -> Document:
-    """Make a commit findable by its message, its author and the paths it touched."""
+    """Make a commit findable by its message, its author, the paths it touched, and what its iteration is about."""
     payload = event.payload
-    title, _, rest = payload.message.partition("\n")
-    paths = " ".join(file.path for file in payload.files[:_MAX_PATHS])
+    about = _about_iteration(event.position)
     return Document(
         id=event.position,
         source="commit",
-        title=title[:300],
-        body=f"{rest}\n{payload.author}\n{payload.sha}\n{paths}",
+        title=_first_line(payload.message),
+        body=_commit_text(payload.message, payload.author, payload.sha, [file.path for file in payload.files], about),
         created_at=clock.from_text(payload.committed_at),
         session_id=event.session_id,
     )
+
+
+def known_commit_document(commit: Commit, about: str) -> Document:
+    """Return a commit as it is found from now on: by what else it is about, too. It keeps its session."""
+    paths = [file["path"] for file in commit.files]
+    more = f"{_about_iteration(commit.id)}\n{about}"
+    return Document(
+        id=commit.id,
+        source="commit",
+        title=_first_line(commit.message),
+        body=_commit_text(commit.message, commit.author, commit.sha, paths, more),
+        created_at=commit.committed_at,
+    )
+
+
+def _first_line(message: str) -> str:
+    return message.partition("\n")[0][:300]
+
+
+def _commit_text(message: str, author: str, sha: str, paths: list[str], about: str) -> str:
+    rest = message.partition("\n")[2]
+    return "\n".join([rest, author, sha, " ".join(paths[:_MAX_PATHS]), about])
+
+
+def _about_iteration(commit_id: int) -> str:
+    found = rows.fetch(
+        "SELECT i.command || ' ' || i.description FROM sessions_app_commit c "
+        "JOIN sessions_app_iteration i ON i.id = c.iteration_id WHERE c.id = %s",
+        [commit_id],
+    )
+    return str(found[0][0]) if found else ""
 
 
 @indexed_when(SESSION_STARTED, SESSION_ENDED)

@@ -12,11 +12,8 @@ from memories.search import fulltext
 from memories.search.fulltext import BODY_WEIGHT, RANKED_AT_MOST, TITLE_WEIGHT
 from memories.search.index import has_full_text
 from memories.search.text import terms
-from memoryhub.core import clock, rows
-from memoryhub.core.searchable import text_queries
-
-EXPIRED_WEIGHT = 0.5
-"""How much what has expired still counts."""
+from memoryhub.core import rows
+from memoryhub.core.searchable import demotions, text_queries
 
 _SHOWN = ("id", "source", "kind", "type", "title", "session_id", "created_at")
 
@@ -39,23 +36,21 @@ def rank(command: MemorySearch, mode: str = "auto", level: Level | None = None) 
     """
     if mode != "basic" and has_full_text():
         found = fulltext.rank(terms(command.query), *_conditions(command, level, "f.rowid"))
-        return Ranked(_expired_last(found), "fts5")
-    return Ranked(_expired_last(_like(command.query, *_conditions(command, level, "d.id"))), "basic")
+        return Ranked(_demoted(found), "fts5")
+    return Ranked(_demoted(_like(command.query, *_conditions(command, level, "d.id"))), "basic")
 
 
-def _expired_last(hits: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Halve the score of what has expired."""
-    expired = expired_ids()
-    if not expired:
+def _demoted(hits: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Let what has expired or been replaced count less."""
+    weights: dict[int, float] = {}
+    ids = [each for each, _ in hits]
+    for among, weight in demotions():
+        for each in among(ids) if ids else ():
+            weights[each] = weights.get(each, 1.0) * weight
+    if not weights:
         return hits
-    weighed = [(each, score * EXPIRED_WEIGHT if each in expired else score) for each, score in hits]
+    weighed = [(each, score * weights.get(each, 1.0)) for each, score in hits]
     return sorted(weighed, key=lambda hit: -hit[1])
-
-
-def expired_ids() -> set[int]:
-    """Return the ids of what has expired in the current store."""
-    found = rows.fetch("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
-    return {row[0] for row in found}
 
 
 def _conditions(command: MemorySearch, level: Level | None, document: str) -> tuple[list[str], list[Any]]:

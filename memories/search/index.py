@@ -14,7 +14,7 @@ from memoryhub.core import rows
 from memoryhub.core.projection import Event, after_rebuild, define_companions, project_every_event
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.schema import require_optional_sql
-from memoryhub.core.searchable import Document, makers_for
+from memoryhub.core.searchable import Document, Removal, makers_for
 
 CREATE = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS search_fts USING fts5(title, body, content='', contentless_delete=1, "
@@ -56,13 +56,16 @@ def _can_have_full_text() -> bool:
 @project_every_event
 def index_event(event: Event[Any]) -> None:
     """Bring the index up to date with one event."""
+    new = event.position
     for make in makers_for(event.type):
         made = make(event)
-        if isinstance(made, Document):
-            put(made, is_new=made.id == event.position)
-        elif made is not None:
+        if isinstance(made, Removal):
             for each in made.ids:
                 remove(each)
+            continue
+        for document in (made,) if isinstance(made, Document) else made or ():
+            put(document, is_new=document.id == new)
+            new = 0 if document.id == new else new  # a second document of the same id replaces the first
 
 
 def put(document: Document, *, is_new: bool = False) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from memories.events import (
     MEMORY_DELETED,
     MEMORY_RESTORED,
@@ -11,14 +13,24 @@ from memories.events import (
     MemoryTouched,
     MemoryWritten,
 )
-from memories.kinds import attribute_text
+from memories.kinds import EXPIRED_WEIGHT, attribute_text
 from memories.models import Memory
+from memoryhub.core import clock, rows
 from memoryhub.core.projection import Event
-from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
+from memoryhub.core.searchable import Document, Removal, define_demotion, define_text, indexed_when
 from sessions_app.choices import EndedWith
 from sessions_app.events import SESSION_ENDED, SessionEnded
 
 define_text("memory", "SELECT id, title, content FROM memories_memory")
+
+
+def expired_among(ids: Sequence[int]) -> set[int]:
+    """Return those of the ids that have expired; few memories have an end at all."""
+    found = rows.fetch("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
+    return {row[0] for row in found}.intersection(ids)
+
+
+define_demotion(expired_among, EXPIRED_WEIGHT)
 
 
 @indexed_when(MEMORY_WRITTEN)

@@ -5,7 +5,7 @@ The index itself is built above, from these declarations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -34,10 +34,15 @@ class Removal:
     ids: tuple[int, ...]
 
 
-DocumentMaker = Callable[[Event[Any]], Document | Removal | None]
+Made = Document | Removal | Sequence[Document] | None
+DocumentMaker = Callable[[Event[Any]], Made]
+AmongThem = Callable[[Sequence[int]], Collection[int]]
+Notes = Callable[[Sequence[int]], Mapping[int, str]]
 
 _makers: dict[str, list[DocumentMaker]] = {}
 _texts: dict[str, str] = {}
+_demotions: list[tuple[AmongThem, float]] = []
+_notes: dict[str, Notes] = {}
 
 
 def indexed_when(*event_types: EventType[Any]) -> Callable[[DocumentMaker], DocumentMaker]:
@@ -64,3 +69,23 @@ def define_text(source: str, sql: str) -> None:
 def text_queries() -> dict[str, str]:
     """Return the SELECT of every source, by its name."""
     return dict(_texts)
+
+
+def define_demotion(among: AmongThem, weight: float) -> None:
+    """Register that some of what is found counts less: ``among`` picks it, ``weight`` is put on its score."""
+    _demotions.append((among, weight))
+
+
+def demotions() -> list[tuple[AmongThem, float]]:
+    """Return what counts less, each with its weight."""
+    return list(_demotions)
+
+
+def define_notes(source: str, notes: Notes) -> None:
+    """Register what a hit of a source says of itself beside its text, by id: what replaced it, what proves it."""
+    _notes[source] = notes
+
+
+def notes_of(source: str, ids: Sequence[int]) -> Mapping[int, str]:
+    """Return what hits of a source say of themselves, by id."""
+    return _notes[source](ids) if source in _notes and ids else {}

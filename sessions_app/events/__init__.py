@@ -1,6 +1,6 @@
 """What can happen: to sessions and turns, in the repository, in iterations, and what clients tell of it."""
 
-from sessions_app.events.commits import COMMIT_RECORDED, CommitRecorded, FileChange
+from sessions_app.events.commits import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded, FileChange
 from sessions_app.events.profile import PROJECT_DESCRIBED, ProjectDescribed
 from sessions_app.events.sessions import (
     PROJECT_CONFIGURED,
@@ -15,6 +15,7 @@ from sessions_app.events.sessions import (
 )
 
 __all__ = [
+    "COMMIT_LINKED",
     "COMMIT_RECORDED",
     "PROJECT_CONFIGURED",
     "PROJECT_DESCRIBED",
@@ -22,6 +23,7 @@ __all__ = [
     "SESSION_PAUSED",
     "SESSION_RESUMED",
     "SESSION_STARTED",
+    "CommitLinked",
     "CommitRecorded",
     "FileChange",
     "ProjectConfigured",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from memoryhub.core.projection import define_event
@@ -24,6 +26,17 @@ class CommitRecorded(Payload):
     author: str = ""
     committed_at: str
     files: list[FileChange] = Field(default_factory=list)
+    decision_ids: list[int] = Field(default_factory=list)
+    """The decisions that it implements."""
+
+
+class CommitLinked(Payload):
+    """A commit that is known already was linked with decisions."""
+
+    commit_id: int
+    decision_ids: list[int]
+    link_type: Literal["implements", "reverts", "relates"] = "implements"
 
 
 COMMIT_RECORDED = define_event("commit.recorded", CommitRecorded)
+COMMIT_LINKED = define_event("commit.linked", CommitLinked)

@@ -1,0 +1,89 @@
+"""What can happen to decisions."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from decisions.models import ArtifactKind, DecisionStatus, EdgeRelation, Impact, LinkType
+from memoryhub.core.projection import define_event
+from memoryhub.core.schemas import Payload
+
+
+class Alternative(Payload):
+    """What was not chosen, and why not."""
+
+    option: str = Field(min_length=1, max_length=1_000)
+    why_not: str = Field("", max_length=5_000)
+
+
+class Edge(Payload):
+    """How the decision stands to another."""
+
+    relation: EdgeRelation
+    to: int
+
+
+class Artifact(Payload):
+    """A piece of evidence that is no commit of the store."""
+
+    kind: ArtifactKind
+    value: str = Field(min_length=1, max_length=2_000)
+
+
+class CommitEvidence(Payload):
+    """A commit as evidence."""
+
+    commit_id: int
+    link_type: LinkType = LinkType.IMPLEMENTS
+
+
+class DecisionRecorded(Payload):
+    """A choice was made."""
+
+    title: str = Field(min_length=1, max_length=300)
+    context: str = ""
+    chosen: str = Field(min_length=1)
+    alternatives: list[Alternative] = Field(default_factory=list)
+    rationale: str = ""
+    impact: Impact = Impact.MEDIUM
+    phase: str = ""
+    topic: str = ""
+    status: DecisionStatus = DecisionStatus.ACCEPTED
+    author: str = ""
+    source: str = ""
+    decided_at: str = ""
+    """ISO 8601, where it was decided before it was recorded; else the time of the event."""
+    edges: list[Edge] = Field(default_factory=list)
+    artifacts: list[Artifact] = Field(default_factory=list)
+    commits: list[CommitEvidence] = Field(default_factory=list)
+
+
+class DecisionLinked(Payload):
+    """A decision was set in relation to another."""
+
+    decision_id: int
+    edge: Edge
+
+
+class DecisionMarked(Payload):
+    """A decision's status was set, or that it should be looked at again; its text never changes."""
+
+    decision_id: int
+    status: DecisionStatus | None = None
+    review: str | None = None
+    """Why to look at it again; empty once someone has."""
+    reason: str = ""
+
+
+class DecisionEvidenced(Payload):
+    """Evidence was added to a decision."""
+
+    decision_id: int
+    artifacts: list[Artifact] = Field(default_factory=list)
+    commits: list[CommitEvidence] = Field(default_factory=list)
+
+
+DECISION_RECORDED = define_event("decision.recorded", DecisionRecorded)
+DECISION_LINKED = define_event("decision.linked", DecisionLinked)
+DECISION_MARKED = define_event("decision.marked", DecisionMarked)
+DECISION_EVIDENCED = define_event("decision.evidenced", DecisionEvidenced)

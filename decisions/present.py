@@ -1,0 +1,110 @@
+"""Decisions as text for a model: one line each in lists, and whole with everything that is evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from decisions.schemas import DecisionResult
+
+_FIRST = 120
+
+
+def decision_line(decision: dict[str, Any]) -> str:
+    """Return a listed decision as one line."""
+    if "chosen" not in decision:
+        return f"#{decision['id']} {decision['title']}"
+    chosen = " ".join(decision["chosen"].split())
+    cut = f"{chosen[:_FIRST]} …" if len(chosen) > _FIRST else chosen
+    return f"{_head(decision)} {decision['title']}: {cut}{evidence_text(decision)}"
+
+
+def decision_text(decision: dict[str, Any]) -> str:
+    """Return a whole decision: a head line with its evidence, then what it says, then its lineage if asked for."""
+    parts = [
+        f"{_head(decision)} impact={decision['impact']} by {decision['author'] or 'unknown'}{_where(decision)}",
+        decision["title"],
+        *(f"{label}: {decision[name]}" for name, label in _TEXTS if decision[name]),
+        *(_alternative(each) for each in decision["alternatives"]),
+        *_edges(decision),
+        *(_commit(each) for each in decision["commits"]),
+        *(f"{each['kind']}: {each['value']}" for each in decision["artifacts"]),
+        *_lineage(decision.get("lineage")),
+    ]
+    return "\n".join(parts)
+
+
+def evidence_text(decision: dict[str, Any]) -> str:
+    """Return what stands for and against a decision, in few words: what replaced it, what it replaced, its commits."""
+    replaced = decision["heads"] or decision["superseded_by"]
+    supersedes = [f"#{edge['to']}" for edge in decision["edges"] if edge["relation"] == "supersedes"]
+    commits = [commit["sha"][:7] for commit in decision["commits"][:3]]
+    said = [
+        f"superseded, now {_listed(replaced)}" if replaced else "",
+        f"supersedes {', '.join(supersedes)}" if supersedes else "",
+        f"iteration #{decision['iteration_id']}" if decision["iteration_id"] else "",
+        f"commits {', '.join(commits)}" if commits else "",
+        f"to review: {decision['review']}" if decision["review"] else "",
+    ]
+    told = "; ".join(filter(None, said))
+    return f" ({told})" if told else ""
+
+
+_TEXTS = (("context", "context"), ("chosen", "chosen"), ("rationale", "rationale"), ("review", "to review"))
+
+
+def _head(decision: dict[str, Any]) -> str:
+    return f"#{decision['id']} decision {decision['status']} {decision['decided_at'][:10]}"
+
+
+def _where(decision: dict[str, Any]) -> str:
+    names = (("session_id", "session="), ("iteration_id", "iteration=#"), ("phase", "phase="), ("topic", "topic="))
+    told = [f"{label}{decision[name]}" for name, label in (*names, ("source", "source=")) if decision[name]]
+    return "".join(f" {each}" for each in told)
+
+
+def _alternative(alternative: dict[str, Any]) -> str:
+    why_not = f" — {alternative['why_not']}" if alternative["why_not"] else ""
+    return f"not chosen: {alternative['option']}{why_not}"
+
+
+def _edges(decision: dict[str, Any]) -> Iterator[str]:
+    for edge in decision["edges"]:
+        yield f"{edge['relation']} #{edge['to']} {edge['title']}"
+    if decision["superseded_by"]:
+        now = f"; now {_listed(decision['heads'])}" if decision["heads"] else ""
+        yield f"superseded by {_listed(decision['superseded_by'])}{now}"
+
+
+def _commit(commit: dict[str, Any]) -> str:
+    return f"commit {commit['sha'][:10]} {commit['date']} {commit['link_type']}: {commit['message']} (#{commit['id']})"
+
+
+def _lineage(lineage: dict[str, Any] | None) -> Iterator[str]:
+    if not lineage:
+        return
+    for name in ("ancestor", "descendant"):
+        shown = lineage[f"{name}s"]
+        yield from (_step(name, step) for step in shown)
+        left = lineage[f"{name}_count"] - len(shown)
+        if left:
+            yield f"({left} more {name}s; decision_get of the last one shown goes on)"
+
+
+def _step(name: str, step: dict[str, Any]) -> str:
+    to = "" if name == "ancestor" else "it "
+    head = f"{name} {step['depth']}: #{step['id']} {step['status']} {step['decided_at']} {step['title']}"
+    return f"{head} ({to}{step['relation']} #{step['via']})" if to else f"{head} (#{step['via']} {step['relation']} it)"
+
+
+def _listed(ids: list[int]) -> str:
+    return ", ".join(f"#{each}" for each in ids)
+
+
+def result_text(result: DecisionResult) -> str:
+    """Return what a change did as one line."""
+    if not result.is_new:
+        return f"#{result.id} {result.status} already: {result.title}"
+    replaced = f", superseding {_listed(result.superseded)}" if result.superseded else ""
+    redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
+    return f"#{result.id} {result.status}{replaced}: {result.title}{redacted}"

@@ -1,0 +1,188 @@
+"""What is so, after what happened: decisions, their edges and their evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from decisions.events import (
+    DECISION_EVIDENCED,
+    DECISION_LINKED,
+    DECISION_MARKED,
+    DECISION_RECORDED,
+    Artifact,
+    CommitEvidence,
+    DecisionEvidenced,
+    DecisionLinked,
+    DecisionMarked,
+    DecisionRecorded,
+    Edge,
+)
+from decisions.models import ArtifactKind, Decision, EdgeRelation, LinkType
+from decisions.trailers import mentions, reverted_sha
+from memoryhub.core import clock, rows
+from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.projection import Event, projects
+from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
+
+_PLAIN = ("title", "context", "chosen", "rationale", "impact", "phase", "topic", "status", "author", "source")
+
+
+@projects(DECISION_RECORDED)
+def record(event: Event[DecisionRecorded]) -> None:
+    """Add the decision with its edges and its evidence."""
+    payload = event.payload
+    rows.insert(
+        Decision,
+        id=event.position,
+        alternatives=[each.model_dump() for each in payload.alternatives],
+        review="",
+        iteration_id=_active_iteration(),
+        session_id=event.session_id,
+        turn_id=event.turn_id,
+        decided_at=clock.from_text(payload.decided_at) if payload.decided_at else event.occurred_at,
+        **{name: getattr(payload, name) for name in _PLAIN},
+    )
+    for edge in payload.edges:
+        _add_edge(event, event.position, edge)
+    _add_evidence(event, event.position, payload.artifacts, payload.commits)
+
+
+@projects(DECISION_LINKED)
+def link(event: Event[DecisionLinked]) -> None:
+    """Add an edge."""
+    _add_edge(event, event.payload.decision_id, event.payload.edge)
+
+
+@projects(DECISION_MARKED)
+def mark(event: Event[DecisionMarked]) -> None:
+    """Set the status, or why to look at it again."""
+    payload = event.payload
+    if payload.status is not None:
+        rows.update(Decision, payload.decision_id, status=payload.status)
+    if payload.review is not None:
+        rows.update(Decision, payload.decision_id, review=payload.review)
+
+
+@projects(DECISION_EVIDENCED)
+def evidence(event: Event[DecisionEvidenced]) -> None:
+    """Add evidence."""
+    _add_evidence(event, event.payload.decision_id, event.payload.artifacts, event.payload.commits)
+
+
+@projects(COMMIT_RECORDED)
+def link_commit(event: Event[CommitRecorded]) -> None:
+    """Link a new commit with the decisions that it names, that waited for it, and that its revert concerns."""
+    payload = event.payload
+    paths = json.dumps([file.path for file in payload.files])
+    rows.execute(
+        "INSERT INTO decisions_commitfile (path, commit_id) SELECT DISTINCT value, %s FROM json_each(%s)",
+        [event.position, paths],
+    )
+    named = dict(mentions(payload.message)) | dict.fromkeys(payload.decision_ids, LinkType.IMPLEMENTS)
+    _link_existing(event.position, event.position, named)
+    _link_waiting(event)
+    reverted = reverted_sha(payload.message)
+    if reverted:
+        _link_reverted(event, reverted)
+
+
+@projects(COMMIT_LINKED)
+def link_known_commit(event: Event[CommitLinked]) -> None:
+    """Link a commit that was there already."""
+    payload = event.payload
+    named = dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
+    _link_existing(event.position, payload.commit_id, named)
+
+
+@projects(PAYLOAD_ERASED)
+def remove_erased(event: Event[PayloadErased]) -> None:
+    """Drop the decisions whose text was erased from the log, and what was linked to them."""
+    for stream in event.payload.streams:
+        kind, _, decision_id = stream.partition(":")
+        if kind == "decision":
+            for table in ("commitlink", "artifactlink"):
+                rows.execute(f"DELETE FROM decisions_{table} WHERE decision_id = %s", [decision_id])
+            rows.execute("DELETE FROM decisions_decisionedge WHERE from_id = %s", [decision_id])
+            rows.execute("DELETE FROM decisions_decisionedge WHERE to_id = %s", [decision_id])
+            rows.execute("DELETE FROM decisions_decision WHERE id = %s", [decision_id])
+
+
+def _active_iteration() -> int | None:
+    found = rows.fetch("SELECT id FROM sessions_app_iteration WHERE status = 'active' ORDER BY id DESC LIMIT 1")
+    return found[0][0] if found else None
+
+
+def _add_edge(event: Event[Any], from_id: int, edge: Edge) -> None:
+    rows.execute(
+        "INSERT INTO decisions_decisionedge (from_id, relation, to_id, event) VALUES (%s, %s, %s, %s) "
+        "ON CONFLICT DO NOTHING",
+        [from_id, edge.relation, edge.to, event.position],
+    )
+    if edge.relation is EdgeRelation.SUPERSEDES:
+        rows.execute(
+            "UPDATE decisions_decision SET status = 'superseded' WHERE id = %s AND status IN ('proposed', 'accepted')",
+            [edge.to],
+        )
+
+
+def _add_evidence(
+    event: Event[Any], decision_id: int, artifacts: Iterable[Artifact], commits: Iterable[CommitEvidence]
+) -> None:
+    for artifact in artifacts:
+        rows.execute(
+            "INSERT INTO decisions_artifactlink (decision_id, kind, value, event) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT DO NOTHING",
+            [decision_id, artifact.kind, artifact.value, event.position],
+        )
+    for commit in commits:
+        _add_link(decision_id, commit.commit_id, commit.link_type, event.position)
+
+
+def _add_link(decision_id: int, commit_id: int, link_type: LinkType, position: int) -> None:
+    rows.execute(
+        "INSERT INTO decisions_commitlink (decision_id, commit_id, link_type, event) VALUES (%s, %s, %s, %s) "
+        "ON CONFLICT (decision_id, commit_id) DO UPDATE SET link_type = excluded.link_type, event = excluded.event",
+        [decision_id, commit_id, link_type, position],
+    )
+
+
+def _link_existing(position: int, commit_id: int, named: dict[int, LinkType]) -> None:
+    """Link a commit with those of the named ids that are decisions: a message may name anything."""
+    if not named:
+        return
+    marks = ", ".join(["%s"] * len(named))
+    found = rows.fetch(f"SELECT id FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(named))
+    for (decision_id,) in found:
+        _add_link(decision_id, commit_id, named[decision_id], position)
+
+
+def _link_waiting(event: Event[CommitRecorded]) -> None:
+    """Link the decisions that named this commit before it was recorded."""
+    sha = event.payload.sha
+    prefixes = [sha[:length] for length in range(4, len(sha) + 1)]
+    marks = ", ".join(["%s"] * len(prefixes))
+    found = rows.fetch(
+        f"SELECT decision_id, value FROM decisions_artifactlink WHERE kind = %s AND value IN ({marks}) ORDER BY 1",
+        [ArtifactKind.COMMIT, *prefixes],
+    )
+    for decision_id, value in found:
+        _add_link(decision_id, event.position, LinkType.IMPLEMENTS, event.position)
+        rows.execute(
+            "DELETE FROM decisions_artifactlink WHERE decision_id = %s AND kind = %s AND value = %s",
+            [decision_id, ArtifactKind.COMMIT, value],
+        )
+
+
+def _link_reverted(event: Event[CommitRecorded], reverted: str) -> None:
+    """Link a revert with the decisions of the commit that it takes back, and ask to look at them again."""
+    found = rows.fetch(
+        "SELECT l.decision_id FROM decisions_commitlink l JOIN sessions_app_commit c ON c.id = l.commit_id "
+        "WHERE c.sha >= %s AND c.sha < %s AND l.link_type = 'implements' ORDER BY 1",
+        [reverted, f"{reverted}g"],
+    )
+    for (decision_id,) in found:
+        _add_link(decision_id, event.position, LinkType.REVERTS, event.position)
+        review = f"commit {event.payload.sha[:10]} reverts {reverted[:10]}, which implemented it"
+        rows.update(Decision, decision_id, review=review)

@@ -1,0 +1,183 @@
+"""What callers send and get: the same at REST and MCP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
+
+from decisions.events import Alternative
+from decisions.models import DecisionStatus, EdgeRelation, Impact, LinkType
+from memoryhub.core.retrieval import Retrieval
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Moment, Paging, unlisted
+
+Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Text = Annotated[str, StringConstraints(max_length=50_000)]
+Chosen = Annotated[str, StringConstraints(min_length=1, max_length=50_000, pattern=r"\S")]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
+Phase = Annotated[str, StringConstraints(strip_whitespace=True, max_length=64)]
+Ids = Annotated[list[EntityId], Field(max_length=100)]
+CommitName = Annotated[
+    str, StringConstraints(strip_whitespace=True, to_lower=True, pattern=r"^(#\d{1,15}|[0-9a-fA-F]{4,64})$")
+]
+Note = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
+FilePath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)]
+
+
+def _with_reason(value: object) -> object:
+    """Read an alternative that is a mere word, or one under the name that another tool gives it."""
+    if isinstance(value, str):
+        return {"option": value}
+    if isinstance(value, dict) and "reason" in value and "why_not" not in value:
+        return {**{key: each for key, each in value.items() if key != "reason"}, "why_not": value["reason"]}
+    return value
+
+
+Alternatives = Annotated[list[Annotated[Alternative, BeforeValidator(_with_reason)]], Field(max_length=30)]
+
+
+class Evidence(Command):
+    """What shows that a decision was carried out, and where."""
+
+    commits: list[CommitName] = Field(default_factory=list, max_length=100, description="shas or #ids")
+    files: list[FilePath] = Field(default_factory=list, max_length=200, description="paths it is about")
+    prs: list[Note] = Field(
+        default_factory=list, max_length=50, description="pull requests", json_schema_extra=unlisted
+    )
+    notes: list[Note] = Field(default_factory=list, max_length=50, json_schema_extra=unlisted)
+    validations: list[Note] = Field(
+        default_factory=list, max_length=50, description="what proved it right", json_schema_extra=unlisted
+    )
+
+
+class DecisionFields(Evidence):
+    """What a decision says."""
+
+    title: Title = Field(description="short")
+    context: Text = Field("", description="the problem")
+    chosen: Chosen = Field(description="what was chosen")
+    alternatives: Alternatives = Field(default_factory=list, description="[{option, why_not}] not chosen")
+    rationale: Text = Field("", description="why")
+    impact: Impact = Impact.MEDIUM
+    phase: Phase = ""
+    topic: Name = Field("", description="decisions of one topic form a chain", json_schema_extra=unlisted)
+    status: DecisionStatus = Field(DecisionStatus.ACCEPTED, json_schema_extra=unlisted)
+    refines: Ids = Field(default_factory=list, json_schema_extra=unlisted)
+    depends_on: Ids = Field(default_factory=list, json_schema_extra=unlisted)
+    conflicts_with: Ids = Field(default_factory=list, json_schema_extra=unlisted)
+    relates_to: Ids = Field(default_factory=list, json_schema_extra=unlisted)
+    branch: bool = Field(
+        False, description="supersede one that is superseded already: a second head", json_schema_extra=unlisted
+    )
+    author: str = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
+    source: str = Field("", max_length=1_000, description="where it comes from", json_schema_extra=unlisted)
+    decided_at: Moment | None = Field(None, description="default: now", json_schema_extra=unlisted)
+    idempotency_key: IdempotencyKey = None
+
+
+class DecisionRecord(DecisionFields):
+    """Record a decision. It never changes: a change is a new one that supersedes it."""
+
+    supersedes: Ids = Field(default_factory=list, description="ids it replaces")
+
+
+class DecisionSupersede(DecisionFields):
+    """Record the decision that replaces an earlier one; what is left out is as it was there."""
+
+    id: EntityId = Field(description="of the decision to replace")
+    title: Title | None = Field(None, description="default: as before")  # type: ignore[assignment]
+    impact: Impact | None = None  # type: ignore[assignment]
+
+
+class DecisionLink(Command):
+    """Set a decision in relation to another."""
+
+    id: EntityId = Field(description="of the decision")
+    relation: EdgeRelation
+    to: EntityId = Field(description="the other decision")
+    idempotency_key: IdempotencyKey = None
+
+
+class DecisionMark(Command):
+    """Set a decision's status, or settle its review; its text never changes."""
+
+    id: EntityId = Field(description="of the decision")
+    status: DecisionStatus | None = Field(None, description="superseded comes of superseding alone")
+    reviewed: bool = Field(False, description="someone has looked at it again")
+    reason: str = Field("", max_length=1_000, description="why")
+    idempotency_key: IdempotencyKey = None
+
+
+class DecisionEvidence(Evidence):
+    """Add evidence to a decision."""
+
+    id: EntityId = Field(description="of the decision")
+    link_type: LinkType = Field(LinkType.IMPLEMENTS, description="what the commits do to it")
+    idempotency_key: IdempotencyKey = None
+
+
+class DecisionGet(Retrieval):
+    """Get decisions whole, with what is evidence of them."""
+
+    ids: Ids = Field(default_factory=list, description="one or many")
+    topic: Name = Field("", description="the chain of a topic instead")
+    file_path: str = Field("", max_length=1_000, description="those behind a file or folder instead: why is it so?")
+    lineage: bool = Field(False, description="with what led to each and what came of it")
+    limit: int = Field(20, ge=1, le=100, description="at most so many")
+    max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
+
+
+class DecisionList(Retrieval, Paging):
+    """List decisions, the latest first."""
+
+    status: DecisionStatus | None = Field(None, description="only this status")
+    impact: Impact | None = Field(None, description="only this impact")
+    phase: Phase = Field("", description="only this phase")
+    topic: Name = Field("", description="only this topic")
+    iteration_id: EntityId | None = Field(None, description="only of this iteration")
+    review: bool = Field(False, description="only those to look at again")
+
+
+class DecisionView(BaseModel):
+    """A decision as every door shows it."""
+
+    id: int
+    title: str
+    context: str
+    chosen: str
+    alternatives: list[dict[str, Any]]
+    rationale: str
+    impact: str
+    phase: str
+    topic: str
+    status: str
+    review: str
+    """Why someone should look at it again; empty if there is no reason."""
+    iteration_id: int | None
+    session_id: str
+    turn_id: str
+    author: str
+    source: str
+    decided_at: datetime
+    edges: list[dict[str, Any]]
+    """``{"relation": …, "to": id, "title": …}`` of the decisions that this one names."""
+    superseded_by: list[int]
+    heads: list[int]
+    """Where it is superseded: what stands now instead."""
+    commits: list[dict[str, Any]]
+    """``{"id": …, "sha": …, "message": first line, "date": …, "link_type": …}``"""
+    artifacts: list[dict[str, Any]]
+    """``{"kind": …, "value": …}``"""
+
+
+class DecisionResult(BaseModel):
+    """The answer to every change of a decision."""
+
+    id: int
+    status: str
+    title: str
+    superseded: list[int] = Field(default_factory=list)
+    is_new: bool = True
+    redacted: list[str] = Field(default_factory=list)
+    """Types of the secrets that were replaced before anything was kept."""

@@ -1,0 +1,104 @@
+"""What can be found of what we chose: decisions, and commits by the decisions that they carry out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from decisions.events import (
+    DECISION_EVIDENCED,
+    DECISION_RECORDED,
+    DecisionEvidenced,
+    DecisionRecorded,
+)
+from decisions.models import EdgeRelation
+from decisions.present import evidence_text
+from decisions.selectors.decisions import find_decisions, views
+from memoryhub.core import rows
+from memoryhub.core.projection import Event
+from memoryhub.core.searchable import Document, define_demotion, define_notes, define_text, indexed_when
+from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
+from sessions_app.models import Commit
+from sessions_app.search import known_commit_document
+
+REPLACED_WEIGHT = 0.3
+"""How much a decision that no longer stands still counts."""
+
+define_text("decision", "SELECT id, title, chosen || ' ' || rationale || ' ' || context FROM decisions_decision")
+
+
+@indexed_when(DECISION_RECORDED)
+def decision_document(event: Event[DecisionRecorded]) -> list[Document]:
+    """Make a decision findable, by the words of what it replaces too; and its commits by its words."""
+    payload = event.payload
+    replaced = [edge.to for edge in payload.edges if edge.relation is EdgeRelation.SUPERSEDES]
+    options = "\n".join(f"{each.option} {each.why_not}" for each in payload.alternatives)
+    texts = (payload.context, payload.chosen, payload.rationale, options, payload.topic, _titles(replaced))
+    document = Document(
+        id=event.position,
+        source="decision",
+        type=payload.impact,
+        title=payload.title,
+        body="\n".join(filter(None, texts)),
+        created_at=event.occurred_at,
+        session_id=event.session_id,
+    )
+    return [document, *_commits([each.commit_id for each in payload.commits])]
+
+
+@indexed_when(DECISION_EVIDENCED)
+def evidenced_commits(event: Event[DecisionEvidenced]) -> list[Document]:
+    """Make the commits findable by the words of the decision that they are evidence of."""
+    return _commits([each.commit_id for each in event.payload.commits])
+
+
+@indexed_when(COMMIT_RECORDED, COMMIT_LINKED)
+def linked_commit(event: Event[CommitRecorded | CommitLinked]) -> list[Document]:
+    """Make a commit findable by the words of the decisions that it names."""
+    payload = event.payload
+    return _commits([payload.commit_id if isinstance(payload, CommitLinked) else event.position])
+
+
+def replaced_among(ids: Sequence[int]) -> set[int]:
+    """Return those of the ids that are decisions which no longer stand."""
+    found = rows.fetch(
+        "SELECT id FROM decisions_decision WHERE id IN (SELECT value FROM json_each(%s)) "
+        "AND status IN ('superseded', 'deprecated', 'rejected')",
+        [json.dumps(list(ids))],
+    )
+    return {row[0] for row in found}
+
+
+def evidence_notes(ids: Sequence[int]) -> dict[int, str]:
+    """Return what stands for and against each decision, for the hits of a search."""
+    shown = views(find_decisions(ids))
+    return {each["id"]: f"{each['status']}{evidence_text(each)}" for each in shown}
+
+
+define_demotion(replaced_among, REPLACED_WEIGHT)
+define_notes("decision", evidence_notes)
+
+
+def _titles(ids: Sequence[int]) -> str:
+    if not ids:
+        return ""
+    marks = ", ".join(["%s"] * len(ids))
+    found = rows.fetch(f"SELECT title, chosen FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(ids))
+    return "\n".join(f"{title} {chosen}" for title, chosen in found)
+
+
+def _commits(commit_ids: Sequence[int]) -> list[Document]:
+    """Return those of the commits that are linked with decisions, with the words of these."""
+    if not commit_ids:
+        return []
+    marks = ", ".join(["%s"] * len(commit_ids))
+    found = rows.fetch(
+        "SELECT l.commit_id, d.title || ' ' || d.context || ' ' || d.chosen FROM decisions_commitlink l "
+        f"JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) ORDER BY d.id",
+        list(commit_ids),
+    )
+    words: dict[int, list[str]] = {}
+    for commit_id, text in found:
+        words.setdefault(commit_id, []).append(text)
+    linked = Commit.objects.filter(id__in=list(words))
+    return [known_commit_document(commit, "\n".join(words[commit.id])) for commit in linked]

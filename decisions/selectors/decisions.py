@@ -1,0 +1,124 @@
+"""Decisions as every door shows them, with what is evidence of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from decisions.models import Decision
+from decisions.schemas import DecisionView
+from decisions.selectors.edges import heads
+from memoryhub.core import rows
+from memoryhub.core.errors import NotFound
+
+_STORED = [
+    name
+    for name in DecisionView.model_fields
+    if name not in ("edges", "superseded_by", "heads", "commits", "artifacts")
+]
+
+
+def find_decision(decision_id: int) -> Decision:
+    """Return the decision.
+
+    Raises:
+        NotFound: there is none of that id.
+    """
+    return find_decisions([decision_id])[0]
+
+
+def find_decisions(ids: Sequence[int]) -> list[Decision]:
+    """Return decisions in the order of ``ids``.
+
+    Raises:
+        NotFound: one of them is not there; the message names which.
+    """
+    found = {decision.id: decision for decision in Decision.objects.filter(id__in=list(ids))}
+    missing = [each for each in ids if each not in found]
+    if missing:
+        listed = ", ".join(f"#{each}" for each in missing)
+        raise NotFound(f"there is no decision {listed} here; search or list to find its id", ids=missing)
+    return [found[each] for each in ids]
+
+
+def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dict[str, Any]]:
+    """Return decisions as JSON data, with their edges and evidence, in five queries for any number of them.
+
+    Without ``with_heads`` what stands instead of superseded ones is not looked for: their chains may be long.
+    """
+    ids = [decision.id for decision in decisions]
+    edges, superseded_by = _edges(ids), _superseded_by(ids)
+    commits, artifacts = commits_of(ids), _artifacts(ids)
+    replaced = heads([each for each in ids if each in superseded_by]) if with_heads else {}
+    return [
+        DecisionView(
+            **{name: getattr(decision, name) for name in _STORED},
+            edges=edges.get(decision.id, []),
+            superseded_by=superseded_by.get(decision.id, []),
+            heads=replaced.get(decision.id, []),
+            commits=commits.get(decision.id, []),
+            artifacts=artifacts.get(decision.id, []),
+        ).model_dump(mode="json")
+        for decision in decisions
+    ]
+
+
+def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    """Return the commits that are evidence of each decision, the latest first."""
+    found = _for_each(
+        "SELECT l.decision_id, c.id, c.sha, c.message, c.committed_at, l.link_type FROM decisions_commitlink l "
+        "JOIN sessions_app_commit c ON c.id = l.commit_id WHERE l.decision_id IN ({marks}) "
+        "ORDER BY c.committed_at DESC, c.id DESC",
+        ids,
+    )
+    return _grouped(
+        (
+            decision_id,
+            {
+                "id": commit_id,
+                "sha": sha,
+                "message": message.split("\n", 1)[0],
+                "date": str(committed_at)[:10],
+                "link_type": link_type,
+            },
+        )
+        for decision_id, commit_id, sha, message, committed_at, link_type in found
+    )
+
+
+def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    found = _for_each(
+        "SELECT e.from_id, e.relation, e.to_id, d.title FROM decisions_decisionedge e "
+        "JOIN decisions_decision d ON d.id = e.to_id WHERE e.from_id IN ({marks}) ORDER BY e.relation, e.to_id",
+        ids,
+    )
+    return _grouped((start, {"relation": relation, "to": to, "title": title}) for start, relation, to, title in found)
+
+
+def _superseded_by(ids: Sequence[int]) -> dict[int, list[int]]:
+    found = _for_each(
+        "SELECT to_id, from_id FROM decisions_decisionedge WHERE relation = 'supersedes' AND to_id IN ({marks}) "
+        "ORDER BY from_id",
+        ids,
+    )
+    return _grouped(found)
+
+
+def _artifacts(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    found = _for_each(
+        "SELECT decision_id, kind, value FROM decisions_artifactlink WHERE decision_id IN ({marks}) "
+        "ORDER BY kind, value",
+        ids,
+    )
+    return _grouped((decision_id, {"kind": kind, "value": value}) for decision_id, kind, value in found)
+
+
+def _for_each(sql: str, ids: Sequence[int]) -> list[tuple[Any, ...]]:
+    return rows.fetch(sql.format(marks=", ".join(["%s"] * len(ids))), list(ids)) if ids else []
+
+
+def _grouped(pairs: Any) -> dict[int, list[Any]]:
+    grouped: dict[int, list[Any]] = {}
+    for key, value in pairs:
+        grouped.setdefault(key, []).append(value)
+    return grouped

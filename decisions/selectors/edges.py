@@ -1,0 +1,94 @@
+"""Walking the graph of decisions, each walk in one query."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from decisions.models import LINEAGE, EdgeRelation
+from memoryhub.core import rows
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A decision on the way from where a walk began."""
+
+    id: int
+    depth: int
+    relation: str
+    """Of the edge by which it was reached first."""
+    via: int
+    """The decision from which it was reached."""
+
+
+def ancestors(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[Step]:
+    """Return what led to a decision: those that it names, those that they name, and so on; nearest first."""
+    found = _reached(decision_id, relations, "from_id", "to_id")
+    return _walk(decision_id, ((start, relation, end) for start, relation, end in found))
+
+
+def descendants(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[Step]:
+    """Return what came of a decision: those that name it, those that name them, and so on; nearest first."""
+    found = _reached(decision_id, relations, "to_id", "from_id")
+    return _walk(decision_id, ((end, relation, start) for start, relation, end in found))
+
+
+def heads(decision_ids: Sequence[int]) -> dict[int, list[int]]:
+    """Return for each decision what stands now instead of it: itself where nothing supersedes it."""
+    if not decision_ids:
+        return {}
+    marks = ", ".join(["%s"] * len(decision_ids))
+    found = rows.fetch(
+        f"WITH RECURSIVE up(start, id) AS (SELECT id, id FROM decisions_decision WHERE id IN ({marks}) "
+        "UNION SELECT up.start, e.from_id FROM up JOIN decisions_decisionedge e ON e.to_id = up.id "
+        "AND e.relation = 'supersedes') "
+        "SELECT up.start, up.id FROM up WHERE NOT EXISTS (SELECT 1 FROM decisions_decisionedge e "
+        "WHERE e.to_id = up.id AND e.relation = 'supersedes') ORDER BY up.start, up.id DESC",
+        list(decision_ids),
+    )
+    grouped: dict[int, list[int]] = {}
+    for start, head in found:
+        grouped.setdefault(start, []).append(head)
+    return grouped
+
+
+def path_between(start: int, end: int, relations: Sequence[str] = LINEAGE) -> list[int]:
+    """Return the ids on a shortest way from ``start`` to ``end`` along the edges; empty where there is none."""
+    steps = {step.id: step for step in ancestors(start, relations)}
+    if end not in steps and end != start:
+        return []
+    path = [end]
+    while path[-1] != start:
+        path.append(steps[path[-1]].via)
+    return path[::-1]
+
+
+def _reached(decision_id: int, relations: Sequence[str], near: str, far: str) -> list[tuple[int, str, int]]:
+    """Return every edge of the part of the graph that can be reached from a decision, against or along the edges."""
+    names = [str(EdgeRelation(relation)) for relation in relations]
+    marks = ", ".join(["%s"] * len(names))
+    found = rows.fetch(
+        "WITH RECURSIVE reach(id) AS (VALUES (CAST(%s AS INTEGER)) UNION "
+        f"SELECT e.{far} FROM reach JOIN decisions_decisionedge e ON e.{near} = reach.id AND e.relation IN ({marks})) "
+        f"SELECT e.from_id, e.relation, e.to_id FROM reach JOIN decisions_decisionedge e ON e.{near} = reach.id "
+        f"AND e.relation IN ({marks})",
+        [decision_id, *names, *names],
+    )
+    return [(start, relation, end) for start, relation, end in found]
+
+
+def _walk(start: int, edges: Iterable[tuple[int, str, int]]) -> list[Step]:
+    """Return what can be reached from ``start``, breadth first, so that each depth is the least."""
+    following: dict[int, list[tuple[str, int]]] = {}
+    for near, relation, far in edges:
+        following.setdefault(near, []).append((relation, far))
+    seen, steps, queue = {start}, [], deque([(start, 0)])
+    while queue:
+        here, depth = queue.popleft()
+        for relation, there in sorted(following.get(here, ()), key=lambda edge: -edge[1]):
+            if there not in seen:
+                seen.add(there)
+                steps.append(Step(there, depth + 1, relation, here))
+                queue.append((there, depth + 1))
+    return steps

@@ -1,0 +1,81 @@
+"""What changes about a decision that is there: edges to others, and its status. Its text never does."""
+
+from __future__ import annotations
+
+from decisions.events import DECISION_LINKED, DECISION_MARKED, DecisionLinked, DecisionMarked, Edge
+from decisions.models import LINEAGE, Decision, DecisionEdge, DecisionStatus, EdgeRelation
+from decisions.schemas import DecisionLink, DecisionMark, DecisionResult
+from decisions.selectors.decisions import find_decision, find_decisions
+from decisions.selectors.edges import path_between
+from memoryhub.core import log
+from memoryhub.core.errors import Conflict, Invalid
+
+
+def link_decisions(*, command: DecisionLink) -> DecisionResult:
+    """Set a decision in relation to another; the same edge again changes nothing.
+
+    Raises:
+        NotFound: one of them is not there.
+        Conflict: the edge would close a cycle of supersedes, refines and depends_on; the message names the path.
+        Invalid: both are the same.
+    """
+    if command.id == command.to:
+        raise Invalid(f"#{command.id} cannot be set in relation to itself")
+    with log.transaction():
+        decision, _ = find_decisions([command.id, command.to])
+        edge = Edge(relation=command.relation, to=command.to)
+        if _is_there(command):
+            return _answer(decision, is_new=False)
+        if command.relation in LINEAGE:
+            _refuse_cycle(command)
+        draft = log.prepare(DECISION_LINKED, DecisionLinked(decision_id=decision.id, edge=edge))
+        log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
+    replaces = [command.to] if command.relation is EdgeRelation.SUPERSEDES else []
+    return _answer(decision).model_copy(update={"superseded": replaces})
+
+
+def mark_decision(*, command: DecisionMark) -> DecisionResult:
+    """Set a decision's status, or settle that it was to be looked at again.
+
+    Raises:
+        NotFound: there is no such decision.
+        Conflict: it is superseded: only what stands can be accepted, deprecated or rejected.
+        Invalid: the status is ``superseded``, or nothing is to change.
+    """
+    if command.status is DecisionStatus.SUPERSEDED:
+        raise Invalid("status superseded comes of superseding alone; record the decision that replaces it")
+    if command.status is None and not command.reviewed:
+        raise Invalid("nothing to change: give status, or reviewed=true")
+    with log.transaction():
+        decision = find_decision(command.id)
+        if log.find_by_key(command.idempotency_key, DECISION_MARKED):
+            return _answer(decision, is_new=False)
+        if command.status is not None and decision.status == DecisionStatus.SUPERSEDED:
+            raise Conflict(f"#{decision.id} is superseded, and stays so; mark the decision that stands", id=decision.id)
+        payload = DecisionMarked(
+            decision_id=decision.id,
+            status=command.status,
+            review="" if command.reviewed else None,
+            reason=command.reason,
+        )
+        log.append(log.prepare(DECISION_MARKED, payload), stream=f"decision:{decision.id}")
+        decision.refresh_from_db()
+    return _answer(decision)
+
+
+def _is_there(command: DecisionLink) -> bool:
+    edges = DecisionEdge.objects.filter(from_id=command.id, relation=command.relation, to_id=command.to)
+    return bool(edges.exists())
+
+
+def _refuse_cycle(command: DecisionLink) -> None:
+    path = path_between(command.to, command.id)
+    if path:
+        named = " → ".join(f"#{each}" for each in path)
+        raise Conflict(
+            f"#{command.id} {command.relation} #{command.to} would close a cycle: {named} → #{command.to}", path=path
+        )
+
+
+def _answer(decision: Decision, *, is_new: bool = True) -> DecisionResult:
+    return DecisionResult(id=decision.id, status=decision.status, title=decision.title, is_new=is_new)
