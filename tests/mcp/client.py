@@ -10,10 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import anyio.from_thread
 from django.test import SimpleTestCase
+from mcp.client.stdio import StdioServerParameters
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 30.0
@@ -27,6 +30,7 @@ ENVELOPE = {
 }
 
 Message = dict[str, Any]
+T = TypeVar("T")
 
 
 def environment(home: Path, **changes: str) -> dict[str, str]:
@@ -42,6 +46,12 @@ def environment(home: Path, **changes: str) -> dict[str, str]:
 
 def command(*options: str) -> list[str]:
     return [sys.executable, str(ROOT / "manage.py"), "mcp", *options]
+
+
+def parameters(home: Path, *options: str) -> StdioServerParameters:
+    """Return how the SDK's client starts a server; it shares its standard error, so that should be quiet."""
+    program, *words = command(*options)
+    return StdioServerParameters(command=program, args=words, env=environment(home, PYTHONDEVMODE=""), cwd=ROOT)
 
 
 class Server:
@@ -204,6 +214,12 @@ class McpTestCase(SimpleTestCase):
         server.end()
         (path,) = (self.home / "cache").glob("mcp-*.json")
         return path
+
+
+def run_async(work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """Run a coroutine function in a loop of its own, which is not asked for its opinion on slow steps."""
+    with anyio.from_thread.start_blocking_portal(backend_options={"debug": False}) as portal:
+        return portal.call(work, *arguments)
 
 
 def wait_until(is_so: Any, seconds: float = DEADLINE_SECONDS) -> None:

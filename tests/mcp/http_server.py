@@ -20,7 +20,11 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.mcp.client import CLIENT, DEADLINE_SECONDS, HANDSHAKE, ROOT, Message, command, environment
 
 ADDRESS = re.compile(r"http://(\S+):(\d+)/mcp")
-ACCEPT = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+    "Connection": "close",
+}
 
 
 class HttpServer:
@@ -52,7 +56,7 @@ class HttpServer:
         """Send a request and return the response, of which only the head is read."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=DEADLINE_SECONDS)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, "/mcp", json.dumps(body) if body else None, {**ACCEPT, **named})
+        connection.request(method, "/mcp", json.dumps(body) if body else None, {**HEADERS, **named})
         return connection.getresponse()
 
     def status(self, **headers: str) -> int:

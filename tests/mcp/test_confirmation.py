@@ -6,12 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
-import anyio
 import mcp_types as types
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.stdio import stdio_client
 
-from tests.mcp.client import ENVELOPE, MODERN, ROOT, McpTestCase, Server, command, environment
+from tests.mcp.client import ENVELOPE, MODERN, McpTestCase, Server, parameters, run_async
 
 QUESTION = "permanently delete #412 'file'?"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -188,13 +187,11 @@ class TheSdksClient(ConfirmationTestCase):
             return types.ElicitResult(action=action, content={} if action == "accept" else None)
 
         async def converse() -> types.CallToolResult:
-            words = command("--project", "alpha", "--profile", "full")
-            parameters = StdioServerParameters(command=words[0], args=words[1:], env=environment(self.home), cwd=ROOT)
-            async with Client(stdio_client(parameters), mode=mode, elicitation_callback=ask) as client:
+            started = stdio_client(parameters(self.home, "--project", "alpha", "--profile", "full"))
+            async with Client(started, mode=mode, elicitation_callback=ask) as client:
                 return await client.call_tool("test_shred", {"path": str(self.path)})
 
-        with anyio.from_thread.start_blocking_portal() as portal:
-            return portal.call(converse)
+        return run_async(converse)
 
     def test_asks_its_user_in_both_eras(self) -> None:
         for mode in ("legacy", MODERN):

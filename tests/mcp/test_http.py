@@ -9,10 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import anyio
 import mcp_types as types
 
-from tests.mcp.client import MODERN, ROOT, McpTestCase, command, environment, wait_until
+from tests.mcp.client import MODERN, ROOT, McpTestCase, command, environment, run_async, wait_until
 from tests.mcp.http_server import HttpServer, HttpSession, text_of
 
 
@@ -35,8 +34,7 @@ class ServingOverHttp(HttpTestCase):
     def test_the_sdks_client_is_served_and_asked_in_both_eras(self) -> None:
         for mode in ("legacy", MODERN):
             with self.subTest(mode=mode), tempfile.NamedTemporaryFile(delete=False) as file:
-                with anyio.from_thread.start_blocking_portal() as portal:
-                    portal.call(self.converse, mode, Path(file.name))
+                run_async(self.converse, mode, Path(file.name))
                 self.assertFalse(Path(file.name).exists())
 
     async def converse(self, mode: str, path: Path) -> None:

@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import anyio
 import mcp_types as types
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from memoryhub.mcp import opening
 from memoryhub.mcp.instructions import INSTRUCTIONS
 from memoryhub.mcp.opening import LIST_METHODS, Opening
-from tests.mcp.client import CLIENT, ENVELOPE, HANDSHAKE, MODERN, ROOT, McpTestCase, Server, command, environment
+from tests.mcp.client import (
+    CLIENT,
+    ENVELOPE,
+    HANDSHAKE,
+    MODERN,
+    McpTestCase,
+    Server,
+    parameters,
+    run_async,
+)
 
 
 class EveryRevisionIsServed(McpTestCase):
@@ -110,18 +118,12 @@ class TheFrontAnswersAsTheServerDoes(McpTestCase):
 class TheSdksClientIsServed(McpTestCase):
     def run_client(self, mode: str) -> None:
         async def converse() -> None:
-            parameters = StdioServerParameters(
-                command=command()[0],
-                args=[*command()[1:], "--project", "alpha", "--session", "s-1"],
-                env=environment(self.home),
-                cwd=ROOT,
-            )
+            started = stdio_client(parameters(self.home, "--project", "alpha", "--session", "s-1"))
             info = types.Implementation(name="the SDK's client", version="1")
-            async with Client(stdio_client(parameters), mode=mode, client_info=info) as client:
+            async with Client(started, mode=mode, client_info=info) as client:
                 await self.converse(client)
 
-        with anyio.from_thread.start_blocking_portal() as portal:
-            portal.call(converse)
+        run_async(converse)
 
     async def converse(self, client: Client) -> None:
         tools = (await client.list_tools()).tools

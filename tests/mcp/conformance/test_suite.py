@@ -14,28 +14,22 @@ REQUIRED = {"2025-11-25": 30, MODERN: 37}
 
 
 class ConformanceTests(NodeTestCase):
-    server: HttpServer
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        fixtures = "tests.mcp.conformance.fixtures"
-        cls.server = HttpServer(cls.home, "--no-token", "--profile", "full", MEMORY_HUB_TEST_TOOLS=fixtures)
-        cls.addClassCleanup(cls.server.destroy)
-
     def test_every_scenario_that_a_revision_requires_passes(self) -> None:
+        fixtures = "tests.mcp.conformance.fixtures"
+        server = HttpServer(self.home, "--no-token", "--profile", "full", MEMORY_HUB_TEST_TOOLS=fixtures)
+        self.addCleanup(server.destroy)
         for revision, count in REQUIRED.items():
             with self.subTest(revision=revision):
                 required = required_of_servers(revision)
                 self.assertEqual(len(required), count)
-                passed, failed = self.run_suite(revision)
+                passed, failed = self.run_suite(server.url, revision)
                 self.assertEqual(required - passed, set())
                 # An extension that the hub does not offer.
                 self.assertEqual({name for name in failed if not name.startswith("tasks-")}, set())
 
-    def run_suite(self, revision: str) -> tuple[set[str], set[str]]:
+    def run_suite(self, url: str, revision: str) -> tuple[set[str], set[str]]:
         """Return the scenarios of which checks passed and none failed, and those of which some failed."""
-        words = ["server", "--url", self.server.url, "--requirements", revision, "--output-dir", str(self.home / "out")]
+        words = ["server", "--url", url, "--requirements", revision, "--output-dir", str(self.home / "out")]
         done = self.run_node(SUITE_SCRIPT, *words)
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-1000:])
         counts = re.findall(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed$", done.stdout, re.MULTILINE)
