@@ -110,6 +110,7 @@ class Memory(StoreModel):
             models.Index(fields=["kind", "updated_at"], name="memory_kind"),
             models.Index(fields=["session_id"], condition=_OF_SESSION, name="memory_of_session"),
             models.Index(fields=["valid_until"], condition=models.Q(valid_until__isnull=False), name="memory_expiry"),
+            models.Index(fields=["deleted_at"], condition=models.Q(deleted_at__isnull=False), name="memory_deleted"),
         ]
 
     def __str__(self) -> str:

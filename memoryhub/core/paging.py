@@ -14,7 +14,7 @@ from memoryhub.core.schemas import Listing, Meta
 
 def encode_cursor(*parts: Any) -> str:
     """Return the opaque form of what a page ended with."""
-    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(json.dumps(parts, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str | None, kinds: tuple[type, ...]) -> list[Any] | None:

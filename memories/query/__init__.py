@@ -1,0 +1,55 @@
+"""Cross-reference queries: kinds, scopes, tags, words and relations at once, ranked by the sum of six parts.
+
+Each scope is asked by itself, in one statement that filters, ranks and counts; what the scopes answer is merged. All
+that a page needs to go on from the one before is in its cursor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memories.query import engine
+from memories.query.cursor import asked
+from memories.query.present import query_line
+from memories.query.results import shown
+from memories.schemas.query import MemoryQuery
+from memoryhub.core.paging import page
+from memoryhub.core.retrieval import retrieval
+from memoryhub.core.schemas import Listing
+
+__all__ = ["query", "query_line"]
+
+
+@retrieval("query")
+def query(*, command: MemoryQuery, mode: str = "auto") -> Listing:
+    """Return what matches, ranked, each with its evidence, its score and the parts of it.
+
+    Entries that do not change are on exactly one page, whatever others write meanwhile; what is created after the
+    first page is on none.
+
+    Args:
+        command: the question.
+        mode: ``auto``, or ``basic`` for LIKE although FTS5 is there.
+
+    Raises:
+        Invalid: the cursor is not one of this question's, or the scope is not one that holds here.
+        NotFound: there is nothing of the id or name that results are to be related to.
+    """
+    question = asked(command)
+    found = engine.answer(question, mode=mode)
+    items = shown(question, found.hits)
+    hits = {(hit.place.scope.value, hit.scored.id): hit for hit in found.hits}
+
+    def cursor_of(item: dict[str, Any]) -> str:
+        hit = hits[item["scope"], item["id"]]
+        return question.cursor_at(hit.scored.key, hit.place.rank, hit.scored.id)
+
+    return page(
+        items,
+        total=found.total,
+        more=found.more,
+        cursor_of=cursor_of,
+        line=query_line,
+        max_tokens=command.max_tokens,
+        mode=found.mode,
+    )

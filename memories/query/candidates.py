@@ -1,0 +1,184 @@
+"""One scope's candidates and the parts of their ranking, in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from memories.query import words
+from memories.query.cursor import Asked
+from memories.query.names import NAMED
+from memories.query.places import PROXIMITY, Place, store_key
+from memories.query.related import related_ids, tags_at
+from memories.query.sql import LISTED, Sql, as_list, every, joined
+from memories.schemas.query import QueryOrder
+from memoryhub.core import rows
+
+RECENT_DAYS = 30
+"""A memory that is so old counts half as recent as one of now."""
+
+NAME_CHARACTERS = 40
+"""So much of a name is compared; a cursor has to carry it."""
+
+EXPIRED_WEIGHT = 0.5
+"""How much what has expired still counts."""
+
+PARTS = ("relation", "tags", "scope", "priority", "text", "recency")
+
+_KEYS = {
+    QueryOrder.RELEVANCE: "score",
+    QueryOrder.PRIORITY: "priority",
+    QueryOrder.RECENT: "recency",
+    QueryOrder.NAME: f"substr(lower(title), 1, {NAME_CHARACTERS})",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One candidate that is to be shown."""
+
+    key: float | str
+    id: int
+    score: float
+    parts: tuple[float, ...]
+    """In the order of ``PARTS``, each 0 to 1."""
+
+
+class Candidates:
+    """What matches a question in one place, whose store is the current one."""
+
+    def __init__(self, asked: Asked, place: Place, *, basic: bool) -> None:
+        self._asked = asked
+        self._place = place
+        self._basic = basic
+        self._command = asked.command
+
+    def named(self) -> list[tuple[int, str, str]]:
+        """Return id, kind and title of those that a nearer memory of the same name would hide."""
+        kinds = set(self._command.types or NAMED) & set(NAMED)
+        if not kinds:
+            return []
+        among = Sql(f"m.kind IN {LISTED}", (as_list(sorted(kinds)),))
+        return joined("{}", self._select(Sql("m.id, m.kind, m.title"), [among])).fetch()
+
+    def page(self, hidden: Collection[int]) -> tuple[int, list[Scored]]:
+        """Return how many there are, and one more than the page holds of those that come next, in order."""
+        among = [Sql(f"m.id NOT IN {LISTED}", (as_list(sorted(hidden)),))] if hidden else []
+        scored = joined(
+            "WITH parts AS MATERIALIZED ({}), scored AS MATERIALIZED ({})", self._parts(among), self._score()
+        )
+        descending = self._command.order is not QueryOrder.NAME
+        reached = self._reached(descending=descending)
+        found = joined(
+            "{} SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM scored UNION ALL SELECT * FROM "
+            f"(SELECT * FROM scored WHERE {{}} ORDER BY key {'DESC' if descending else 'ASC'}, id DESC LIMIT {{}})",
+            scored,
+            reached,
+            Sql("%s", (self._command.limit + 1,)),
+        ).fetch()
+        total = next(row[1] for row in found if row[0] is None)
+        return total, [Scored(key, each, score, tuple(parts)) for key, each, score, *parts in found if key is not None]
+
+    def _select(self, columns: Sql, among: list[Sql]) -> Sql:
+        """Return the query of the candidates; the words are what drives it, where there are any."""
+        where = every([*self._conditions(), *among])
+        if not self._command.search:
+            return joined("SELECT {} FROM memories_memory m WHERE {}", columns, where)
+        shares = words.shares(self._command.search, basic=self._basic, include_deleted=self._command.include_inactive)
+        template = "SELECT {} FROM memories_memory m JOIN ({}) AS t ON t.id = m.id WHERE {}"
+        return joined(template, columns, shares, where)
+
+    def _conditions(self) -> Iterator[Sql]:
+        command = self._command
+        yield self._place.holds
+        if not command.include_inactive:
+            yield Sql("m.deleted_at IS NULL")
+        if command.types:
+            yield Sql(f"m.kind IN {LISTED}", (as_list(sorted(set(command.types))),))
+        if command.type:
+            yield Sql("m.type = %s", (command.type,))
+        yield from self._of_tags()
+        if self._asked.related:
+            yield joined("m.id IN ({})", related_ids(self._asked.related, _relation_of(self._asked)))
+
+    def _of_tags(self) -> Iterator[Sql]:
+        tags = self._command.tags
+        tagged = f"(SELECT memory_id FROM memories_memorytag WHERE tag IN {LISTED})"
+        for tag in dict.fromkeys(tags.require):
+            yield Sql("m.id IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", (tag,))
+        if tags.include:
+            yield Sql(f"m.id IN {tagged}", (as_list(tags.include),))
+        if tags.exclude:
+            yield Sql(f"m.id NOT IN {tagged}", (as_list(tags.exclude),))
+
+    def _parts(self, among: list[Sql]) -> Sql:
+        now = rows.time_value(self._asked.now)
+        columns = joined(
+            "m.id AS id, m.title AS title, {} AS tags, coalesce(m.priority, 0) / 100.0 AS priority, {} AS text, "
+            "{} AS recency, coalesce(m.valid_until <= {}, 0) AS expired",
+            self._overlap(),
+            Sql("t.share" if self._command.search else "0.0"),
+            self._recency(),
+            Sql("%s", (now,)),
+        )
+        return self._select(columns, among)
+
+    def _overlap(self) -> Sql:
+        """Return the share of the tags asked for, and of the related memory's, that a candidate has."""
+        tags = self._command.tags
+        wanted = {*tags.include, *tags.require, *self._tags_of_related()}
+        if not wanted:
+            return Sql("0.0")
+        return Sql(
+            f"(SELECT count(*) FROM memories_memorytag g WHERE g.memory_id = m.id AND g.tag IN {LISTED}) "
+            f"* 1.0 / {len(wanted)}",
+            (as_list(sorted(wanted)),),
+        )
+
+    def _tags_of_related(self) -> list[str]:
+        return tags_at(self._asked.related, self._place.position) if self._asked.related else []
+
+    def _recency(self) -> Sql:
+        """Return how recent the version is that was current when the first page was made."""
+        place = self._place
+        changed = (
+            "CASE WHEN m.id IN (SELECT memory_id FROM memories_memoryversion WHERE id > %s) THEN "
+            "(SELECT max(v.created_at) FROM memories_memoryversion v WHERE v.memory_id = m.id AND v.id <= %s) "
+            "ELSE m.updated_at END"
+        )
+        now = rows.time_value(self._asked.now)
+        return Sql(
+            f"1.0 / (1.0 + max(0.0, julianday(%s) - julianday({changed})) / {RECENT_DAYS}.0)",
+            (now, place.position, place.position),
+        )
+
+    def _score(self) -> Sql:
+        weights = self._asked.weights
+        fixed = {"relation": 1.0 if self._asked.related else 0.0, "scope": PROXIMITY[self._place.scope]}
+        terms = [f"{getattr(weights, part)!r} * {part}" for part in PARTS]
+        score = f"({' + '.join(terms)}) * CASE WHEN expired THEN {EXPIRED_WEIGHT} ELSE 1.0 END"
+        whole = "SELECT *, " + ", ".join(f"{value!r} AS {part}" for part, value in fixed.items()) + " FROM parts"
+        scored = f"SELECT *, {score} AS score FROM ({whole})"
+        return Sql(f"SELECT {_KEYS[self._command.order]} AS key, id, score, {', '.join(PARTS)} FROM ({scored})")
+
+    def _reached(self, *, descending: bool) -> Sql:
+        """Return the condition that a candidate comes after the page before."""
+        after = self._asked.after
+        if after is None:
+            return Sql("1")
+        further = "<" if descending else ">"
+        if self._place.rank == after.rank:
+            text = f"(key {further} %s OR key = %s AND id < %s)"
+            return Sql(text, (after.key, after.key, after.id))
+        also = "=" if self._place.rank > after.rank else ""
+        return Sql(f"key {further}{also} %s", (after.key,))
+
+
+def _relation_of(asked: Asked) -> str | None:
+    related_to = asked.command.related_to
+    return related_to.relation if related_to else None
+
+
+def can_have(asked: Asked, place: Place) -> bool:
+    """Whether a place can have candidates at all: relations do not leave their store."""
+    return asked.related is None or asked.related.store == store_key(place.store)

@@ -1,0 +1,131 @@
+"""What the pages of one answer have in common, and where a page ended.
+
+All of it is in the cursor, so that later pages are ranked as the first was: at its time, by its weights, with what
+its stores' logs held then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from memories.query.places import Place, levels_of, places_of, positions_of
+from memories.query.related import End, resolve
+from memories.schemas.query import MemoryQuery
+from memoryhub.core import clock
+from memoryhub.core.asof import viewed_store
+from memoryhub.core.errors import Invalid
+from memoryhub.core.paging import decode_cursor, encode_cursor
+from sessions_app.settings import Ranking, project_settings
+
+_OF_THE_PAGE = {"cursor", "limit", "compact", "max_tokens", "include_versions"}
+_WEIGHTS = tuple(Ranking.model_fields)
+
+Key = float | str
+
+
+def _usual_weights() -> list[float]:
+    return _listed(Ranking())
+
+
+def _listed(weights: Ranking) -> list[float]:
+    return [getattr(weights, name) for name in _WEIGHTS]
+
+
+class _State(BaseModel):
+    """A cursor's content, with names as short as they go: it travels with every page."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    q: str
+    t: int
+    p: dict[str, int]
+    k: float | str
+    s: int
+    i: int
+    w: list[float] = Field(default_factory=_usual_weights, min_length=len(_WEIGHTS), max_length=len(_WEIGHTS))
+    r: list[str | int] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Where the page before ended."""
+
+    key: Key
+    rank: int
+    """Of the scope."""
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question, as all its pages ask it."""
+
+    command: MemoryQuery
+    now: datetime
+    positions: dict[str, int]
+    places: list[Place]
+    weights: Ranking
+    related: End | None
+    after: Reached | None
+
+    def cursor_at(self, key: Key, rank: int, memory_id: int) -> str:
+        """Return the cursor that goes on after a result."""
+        state = _State(
+            q=fingerprint(self.command),
+            t=round(self.now.timestamp() * 1000),
+            p=self.positions,
+            k=key,
+            s=rank,
+            i=memory_id,
+            w=_listed(self.weights),
+            r=[self.related.store, self.related.type, self.related.id] if self.related else [],
+        )
+        return encode_cursor(state.model_dump(exclude_defaults=True))
+
+
+def asked(command: MemoryQuery) -> Asked:
+    """Return the question: a new one, or the one that the cursor goes on with.
+
+    Raises:
+        Invalid: the cursor is not one of this question's, or the scope is not one that holds here.
+        NotFound: there is nothing of the id or name that results are to be related to.
+    """
+    levels = levels_of(command.scope)
+    state = _state(command)
+    if state:
+        return _going_on(command, state, places_of(levels, state.p))
+    positions = positions_of(levels)
+    related = resolve(command.related_to) if command.related_to else None
+    places = places_of(levels, positions)
+    return Asked(command, clock.now(), positions, places, project_settings().ranking, related, None)
+
+
+def _going_on(command: MemoryQuery, state: _State, places: list[Place]) -> Asked:
+    related = End(str(state.r[0]), str(state.r[1]), int(state.r[2])) if state.r else None
+    weights = Ranking(**dict(zip(_WEIGHTS, state.w, strict=True)))
+    after = Reached(state.k, state.s, state.i)
+    return Asked(command, datetime.fromtimestamp(state.t / 1000, UTC), state.p, places, weights, related, after)
+
+
+def _state(command: MemoryQuery) -> _State | None:
+    parts = decode_cursor(command.cursor, (dict,))
+    if parts is None:
+        return None
+    try:
+        state = _State.model_validate(parts[0])
+    except ValidationError as error:
+        raise Invalid("cursor is not one that this list gave; leave it out to start from the first page") from error
+    if state.q != fingerprint(command):
+        raise Invalid("cursor goes on with another question; send the question it came from, or leave it out")
+    return state
+
+
+def fingerprint(command: MemoryQuery) -> str:
+    """Return what tells questions apart, but for how much of the answer is wanted."""
+    asked: dict[str, Any] = {name: value for name, value in command if name not in _OF_THE_PAGE}
+    return hashlib.sha256(f"{viewed_store().name} {asked!r}".encode()).hexdigest()[:8]

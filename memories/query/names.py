@@ -1,0 +1,88 @@
+"""Nearest wins by name: which guidelines, tools and knowledge a nearer scope hides.
+
+Asked for a later page, it answers as of the first: a nearer memory that others write, rename or bring back meanwhile
+hides nothing that the first page has counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED
+from memories.models import MemoryKind, MemoryScope
+from memories.query.places import Place
+from memories.query.sql import LISTED, as_list
+from memoryhub.core import rows
+from memoryhub.core.stores import use_store
+
+NAMED = (MemoryKind.GUIDELINE, MemoryKind.TOOL, MemoryKind.KNOWLEDGE)
+"""Kinds whose name is theirs alone; observations are told apart by what they say."""
+
+Name = tuple[str, str]
+"""Kind and title."""
+
+_TOUCHING = (MEMORY_REVISED.name, MEMORY_DELETED.name, MEMORY_RESTORED.name)
+
+
+def taken(places: Sequence[Place], names: Iterable[Name]) -> set[Name]:
+    """Return those of ``names`` that a live memory of one of the nearer ``places`` has."""
+    wanted = set(names)
+    found: set[Name] = set()
+    for place in places if wanted else ():
+        with use_store(place.store):
+            found |= _of_place(place, {title for _, title in wanted})
+    return found & wanted
+
+
+def _of_place(place: Place, titles: set[str]) -> set[Name]:
+    touched = _touched_since(place.position)
+    holds = place.holds
+    found = rows.fetch(
+        f"SELECT m.kind, m.title FROM memories_memory m WHERE m.title IN {LISTED} AND +m.kind IN {LISTED} "
+        f"AND m.deleted_at IS NULL AND m.id NOT IN {LISTED} AND {holds.text}",
+        [as_list(sorted(titles)), as_list(NAMED), as_list(touched), *holds.parameters],
+    )
+    return {(kind, title) for kind, title in found} | (_earlier(place, touched) if touched else set())
+
+
+def _touched_since(position: int) -> dict[int, str]:
+    """Return the memories that were revised, deleted or restored since, each with the first deletion or restoring."""
+    found = rows.fetch(
+        "SELECT stream_id, event_type FROM raw_events WHERE event_type IN (%s, %s, %s) AND position > %s "
+        "ORDER BY position",
+        [*_TOUCHING, position],
+    )
+    touched: dict[int, str] = {}
+    for stream, event_type in found:
+        memory_id = int(stream.partition(":")[2])
+        first = touched.get(memory_id, "")
+        touched[memory_id] = first or ("" if event_type == MEMORY_REVISED.name else event_type)
+    return touched
+
+
+def _earlier(place: Place, touched: dict[int, str]) -> set[Name]:
+    """Return the names that touched memories had when the first page was made, as far as they were live then."""
+    found = rows.fetch(
+        "SELECT m.id, m.kind, m.deleted_at IS NOT NULL, m.session_id, e.payload_json FROM memories_memory m "
+        "JOIN raw_events e ON e.position = (SELECT max(v.id) FROM memories_memoryversion v "
+        f"WHERE v.memory_id = m.id AND v.id <= %s) WHERE m.id IN {LISTED}",
+        [place.position, as_list(touched)],
+    )
+    names: set[Name] = set()
+    for memory_id, kind, is_deleted, session_id, payload_json in found:
+        payload = json.loads(payload_json or "{}")
+        of_session = payload.get("scope") == MemoryScope.SESSION
+        wanted = of_session and session_id == place.session_id if _is_session(place) else not of_session
+        if wanted and kind in NAMED and not _was_deleted(touched[memory_id], is_deleted=bool(is_deleted)):
+            names.add((kind, payload.get("title", "")))
+    return names
+
+
+def _is_session(place: Place) -> bool:
+    return place.scope is MemoryScope.SESSION
+
+
+def _was_deleted(first: str, *, is_deleted: bool) -> bool:
+    """The first deletion since says that it was not deleted before, the first restoring that it was."""
+    return first == MEMORY_RESTORED.name if first else is_deleted

@@ -1,0 +1,62 @@
+"""Hits as every door shows them: each with its evidence, and with the parts that make its score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Max
+
+from memories.models import Memory, MemoryVersion
+from memories.query.candidates import PARTS
+from memories.query.cursor import Asked
+from memories.query.engine import Hit
+from memories.query.places import Place
+from memories.search.snippets import snippet
+from memories.search.text import terms
+from memories.selectors.memories import views
+from memories.selectors.versions import versions_of
+from memoryhub.core.stores import use_store
+
+Found = dict[tuple[Place, int], dict[str, Any]]
+
+
+def shown(asked: Asked, hits: Sequence[Hit]) -> list[dict[str, Any]]:
+    """Return the hits as JSON data, in their order; what was erased a moment ago is left out."""
+    found: Found = {}
+    for place in dict.fromkeys(hit.place for hit in hits):
+        ids = [hit.scored.id for hit in hits if hit.place == place]
+        with use_store(place.store):
+            items = _of_place(asked, ids)
+        found |= {(place, item["id"]): {**item, "scope": place.scope.value} for item in items}
+    return [
+        _with_score(asked, hit, found[hit.place, hit.scored.id]) for hit in hits if (hit.place, hit.scored.id) in found
+    ]
+
+
+def _of_place(asked: Asked, ids: list[int]) -> list[dict[str, Any]]:
+    if asked.command.compact:
+        rows = Memory.objects.filter(id__in=ids).values("id", "kind", "title")
+        return [dict(row) for row in rows]
+    words = terms(asked.command.search)
+    events = dict(
+        MemoryVersion.objects.filter(memory_id__in=ids).values_list("memory_id").annotate(Max("id")).order_by()
+    )
+    items = [
+        {**item, "content": snippet(item["content"], words), "event": events.get(item["id"])}
+        for item in views(list(Memory.objects.filter(id__in=ids)))
+    ]
+    if not asked.command.include_versions:
+        return items
+    histories = versions_of(ids)
+    return [{**item, "versions": histories[item["id"]]} for item in items]
+
+
+def _with_score(asked: Asked, hit: Hit, item: dict[str, Any]) -> dict[str, Any]:
+    if asked.command.compact:
+        return item
+    parts = {
+        name: {"value": round(value, 4), "points": round(value * getattr(asked.weights, name), 4)}
+        for name, value in zip(PARTS, hit.scored.parts, strict=True)
+    }
+    return {**item, "score": round(hit.scored.score, 4), "parts": parts}

@@ -1,0 +1,43 @@
+"""Pieces of SQL that carry their parameters with them, so that none is bound to another's place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from memoryhub.core import rows
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """A piece of SQL with one parameter for each ``%s`` in it."""
+
+    text: str
+    parameters: tuple[Any, ...] = ()
+
+    def fetch(self) -> list[tuple[Any, ...]]:
+        """Run it in the current store and return its rows."""
+        return rows.fetch(self.text, self.parameters)
+
+
+def joined(template: str, *pieces: Sql) -> Sql:
+    """Return ``template`` with each ``{}`` in it replaced by a piece, in order."""
+    parameters = tuple(value for piece in pieces for value in piece.parameters)
+    return Sql(template.format(*(piece.text for piece in pieces)), parameters)
+
+
+def every(conditions: Iterable[Sql]) -> Sql:
+    """Return the condition that all of ``conditions`` hold."""
+    found = list(conditions)
+    return joined(" AND ".join(["{}"] * len(found)), *found)
+
+
+def as_list(values: Iterable[Any]) -> str:
+    """Return values as the parameter of ``LISTED``: one statement for any number of them."""
+    return json.dumps(list(values))
+
+
+LISTED = "(SELECT value FROM json_each(%s))"
+"""The values of a list that is one parameter."""

@@ -1,0 +1,67 @@
+"""The tools of cross-reference queries and of conflicts."""
+
+from __future__ import annotations
+
+from memories import services
+from memories.query import query, query_line
+from memories.schemas import ConflictResult
+from memories.schemas.query import ConflictList, ConflictSettle, MemoryQuery
+from memories.selectors.disputes import conflict_text, list_conflicts
+from memoryhub.core.paging import as_lines
+from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+
+
+def ask(command: MemoryQuery) -> Answer:
+    """Answer a query."""
+    listing = query(command=command)
+    text = as_lines(listing, query_line, none="nothing matches; drop a filter, or memory_search its words")
+    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+
+
+def show_conflicts(command: ConflictList) -> Answer:
+    """Answer with a page of conflicts."""
+    listing = list_conflicts(command=command)
+    text = as_lines(listing, conflict_text, none="no conflict" if command.all else "no open conflict")
+    return Answer(text, listing.model_dump(mode="json"))
+
+
+def settle(command: ConflictSettle) -> Answer:
+    """Answer with how the conflict was settled."""
+    result = services.resolve_conflict(command=command)
+    return Answer(settled_text(result), result.model_dump(mode="json"))
+
+
+def settled_text(result: ConflictResult) -> str:
+    """Return how a conflict was settled as one line."""
+    split = f"; the earlier version is #{result.split_id} now" if result.split_id else ""
+    stands = f"#{result.memory_id} stands at v{result.version}"
+    return f"settled conflict #{result.id} with {result.resolution}: {stands}{split}"
+
+
+TOOLS = [
+    Tool(
+        "memory_query",
+        "Ask by kinds, scope, tags, words and relations at once; ranked, each with the parts of its score.",
+        MemoryQuery,
+        ask,
+        group=ToolGroup.QUERY,
+    ),
+    Tool(
+        "memory_conflicts",
+        "List versions written at once, with who, when and what differs; open ones, or all.",
+        ConflictList,
+        show_conflicts,
+        group=ToolGroup.QUERY,
+    ),
+    Tool(
+        "memory_conflict_resolve",
+        "Settle a conflict: keep_a (the earlier), keep_b, merge with the merged content, or both.",
+        ConflictSettle,
+        settle,
+        group=ToolGroup.QUERY,
+        writes=True,
+        renamed={"conflict_id": "id"},
+    ),
+]
+
+register_tools(*TOOLS)
