@@ -24,6 +24,7 @@ from memories.schemas import (
     WriteResult,
     WriteStatus,
 )
+from memories.schemas.links import RelationView
 from memoryhub.core.errors import Invalid
 from memoryhub.core.rest import command_of, entity_tag, problems, version_of_tag, without
 from memoryhub.core.schemas import Command, EntityId, Listing
@@ -46,9 +47,10 @@ class SearchQuestion(Command):
 
 
 class MemoryDetail(MemoryView):
-    """A memory, with its history where it was asked for."""
+    """A memory, with its history and its relations where they were asked for."""
 
     versions: list[VersionView] = Field(default_factory=list, description="newest first")
+    relations: list[RelationView] = Field(default_factory=list, description="oldest first")
 
 
 class Versions(BaseModel):

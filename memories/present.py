@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from memories.ends import reference
 from memories.models import MemoryKind, MemoryScope
+from memories.present_links import related_line
 from memories.schemas import WriteResult, WriteStatus
 
 
-def reference(item: dict[str, Any]) -> str:
-    """Return how an item is named: ``#412``, with its scope before it where that is not the project."""
-    scope = item.get("scope", MemoryScope.PROJECT)
-    return f"#{item['id']}" if scope == MemoryScope.PROJECT else f"{scope}#{item['id']}"
-
-
 def warnings(item: dict[str, Any]) -> str:
-    """Return what to know before relying on an item: that it was deleted, expired, or has open conflicts."""
+    """Return what to know before relying on an item: deleted, expired, superseded, or with open conflicts."""
     said = [
         "deleted" if item.get("deleted_at") else "",
         "expired" if item.get("expired") else "",
         *(f"conflict #{each} open" for each in item.get("conflicts", [])),
+        *(f"superseded by #{each}" for each in item.get("superseded_by", [])),
     ]
     told = ", ".join(filter(None, said))
     return f" ({told})" if told else ""
@@ -52,7 +49,7 @@ def hit_line(hit: dict[str, Any]) -> str:
 
 
 def memory_text(memory: dict[str, Any]) -> str:
-    """Return a whole memory: a head line with its evidence, then its text, then its history if asked for."""
+    """Return a whole memory: a head line with its evidence, its text, and its relations and history if asked for."""
     tags = f" tags={','.join(memory['tags'])}" if memory["tags"] else ""
     topic = f" topic={memory['topic_key']}" if memory["topic_key"] else ""
     source = f" source={memory['source']}" if memory["source"] else ""
@@ -62,8 +59,9 @@ def memory_text(memory: dict[str, Any]) -> str:
         f"by {memory['author'] or 'unknown'}{session}{topic}{tags}{source}{warnings(memory)}"
     )
     own = [f"{name}: {_shown(value)}" for name, value in memory["attributes"].items()]
+    related = [related_line(relation, memory["id"]) for relation in memory.get("relations", [])]
     history = [version_text(version) for version in memory.get("versions", [])]
-    return "\n".join([head, memory["title"], memory["content"], *own, *history])
+    return "\n".join([head, memory["title"], memory["content"], *own, *related, *history])
 
 
 def _shown(value: object) -> str:

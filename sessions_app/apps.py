@@ -11,5 +11,5 @@ class SessionsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register events and projectors."""
-        from sessions_app import gatekeeper, projectors, search  # noqa: F401
+        """Register events, projectors and entities."""
+        from sessions_app import entities, gatekeeper, projectors, search  # noqa: F401

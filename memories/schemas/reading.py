@@ -40,6 +40,8 @@ class MemoryView(BaseModel):
     """Whether ``valid_until`` has passed."""
     conflicts: list[int]
     """Ids of the conflicts between its versions that nobody has settled yet."""
+    superseded_by: list[int]
+    """Ids of what is related to it by ``supersedes``."""
 
 
 class VersionView(BaseModel):
@@ -72,6 +74,7 @@ class MemoryGet(Retrieval):
     kind: MemoryKind | None = Field(None, description="with name: only this kind", json_schema_extra=unlisted)
     inherit: bool = Field(True, description="look for the name in wider scopes too", json_schema_extra=unlisted)
     versions: bool = Field(False, description="with the history")
+    relations: bool = Field(False, description="with what it is related to")
     include_deleted: bool = Field(False, description="show deleted ones too")
     max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from memories import scopes
 from memories.models import Memory, MemoryScope
 from memories.schemas import MemoryGet, MemoryView
 from memories.selectors.conflicts import open_conflicts
+from memories.selectors.relations import relations_of, superseded_by
 from memories.selectors.versions import versions_of
 from memoryhub.core import clock
 from memoryhub.core.errors import Gone, Invalid, NotFound
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.stores import use_store
 
-_STORED = [name for name in MemoryView.model_fields if name not in ("expired", "conflicts")]
+_STORED = [name for name in MemoryView.model_fields if name not in ("expired", "conflicts", "superseded_by")]
+_PARTS: dict[str, Callable[[list[int]], dict[int, list[dict[str, Any]]]]] = {
+    "versions": versions_of,
+    "relations": relations_of,
+}
+"""What is told of memories where it is asked for, and where it comes from."""
 
 
 def find_memory(memory_id: int) -> Memory:
@@ -32,13 +38,15 @@ def find_memory(memory_id: int) -> Memory:
 
 def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     """Return memories of the current store as JSON data, the same at every door."""
-    conflicts = open_conflicts([memory.id for memory in memories])
+    ids = [memory.id for memory in memories]
+    conflicts, successors = open_conflicts(ids), superseded_by(ids)
     now = clock.now()
     return [
         MemoryView(
             **{name: getattr(memory, name) for name in _STORED},
             expired=memory.valid_until is not None and memory.valid_until <= now,
             conflicts=conflicts.get(memory.id, []),
+            superseded_by=successors.get(memory.id, []),
         ).model_dump(mode="json")
         for memory in memories
     ]
@@ -64,10 +72,12 @@ def _whole(found: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
         listed = ", ".join(f"#{memory_id}" for memory_id in gone)
         raise Gone(f"memory {listed} is deleted; restore brings it back, include_deleted shows it", ids=gone)
     shown = views(found)
-    if not command.versions:
-        return shown
-    histories = versions_of([memory.id for memory in found])
-    return [{**each, "versions": histories[each["id"]]} for each in shown]
+    ids = [memory.id for memory in found]
+    for name, read in _PARTS.items():
+        if getattr(command, name):
+            parts = read(ids)
+            shown = [{**each, name: parts[each["id"]]} for each in shown]
+    return shown
 
 
 def _by_ids(ids: list[int]) -> list[Memory]:

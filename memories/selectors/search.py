@@ -14,6 +14,7 @@ from memories.search import engine
 from memories.search.snippets import snippet
 from memories.search.text import terms
 from memories.selectors.conflicts import open_conflicts
+from memories.selectors.relations import superseded_by
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
@@ -97,6 +98,7 @@ def hits(
     if command.compact:
         return [{"id": each, "scope": scope.value, "title": documents[each]["title"]} for each in ids]
     texts, words, conflicts = engine.texts_of(ids), terms(command.query), open_conflicts(ids)
+    successors = superseded_by(ids)
     return [
         {
             **documents[document_id],
@@ -105,6 +107,7 @@ def hits(
             "score": round(score, 6),
             "event": document_id,
             "conflicts": conflicts.get(document_id, []),
+            "superseded_by": successors.get(document_id, []),
         }
         for document_id, score in shown
     ]

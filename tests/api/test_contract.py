@@ -14,6 +14,7 @@ from memoryhub.core.tools import find_tool
 from memoryhub.mcp.registry import load_tools
 
 PROJECT = "/api/v1/projects/{project_id}"
+_OF_RELATION = {"id", "source", "relation", "target", "source_type", "target_type"}
 SHARED = {
     "memory_write": ("post", "/memories", set()),
     "memory_update": ("patch", "/memories/{memory_id}", {"id"}),
@@ -22,6 +23,13 @@ SHARED = {
     "memory_list": ("get", "/memories", set()),
     "memory_search": ("get", "/search", set()),
     "memory_timeline": ("get", "/timeline", set()),
+    "tag_create": ("post", "/tags", set()),
+    "tag_list": ("get", "/tags", set()),
+    "tag_attach": ("post", "/memories/{memory_id}/tags", {"id", "entry_type"}),
+    "tag_detach": ("delete", "/memories/{memory_id}/tags", {"id", "entry_type"}),
+    "relation_create": ("post", "/relations", set()),
+    "relation_list": ("get", "/relations", set()),
+    "relation_delete": ("delete", "/relations/{relation_id}", _OF_RELATION),
     "session_start": ("post", "/sessions", set()),
     "session_end": ("post", "/sessions/{session_id}/end", {"session_id"}),
     "session_list": ("get", "/sessions", set()),

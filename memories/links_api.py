@@ -1,0 +1,117 @@
+"""The REST routes of tags and relations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router, Status
+
+from memories.schemas.links import (
+    LinkStatus,
+    RelationCreate,
+    RelationDelete,
+    RelationList,
+    RelationResult,
+    TagAttach,
+    TagCreate,
+    TagDetach,
+    TagList,
+    TagResult,
+    TagsChanged,
+)
+from memories.selectors.relations import list_relations
+from memories.selectors.tags import list_tags
+from memories.services import relations, tags
+from memoryhub.core.rest import command_of, entity_tag, problems, without
+from memoryhub.core.schemas import EntityId, Listing
+
+router = Router()
+
+AttachBody = without(TagAttach, "id", "entry_type")
+DetachBody = without(TagDetach, "id", "entry_type")
+DeleteBody = without(RelationDelete, "id", "source", "relation", "target", "source_type", "target_type")
+
+
+@router.get("tags", response=Listing, tags=["tags"], summary="List tags by name")
+def show_tags(request: HttpRequest, command: Query[TagList]) -> Any:
+    """Predefined, described and merely used ones, each with the number of memories that have it."""
+    return list_tags(command=command)
+
+
+@router.post("tags", response={201: TagResult, **problems(409, 410)}, tags=["tags"], summary="Describe a tag")
+def create_tag(request: HttpRequest, command: TagCreate) -> Any:
+    """A conflict where it is predefined or described already; one that is merely used may be described."""
+    return Status(201, tags.create_tag(command=command))
+
+
+@router.post(
+    "memories/{memory_id}/tags",
+    response={200: TagsChanged, **problems(409, 410)},
+    tags=["tags"],
+    summary="Put tags on a memory",
+)
+def attach_tags(
+    request: HttpRequest,
+    memory_id: EntityId,
+    body: AttachBody,  # type: ignore[valid-type]
+    response: HttpResponse,
+) -> Any:
+    """Makes a version; tags that are there already change nothing."""
+    result = tags.attach_tags(command=command_of(TagAttach, body, id=memory_id))
+    response["ETag"] = entity_tag(result.version or 0)
+    return result
+
+
+@router.delete(
+    "memories/{memory_id}/tags",
+    response={200: TagsChanged, **problems(409, 410)},
+    tags=["tags"],
+    summary="Take tags off a memory",
+)
+def detach_tags(
+    request: HttpRequest,
+    memory_id: EntityId,
+    body: Query[DetachBody],  # type: ignore[valid-type]
+    response: HttpResponse,
+) -> Any:
+    """Makes a version; name each tag in a ``tags`` parameter of its own."""
+    result = tags.detach_tags(command=command_of(TagDetach, body, id=memory_id))
+    response["ETag"] = entity_tag(result.version or 0)
+    return result
+
+
+@router.get(
+    "relations", response={200: Listing, **problems(410)}, tags=["relations"], summary="List relations, newest first"
+)
+def show_relations(request: HttpRequest, command: Query[RelationList]) -> Any:
+    """Of one thing or all, each with what its ends are; those of deleted memories only with ``include_deleted``."""
+    return list_relations(command=command)
+
+
+@router.post(
+    "relations",
+    response={200: RelationResult, 201: RelationResult, **problems(409, 410)},
+    tags=["relations"],
+    summary="Relate two things",
+)
+def create_relation(request: HttpRequest, command: RelationCreate, response: HttpResponse) -> Any:
+    """201 where the relation was made; 200 where one that says the same was there already."""
+    result = relations.create_relation(command=command)
+    response["Location"] = f"{request.path}/{result.id}"
+    return Status(201 if result.status is LinkStatus.CREATED else 200, result)
+
+
+@router.delete(
+    "relations/{relation_id}",
+    response={200: RelationResult, **problems(409)},
+    tags=["relations"],
+    summary="Take a relation away",
+)
+def delete_relation(
+    request: HttpRequest,
+    relation_id: EntityId,
+    body: Query[DeleteBody],  # type: ignore[valid-type]
+) -> Any:
+    """Answers with what it was."""
+    return relations.delete_relation(command=command_of(RelationDelete, body, id=relation_id))

@@ -1,0 +1,214 @@
+"""Tags and relations: what callers send, and what they get."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJsonSchema
+
+from memories.models import EndType, MemoryScope, RelationType
+from memories.schemas.writing import WriteStatus
+from memories.vocabulary import FREE
+from memoryhub.core.retrieval import Retrieval
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Paging, Tag, unlisted
+
+
+class EntryType(StrEnum):
+    """What an id is said to be; the id alone would do, and the two must agree."""
+
+    MEMORY = "memory"
+    OBSERVATION = "observation"
+    GUIDELINE = "guideline"
+    TOOL = "tool"
+    KNOWLEDGE = "knowledge"
+    DECISION = "decision"
+    COMMIT = "commit"
+    SESSION = "session"
+    PROJECT = "project"
+
+
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str | int) else value
+
+
+EndReference = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), BeforeValidator(_as_text)
+]
+"""An id, with or without its ``#``, or ``project``; ``memories.ends`` reads it."""
+TagNames = Annotated[
+    list[EntityId | Tag],
+    Field(min_length=1, max_length=32),
+    BeforeValidator(_as_list),
+    WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+]
+"""Names of tags; a number is the id of a tag that was described."""
+Category = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64)]
+_Type = Annotated[EntryType | None, Field(json_schema_extra=unlisted)]
+_Scope = Annotated[MemoryScope, Field(description="where it is")]
+
+
+class TagCreate(Command):
+    """Describe a tag."""
+
+    name: Tag
+    category: Category = Field(FREE, description="language, domain, category, meta, or one of your own")
+    description: str = Field("", max_length=2_000, description="what it marks")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is described")
+    idempotency_key: IdempotencyKey = None
+
+
+class TagList(Retrieval, Paging):
+    """List tags by name: predefined, described and merely used ones."""
+
+    category: Category | None = Field(None, description="only of this category")
+    used: bool = Field(False, description="only those that are on something")
+    prefix: Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=64)] = Field(
+        "", description="only names that begin so"
+    )
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="whose")
+
+
+class TagAttach(Command):
+    """Put tags on a memory."""
+
+    id: EndReference = Field(description="of the memory, or project")
+    tags: TagNames = Field(description="one or many")
+    entry_type: _Type = None
+    scope: _Scope = MemoryScope.PROJECT
+    idempotency_key: IdempotencyKey = None
+
+
+class TagDetach(TagAttach):
+    """Take tags off a memory."""
+
+
+class TagView(BaseModel):
+    """A tag as every door shows it."""
+
+    id: int | None = None
+    """The event that described it; None of one that is predefined or merely used."""
+    name: str
+    category: str
+    description: str
+    predefined: bool
+    memories: int
+    """So many that are not deleted have it here."""
+    on_project: bool
+    """Whether the project itself has it."""
+
+
+class TagResult(TagView):
+    """A tag that was described."""
+
+    redacted: list[str] = Field(default_factory=list)
+
+
+class TagsChanged(BaseModel):
+    """What attaching or detaching did."""
+
+    id: int
+    """Of the memory; 0 is the project."""
+    type: EndType
+    title: str
+    scope: MemoryScope
+    version: int | None
+    """The memory's current version; the project has none."""
+    status: WriteStatus
+    changed: list[str]
+    tags: list[str]
+    """All that it has now."""
+    redacted: list[str] = Field(default_factory=list)
+
+
+class Direction(StrEnum):
+    """Which end of its relations a thing is."""
+
+    OUT = "out"
+    IN = "in"
+    BOTH = "both"
+
+
+class RelationCreate(Command):
+    """Relate two things of one store."""
+
+    source: EndReference = Field(description="id, or project")
+    relation: RelationType = Field(description="how the source stands to the target")
+    target: EndReference = Field(description="id, or project")
+    source_type: _Type = None
+    target_type: _Type = None
+    scope: _Scope = MemoryScope.PROJECT
+    idempotency_key: IdempotencyKey = None
+
+
+class RelationList(Retrieval, Paging):
+    """List relations, newest first."""
+
+    id: EndReference | None = Field(None, description="only of this memory, decision, commit, session, or project")
+    relation: RelationType | None = Field(None, description="only these")
+    direction: Direction = Field(Direction.BOTH, description="out: id is the source; in: the target")
+    entry_type: _Type = None
+    source: EndReference | None = Field(None, json_schema_extra=unlisted)
+    target: EndReference | None = Field(None, json_schema_extra=unlisted)
+    source_type: _Type = None
+    target_type: _Type = None
+    include_deleted: bool = Field(False, description="those of deleted memories too")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="whose")
+
+
+class RelationDelete(Command):
+    """Take a relation away."""
+
+    id: EntityId | None = Field(None, description="of the relation; or give source, relation and target")
+    source: EndReference | None = None
+    relation: RelationType | None = None
+    target: EndReference | None = None
+    source_type: _Type = None
+    target_type: _Type = None
+    reason: str = Field("", max_length=1_000, description="why")
+    scope: _Scope = MemoryScope.PROJECT
+    idempotency_key: IdempotencyKey = None
+
+
+class EndView(BaseModel):
+    """One end of a relation."""
+
+    type: EndType
+    kind: str
+    """Of a memory: observation, guideline, tool or knowledge."""
+    id: int
+    """0 is the project."""
+    title: str
+    deleted: bool
+
+
+class RelationView(BaseModel):
+    """A relation as every door shows it; its id is the event that made it."""
+
+    id: int
+    relation: RelationType
+    source: EndView
+    target: EndView
+    scope: MemoryScope
+    actor: str
+    session_id: str
+    created_at: datetime
+
+
+class LinkStatus(StrEnum):
+    """What became of a relation."""
+
+    CREATED = "created"
+    KEPT = "kept"
+    DELETED = "deleted"
+
+
+class RelationResult(RelationView):
+    """What making a relation, or taking one away, did."""
+
+    status: LinkStatus

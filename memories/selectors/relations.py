@@ -1,0 +1,189 @@
+"""Relations: which there are, what each memory has, and what one more would close a circle with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from memories import scopes
+from memories.ends import end_id, require_ends, view_end
+from memories.models import EndType, Memory, Relation, RelationType
+from memories.present_links import relation_line
+from memories.schemas.links import Direction, RelationList, RelationView
+from memoryhub.core import rows
+from memoryhub.core.entities import Entity, find_entities
+from memoryhub.core.errors import NotFound
+from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.retrieval import retrieval
+from memoryhub.core.schemas import Listing
+
+BOTH_WAYS = frozenset({RelationType.CONFLICTS_WITH, RelationType.RELATED_TO})
+"""Of these, the reverse says the same."""
+
+_WALK = """
+WITH RECURSIVE walk(id, came_from) AS (
+    SELECT target_id, source_id FROM memories_relation WHERE source_id = %s AND relation = %s
+    UNION
+    SELECT next.target_id, next.source_id FROM walk JOIN memories_relation AS next
+        ON next.source_id = walk.id AND next.relation = %s
+)
+SELECT id, came_from FROM walk
+"""
+"""Every edge once, so that it ends on any graph."""
+
+
+def find_relation(relation_id: int) -> Relation:
+    """Return the relation.
+
+    Raises:
+        NotFound: there is none of that id.
+    """
+    found: Relation | None = Relation.objects.filter(id=relation_id).first()
+    if found is None:
+        raise NotFound(f"there is no relation #{relation_id} here; relation_list shows those there are", id=relation_id)
+    return found
+
+
+def same_relation(relation: RelationType, source: int, target: int) -> Relation | None:
+    """Return the relation that says the same, if there is one."""
+    said = Q(source_id=source, target_id=target)
+    if relation in BOTH_WAYS:
+        said |= Q(source_id=target, target_id=source)
+    found: Relation | None = Relation.objects.filter(said, relation=relation).order_by("id").first()
+    return found
+
+
+def path_between(relation: RelationType, start: int, end: int) -> list[int]:
+    """Return the ids on a shortest way from ``start`` to ``end`` along one type of relation, [] where there is none."""
+    came_from: dict[int, int] = {}
+    for reached, previous in rows.fetch(_WALK, [start, relation, relation]):
+        came_from.setdefault(reached, previous)
+    if end not in came_from:
+        return []
+    path = [end]
+    while path[-1] != start:
+        path.append(came_from[path[-1]])
+    return path[::-1]
+
+
+@retrieval("list")
+def list_relations(*, command: RelationList) -> Listing:
+    """Return a page of relations, newest first; those of deleted memories only where they are asked for.
+
+    Raises:
+        NotFound: there is nothing of an id that was given.
+        Gone: it is deleted, and ``include_deleted`` is off.
+        Invalid: a reference names something of another store, or not what is said of it.
+    """
+    with scopes.reading(command.scope):
+        matching = _matching(command)
+        before = decode_cursor(command.cursor, (int,))
+        following = matching.filter(id__lt=before[0]) if before else matching
+        found = list(following.order_by("-id")[: command.limit + 1])
+        shown = view_relations(found[: command.limit])
+        return page(
+            [_compact(each) for each in shown] if command.compact else shown,
+            total=matching.count(),
+            more=len(found) > command.limit,
+            cursor_of=lambda item: encode_cursor(item["id"]),
+            line=relation_line,
+            max_tokens=command.max_tokens,
+        )
+
+
+def _compact(relation: dict[str, Any]) -> dict[str, Any]:
+    ends = {name: {key: relation[name][key] for key in ("type", "id")} for name in ("source", "target")}
+    return {"id": relation["id"], "relation": relation["relation"], "scope": relation["scope"], **ends}
+
+
+def _matching(command: RelationList) -> QuerySet[Relation]:
+    found = with_ends(include_deleted=command.include_deleted)
+    if command.relation:
+        found = found.filter(relation=command.relation)
+    ends = {
+        name: (end_id(name, given, said), said)
+        for name, given, said in (
+            ("id", command.id, command.entry_type),
+            ("source", command.source, command.source_type),
+            ("target", command.target, command.target_type),
+        )
+        if given is not None
+    }
+    named = [(name, wanted, said) for name, (wanted, said) in ends.items()]
+    require_ends(*named, include_deleted=command.include_deleted)
+    for name, (wanted, _) in ends.items():
+        found = found.filter(_at(name, wanted, command.direction))
+    return found
+
+
+def _at(field: str, wanted: int, direction: Direction) -> Q:
+    conditions = {Direction.OUT: Q(source_id=wanted), Direction.IN: Q(target_id=wanted)}
+    if field != "id":
+        return Q(**{f"{field}_id": wanted})
+    return conditions.get(direction, Q(source_id=wanted) | Q(target_id=wanted))
+
+
+def with_ends(*, include_deleted: bool = False) -> QuerySet[Relation]:
+    """Return the relations whose ends are there; deleted memories are not, unless they are asked for.
+
+    In the past, there are relations of memories that were erased since.
+    """
+    memories = Memory.objects.all() if include_deleted else Memory.objects.live()
+    found: QuerySet[Relation] = Relation.objects.all()
+    for end in ("source", "target"):
+        gone = Q(**{f"{end}_type": EndType.MEMORY}) & ~Exists(memories.filter(id=OuterRef(f"{end}_id")))
+        found = found.exclude(gone)
+    return found
+
+
+def view_relations(relations: Sequence[Relation]) -> list[dict[str, Any]]:
+    """Return relations as JSON data, the same at every door; what their ends are takes one statement."""
+    ends = find_entities(each for relation in relations for each in (relation.source_id, relation.target_id))
+    scope = scopes.own_scope()
+    return [
+        RelationView(
+            id=relation.id,
+            relation=RelationType(relation.relation),
+            source=view_end(ends.get(relation.source_id) or _gone(relation.source_type, relation.source_id)),
+            target=view_end(ends.get(relation.target_id) or _gone(relation.target_type, relation.target_id)),
+            scope=scope,
+            actor=relation.actor,
+            session_id=relation.session_id,
+            created_at=relation.created_at,
+        ).model_dump(mode="json")
+        for relation in relations
+    ]
+
+
+def _gone(end_type: str, end: int) -> Entity:
+    return Entity(end_type, end, "", deleted=True)
+
+
+def relations_of(memory_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    """Return the relations of each memory, oldest first; those whose other end is deleted are left out."""
+    touching = Relation.objects.filter(Q(source_id__in=memory_ids) | Q(target_id__in=memory_ids))
+    grouped: dict[int, list[dict[str, Any]]] = {memory_id: [] for memory_id in memory_ids}
+    for relation in view_relations(list(touching.order_by("id"))):
+        for one, other in (("source", "target"), ("target", "source")):
+            if relation[one]["id"] in grouped and not relation[other]["deleted"]:
+                grouped[relation[one]["id"]].append(relation)
+    return grouped
+
+
+def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
+    """Return what supersedes each memory that something which is not deleted supersedes."""
+    wanted = ", ".join(str(int(each)) for each in ids)
+    if not wanted:
+        return {}
+    found = rows.fetch(
+        "SELECT target_id, source_id FROM memories_relation WHERE relation = %s AND target_type = %s "
+        f"AND target_id IN ({wanted}) AND (source_type <> %s OR EXISTS (SELECT 1 FROM memories_memory AS by "
+        "WHERE by.id = source_id AND by.deleted_at IS NULL)) ORDER BY id",
+        [RelationType.SUPERSEDES, EndType.MEMORY, EndType.MEMORY],
+    )
+    grouped: dict[int, list[int]] = {}
+    for superseded, by in found:
+        grouped.setdefault(superseded, []).append(by)
+    return grouped

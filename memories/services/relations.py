@@ -1,0 +1,130 @@
+"""Relating things of a store, and taking relations away."""
+
+from __future__ import annotations
+
+import json
+
+from memories import scopes
+from memories.ends import end_id, require_ends
+from memories.events import RELATION_CREATED, RELATION_DELETED, RelationCreated, RelationDeleted
+from memories.models import EndType, Relation, RelationType
+from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete, RelationResult
+from memories.selectors.relations import find_relation, path_between, same_relation, view_relations
+from memoryhub.core import clock, log
+from memoryhub.core.entities import Entity
+from memoryhub.core.errors import Conflict, Gone, Invalid, NotFound
+from memoryhub.core.models import RawEvent
+
+NEVER_ROUND = frozenset({RelationType.DEPENDS_ON, RelationType.SUPERSEDES, RelationType.DERIVED_FROM})
+"""Of these, a circle would say that a thing comes before itself."""
+
+
+def create_relation(*, command: RelationCreate) -> RelationResult:
+    """Relate two things of one store; a relation that says the same is kept instead of made twice.
+
+    Raises:
+        NotFound: one of the ends is not there.
+        Gone: one of them is deleted.
+        Invalid: both are one, one is of another store, or one is not what the caller says.
+        Conflict: it would close a circle of depends_on, supersedes or derived_from; the data has the path.
+    """
+    with scopes.writing(command.scope), log.transaction():
+        first = log.find_by_key(command.idempotency_key, RELATION_CREATED)
+        if first:
+            return _made_before(first)
+        source, target = _ends(command)
+        same = same_relation(command.relation, source.id, target.id)
+        if same:
+            return _result(same, LinkStatus.KEPT)
+        _refuse_circle(command.relation, source.id, target.id)
+        draft = log.prepare(RELATION_CREATED, _payload(command.relation, source, target))
+        event = log.append(draft, entity="relation", idempotency_key=command.idempotency_key)
+        return _result(find_relation(event.position), LinkStatus.CREATED)
+
+
+def _ends(command: RelationCreate) -> list[Entity]:
+    source = end_id("source", command.source, command.source_type)
+    target = end_id("target", command.target, command.target_type)
+    if source == target:
+        raise Invalid("'source' and 'target' are one and the same; a relation is between two things")
+    return require_ends(("source", source, command.source_type), ("target", target, command.target_type))
+
+
+def _payload(relation: RelationType, source: Entity, target: Entity) -> RelationCreated:
+    return RelationCreated(
+        relation=relation,
+        source_type=EndType(source.type),
+        source_id=source.id,
+        target_type=EndType(target.type),
+        target_id=target.id,
+    )
+
+
+def _refuse_circle(relation: RelationType, source: int, target: int) -> None:
+    path = path_between(relation, target, source) if relation in NEVER_ROUND else []
+    if path:
+        way = f" {relation} ".join(f"#{each}" for each in path)
+        raise Conflict(
+            f"#{source} {relation} #{target} would close a circle, since {way}; take one of those relations away "
+            "first, or choose related_to",
+            path=path,
+        )
+
+
+def delete_relation(*, command: RelationDelete) -> RelationResult:
+    """Take a relation away, and return what it was.
+
+    Raises:
+        NotFound: there is none of that id, or none that says so.
+        Invalid: neither its id is given nor source, relation and target.
+    """
+    with scopes.writing(command.scope), log.transaction():
+        first = log.find_by_key(command.idempotency_key, RELATION_DELETED)
+        if first:
+            return _result(_as_made(_relation_id(first)), LinkStatus.DELETED)
+        relation = _meant(command)
+        result = _result(relation, LinkStatus.DELETED)
+        draft = log.prepare(RELATION_DELETED, RelationDeleted(relation_id=relation.id, reason=command.reason))
+        log.append(draft, stream=f"relation:{relation.id}", idempotency_key=command.idempotency_key)
+        return result
+
+
+def _meant(command: RelationDelete) -> Relation:
+    if command.id is not None:
+        return find_relation(command.id)
+    if command.source is None or command.relation is None or command.target is None:
+        raise Invalid("give the relation's id, or source, relation and target; relation_list shows them")
+    source = end_id("source", command.source, command.source_type)
+    target = end_id("target", command.target, command.target_type)
+    found = same_relation(command.relation, source, target)
+    if found is None:
+        raise NotFound(f"there is no relation #{source} {command.relation} #{target} here; relation_list shows them")
+    return found
+
+
+def _result(relation: Relation, status: LinkStatus) -> RelationResult:
+    (view,) = view_relations([relation])
+    return RelationResult(**view, status=status)
+
+
+def _made_before(event: RawEvent) -> RelationResult:
+    relation = Relation.objects.filter(id=event.position).first()
+    if relation is None:
+        raise Gone(f"relation #{event.position} was made by this call before and is gone since", id=event.position)
+    return _result(relation, LinkStatus.CREATED)
+
+
+def _as_made(relation_id: int) -> Relation:
+    """Return the relation as the log has it, for one that is gone."""
+    event = RawEvent.objects.get(position=relation_id)
+    return Relation(
+        id=relation_id,
+        actor=event.actor,
+        session_id=event.session_id,
+        created_at=clock.from_text(event.occurred_at),
+        **json.loads(event.payload_json or "{}"),
+    )
+
+
+def _relation_id(event: RawEvent) -> int:
+    return int(event.stream_id.removeprefix("relation:"))

@@ -1,0 +1,144 @@
+"""The MCP tools of tags and relations."""
+
+from __future__ import annotations
+
+from memories.present_links import relation_line, relation_text, tag_line, tag_text, tags_changed_text
+from memories.schemas.links import (
+    RelationCreate,
+    RelationDelete,
+    RelationList,
+    RelationResult,
+    TagAttach,
+    TagCreate,
+    TagDetach,
+    TagList,
+)
+from memories.selectors import relations as existing_relations
+from memories.selectors import tags as existing_tags
+from memories.services import relations, tags
+from memoryhub.core.paging import as_lines
+from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+
+_ENTRY = {"entry_id": "id", "memory_id": "id", "tag": "tags", "tag_id": "tags", "tag_name": "tags"}
+_ENDS = {"source_id": "source", "target_id": "target", "relation_type": "relation"}
+
+
+def create_tag(command: TagCreate) -> Answer:
+    """Answer with the tag that was described."""
+    result = tags.create_tag(command=command)
+    return Answer(tag_text(result), result.model_dump(mode="json"))
+
+
+def list_tags(command: TagList) -> Answer:
+    """Answer with a page of tags."""
+    listing = existing_tags.list_tags(command=command)
+    text = as_lines(listing, tag_line, none="no tag matches")
+    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+
+
+def attach_tags(command: TagAttach) -> Answer:
+    """Answer with the tags that are there now."""
+    result = tags.attach_tags(command=command)
+    return Answer(tags_changed_text(result, "attached"), result.model_dump(mode="json"))
+
+
+def detach_tags(command: TagDetach) -> Answer:
+    """Answer with the tags that are there still."""
+    result = tags.detach_tags(command=command)
+    return Answer(tags_changed_text(result, "detached"), result.model_dump(mode="json"))
+
+
+def create_relation(command: RelationCreate) -> Answer:
+    """Answer with the relation, made or kept."""
+    return _told(relations.create_relation(command=command))
+
+
+def list_relations(command: RelationList) -> Answer:
+    """Answer with a page of relations."""
+    listing = existing_relations.list_relations(command=command)
+    text = as_lines(listing, relation_line, none="no relation matches")
+    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+
+
+def delete_relation(command: RelationDelete) -> Answer:
+    """Answer with the relation that was taken away."""
+    return _told(relations.delete_relation(command=command))
+
+
+def _told(result: RelationResult) -> Answer:
+    return Answer(relation_text(result), result.model_dump(mode="json"))
+
+
+TOOLS = [
+    Tool(
+        "tag_create",
+        "Describe a tag: category and what it marks. Tags need no describing to be used.",
+        TagCreate,
+        create_tag,
+        group=ToolGroup.TAGS,
+        writes=True,
+        aliases=("memory_tag_create",),
+    ),
+    Tool(
+        "tag_list",
+        "List tags, predefined and free, with category and number of memories.",
+        TagList,
+        list_tags,
+        group=ToolGroup.TAGS,
+        aliases=("memory_tag_list",),
+    ),
+    Tool(
+        "tag_attach",
+        "Put tags on a memory or the project; makes a version.",
+        TagAttach,
+        attach_tags,
+        group=ToolGroup.TAGS,
+        writes=True,
+        idempotent=True,
+        aliases=("memory_tag_attach",),
+        renamed=_ENTRY,
+    ),
+    Tool(
+        "tag_detach",
+        "Take tags off a memory or the project; makes a version.",
+        TagDetach,
+        detach_tags,
+        group=ToolGroup.TAGS,
+        writes=True,
+        idempotent=True,
+        aliases=("memory_tag_detach",),
+        renamed=_ENTRY,
+    ),
+    Tool(
+        "relation_create",
+        "Relate two of memories, decisions, commits, sessions and the project.",
+        RelationCreate,
+        create_relation,
+        group=ToolGroup.TAGS,
+        writes=True,
+        idempotent=True,
+        aliases=("memory_relation_create",),
+        renamed=_ENDS,
+    ),
+    Tool(
+        "relation_list",
+        "List relations of one thing or all, with both ends' titles.",
+        RelationList,
+        list_relations,
+        group=ToolGroup.TAGS,
+        aliases=("memory_relation_list",),
+        renamed={"entry_id": "id", **_ENDS},
+    ),
+    Tool(
+        "relation_delete",
+        "Take a relation away.",
+        RelationDelete,
+        delete_relation,
+        group=ToolGroup.TAGS,
+        writes=True,
+        aliases=("memory_relation_delete",),
+        renamed={"relation_id": "id", **_ENDS},
+    ),
+]
+
+register_tools(*TOOLS)

@@ -1,0 +1,18 @@
+"""The tags that every store knows from the start; free ones are made by use, and described with ``tag_create``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CATEGORIES: Mapping[str, tuple[str, ...]] = {
+    "language": ("python", "typescript", "javascript", "rust", "go", "java", "sql", "bash", "markdown"),
+    "domain": ("web", "cli", "api", "database", "ml", "devops", "security", "testing", "documentation"),
+    "category": ("code_style", "architecture", "behavior", "performance", "error_handling", "logging"),
+    "meta": ("deprecated", "experimental", "stable", "required", "optional"),
+}
+
+PREDEFINED: Mapping[str, str] = {name: category for category, names in CATEGORIES.items() for name in names}
+"""Each predefined tag with its category."""
+
+FREE = "custom"
+"""The category of a tag that nobody has put into one."""

@@ -1,0 +1,367 @@
+"""Relations: explicit links between the things of one store, whose ends are always there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from memories import selectors, services
+from memories.models import Relation
+from memories.present import hit_line, memory_text
+from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryTouch, MemoryWrite
+from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete, RelationList, RelationResult
+from memories.selectors.relations import list_relations
+from memories.services.relations import create_relation, delete_relation
+from memoryhub.core import clock, log
+from memoryhub.core.entities import find_entities
+from memoryhub.core.errors import ConfirmationRequired, Conflict, Gone, HubError, Invalid, NotFound
+from memoryhub.core.schemas import Listing
+from memoryhub.core.stores import project_store, use_store
+from sessions_app.models import Commit
+from sessions_app.schemas import CommitRecord, SessionStart
+from sessions_app.services import record_commits, start_session
+from tests.memories.test_tags import LinksTestCase
+from tests.support import HubTestCase
+
+
+def relate(source: object, relation: str, target: object, **fields: Any) -> RelationResult:
+    command = {"source": source, "relation": relation, "target": target, **fields}
+    return create_relation(command=RelationCreate.model_validate(command))
+
+
+def unrelate(**fields: Any) -> RelationResult:
+    return delete_relation(command=RelationDelete.model_validate(fields))
+
+
+def listing(**filters: Any) -> Listing:
+    return list_relations(command=RelationList.model_validate(filters))
+
+
+def told(**filters: Any) -> list[tuple[int, str, int]]:
+    found = listing(**filters).results
+    return [(each["source"]["id"], each["relation"], each["target"]["id"]) for each in found]
+
+
+def erase(memory_id: int) -> None:
+    command = MemoryDelete(id=memory_id, permanent=True)
+    try:
+        services.delete_memory(command=command)
+    except ConfirmationRequired as asked:
+        services.delete_memory(command=command.model_copy(update={"confirm_token": asked.data["confirm_token"]}))
+
+
+class RelationsTestCase(LinksTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.one, self.two, self.three = (self.write(title) for title in ("One", "Two", "Three"))
+
+
+class CreateTests(RelationsTestCase):
+    def test_a_relation_says_what_its_ends_are_who_made_it_and_when(self) -> None:
+        rule_id = self.write("Rule", kind="guideline")
+        made = relate(rule_id, "applies_to", f"#{self.one}")
+        self.assertEqual(made.status, LinkStatus.CREATED)
+        (found,) = listing().results
+        self.assertEqual(found, made.model_dump(mode="json", exclude={"status"}))
+        self.assertEqual(
+            [(end["type"], end["kind"], end["title"]) for end in (found["source"], found["target"])],
+            [("memory", "guideline", "Rule"), ("memory", "observation", "One")],
+        )
+        self.assertEqual((found["id"], found["actor"], found["session_id"]), (log.head()[0], "ada", "s-1"))
+
+    def test_commits_sessions_and_the_project_can_be_ends(self) -> None:
+        record_commits(commits=[CommitRecord(sha="a" * 40, message="Fix it\n\nat last", committed_at=clock.now())])
+        commit = Commit.objects.get()
+        session = start_session(command=SessionStart(session_id="s-9", purpose="Fixing"))
+        made = [relate(self.one, "derived_from", commit.id), relate(session.id, "related_to", self.one)]
+        made.append(relate(self.one, "applies_to", "project"))
+        ends = [made[0].target, made[1].source, made[2].target]
+        self.assertEqual(
+            [(end.type, end.id, end.title) for end in ends],
+            [("commit", commit.id, "Fix it"), ("session", session.id, "Fixing"), ("project", 0, "alpha")],
+        )
+        self.assertEqual(told(id="project"), [(self.one, "applies_to", 0)])
+        self.assertTrue(log.rebuild().identical)
+
+    def test_the_same_again_is_kept_without_an_event(self) -> None:
+        first, same = relate(self.one, "depends_on", self.two), relate(self.two, "related_to", self.one)
+        head = log.head()
+        again = relate(self.one, "depends_on", self.two)
+        self.assertEqual((again.id, again.status), (first.id, LinkStatus.KEPT))
+        self.assertEqual(relate(self.one, "related_to", self.two).id, same.id, "it goes both ways")
+        self.assertEqual(log.head(), head)
+
+    def test_a_circle_is_refused_and_its_path_named(self) -> None:
+        for relation in ("depends_on", "supersedes", "derived_from"):
+            relate(self.one, relation, self.two)
+            relate(self.two, relation, self.three)
+            error = self.refuses(
+                Conflict,
+                f"would close a circle, since #{self.one} {relation} #{self.two} {relation} #{self.three}",
+                lambda: relate(self.three, relation, self.one),  # noqa: B023 - called at once
+            )
+            self.assertEqual(error.data["path"], [self.one, self.two, self.three])
+        self.assertEqual(relate(self.three, "applies_to", self.one).status, LinkStatus.CREATED)
+
+    def test_ends_that_are_not_there_or_not_what_they_are_said_to_be_are_refused(self) -> None:
+        self.delete(self.two)
+        relation = relate(self.one, "related_to", self.three).id
+        for error, pattern, arguments in (
+            (NotFound, "'target': there is no .*commit.* #999 here", {"target": 999}),
+            (NotFound, "'target': there is no", {"target": relation}),
+            (Gone, f"'target': memory #{self.two} is deleted; restore", {"target": self.two}),
+            (Invalid, "one and the same", {"target": f"project#{self.one}"}),
+            (Invalid, "'target' must be an id such as 412, or project", {"target": "Three"}),
+            (
+                Invalid,
+                "is of scope org, and this call is made in scope project; links hold within",
+                {"target": "org#1"},
+            ),
+            (Invalid, "is of scope global", {"target": "global"}),
+            (Invalid, "is observation, not guideline", {"target": self.three, "target_type": "guideline"}),
+        ):
+            with self.subTest(pattern=pattern):
+                given = {"source": self.one, "relation": "applies_to", **arguments}
+                command = RelationCreate.model_validate(given)
+                self.refuses(error, pattern, lambda command=command: create_relation(command=command))
+
+    def test_the_same_key_again_gives_the_first_answer(self) -> None:
+        first = relate(self.one, "depends_on", self.two, idempotency_key="make")
+        self.assertEqual(relate(self.one, "depends_on", self.two, idempotency_key="make"), first)
+        gone = unrelate(id=first.id, idempotency_key="take")
+        self.assertEqual(unrelate(id=first.id, idempotency_key="take"), gone)
+        self.refuses(Gone, "gone since", lambda: relate(self.one, "depends_on", self.two, idempotency_key="make"))
+
+    def test_relations_of_an_organisation_are_in_its_store(self) -> None:
+        first, second = (self.write(title, scope="org") for title in ("House rule", "House style"))
+        made = relate(f"org#{first}", "depends_on", second, scope="org")
+        self.assertEqual((made.scope, listing().results), ("org", []))
+        self.assertEqual(told(scope="org"), [(first, "depends_on", second)])
+        self.refuses(Invalid, "is of scope project", lambda: relate("project", "applies_to", second, scope="org"))
+
+    def test_beta_sees_nothing_of_alphas(self) -> None:
+        relate(self.one, "depends_on", self.two)
+        with self.store("beta"):
+            self.assertEqual(listing().results, [])
+            with self.assertRaises(NotFound):
+                relate(self.one, "depends_on", self.two)
+
+
+class ListTests(RelationsTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        relate(self.one, "depends_on", self.two)
+        relate(self.two, "depends_on", self.three)
+        relate(self.three, "applies_to", self.two)
+
+    def test_by_id_direction_and_type_newest_first(self) -> None:
+        out, into, over = (
+            (self.two, "depends_on", self.three),
+            (self.one, "depends_on", self.two),
+            (self.three, "applies_to", self.two),
+        )
+        self.assertEqual(told(), [over, out, into])
+        self.assertEqual(told(id=self.two), [over, out, into])
+        self.assertEqual(told(id=self.two, direction="out"), [out])
+        self.assertEqual(told(id=self.two, direction="in"), [over, into])
+        self.assertEqual(told(id=self.two, relation="applies_to"), [over])
+        self.assertEqual(told(source=self.three, target=self.two), [over])
+        with self.assertRaisesRegex(NotFound, "#999"):
+            told(id=999)
+
+    def test_pages_neither_skip_nor_repeat(self) -> None:
+        seen, cursor = [], None
+        for _ in range(3):
+            page = listing(limit=1, cursor=cursor)
+            seen += [each["id"] for each in page.results]
+            cursor = page.meta.next_cursor
+        self.assertEqual(seen, sorted(seen, reverse=True))
+        self.assertEqual((len(set(seen)), cursor, page.meta.total_count), (3, None, 3))
+
+    def test_a_page_costs_the_same_number_of_statements_however_long_it_is(self) -> None:
+        for number in range(30):
+            relate(self.one, "related_to", self.write(f"Other {number}"))
+        with self.assertNumQueries(
+            2, using="store:project:alpha"
+        ):  # the page and its total; ends go past Django, in one
+            self.assertEqual(len(listing(limit=30).results), 30)
+
+    def test_those_of_a_deleted_memory_hide_until_it_is_restored(self) -> None:
+        self.delete(self.three)
+        self.assertEqual(told(), [(self.one, "depends_on", self.two)])
+        hidden = listing(include_deleted=True).results[0]
+        self.assertEqual((hidden["source"]["id"], hidden["source"]["deleted"]), (self.three, True))
+        with self.assertRaises(Gone):
+            told(id=self.three)
+        services.restore_memory(command=MemoryTouch(id=self.three))
+        self.assertEqual(len(told()), 3)
+
+    def test_those_of_an_erased_memory_are_gone_even_in_the_past(self) -> None:
+        position = log.head()[0]
+        self.delete(self.three)
+        erase(self.three)
+        left = [(self.one, "depends_on", self.two)]
+        self.assertEqual((told(), told(include_deleted=True)), (left, left))
+        self.assertEqual((told(as_of=position), told(as_of=position, include_deleted=True)), (left, left))
+        self.assertEqual(Relation.objects.count(), 1)
+        self.assertTrue(log.rebuild().identical)
+
+    def test_the_past_has_the_relations_of_then(self) -> None:
+        position = log.head()[0]
+        unrelate(source=self.one, relation="depends_on", target=self.two)
+        self.assertEqual((len(told()), len(told(as_of=position))), (2, 3))
+
+
+class DeleteTests(RelationsTestCase):
+    def test_by_id_or_by_what_it_says(self) -> None:
+        first, second = relate(self.one, "depends_on", self.two), relate(self.two, "conflicts_with", self.three)
+        gone = unrelate(id=first.id, reason="not so")
+        self.assertEqual((gone.id, gone.status, gone.target.title), (first.id, LinkStatus.DELETED, "Two"))
+        self.assertEqual(unrelate(source=self.three, relation="conflicts_with", target=self.two).id, second.id)
+        self.assertEqual(told(), [])
+        self.assertTrue(log.rebuild().identical)
+
+    def test_what_is_not_there_is_refused(self) -> None:
+        self.refuses(NotFound, "no relation #999", lambda: unrelate(id=999))
+        self.refuses(
+            NotFound, "no relation #", lambda: unrelate(source=self.one, relation="depends_on", target=self.two)
+        )
+        self.refuses(
+            Invalid, "give the relation's id, or source, relation and target", lambda: unrelate(source=self.one)
+        )
+
+    def test_it_can_be_made_again(self) -> None:
+        first = relate(self.one, "depends_on", self.two)
+        unrelate(id=first.id)
+        self.assertEqual(relate(self.two, "depends_on", self.one).status, LinkStatus.CREATED)
+
+
+class ShownWithMemoriesTests(RelationsTestCase):
+    def test_a_memory_shows_its_relations_where_asked(self) -> None:
+        relate(self.one, "depends_on", self.two)
+        relate("project", "related_to", self.one)
+        gone = relate(self.three, "applies_to", self.one)
+        self.delete(self.three)
+        plain, whole = (
+            selectors.get_memories(command=MemoryGet(ids=[self.one], relations=asked))[0] for asked in (False, True)
+        )
+        self.assertNotIn("relations", plain)
+        self.assertEqual([each["relation"] for each in whole["relations"]], ["depends_on", "related_to"])
+        self.assertNotIn(gone.id, [each["id"] for each in whole["relations"]])
+        text = memory_text(whole)
+        self.assertIn(f"\n→ depends_on #{self.two} Two (relation #", text)
+        self.assertIn("\n← project alpha related_to this (relation #", text)
+
+    def test_what_is_superseded_says_so_until_its_successor_is_deleted(self) -> None:
+        relate(self.two, "supersedes", self.one)
+        (found,) = selectors.get_memories(command=MemoryGet(ids=[self.one]))
+        self.assertEqual(found["superseded_by"], [self.two])
+        self.assertIn(f"(superseded by #{self.two})", memory_text(found))
+        hits = selectors.search(command=MemorySearch(query="about One")).results
+        (hit,) = [each for each in hits if each["id"] == self.one]
+        self.assertEqual(hit["superseded_by"], [self.two])
+        self.assertIn(f"(superseded by #{self.two})", hit_line(hit))
+        self.delete(self.two)
+        self.assertEqual(selectors.get_memories(command=MemoryGet(ids=[self.one]))[0]["superseded_by"], [])
+
+
+class RelationMachine(RuleBasedStateMachine):
+    """Random deeds on a store, beside a model of what must be shown."""
+
+    memories = Bundle("memories")
+    number = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        RelationMachine.number += 1
+        self.context = use_store(project_store(f"related-{self.number}"), create=True)
+        self.context.__enter__()
+        self.state: dict[int, str] = {}
+        self.related: set[tuple[int, str, int]] = set()
+        self.made = 0
+
+    @rule(target=memories)
+    def write(self) -> int:
+        self.made += 1
+        command = MemoryWrite(title=f"T{self.made}", content=f"text {self.made}")
+        memory_id = services.write_memory(command=command).id
+        self.state[memory_id] = "live"
+        return memory_id
+
+    def change(self, memory_id: int, before: str, after: str, call: Any) -> None:
+        """Check that the call goes through exactly where the memory stands so."""
+        try:
+            call()
+        except HubError:
+            assert self.state[memory_id] != before
+            return
+        assert self.state[memory_id] == before
+        self.state[memory_id] = after
+        if after == "erased":
+            self.related = {each for each in self.related if memory_id not in (each[0], each[2])}
+
+    @rule(memory=memories)
+    def delete(self, memory: int) -> None:
+        self.change(memory, "live", "deleted", lambda: services.delete_memory(command=MemoryTouch(id=memory)))
+
+    @rule(memory=memories)
+    def restore(self, memory: int) -> None:
+        self.change(memory, "deleted", "live", lambda: services.restore_memory(command=MemoryTouch(id=memory)))
+
+    @rule(memory=memories)
+    def erase(self, memory: int) -> None:
+        self.change(memory, "deleted", "erased", lambda: erase(memory))
+
+    @rule(source=memories, relation=st.sampled_from(["depends_on", "applies_to", "supersedes"]), other=memories)
+    def relate(self, source: int, relation: str, other: int) -> None:
+        possible = source != other and self.state[source] == self.state[other] == "live"
+        round_ = relation != "applies_to" and self.reaches(relation, other, source)
+        try:
+            made = relate(source, relation, other)
+        except HubError:
+            assert not possible or round_
+            return
+        assert possible
+        assert not round_
+        assert (made.status is LinkStatus.KEPT) == ((source, relation, other) in self.related)
+        self.related.add((source, relation, other))
+
+    def reaches(self, relation: str, start: int, end: int) -> bool:
+        reached, frontier = {start}, {start}
+        while frontier:
+            frontier = {to for at, name, to in self.related if name == relation and at in frontier} - reached
+            reached |= frontier
+        return end in reached
+
+    @rule(source=memories, relation=st.sampled_from(["depends_on", "applies_to", "supersedes"]), other=memories)
+    def unrelate(self, source: int, relation: str, other: int) -> None:
+        try:
+            unrelate(source=source, relation=relation, target=other)
+        except NotFound:
+            assert (source, relation, other) not in self.related
+            return
+        self.related.remove((source, relation, other))
+
+    @invariant()
+    def what_is_shown_is_what_is_so_and_no_end_dangles(self) -> None:
+        shown = listing(limit=100).results
+        wanted = {each for each in self.related if self.state[each[0]] == self.state[each[2]] == "live"}
+        assert {(each["source"]["id"], each["relation"], each["target"]["id"]) for each in shown} == wanted
+        ends = {
+            each[end]["id"] for each in listing(limit=100, include_deleted=True).results for end in ("source", "target")
+        }
+        assert set(find_entities(ends)) == ends
+
+    def teardown(self) -> None:
+        assert log.rebuild().identical
+        self.context.__exit__(None, None, None)
+
+
+class RelationMachineTests(HubTestCase):
+    def test_no_sequence_of_deeds_leaves_an_end_dangling(self) -> None:
+        run_state_machine_as_test(
+            RelationMachine, settings=settings(max_examples=15, stateful_step_count=30, deadline=None)
+        )
