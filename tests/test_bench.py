@@ -33,6 +33,7 @@ LATENCIES = {
     *(f"start.{step}.{kind}.{era}" for step in ("opening", "lists", "call") for kind in ("snapshot", "first")
       for era in ("handshake", "modern")),
     *(f"{what}.{door}" for what in ("write", "search") for door in DOORS),
+    *(f"query.{what}" for what in ("guidelines", "related", "text", "security")),
     "stores.open", "stores.switch", "stores.create", "hook.running", "hook.stopped",
 }  # fmt: skip
 AMOUNTS = {

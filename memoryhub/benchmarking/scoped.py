@@ -68,7 +68,7 @@ def _title(source: random.Random, index: int, size: int, subject: str) -> str:
     return f"Rule {number}" if is_shared or index < quarter else f"{subject}Rule {number}"
 
 
-def fill(store: StoreId, org: StoreId, size: int, progress: Callable[[int], None] = lambda done: None) -> None:
+def fill(store: StoreId, org: StoreId, size: int, progress: Callable[[int], None]) -> None:
     """Fill a new project's store, its organisation's and the global one with ``size`` entries in all."""
     with use_store(org_store(org.name), create=True):
         pass

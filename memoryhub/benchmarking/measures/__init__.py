@@ -12,6 +12,7 @@ from memoryhub.benchmarking.measures.calls import DOORS, measure_searches, measu
 from memoryhub.benchmarking.measures.footprint import measure_peak_memory, measure_size
 from memoryhub.benchmarking.measures.hook import measure_hooks
 from memoryhub.benchmarking.measures.log import measure_rebuild, measure_verify
+from memoryhub.benchmarking.measures.query import measure_queries
 from memoryhub.benchmarking.measures.start import measure_starts
 from memoryhub.benchmarking.measures.stores import measure_stores
 from memoryhub.benchmarking.measures.tools import measure_tools
@@ -32,6 +33,7 @@ SIZED_MEASURES: dict[str, SizedMeasure] = {
     "size": measure_size,
     **{f"search.{door}": partial(measure_searches, door=door) for door in DOORS},
     **{f"write.{door}": partial(measure_writes, door=door) for door in DOORS},
+    "query": measure_queries,
     "memory": measure_peak_memory,
     "verify": measure_verify,
     "rebuild": measure_rebuild,

@@ -1,0 +1,144 @@
+"""Usual queries of a hub with 10,000 entries in four scopes: as plain Python answers, and by index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connections
+
+from memories.models import PROJECT, Memory, MemoryTag, Relation
+from memories.query import query
+from memories.schemas.query import MemoryQuery
+from memoryhub.benchmarking import scoped
+from memoryhub.core import clock
+from memoryhub.core.stores import GLOBAL_STORE, org_store, project_store, use_store
+from tests.support import HubTestCase
+
+SIZE = 10_000
+PROJECT_STORE, ORG_STORE = project_store("alpha"), org_store("acme")
+STORES = {"session": PROJECT_STORE, "project": PROJECT_STORE, "org": ORG_STORE, "global": GLOBAL_STORE}
+SCOPES = tuple(STORES)
+PROXIMITY = {"session": 1.0, "project": 2 / 3, "org": 1 / 3, "global": 0.0}
+KINDS = {"guidelines": "guideline", "tools": "tool"}
+WORD = re.compile(r"[a-z]+")
+
+
+class Reference:
+    """The same answers from loops over everything: slow, and simple enough to be believed."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self.related: set[int] = set()
+        for scope, store in STORES.items():
+            with use_store(store):
+                tags: dict[int, set[str]] = {}
+                for tag, memory_id in MemoryTag.objects.values_list("tag", "memory_id"):
+                    tags.setdefault(memory_id, set()).add(tag)
+                for memory in Memory.objects.filter(scope=scope):
+                    self.entries.append({"memory": memory, "scope": scope, "tags": tags.get(memory.id, set())})
+        with use_store(PROJECT_STORE):
+            self.related = set(Relation.objects.filter(target_id=PROJECT).values_list("source_id", flat=True))
+
+    def answer(self, question: dict[str, Any], now: datetime) -> list[tuple[str, int]]:
+        """Return scope and id of all that matches, best first."""
+        nearest = SCOPES.index(question.get("scope", {}).get("type", "session"))
+        asked = [entry for entry in self.entries if SCOPES.index(entry["scope"]) >= nearest]
+        visible = [entry for entry in self._not_hidden(asked) if self._matches(entry, question)]
+        scored = [(self._score(entry, question, now), entry) for entry in visible]
+        scored.sort(key=lambda each: (-each[0], SCOPES.index(each[1]["scope"]), -each[1]["memory"].id))
+        return [(entry["scope"], entry["memory"].id) for _, entry in scored]
+
+    def _not_hidden(self, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        seen: dict[tuple[str, str], str] = {}
+        for entry in entries:  # nearest scope first
+            name = (entry["memory"].kind, entry["memory"].title)
+            if entry["memory"].kind == "observation" or seen.setdefault(name, entry["scope"]) == entry["scope"]:
+                yield entry
+
+    def _matches(self, entry: dict[str, Any], question: dict[str, Any]) -> bool:
+        kinds = [KINDS[name] for name in question.get("types", [])]
+        related = "related_to" not in question or (
+            STORES[entry["scope"]] == PROJECT_STORE and entry["memory"].id in self.related
+        )
+        return bool(
+            (not kinds or entry["memory"].kind in kinds)
+            and set(question.get("tags", {}).get("require", [])) <= entry["tags"]
+            and related
+            and ("search" not in question or self._text(entry, question["search"]))
+        )
+
+    def _score(self, entry: dict[str, Any], question: dict[str, Any], now: datetime) -> float:
+        memory = entry["memory"]
+        wanted = set(question.get("tags", {}).get("require", []))
+        age = (now - memory.updated_at).total_seconds() / 86_400
+        return (
+            5.0 * ("related_to" in question)
+            + 3.0 * (len(wanted & entry["tags"]) / len(wanted) if wanted else 0)
+            + 2.0 * PROXIMITY[entry["scope"]]
+            + 1.5 * (memory.priority or 0) / 100
+            + (self._text(entry, question["search"]) if "search" in question else 0)
+            + 0.5 / (1 + max(0, age) / 30)
+        )
+
+    def _text(self, entry: dict[str, Any], word: str) -> float:
+        if word in WORD.findall(entry["memory"].title.lower()):
+            return 1.0
+        return 0.5 if word in WORD.findall(entry["memory"].content.lower()) else 0.0
+
+
+class ExamplesTests(HubTestCase):
+    def test_they_answer_as_plain_python_does_and_every_step_uses_an_index(self):
+        with clock.frozen(datetime(2026, 11, 1, tzinfo=UTC)):
+            scoped.fill(PROJECT_STORE, ORG_STORE, SIZE, lambda _: None)
+        reference = Reference()
+        self.assertEqual(len(reference.entries), SIZE)
+        self.assertEqual({entry["scope"] for entry in reference.entries}, set(SCOPES))
+        now = datetime(2026, 11, 20, tzinfo=UTC)
+        for name, question in scoped.examples("alpha").items():
+            with self.subTest(name), self.store(session_id=scoped.SESSION), clock.frozen(now):
+                wanted = reference.answer(question, now)
+                self.assertGreater(len(wanted), 20)
+                with recorded() as plans:
+                    found = self._all(question)
+                self.assertEqual(found, wanted)
+                self.assertEqual(scans(plans), [])
+        with self.store(session_id=scoped.SESSION), recorded() as plans:
+            query(command=MemoryQuery())
+        self.assertTrue(scans(plans), "a question without any filter has to read everything")
+
+    def _all(self, question: dict[str, Any]) -> list[tuple[str, int]]:
+        seen: list[tuple[str, int]] = []
+        cursor = None
+        while True:
+            listing = query(command=MemoryQuery.model_validate({**question, "limit": 100, "cursor": cursor}))
+            seen += [(item["scope"], item["id"]) for item in listing.results]
+            cursor = listing.meta.next_cursor
+            if cursor is None:
+                self.assertEqual(listing.meta.total_count, len(seen))
+                return seen
+
+
+def scans(plans: list[str]) -> list[str]:
+    """Return the steps that read all memories."""
+    return [step for step in plans if re.match(r"SCAN (m|memories_memory)\b", step)]
+
+
+@contextmanager
+def recorded() -> Iterator[list[str]]:
+    """Yield the steps of the plan of every query that is made inside; they are there at the end."""
+    statements: dict[str, list[str]] = {store.alias: [] for store in STORES.values()}
+    for store in set(STORES.values()):
+        with use_store(store):
+            connections[store.alias].ensure_connection()
+            connections[store.alias].connection.set_trace_callback(statements[store.alias].append)
+    plans: list[str] = []
+    yield plans
+    for alias, made in statements.items():
+        connection = connections[alias].connection
+        connection.set_trace_callback(None)
+        for sql in dict.fromkeys(each for each in made if "memories_memory" in each):
+            plans += [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
