@@ -1,5 +1,15 @@
 """What callers send and get: the same at REST and MCP."""
 
+from memories.schemas.query import (
+    ConflictGet,
+    ConflictList,
+    ConflictSettle,
+    MemoryQuery,
+    QueryOrder,
+    QueryScope,
+    QueryTags,
+    RelatedTo,
+)
 from memories.schemas.reading import (
     Filters,
     MemoryGet,
@@ -34,8 +44,11 @@ from memories.schemas.writing import (
 __all__ = [
     "MAX_CONTENT",
     "Attributes",
+    "ConflictGet",
+    "ConflictList",
     "ConflictResolve",
     "ConflictResult",
+    "ConflictSettle",
     "Content",
     "Filters",
     "IfExists",
@@ -43,12 +56,17 @@ __all__ = [
     "MemoryDelete",
     "MemoryGet",
     "MemoryList",
+    "MemoryQuery",
     "MemoryRestore",
     "MemorySearch",
     "MemoryTouch",
     "MemoryUpdate",
     "MemoryView",
     "MemoryWrite",
+    "QueryOrder",
+    "QueryScope",
+    "QueryTags",
+    "RelatedTo",
     "SearchSourceName",
     "Stats",
     "Tags",
