@@ -102,11 +102,24 @@ def _left_out() -> Iterator[None]:
 
 
 @contextmanager
-def _deferred_schemas() -> Iterator[None]:
-    """Let pydantic build the schemas of the classes and adapters defined inside when they are first used."""
+def deferred_models() -> Iterator[None]:
+    """Let pydantic build the schemas of the models defined inside when they are first used: a call uses few."""
     import pydantic
 
-    base, adapter = pydantic.BaseModel.model_config, pydantic.TypeAdapter
+    config = pydantic.BaseModel.model_config
+    pydantic.BaseModel.model_config = pydantic.ConfigDict(defer_build=True)
+    try:
+        yield
+    finally:
+        pydantic.BaseModel.model_config = config
+
+
+@contextmanager
+def _deferred_schemas() -> Iterator[None]:
+    """Do the same for models, and for the adapters made inside."""
+    import pydantic
+
+    adapter = pydantic.TypeAdapter
 
     class DeferredAdapter(adapter[_Kind]):  # type: ignore[misc, valid-type]
         def __init__(self, kind: Any, **settings: Any) -> None:
@@ -114,9 +127,9 @@ def _deferred_schemas() -> Iterator[None]:
                 settings.setdefault("config", pydantic.ConfigDict(defer_build=True))
             super().__init__(kind, _parent_depth=3, **settings)
 
-    pydantic.BaseModel.model_config = pydantic.ConfigDict(defer_build=True)
     pydantic.TypeAdapter = DeferredAdapter  # type: ignore[misc, assignment]
     try:
-        yield
+        with deferred_models():
+            yield
     finally:
-        pydantic.BaseModel.model_config, pydantic.TypeAdapter = base, adapter  # type: ignore[misc]
+        pydantic.TypeAdapter = adapter  # type: ignore[misc]

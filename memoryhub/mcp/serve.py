@@ -50,25 +50,27 @@ def _build(options: Options, key: list[str]) -> Hub:
     import django
 
     anyio.run(anyio.sleep, 0)  # imports the backend, which is otherwise left to the first request
-    django.setup()
+    with sdk.deferred_models():
+        django.setup()
+        from memoryhub.mcp import registry
+
+        registry.load_tools()
     from django.db import connections
 
     from memoryhub.mcp import pump, record  # noqa: F401  (wanted at the handover, which must be quick)
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.calls import Calls
     from memoryhub.mcp.confirmation import Questions
-    from memoryhub.mcp.registry import extend_for_tests, load_tools
     from memoryhub.mcp.server import build_server
     from memoryhub.mcp.threads import Workers
     from memoryhub.mcp.turns import TurnKeepers
 
-    load_tools()
     workers = Workers(on_thread_end=connections.close_all)
     questions = Questions()
     binding = Binding(options.project, Path.cwd())
     keepers = TurnKeepers(binding, options.session, workers)
     server = build_server(Calls(workers, binding, keepers), questions, profile=options.profile)
-    extend_for_tests(server)
+    registry.extend_for_tests(server)
     return Hub(server, workers, questions, keepers, binding, options.profile, key)
 
 

@@ -21,6 +21,15 @@ serve.build(options.Options(project="alpha"), [])
 print(json.dumps(sorted(sys.modules)))
 """
 
+DEFERRED = """
+from memoryhub.mcp import options, serve
+serve.build(options.Options(project="alpha"), [])
+import pydantic
+from memories.schemas import MemoryWrite
+print(MemoryWrite.__pydantic_complete__, pydantic.BaseModel.model_config)
+print(MemoryWrite(title="t", content="c").title, MemoryWrite.__pydantic_complete__)
+"""
+
 BROKEN = """
 from memoryhub.mcp import sdk
 def fail():
@@ -50,6 +59,9 @@ class ImportingTheSdk(SimpleTestCase):
         modules = set(json.loads(self.run_python(BUILD).stdout))
         self.assertEqual(modules & set(UNWANTED), set())
         self.assertIn("mcp.server.lowlevel", modules)
+
+    def test_the_hubs_own_schemas_are_built_when_they_are_first_used(self) -> None:
+        self.assertEqual(self.run_python(DEFERRED).stdout.split(), ["False", "{}", "t", "True"])
 
     def test_an_sdk_that_is_arranged_otherwise_is_imported_plainly(self) -> None:
         done = self.run_python(BROKEN)
