@@ -113,6 +113,20 @@ class RelationDeleted(Payload):
     reason: str = ""
 
 
+class ContextPacked(Payload):
+    """A pack of what is known was sent; its text is not kept, but can be made again from the stores as they stood."""
+
+    session_id: str = ""
+    query: str = ""
+    max_tokens: int
+    tokens: int
+    digest: str
+    marks: dict[str, str]
+    positions: list[tuple[str, int]]
+    """How far the log of each store had come, the nearest store first."""
+    packed_at: str
+
+
 MEMORY_WRITTEN = define_event("memory.written", MemoryWritten)
 MEMORY_REVISED = define_event("memory.revised", MemoryRevised)
 MEMORY_SEEN = define_event("memory.seen", MemoryTouched)
@@ -121,4 +135,5 @@ MEMORY_RESTORED = define_event("memory.restored", MemoryTouched)
 CONFLICT_RESOLVED = define_event("conflict.resolved", ConflictResolved)
 TAG_CREATED = define_event("tag.created", TagCreated)
 RELATION_CREATED = define_event("relation.created", RelationCreated)
+CONTEXT_PACKED = define_event("context.packed", ContextPacked)
 RELATION_DELETED = define_event("relation.deleted", RelationDeleted)

@@ -13,7 +13,7 @@ from sessions_app.settings import project_settings
 CLIENT_DOORS = frozenset({"mcp", "rest"})
 """The doors that the policy is for; a person at the admin or the command line keeps no turns."""
 
-_NEEDS_NO_TURN = ("session.", "turn.", "project.", "payload.")
+_NEEDS_NO_TURN = ("session.", "turn.", "project.", "payload.", "context.")
 
 
 @log.guard

@@ -12,11 +12,13 @@ from memories.models.memory import (
     MemoryType,
     MemoryVersion,
 )
+from memories.models.pack import ContextPack
 from memories.models.search import SearchDocument
 
 __all__ = [
     "PROJECT",
     "Conflict",
+    "ContextPack",
     "EndType",
     "Guideline",
     "Knowledge",

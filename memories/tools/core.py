@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from memories import resources, selectors, services, timeline
 from memories.present import hit_line, memory_line, memory_text, write_text
 from memories.schemas import (
@@ -21,12 +19,11 @@ from memories.schemas import (
     WriteResult,
 )
 from memories.selectors.suggestions import suggest_ids, suggest_tags, suggest_types
+from memories.tools.parsing import parsed
 from memoryhub.core import tokens
-from memoryhub.core.errors import Invalid
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import Listing
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
-from memoryhub.core.validation import explain
 
 
 def _written(result: WriteResult) -> Answer:
@@ -111,6 +108,7 @@ TOOLS = [
         write,
         writes=True,
         aliases=("write_memory",),
+        renamed={"memory_type": "type"},
     ),
     Tool(
         "memory_update",
@@ -119,6 +117,7 @@ TOOLS = [
         update,
         writes=True,
         aliases=("update_memory",),
+        renamed={"memory_type": "type"},
     ),
     Tool(
         "memory_delete",
@@ -162,26 +161,19 @@ TOOLS = [
 ]
 
 
-def _parsed(schema: type[Any], parameters: dict[str, Any]) -> Any:
-    try:
-        return TypeAdapter(schema).validate_python(parameters)
-    except ValidationError as error:
-        raise Invalid(explain(error)) from error
-
-
 def read_memory(parameters: dict[str, str]) -> dict[str, Any]:
     """Read ``memories://get/{id}``."""
-    return selectors.get_memories(command=_parsed(MemoryGet, {"ids": [parameters["id"]]}))[0]
+    return selectors.get_memories(command=parsed(MemoryGet, {"ids": [parameters["id"]]}))[0]
 
 
 def read_list(parameters: dict[str, str]) -> dict[str, Any]:
     """Read ``memories://list{?…}``: a page by offset, as the resource's template promises."""
-    return resources.list_by_offset(command=_parsed(resources.ListByOffset, _with_tags(parameters)))
+    return resources.list_by_offset(command=parsed(resources.ListByOffset, _with_tags(parameters)))
 
 
 def read_search(parameters: dict[str, str]) -> dict[str, Any]:
     """Read ``memories://search/{query}{?…}``."""
-    return resources.search_by_offset(command=_parsed(resources.SearchByOffset, _with_tags(parameters)))
+    return resources.search_by_offset(command=parsed(resources.SearchByOffset, _with_tags(parameters)))
 
 
 def _with_tags(parameters: dict[str, str]) -> dict[str, Any]:

@@ -61,6 +61,8 @@ class Tool:
     idempotent: bool = False
     keeps_turns: bool = False
     """It begins or ends sessions and turns itself, so the door opens none for it."""
+    records: bool = False
+    """A question that leaves an event behind: to the caller it changes nothing, but the log must be written."""
     aliases: tuple[str, ...] = ()
     """Names of the same call in the documents the hub was conceived from; accepted, never listed."""
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -77,6 +79,8 @@ class Resource:
     read: Callable[[dict[str, str]], dict[str, Any]]
     """Takes the template's parameters as text; returns JSON data; raises ``HubError``."""
     mime_type: str = "application/json"
+    records: bool = False
+    """Reading it leaves an event behind."""
     suggest: Mapping[str, Suggest] = field(default_factory=dict)
     """What completes its parameters, by their names."""
 

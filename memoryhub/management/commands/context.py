@@ -1,0 +1,35 @@
+"""Print what an agent should know before it goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from memories.pack import pack_context, replay_pack
+from memories.schemas.pack import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
+from memoryhub.core.commands import ProjectCommand, command_from
+
+
+class Command(ProjectCommand):
+    """``memory-hub context``."""
+
+    help = "Print a context pack: guidelines, decisions, facts, turns, conflicts, the last session, within a budget."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add what the pack is for."""
+        super().add_arguments(parser)
+        parser.add_argument("query", metavar="SUBJECT", nargs="*", help="what the work is about")
+        parser.add_argument("--max-tokens", type=int, default=DEFAULT_TOKENS, help="budget (default: %(default)s)")
+        parser.add_argument("--since", type=int, metavar="PACK", help="only what changed since that pack")
+        parser.add_argument("--replay", type=int, metavar="PACK", help="make an earlier pack again")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print the pack."""
+        with self.store(options):
+            if options["replay"]:
+                sent = replay_pack(command=command_from(ContextReplay, {"id": options["replay"]}))
+            else:
+                command = command_from(ContextPackRequest, {**options, "query": " ".join(options["query"])})
+                sent = pack_context(command=command)
+        self.stdout.write(sent.text)
