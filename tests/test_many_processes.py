@@ -28,18 +28,21 @@ def write(name, count):
     for number in range(count):
         with use_store(project_store("alpha"), create=True):
             result = write_memory(command=MemoryWrite(title=f"{name} {number}", content=f"text {name} {number}"))
-        print(result.id, f"{name} {number}", flush=True)
+        say(f"{result.id} {name} {number}")
+
+def say(line):
+    os.write(1, f"{line}\\n".encode())  # whole, whoever else writes into the pipe and whenever this is killed
 """
 WRITER = f"{PREPARE}\nwrite(sys.argv[1], int(sys.argv[2]))"
-# A process for each name that it is told, which need not import everything anew; says its number, and how it ended.
+# A process for each name that it is told, which need not import everything anew; it says its number, and how it ended.
 WRITERS = f"""{PREPARE}
 while name := sys.stdin.readline().strip():
     child = os.fork()
     if child == 0:
+        say(f"began {{os.getpid()}}")
         write(name, 100_000)
         os._exit(0)
-    print("began", child, flush=True)
-    print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    say(f"ended {{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}}")
 """
 DEADLINE_SECONDS = 300
 KILLS = int(os.environ.get("MEMORY_HUB_TEST_KILLS", "50"))
