@@ -6,6 +6,7 @@ that a page needs to go on from the one before is in its cursor.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from memories.query import engine
@@ -21,7 +22,7 @@ __all__ = ["query", "query_line"]
 
 
 @retrieval("query")
-def query(*, command: MemoryQuery, mode: str = "auto") -> Listing:
+def query(*, command: MemoryQuery, mode: str = "auto", line: Callable[[dict[str, Any]], str] = query_line) -> Listing:
     """Return what matches, ranked, each with its evidence, its score and the parts of it.
 
     Entries that do not change are on exactly one page, whatever others write meanwhile; what is created after the
@@ -30,6 +31,7 @@ def query(*, command: MemoryQuery, mode: str = "auto") -> Listing:
     Args:
         command: the question.
         mode: ``auto``, or ``basic`` for LIKE although FTS5 is there.
+        line: a result as the text that it will be, by which its tokens are counted.
 
     Raises:
         Invalid: the cursor is not one of this question's, or the scope is not one that holds here.
@@ -49,7 +51,7 @@ def query(*, command: MemoryQuery, mode: str = "auto") -> Listing:
         total=found.total,
         more=found.more,
         cursor_of=cursor_of,
-        line=query_line,
+        line=line,
         max_tokens=command.max_tokens,
         mode=found.mode,
     )

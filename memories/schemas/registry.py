@@ -51,6 +51,18 @@ _OLD_NAMES = {
 }
 
 
+class EntryList(Paging):
+    """List entries of the registry."""
+
+    category: str = ""
+    tags: list[str] = Field(default_factory=list)
+    scope: MemoryScope | None = None
+    scope_id: str = ""
+    inherit: bool = True
+    include_deleted: bool = False
+    cursor: str | None = None
+
+
 class EntryRef(Command):
     """Which entry of the registry is meant: by id, or by name in a scope."""
 
@@ -74,6 +86,11 @@ class RegistryKind:
     """The argument that is the memory's content."""
     source: bool = False
     """Whether the source is listed, and not just accepted."""
+
+    @property
+    def plural(self) -> str:
+        """What several of them are called."""
+        return "knowledge" if self.kind is MemoryKind.KNOWLEDGE else f"{self.noun}s"
 
     @property
     def renamed(self) -> Mapping[str, str]:
@@ -104,10 +121,14 @@ class RegistryKind:
         return self._model("Get", {**self._which, **_NAMED, **_INCLUDE_DELETED})
 
     @cached_property
+    def list(self) -> type[Command]:
+        """Arguments that filter entries, and page them."""
+        return self._model("List", {**self._category, **_TAGS, **_NAMED, **_INCLUDE_DELETED, **_PAGING})
+
+    @cached_property
     def history(self) -> type[Command]:
         """Arguments that name an entry, and page its versions."""
-        paging = {name: _as_own(field) for name, field in Paging.model_fields.items()}
-        return self._model("History", {**self._which, **_NAMED, **paging})
+        return self._model("History", {**self._which, **_NAMED, **_PAGING})
 
     @cached_property
     def deactivate(self) -> type[Command]:
@@ -186,6 +207,8 @@ def _as_change(field: FieldInfo) -> Any:
         annotation = Annotated[(annotation, *field.metadata)]
     return (annotation | None, None)
 
+
+_PAGING: Fields = {name: _as_own(field) for name, field in Paging.model_fields.items()}
 
 REGISTRY = (
     RegistryKind(MemoryKind.TOOL, "tool", name="name", text="description"),

@@ -7,8 +7,11 @@ from typing import Any
 from memories import scopes
 from memories.models import MemoryKind, MemoryScope
 from memories.present import version_text
+from memories.present_registry import entry_line
+from memories.query import query
 from memories.schemas import MemoryGet
-from memories.schemas.registry import EntryRef
+from memories.schemas.query import MemoryQuery, QueryOrder, QueryScope, QueryTags
+from memories.schemas.registry import EntryList, EntryRef
 from memories.selectors.memories import get_memories
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.origin import current_origin
@@ -50,6 +53,27 @@ def entry_history(*, kind: MemoryKind, entry: EntryRef, paging: Paging) -> Listi
         line=version_text,
         max_tokens=paging.max_tokens,
     )
+
+
+def list_entries(*, kind: MemoryKind, command: EntryList) -> Listing:
+    """Return a page of the entries that hold here, the nearest of each name: guidelines by priority, others by name.
+
+    Raises:
+        Invalid: the cursor is not this list's, or the scope is not one that holds here.
+    """
+    check_scope_id(command.scope, command.scope_id)
+    scope = command.scope or (None if command.inherit else scopes.own_scope())
+    order = QueryOrder.PRIORITY if kind is MemoryKind.GUIDELINE else QueryOrder.NAME
+    asked = MemoryQuery(
+        types=[kind],
+        type=command.category,
+        tags=QueryTags(require=command.tags),
+        scope=QueryScope(type=scope, id=command.scope_id, inherit=command.inherit) if scope else None,
+        include_inactive=command.include_deleted,
+        order=order,
+        **{name: getattr(command, name) for name in Paging.model_fields},
+    )
+    return query(command=asked, line=entry_line)
 
 
 def check_scope_id(scope: MemoryScope | None, scope_id: str) -> None:

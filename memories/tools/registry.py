@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from memories.models import MemoryKind
 from memories.present import memory_text, version_text, write_text
+from memories.present_registry import entry_line
 from memories.schemas import WriteResult
-from memories.schemas.registry import REGISTRY, RegistryKind
-from memories.selectors.registry import entry_history, find_entry
+from memories.schemas.registry import REGISTRY, EntryList, RegistryKind
+from memories.selectors.registry import entry_history, find_entry, list_entries
 from memories.services.registry import add_entry, deactivate_entry, update_entry
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import Command, Paging
@@ -28,10 +30,11 @@ class Verb:
     def tool(self, entries: RegistryKind) -> Tool:
         """Return the tool that does it to entries of one kind."""
         name = f"{entries.kind}_{self.name}"
+        order = ", by priority" if entries.kind is MemoryKind.GUIDELINE else ""
         schema: type[Command] = getattr(entries, self.name)
         return Tool(
             name,
-            self.description.format(noun=entries.noun, name=entries.name),
+            self.description.format(noun=entries.noun, plural=entries.plural, name=entries.name, order=order),
             schema,
             lambda command: self.answer(entries, command),
             group=ToolGroup.REGISTRY,
@@ -60,6 +63,13 @@ def _get(entries: RegistryKind, command: Any) -> Answer:
     return Answer(memory_text(found), found)
 
 
+def _list(entries: RegistryKind, command: Any) -> Answer:
+    asked = EntryList.model_validate(command.model_dump(exclude_none=True))
+    listing = list_entries(kind=entries.kind, command=asked)
+    text = as_lines(listing, entry_line, none=f"no {entries.noun} here that matches")
+    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+
+
 def _history(entries: RegistryKind, command: Any) -> Answer:
     paging = Paging(**command.model_dump(include=set(Paging.model_fields)))
     listing = entry_history(kind=entries.kind, entry=entries.reference(command), paging=paging)
@@ -79,6 +89,7 @@ VERBS = (
     Verb("add", "Add a {noun}; its {name} is unique in its scope.", _add, writes=True),
     Verb("update", "Change a {noun} by id or {name}; makes a version.", _update, writes=True),
     Verb("get", "Get a {noun} by id in its scope (default: project), or the nearest of a {name}.", _get),
+    Verb("list", "List {plural} that hold here, the nearest of each {name}{order}.", _list),
     Verb("history", "Versions of a {noun}, by id or {name}: who, when, why, what changed.", _history),
     Verb(
         "deactivate",

@@ -184,6 +184,61 @@ class NearestTests(RegistryTestCase):
         self.assertEqual(self.content(name="Style"), "As the project has it.")
 
 
+class ListTests(RegistryTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for name, scope, priority in (
+            ("Style", "global", 90),
+            ("Style", "project", 40),
+            ("Safety", "global", 80),
+            ("Speed", "session", 60),
+        ):
+            own = {"category": scope, "tags": [scope, "all"], "priority": priority}
+            self.ask("guideline_add", name=name, content=f"{name} of {scope}.", scope=scope, **own)
+
+    def listed(self, **arguments: Any) -> list[tuple[str, str]]:
+        found = self.data("guideline_list", **arguments)["results"]
+        return [(each["scope"], each["title"]) for each in found]
+
+    def test_the_nearest_of_each_name_by_priority(self):
+        self.assertEqual(self.listed(), [("global", "Safety"), ("session", "Speed"), ("project", "Style")])
+        text = self.ask("guideline_list").text
+        self.assertRegex(
+            text, r"(?m)^global#\d+ guideline/global .* Safety \[all, global\] priority 80: Safety of global\.$"
+        )
+        self.assertTrue(text.endswith("(3 of 3)"), text)
+
+    def test_a_scope_begins_there_and_can_end_there(self):
+        self.assertEqual(self.listed(scope="global"), [("global", "Style"), ("global", "Safety")])
+        self.assertEqual(self.listed(scope="project", inherit=False), [("project", "Style")])
+        self.assertEqual(self.listed(scope="session", scope_id="s-1", inherit=False), [("session", "Speed")])
+        self.refuses(Invalid, "bound to project alpha", "guideline_list", scope="project", scope_id="beta")
+
+    def test_filters(self):
+        self.assertEqual(self.listed(category="session"), [("session", "Speed")])
+        self.assertEqual(self.listed(tags=["all", "project"]), [("project", "Style")])
+        self.ask("guideline_deactivate", name="Speed")
+        self.assertNotIn(("session", "Speed"), self.listed())
+        self.assertIn(("session", "Speed"), self.listed(include_deleted=True))
+
+    def test_pages_and_budgets(self):
+        first = self.data("guideline_list", limit=2)
+        self.assertEqual((len(first["results"]), first["meta"]["total_count"]), (2, 3))
+        self.assertEqual(self.listed(limit=2, cursor=first["meta"]["next_cursor"]), [("project", "Style")])
+        self.assertNotIn("content", self.data("guideline_list", compact=True)["results"][0])
+        for number in range(20):
+            self.ask("tool_add", name=f"tool {number:02}", description=f"{number} " + "does much " * 12)
+        cut = self.data("tool_list", max_tokens=100)
+        self.assertTrue(cut["meta"]["truncated"])
+        self.assertLessEqual(cut["meta"]["estimated_tokens"], 100)
+
+    def test_tools_and_knowledge_are_listed_by_name(self):
+        for name in ("b", "C", "a"):
+            self.ask("tool_add", name=name, description=f"Tool {name}.")
+        self.assertEqual([each["title"] for each in self.data("tool_list")["results"]], ["a", "b", "C"])
+        self.assertEqual(self.ask("knowledge_list").text, "no knowledge entry here that matches")
+
+
 class ChangeTests(RegistryTestCase):
     def setUp(self) -> None:
         super().setUp()

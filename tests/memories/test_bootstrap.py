@@ -1,0 +1,173 @@
+"""The guidelines to begin with: loaded, loaded again, edited, deleted, removed, brought back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from memories import bootstrap, selectors, services
+from memories.bootstrap import Done, guidelines, load_guidelines, remove_guidelines
+from memories.models import Guideline, Memory
+from memories.schemas import MemoryDelete, MemoryGet, MemoryTouch, MemoryUpdate, MemoryWrite
+from memories.vocabulary import PREDEFINED
+from memoryhub.core import log
+from memoryhub.core.errors import ConfirmationRequired
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import GLOBAL_STORE, use_store
+from tests.support import HubTestCase
+
+MANAGE = Path(__file__).parents[2] / "manage.py"
+RULE = "Keep times in UTC"
+
+
+class BootstrapTestCase(HubTestCase):
+    def loaded(self) -> dict[str, Done]:
+        return {each.name: each.done for each in load_guidelines()}
+
+    def removed(self) -> dict[str, Done]:
+        return {each.name: each.done for each in remove_guidelines()}
+
+    def names(self) -> set[str]:
+        with use_store(GLOBAL_STORE):
+            return set(Guideline.objects.live().values_list("title", flat=True))
+
+    def act(self, service: Any, schema: Any, **fields: Any) -> None:
+        """Let a person do something to the rule."""
+        with use_store(GLOBAL_STORE), use_origin(source="mcp", actor="ada"):
+            memory = Memory.objects.get(title=RULE)
+            service(command=schema(id=memory.id, scope="global", **fields))
+
+    def head(self) -> int:
+        with use_store(GLOBAL_STORE):
+            return log.head()[0]
+
+
+class DataTests(BootstrapTestCase):
+    def test_every_guideline_is_whole(self):
+        found = guidelines().values()
+        self.assertEqual(len(found), 13)
+        for each in found:
+            attributes: dict[str, Any] = each.attributes
+            self.assertTrue(
+                attributes["rationale"] and attributes["examples"]["good"] and attributes["examples"]["bad"]
+            )
+            self.assertTrue(set(each.tags) <= set(PREDEFINED), each.tags)
+            self.assertTrue(each.tags and each.type)
+        self.assertEqual(len({each.title for each in found}), len(found))
+
+    def test_nothing_of_it_looks_like_a_secret(self):
+        load_guidelines()
+        with use_store(GLOBAL_STORE):
+            kept = {each.title: (each.content, each.attributes) for each in Guideline.objects.all()}
+        self.assertEqual(kept, {each.title: (each.content, each.attributes) for each in guidelines().values()})
+
+
+class LoadTests(BootstrapTestCase):
+    def test_a_project_inherits_them(self):
+        self.assertEqual(set(self.loaded().values()), {Done.ADDED})
+        with self.store("alpha"):
+            found = selectors.get_memories(command=MemoryGet(name=RULE))[0]
+        self.assertEqual((found["scope"], found["kind"], found["author"]), ("global", "guideline", bootstrap.ACTOR))
+        self.assertEqual(found["attributes"]["priority"], 65)
+
+    def test_loading_again_changes_nothing(self):
+        load_guidelines()
+        before = self.head()
+        self.assertEqual(set(self.loaded().values()), {Done.UNCHANGED})
+        self.assertEqual(self.head(), before)
+
+    def test_what_was_edited_stays(self):
+        load_guidelines()
+        self.act(services.update_memory, MemoryUpdate, content="Keep times in Zurich's time.")
+        self.assertEqual(self.loaded()[RULE], Done.EDITED)
+        with use_store(GLOBAL_STORE):
+            self.assertIn("Zurich", Memory.objects.get(title=RULE).content)
+
+    def test_a_guideline_of_the_same_name_stays(self):
+        with use_store(GLOBAL_STORE, create=True), use_origin(actor="ada"):
+            mine = MemoryWrite(title=RULE, content="Mine.", kind="guideline", scope="global")
+            services.write_memory(command=mine)
+        for _ in range(2):
+            self.assertEqual(self.loaded()[RULE], Done.TAKEN)
+        self.assertNotIn(RULE, self.removed())
+        with use_store(GLOBAL_STORE):
+            self.assertEqual(Memory.objects.get(title=RULE).content, "Mine.")
+
+    def test_a_better_text_replaces_what_nobody_edited(self):
+        load_guidelines()
+        better = {**guidelines()}
+        key = next(key for key, each in better.items() if each.title == RULE)
+        better[key] = better[key].model_copy(update={"content": "Keep them in UTC, always."})
+        with mock.patch.object(bootstrap, "guidelines", lambda: better):
+            done = self.loaded()
+        self.assertEqual((done.pop(RULE), set(done.values())), (Done.RENEWED, {Done.UNCHANGED}))
+        with use_store(GLOBAL_STORE):
+            self.assertEqual(Memory.objects.get(title=RULE).content, "Keep them in UTC, always.")
+
+
+class RemoveTests(BootstrapTestCase):
+    def test_removing_without_a_global_store_makes_none(self):
+        self.assertEqual(self.removed(), {})
+        self.assertFalse(GLOBAL_STORE.path.exists())
+
+    def test_what_was_removed_comes_back_under_its_ids(self):
+        first = {each.name: each.id for each in load_guidelines()}
+        self.assertEqual(set(self.removed().values()), {Done.REMOVED})
+        self.assertEqual((self.names(), self.removed()), (set(), {}))
+        again = load_guidelines()
+        self.assertEqual({each.name: each.id for each in again}, first)
+        self.assertEqual({each.done for each in again}, {Done.RESTORED})
+
+    def test_what_was_edited_is_kept_and_named(self):
+        load_guidelines()
+        self.act(services.update_memory, MemoryUpdate, tags=["mine"])
+        done = self.removed()
+        self.assertEqual((done.pop(RULE), set(done.values())), (Done.EDITED, {Done.REMOVED}))
+        self.assertEqual(self.names(), {RULE})
+
+    def test_what_a_person_deleted_does_not_come_back(self):
+        load_guidelines()
+        self.act(services.delete_memory, MemoryTouch)
+        self.assertEqual(self.loaded()[RULE], Done.DELETED)
+        self.removed()
+        self.assertEqual(self.loaded()[RULE], Done.DELETED)
+        self.assertNotIn(RULE, self.names())
+
+    def test_what_a_person_erased_does_not_come_back(self):
+        load_guidelines()
+        self.act(services.delete_memory, MemoryTouch)
+        with self.assertRaises(ConfirmationRequired) as asked:
+            self.act(services.delete_memory, MemoryDelete, permanent=True)
+        token = asked.exception.data["confirm_token"]
+        self.act(services.delete_memory, MemoryDelete, permanent=True, confirm_token=token)
+        self.assertEqual(self.loaded()[RULE], Done.DELETED)
+        self.assertNotIn(RULE, self.names())
+
+
+class CommandTests(BootstrapTestCase):
+    def run_command(self, *arguments: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, str(MANAGE), "bootstrap", *arguments],
+            env={**os.environ, "MEMORY_HUB_HOME": str(self.home)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.splitlines()
+
+    def test_it_says_what_it_did(self):
+        first = self.run_command()
+        self.assertEqual(len(first), 14)
+        self.assertRegex(first[0], r"^global#1 Never write secrets down: added$")
+        self.assertEqual(first[-1], "guidelines in the global scope: 13 added")
+        self.assertEqual(self.run_command(), ["guidelines in the global scope: 13 unchanged"])
+        self.act(services.update_memory, MemoryUpdate, content="Mine.")
+        removed = self.run_command("--remove")
+        self.assertIn(f"{RULE}: kept, edited since", "\n".join(removed))
+        self.assertEqual(removed[-1], "guidelines in the global scope: 12 removed; 1 kept, edited since")
