@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden
@@ -18,7 +18,7 @@ from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores import Scope, StoreId, org_store, use_store
 from memoryhub.core.stores import list_orgs as org_ids
 from memoryhub.present import org_line
-from memoryhub.projects import IfExists, projects_by_org, projects_of
+from memoryhub.projects import IfExists, id_from_name, projects_by_org, projects_of
 from memoryhub.stores_shown import (
     Problem,
     Redacted,
@@ -44,6 +44,11 @@ class OrgCreate(OrgDescribe):
 
     org_id: Slug = Field(alias="id", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
     if_exists: IfExists = Field(IfExists.ERROR, description="update: describe the one that is there")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        return id_from_name(given, "org_id")
 
 
 class OrgCard(BaseModel):

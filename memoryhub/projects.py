@@ -10,10 +10,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, Invalid
+from memoryhub.core.identity import slugify
 from memoryhub.core.schemas import Command, Listing, Paging
 from memoryhub.core.stores import Scope, StoreId, current_store, project_store, use_store
 from memoryhub.core.stores import list_projects as project_ids
@@ -45,6 +46,14 @@ class IfExists(StrEnum):
     UPDATE = "update"
 
 
+def id_from_name(given: Any, field: str) -> Any:
+    """Give what is to be made the id that its name makes, where it comes without one; else leave it as it is."""
+    if not isinstance(given, dict) or {"id", field} & set(given) or not isinstance(given.get("name"), str):
+        return given
+    slug = slugify(given["name"])
+    return {**given, "id": slug} if slug else given
+
+
 class ProjectCreate(ProjectDescribe):
     """Make a project."""
 
@@ -52,6 +61,11 @@ class ProjectCreate(ProjectDescribe):
 
     project_id: Slug = Field(alias="id", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
     if_exists: IfExists = Field(IfExists.ERROR, description="update: describe the project that is there")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        return id_from_name(given, "project_id")
 
 
 class ProjectList(Paging):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, Field, JsonValue, StringConstraints, model_validator
 
 from memories.events import ResourceLink
 from memories.models import MemoryKind, MemoryScope, Resolution
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Tag, unlisted
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Tag, self_evident, unlisted
 
 MAX_CONTENT = 100_000
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
@@ -28,25 +28,42 @@ class IfExists(StrEnum):
     KEEP = "keep"
 
 
-class MemoryWrite(Command):
+class AboutCode(Command):
+    """Takes the pieces of code that an observation is about beside its attributes, which they are one of."""
+
+    related_chunks: list[str] | None = Field(None, json_schema_extra=unlisted)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_attribute(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("related_chunks") is None:
+            return given
+        rest = {name: value for name, value in given.items() if name != "related_chunks"}
+        attributes = {"related_chunks": given["related_chunks"], **(given.get("attributes") or {})}
+        return {**rest, "attributes": attributes}
+
+
+class MemoryWrite(AboutCode):
     """Write a memory."""
 
     title: Title = Field(description="short and specific")
-    content: Content = Field(description="the text to keep, Markdown or plain")
+    content: Content = Field(description="the text to keep, Markdown or plain", json_schema_extra=self_evident)
     kind: MemoryKind = MemoryKind.OBSERVATION
     type: TypeName = Field(
         "",
         description="observation: note, decision, task, reference, conversation; knowledge: fact, decision, context, "
         "reference; tool: mcp, cli, function, api; guideline: any word",
     )
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="whom it holds for")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="whom it holds for", json_schema_extra=self_evident)
     attributes: Attributes = Field(
         default_factory=dict,
         description="guideline: priority 0-100, rationale, examples {good, bad}; tool: parameters (JSON schema), "
         "examples, constraints; knowledge: confidence 0-1, valid_until",
     )
-    tags: Tags = Field(default_factory=list, description="words to filter by")
-    topic_key: Identifier | None = Field(None, description="one memory a topic: written again, it is revised")
+    tags: Tags = Field(default_factory=list, description="words to filter by", json_schema_extra=self_evident)
+    topic_key: Identifier | None = Field(
+        None, description="one memory a topic: written again, it is revised", json_schema_extra=self_evident
+    )
     if_exists: IfExists = Field(IfExists.ERROR, description="when the title is taken")
     named: bool = Field(
         False, description="the title tells it apart: identical text is not counted", json_schema_extra=unlisted
@@ -57,11 +74,11 @@ class MemoryWrite(Command):
     idempotency_key: IdempotencyKey = None
 
 
-class MemoryUpdate(Command):
+class MemoryUpdate(AboutCode):
     """Change parts of a memory; what is left out stays. Makes a new version."""
 
-    id: EntityId = Field(description="of the memory")
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is")
+    id: EntityId = Field(description="of the memory", json_schema_extra=self_evident)
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is", json_schema_extra=self_evident)
     base_version: int | None = Field(
         None, ge=1, description="the version you read; a newer one is a conflict or refused, never overwritten"
     )
@@ -77,16 +94,16 @@ class MemoryUpdate(Command):
     author: str | None = Field(None, max_length=200, json_schema_extra=unlisted)
     source: str | None = Field(None, max_length=1_000)
     resource_links: Links | None = Field(None, json_schema_extra=unlisted)
-    change_reason: str = Field("", max_length=1_000, description="why")
+    change_reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
 
 
 class MemoryTouch(Command):
     """Do something to a memory as a whole."""
 
-    id: EntityId = Field(description="of the memory")
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is")
-    reason: str = Field("", max_length=1_000, description="why")
+    id: EntityId = Field(description="of the memory", json_schema_extra=self_evident)
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is", json_schema_extra=self_evident)
+    reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
 
 
@@ -109,11 +126,11 @@ class ConflictResolve(Command):
     """Settle a conflict between two versions of a memory."""
 
     id: EntityId = Field(description="of the conflict")
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is", json_schema_extra=self_evident)
     resolution: Resolution = Field(description="both makes the earlier version a memory of its own")
     content: Content | None = Field(None, description="the merged text, for merge")
     title: Title | None = Field(None, description="for merge: a new title; for both: that of the new memory")
-    reason: str = Field("", max_length=1_000, description="why")
+    reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
 
 

@@ -25,7 +25,7 @@ from memoryhub.core.log import Draft
 from memoryhub.core.origin import current_origin
 
 _BATCH = 500
-_NOT_STATE = {"if_exists", "named", "idempotency_key"}
+_NOT_STATE = {"if_exists", "named", "related_chunks", "idempotency_key"}
 
 
 def write_memory(*, command: MemoryWrite) -> WriteResult:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from django.db import connections
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from memoryhub.core.errors import ConfirmationRequired, HubError, Invalid, Unavailable
 from memoryhub.core.origin import use_origin
@@ -61,7 +62,9 @@ class Calls:
             token = str(arguments.get("ack_token") or "")
             turns = await self._keepers.of(caller.connection)
             handler = partial(_handle, tool, given, caller.actor, token, turns)
-            answer = await self.run(handler, writes=tool.writes, caller=caller, project_id=arguments.get("project_id"))
+            answer = await self.run(
+                handler, writes=tool.writes or tool.records, caller=caller, project_id=arguments.get("project_id")
+            )
         except ConfirmationRequired:
             raise
         except HubError as error:
@@ -134,9 +137,15 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
     if "format" not in fields and arguments.get("format") not in (None, *FORMATS):
         raise Invalid(f"'format' must be one of {', '.join(map(repr, FORMATS))}")
     try:
-        return tool.input.model_validate(given)
+        return tool.input.model_validate(_without_nulls(given, fields))
     except ValidationError as error:
         raise Invalid(f"{tool.name}: {explain(error)}") from error
+
+
+def _without_nulls(given: dict[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """Leave out what is null and has another default: so clients write what they do not say."""
+    spare = {name for name, field in fields.items() if not field.is_required() and field.default is not None}
+    return {name: value for name, value in given.items() if value is not None or name not in spare}
 
 
 def _renamed(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
 
 from mcp.shared.uri_template import UriTemplate
 
@@ -16,6 +17,8 @@ class Match:
 
     resource: Resource
     parameters: dict[str, str]
+    project_id: str | None = None
+    """The project that the address names."""
 
     def read(self) -> str:
         """Return what the address names as JSON text.
@@ -39,5 +42,7 @@ class Resources:
         for template, resource in self._templates:
             found = template.match(uri)
             if found is not None:
-                return Match(resource, {name: value for name, value in found.items() if isinstance(value, str)})
+                named = parse_qs(urlsplit(uri).query).get("project_id", [None])
+                parameters = {name: value for name, value in found.items() if isinstance(value, str)}
+                return Match(resource, parameters, named[0])
         return None

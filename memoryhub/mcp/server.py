@@ -121,7 +121,9 @@ class _Offer:
         if found is None:
             raise _not_found(context, uri, f"no resource has the address {uri[:200]!r}")
         try:
-            text = await self._calls.run(found.read, writes=False, caller=_caller(context))
+            text = await self._calls.run(
+                found.read, writes=found.resource.records, caller=_caller(context), project_id=found.project_id
+            )
         except HubError as error:
             raise _resource_error(context, uri, error) from error
         except Exception as error:

@@ -31,7 +31,7 @@ def start_session(*, command: SessionStart) -> Session:
     Raises:
         Conflict: a session of that name exists.
     """
-    name = command.session_id or current_origin().session_id or ids.short_id()
+    name = command.session_id or _free(current_origin().session_id) or ids.short_id()
     payload = SessionStarted(
         session_id=name,
         purpose=command.purpose,
@@ -47,6 +47,11 @@ def start_session(*, command: SessionStart) -> Session:
         _refuse_taken(draft.payload.session_id)
         event = log.append(draft, stream=f"session:{draft.payload.session_id}", idempotency_key=command.idempotency_key)
         return find_session(session_id=event.payload.session_id)
+
+
+def _free(name: str) -> str:
+    """Return the name of the connection's session if none of that name has begun yet, else an empty one."""
+    return "" if Session.objects.filter(session_id=name).exists() else name
 
 
 def _refuse_taken(name: str) -> None:

@@ -29,6 +29,7 @@ TOOLS = [
         AuditReplay,
         replay,
         group=ToolGroup.TURNS,
+        renamed={"stream_id": "stream", "event_type": "type"},
     ),
     Tool(
         "audit_verify",

@@ -53,6 +53,7 @@ TOOLS = [
         writes=True,
         keeps_turns=True,
         aliases=("memory_session_end",),
+        renamed={"id": "session_id"},
     ),
     Tool(
         "session_start",
@@ -63,6 +64,7 @@ TOOLS = [
         writes=True,
         keeps_turns=True,
         aliases=("memory_session_start",),
+        renamed={"agent_id": "agent"},
     ),
     Tool(
         "session_pause",

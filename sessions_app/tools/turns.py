@@ -49,6 +49,7 @@ TOOLS = [
         group=ToolGroup.TURNS,
         writes=True,
         keeps_turns=True,
+        renamed={"event_type": "type"},
     ),
     Tool("turn_end", "End the open turn.", TurnEnd, end, group=ToolGroup.TURNS, writes=True, keeps_turns=True),
 ]
