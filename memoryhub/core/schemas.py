@@ -22,7 +22,11 @@ Moment = Annotated[datetime, AfterValidator(_with_zone)]
 UNLISTED = "x-unlisted"
 """Marks a field that every door accepts, but that a tool's listing leaves out, to spare a model its tokens."""
 
+SELF_EVIDENT = "x-self-evident"
+"""Marks a field whose name tells a model enough: a tool's listing leaves its description out."""
+
 unlisted: dict[str, JsonValue] = {UNLISTED: True}
+self_evident: dict[str, JsonValue] = {SELF_EVIDENT: True}
 IdempotencyKey = Annotated[
     Identifier | None, Field(description="the same key again gives the first answer", json_schema_extra=unlisted)
 ]
