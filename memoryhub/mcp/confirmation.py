@@ -124,8 +124,8 @@ def _input_required(question: ConfirmationRequired) -> Result:
 
 
 def _with_instructions(question: ConfirmationRequired, tool: str) -> HubError:
-    how = f"ask the user, and after a yes call {tool} again with the same arguments and this {TOKEN}"
-    return ConfirmationRequired(f"{question.message} Nothing was deleted yet: {how}", **question.data)
+    how = f"nothing was deleted yet: ask the user, and after a yes call {tool} again with this {TOKEN} added"
+    return ConfirmationRequired(question.message, **question.data, next=how)
 
 
 class StateSeal:

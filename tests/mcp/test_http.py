@@ -73,6 +73,21 @@ class ServingOverHttp(HttpTestCase):
         self.assertEqual(first.say("test_origin"), "mcp plain client one alpha")
         self.assertEqual(second.say("test_origin"), "mcp plain client another alpha")
 
+    def test_clients_without_handshake_are_told_apart_by_their_names(self) -> None:
+        first, other, again = (run_async(self.write_as, name) for name in ("one", "two", "one"))
+        self.assertRegex(first, r"^mcp one \S+ alpha$")
+        self.assertEqual(again, first)
+        self.assertNotEqual(other.split()[2], first.split()[2])
+
+    async def write_as(self, name: str) -> str:
+        """Write something, and return where it came from."""
+        info = types.Implementation(name=name, version="1")
+        async with self.server.client(MODERN, client_info=info) as client:
+            await client.call_tool("memory_write", {"title": f"By {name}", "content": f"of {name}"})
+            said = (await client.call_tool("test_origin", {})).content[0]
+            assert isinstance(said, types.TextContent)
+            return said.text
+
     def test_a_client_that_leaves_ends_its_turn(self) -> None:
         leaving, staying = HttpSession(self.server), HttpSession(self.server)
         self.assertIn("active", leaving.say("session_start", session_id="leaving", purpose="leave"))
