@@ -18,6 +18,7 @@ from memoryhub.core.errors import NotFound
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
+from memoryhub.core.stores import Scope, current_store
 
 BOTH_WAYS = frozenset({RelationType.CONFLICTS_WITH, RelationType.RELATED_TO})
 """Of these, the reverse says the same."""
@@ -130,11 +131,15 @@ def with_ends(*, include_deleted: bool = False) -> QuerySet[Relation]:
 
     In the past, there are relations of memories that were erased since.
     """
-    memories = Memory.objects.all() if include_deleted else Memory.objects.live()
     found: QuerySet[Relation] = Relation.objects.all()
+    if not include_deleted:
+        deleted = Memory.objects.filter(deleted_at__isnull=False).values("id")
+        found = found.exclude(source_id__in=deleted).exclude(target_id__in=deleted)
+    if current_store().scope is not Scope.VIEW:
+        return found
     for end in ("source", "target"):
-        gone = Q(**{f"{end}_type": EndType.MEMORY}) & ~Exists(memories.filter(id=OuterRef(f"{end}_id")))
-        found = found.exclude(gone)
+        memory = Memory.objects.filter(id=OuterRef(f"{end}_id"))
+        found = found.exclude(Q(**{f"{end}_type": EndType.MEMORY}) & ~Exists(memory))
     return found
 
 

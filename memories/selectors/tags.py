@@ -19,10 +19,11 @@ from memoryhub.core.schemas import Listing
 from sessions_app.profile import profile
 
 _USES = (
-    "SELECT tagged.tag, count(*) FROM memories_memorytag AS tagged JOIN memories_memory AS memory "
-    "ON memory.id = tagged.memory_id WHERE memory.deleted_at IS NULL "
-    "AND (memory.scope <> 'session' OR memory.session_id = %s) GROUP BY tagged.tag"
+    "SELECT tag, count(*) FROM memories_memorytag WHERE memory_id NOT IN ("
+    "SELECT id FROM memories_memory WHERE deleted_at IS NOT NULL UNION ALL "
+    "SELECT id FROM memories_memory WHERE scope = 'session' AND session_id <> %s) GROUP BY tag"
 )
+"""Looks up the few that do not count, in indexes, and not the many that do."""
 
 
 @retrieval("list")
