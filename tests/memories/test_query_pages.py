@@ -146,6 +146,55 @@ class PagesTests(QueryTestCase):
         return True
 
 
+class NamesTests(QueryTestCase):
+    """What a nearer scope hides stays as it was when the first page was made."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.near = [self.write(f"Near {number}") for number in range(3)]
+        for number in range(3):
+            self.write(f"Far {number}", "global")
+
+    def rest(self, change: Any) -> list[str]:
+        """Return the wider scope's titles of the pages after the first, with a change made before them."""
+        listing = self.ask(limit=3)
+        self.assertEqual({item["scope"] for item in listing.results}, {"project"})
+        change()
+        rest = self.ask(limit=10, cursor=listing.meta.next_cursor)
+        return sorted(item["title"] for item in rest.results if item["scope"] == "global")
+
+    def test_one_that_gets_a_far_name_hides_nothing_yet(self):
+        self.assertEqual(self.rest(lambda: self.update(self.near[0], title="Far 0")), ["Far 0", "Far 1", "Far 2"])
+        self.assertEqual(self.rest(lambda: None), ["Far 1", "Far 2"], "a new first page knows it")
+
+    def test_one_that_is_new_hides_nothing_yet(self):
+        self.assertEqual(self.rest(lambda: self.write("Far 1")), ["Far 0", "Far 1", "Far 2"])
+
+    def test_one_that_is_brought_back_hides_nothing_yet(self):
+        services.delete_memory(command=MemoryDelete(id=self.write("Far 1")))
+        self.assertEqual(self.rest(self.bring_back), ["Far 0", "Far 1", "Far 2"])
+
+    def bring_back(self) -> None:
+        (memory_id,) = [each["id"] for each in self.ask(include_inactive=True).results if each["deleted_at"]]
+        services.restore_memory(command=MemoryRestore(id=memory_id))
+
+    def test_what_was_hidden_stays_so_when_the_nearer_one_goes(self):
+        for change in (self.rename, self.delete):
+            with self.subTest(change.__name__):
+                hiding = self.write("Far 2", content=change.__name__, attributes={"priority": 0})
+                listing = self.ask(limit=4)
+                change(hiding)
+                rest = self.ask(limit=10, cursor=listing.meta.next_cursor)
+                titles = sorted(item["title"] for item in rest.results if item["scope"] == "global")
+                self.assertEqual(titles, ["Far 0", "Far 1"])
+
+    def rename(self, memory_id: int) -> None:
+        self.update(memory_id, title="Near again")
+
+    def delete(self, memory_id: int) -> None:
+        services.delete_memory(command=MemoryDelete(id=memory_id))
+
+
 WRITER = """
 import django, itertools
 django.setup()
