@@ -11,5 +11,5 @@ class DecisionsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register events, projectors and what can be found."""
-        from decisions import projectors, search  # noqa: F401
+        """Register events, projectors, entities, what can be found, and what is told of decisions elsewhere."""
+        from decisions import contributions, entities, projectors, search  # noqa: F401

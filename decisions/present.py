@@ -8,6 +8,8 @@ from typing import Any
 from decisions.schemas import DecisionResult
 
 _FIRST = 120
+_TITLE = 60
+_COMMITS = 3
 
 
 def decision_line(decision: dict[str, Any]) -> str:
@@ -16,7 +18,8 @@ def decision_line(decision: dict[str, Any]) -> str:
         return f"#{decision['id']} {decision['title']}"
     chosen = " ".join(decision["chosen"].split())
     cut = f"{chosen[:_FIRST]} …" if len(chosen) > _FIRST else chosen
-    return f"{_head(decision)} {decision['title']}: {cut}{evidence_text(decision)}"
+    told = "; ".join(filter(None, [_now(decision), *_evidence(decision)]))
+    return f"{_head(decision)} {decision['title']}: {cut}{f' ({told})' if told else ''}"
 
 
 def decision_text(decision: dict[str, Any]) -> str:
@@ -34,20 +37,32 @@ def decision_text(decision: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def evidence_text(decision: dict[str, Any]) -> str:
-    """Return what stands for and against a decision, in few words: what replaced it, what it replaced, its commits."""
+def note_text(decision: dict[str, Any]) -> str:
+    """Return what a hit of a search should say of a decision: whether it stands, and what is evidence of it."""
+    standing = ", ".join(filter(None, [decision["status"], _now(decision)]))
+    return "; ".join([standing, *_evidence(decision)])
+
+
+def _now(decision: dict[str, Any]) -> str:
     replaced = decision["heads"] or decision["superseded_by"]
-    supersedes = [f"#{edge['to']}" for edge in decision["edges"] if edge["relation"] == "supersedes"]
-    commits = [commit["sha"][:7] for commit in decision["commits"][:3]]
+    return f"now {_listed(replaced)}" if replaced else ""
+
+
+def _evidence(decision: dict[str, Any]) -> list[str]:
+    supersedes = [edge for edge in decision["edges"] if edge["relation"] == "supersedes"]
+    earlier = ", ".join(f"#{edge['to']} {_cut(edge['title'])}" for edge in supersedes)
+    commits = ", ".join(commit["sha"][:7] for commit in decision["commits"][:_COMMITS])
     said = [
-        f"superseded, now {_listed(replaced)}" if replaced else "",
-        f"supersedes {', '.join(supersedes)}" if supersedes else "",
+        f"supersedes {earlier}" if earlier else "",
         f"iteration #{decision['iteration_id']}" if decision["iteration_id"] else "",
-        f"commits {', '.join(commits)}" if commits else "",
+        f"commits {commits}" if commits else "",
         f"to review: {decision['review']}" if decision["review"] else "",
     ]
-    told = "; ".join(filter(None, said))
-    return f" ({told})" if told else ""
+    return [each for each in said if each]
+
+
+def _cut(title: str) -> str:
+    return title if len(title) <= _TITLE else f"{title[:_TITLE]}…"
 
 
 _TEXTS = (("context", "context"), ("chosen", "chosen"), ("rationale", "rationale"), ("review", "to review"))

@@ -80,7 +80,7 @@ def link_commit(event: Event[CommitRecorded]) -> None:
         "INSERT INTO decisions_commitfile (path, commit_id) SELECT DISTINCT value, %s FROM json_each(%s)",
         [event.position, paths],
     )
-    named = dict(mentions(payload.message)) | dict.fromkeys(payload.decision_ids, LinkType.IMPLEMENTS)
+    named = dict(mentions(payload.message)) | dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
     _link_existing(event.position, event.position, named)
     _link_waiting(event)
     reverted = reverted_sha(payload.message)

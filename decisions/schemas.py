@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from decisions.events import Alternative
 from decisions.models import DecisionStatus, EdgeRelation, Impact, LinkType
 from memoryhub.core.retrieval import Retrieval
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Moment, Paging, unlisted
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Moment, Paging, self_evident, unlisted
 
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Text = Annotated[str, StringConstraints(max_length=50_000)]
@@ -34,14 +34,21 @@ def _with_reason(value: object) -> object:
     return value
 
 
-Alternatives = Annotated[list[Annotated[Alternative, BeforeValidator(_with_reason)]], Field(max_length=30)]
+Alternatives = Annotated[
+    list[Annotated[Alternative, BeforeValidator(_with_reason), WithJsonSchema({"type": "object"})]],
+    Field(max_length=30),
+]
 
 
 class Evidence(Command):
     """What shows that a decision was carried out, and where."""
 
-    commits: list[CommitName] = Field(default_factory=list, max_length=100, description="shas or #ids")
-    files: list[FilePath] = Field(default_factory=list, max_length=200, description="paths it is about")
+    commits: list[CommitName] = Field(
+        default_factory=list, max_length=100, description="shas or #ids", json_schema_extra=unlisted
+    )
+    files: list[FilePath] = Field(
+        default_factory=list, max_length=200, description="paths it is about", json_schema_extra=unlisted
+    )
     prs: list[Note] = Field(
         default_factory=list, max_length=50, description="pull requests", json_schema_extra=unlisted
     )
@@ -54,13 +61,13 @@ class Evidence(Command):
 class DecisionFields(Evidence):
     """What a decision says."""
 
-    title: Title = Field(description="short")
+    title: Title = Field(description="short", json_schema_extra=self_evident)
     context: Text = Field("", description="the problem")
-    chosen: Chosen = Field(description="what was chosen")
+    chosen: Chosen = Field(description="what was chosen", json_schema_extra=self_evident)
     alternatives: Alternatives = Field(default_factory=list, description="[{option, why_not}] not chosen")
-    rationale: Text = Field("", description="why")
+    rationale: Text = Field("", description="why", json_schema_extra=self_evident)
     impact: Impact = Impact.MEDIUM
-    phase: Phase = ""
+    phase: Phase = Field("", description="of the work, such as design", json_schema_extra=unlisted)
     topic: Name = Field("", description="decisions of one topic form a chain", json_schema_extra=unlisted)
     status: DecisionStatus = Field(DecisionStatus.ACCEPTED, json_schema_extra=unlisted)
     refines: Ids = Field(default_factory=list, json_schema_extra=unlisted)
@@ -79,7 +86,7 @@ class DecisionFields(Evidence):
 class DecisionRecord(DecisionFields):
     """Record a decision. It never changes: a change is a new one that supersedes it."""
 
-    supersedes: Ids = Field(default_factory=list, description="ids it replaces")
+    supersedes: Ids = Field(default_factory=list, description="ids it replaces", json_schema_extra=self_evident)
 
 
 class DecisionSupersede(DecisionFields):

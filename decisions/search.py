@@ -12,11 +12,11 @@ from decisions.events import (
     DecisionRecorded,
 )
 from decisions.models import EdgeRelation
-from decisions.present import evidence_text
+from decisions.present import note_text
 from decisions.selectors.decisions import find_decisions, views
-from memoryhub.core import rows
+from memoryhub.core import clock, rows
 from memoryhub.core.projection import Event
-from memoryhub.core.searchable import Document, define_demotion, define_notes, define_text, indexed_when
+from memoryhub.core.searchable import Document, define_asking, define_demotion, define_notes, define_text, indexed_when
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 from sessions_app.models import Commit
 from sessions_app.search import known_commit_document
@@ -37,10 +37,10 @@ def decision_document(event: Event[DecisionRecorded]) -> list[Document]:
     document = Document(
         id=event.position,
         source="decision",
-        type=payload.impact,
+        type="decision",
         title=payload.title,
         body="\n".join(filter(None, texts)),
-        created_at=event.occurred_at,
+        created_at=clock.from_text(payload.decided_at) if payload.decided_at else event.occurred_at,
         session_id=event.session_id,
     )
     return [document, *_commits([each.commit_id for each in payload.commits])]
@@ -72,9 +72,21 @@ def replaced_among(ids: Sequence[int]) -> set[int]:
 def evidence_notes(ids: Sequence[int]) -> dict[int, str]:
     """Return what stands for and against each decision, for the hits of a search."""
     shown = views(find_decisions(ids))
-    return {each["id"]: f"{each['status']}{evidence_text(each)}" for each in shown}
+    return {each["id"]: note_text(each) for each in shown}
 
 
+_MADE = "(?:decided?|chosen?|choose|chose|picked?|settled?|agreed?)"
+ASKED = rf"""(?x)\b(?:
+  (?:did|do|have|had) \s+ (?:we|you|they) \s+ (?:\w+\s+)? {_MADE}
+  | (?:we|they) (?:'ve|\s+have|\s+had)? \s+ {_MADE}
+  | (?:was|were|been|is|are|got) \s+ {_MADE}
+  | decisions? | decidimos | decidi[oó] | decisi[oó]n | decisiones
+)\b"""
+"""How people ask for decisions: what did we decide about …, why was … chosen, which decisions …"""
+ASKED_WEIGHT = 2.0
+"""How much more a decision counts then."""
+
+define_asking("decision", ASKED, ASKED_WEIGHT)
 define_demotion(replaced_among, REPLACED_WEIGHT)
 define_notes("decision", evidence_notes)
 

@@ -7,10 +7,12 @@ in it can pass for a heading of ours or for an instruction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import date
 
 from django.db.models import F
 
 from memories.models import Memory, MemoryType
+from memoryhub.core.contributions import lines_of
 from memoryhub.core.stores import current_store
 from memoryhub.core.tokens import estimate_tokens, fit
 from sessions_app.models import Commit, Iteration, IterationStatus, Session, SessionStatus
@@ -86,7 +88,7 @@ def _open_iteration() -> list[str]:
 
 def _decisions() -> list[str]:
     found = Memory.objects.live().filter(type=MemoryType.DECISION).order_by("-updated_at", "-id")[:_DECISIONS]
-    return [_memory_line(memory) for memory in found]
+    return [*lines_of("Decisions"), *map(_memory_line, found)]
 
 
 def _memories() -> list[str]:
@@ -95,8 +97,13 @@ def _memories() -> list[str]:
 
 
 def _memory_line(memory: Memory) -> str:
-    title, content = _line(memory.title, 120), _line(memory.content, _ITEM_CHARS)
-    return f"- #{memory.id} {memory.updated_at.date()} {title if content == title else f'{title}: {content}'}"
+    return item_line(memory.id, memory.updated_at.date(), memory.title, memory.content)
+
+
+def item_line(item_id: int, day: date, title: str, text: str) -> str:
+    """Return an item as one line of the summary: its id, day, title, and the beginning of its text."""
+    title, text = _line(title, 120), _line(text, _ITEM_CHARS)
+    return f"- #{item_id} {day} {title if text == title else f'{title}: {text}'}"
 
 
 def _commits() -> list[str]:

@@ -44,8 +44,9 @@ def hit_line(hit: dict[str, Any]) -> str:
         return f"{reference(hit)} {hit['title']}"
     what = _what(hit) or hit["source"]
     session = f" session={hit['session_id']}" if hit["session_id"] else ""
+    note = f" ({hit['note']})" if hit["note"] else ""
     shown = "" if hit["snippet"] in ("", hit["title"]) else f": {hit['snippet']}"
-    return f"{reference(hit)} {what} {hit['created_at'][:10]}{session} {hit['title']}{warnings(hit)}{shown}"
+    return f"{reference(hit)} {what} {hit['created_at'][:10]}{session} {hit['title']}{warnings(hit)}{note}{shown}"
 
 
 def memory_text(memory: dict[str, Any]) -> str:

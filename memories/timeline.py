@@ -11,25 +11,42 @@ from memories.selectors import count_by_type
 from memoryhub.core import clock, log, rows
 from memoryhub.core.asof import viewed_store
 from memoryhub.core.chronicle import chronicle, entity_of
+from memoryhub.core.contributions import statistics
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import read_models
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.stores import current_store
+from sessions_app.selectors import find_iteration
+
+OF_ITERATION = 100
+"""So many events of an iteration are shown, the newest; ``iteration_get`` takes another number."""
 
 
 def timeline(*, command: Timeline) -> list[dict[str, Any]]:
-    """Return the events around an id, a time or the end of the log, oldest first, each with what it was about.
+    """Return the events around an id, a time or the end of the log, or of an iteration; oldest first.
 
     Raises:
-        NotFound: there is no event of that id.
+        NotFound: there is no event or iteration of that id.
     """
+    events = _of_iteration(command.iteration_id) if command.iteration_id else _around(command)
+    titles = _titles([entity_of(event) for event in events])
+    return [chronicle(event, titles.get(entity_of(event))) for event in events]
+
+
+def _around(command: Timeline) -> list[RawEvent]:
     centre = _centre(command)
     before = RawEvent.objects.filter(position__lte=centre).order_by("-position")[: command.before + 1]
     after = RawEvent.objects.filter(position__gt=centre).order_by("position")[: command.after]
-    events = [*reversed(before), *after]
-    titles = _titles([entity_of(event) for event in events])
-    return [chronicle(event, titles.get(entity_of(event))) for event in events]
+    return [*reversed(before), *after]
+
+
+def _of_iteration(iteration_id: int) -> list[RawEvent]:
+    iteration = find_iteration(iteration_id)
+    events = RawEvent.objects.filter(position__gte=iteration.id)
+    if iteration.end_position:
+        events = events.filter(position__lte=iteration.end_position)
+    return [*reversed(events.order_by("-position")[:OF_ITERATION])]
 
 
 def _centre(command: Timeline) -> int:
@@ -66,6 +83,7 @@ def stats(*, command: Stats) -> dict[str, Any]:  # noqa: ARG001 - how all questi
         "events": position,
         "head_digest": digest,
         "memories": count_by_type(),
+        **statistics(),
         "rows": {model._meta.model_name: model._default_manager.count() for model in read_models()},
         "mode": "fts5" if has_full_text() else "basic",
         "bytes": {each.name: each.stat().st_size for each in sorted(path.parent.glob("events.db*"))},

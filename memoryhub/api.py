@@ -7,7 +7,9 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Status
 
+from decisions.api import router as decisions
 from memories.api import router as memories
+from memories.context_api import router as context
 from memories.links_api import router as links
 from memories.query_api import router as queries
 from memoryhub import __version__, health, metrics, organizations, projects, summaries
@@ -121,6 +123,6 @@ api.add_router("", hub)
 api.add_router("", hooks)
 scopes.add_decorator(from_caller)
 api.add_router("", scopes)
-for router in (memories, links, queries, sessions, work):
+for router in (memories, context, links, queries, decisions, sessions, work):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)

@@ -57,6 +57,8 @@ def commit_line(commit: dict[str, Any]) -> str:
         return f"#{commit['id']} {commit['sha'][:10]}"
     subject = commit["message"].split("\n", 1)[0]
     change = f"+{commit['insertions']} -{commit['deletions']}"
-    return (
+    head = (
         f"#{commit['id']} {commit['sha'][:10]} {commit['committed_at'][:10]} {commit['author']}: {subject} ({change})"
     )
+    decisions = "; ".join(f"{each['link_type']} #{each['id']} {each['title']}" for each in commit["decisions"])
+    return f"{head} → {decisions}" if decisions else head

@@ -3,39 +3,73 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, WithJsonSchema, model_validator
 
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Paging, unlisted
-from sessions_app.events import FileChange
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Moment, Paging, self_evident, unlisted
+from sessions_app.events import DecisionLink, FileChange
 from sessions_app.events.profile import Description, Metadata, Name, RootPath, Slug, Tags
 from sessions_app.models import IterationStatus, SessionMode, SessionStatus, TurnStatus
+
+_MODES = {"working_period": SessionMode.WORKING.value, "scratch_space": SessionMode.SCRATCH.value}
 
 
 class SessionStart(Command):
     """Begin a session."""
 
     purpose: str = Field("", max_length=2_000, description="what the session is for")
-    mode: SessionMode = Field(SessionMode.WORKING, description="working, or scratch for a throw-away space")
+    mode: Annotated[SessionMode, BeforeValidator(lambda mode: _MODES.get(str(mode), mode))] = Field(
+        SessionMode.WORKING, description="working, or scratch for a throw-away space"
+    )
     directory: str = Field("", max_length=1_000, description="where the work happens")
     agent: str = Field("", max_length=200, description="who works; default: the client's name")
     session_id: Identifier | None = Field(None, description="default: a new one")
+    name: str = Field("", max_length=200, description="a label, before the purpose", json_schema_extra=unlisted)
+    metadata: dict[str, JsonValue] | None = Field(None, description="its mode alone", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_ours(cls, given: Any) -> Any:
+        """Read a label as part of the purpose, and the mode where it comes as metadata."""
+        if not isinstance(given, dict) or not (given.get("name") or given.get("metadata")):
+            return given
+        rest = {name: value for name, value in given.items() if name not in ("name", "metadata")}
+        metadata = given.get("metadata") or {}
+        if set(metadata) - {"mode"}:
+            raise ValueError("metadata takes mode alone; keep what else there is with memory_write, scope=session")
+        said = [str(given[name]) for name in ("name", "purpose") if given.get(name)]
+        return {**metadata, **rest, "purpose": ": ".join(said)}
 
 
 class SessionEnd(Command):
     """End a session."""
 
-    summary: str = Field("", max_length=20_000, description="what was done, learnt and left open")
+    summary: str = Field(
+        "", max_length=20_000, description="what was done, learnt and left open", json_schema_extra=self_evident
+    )
     session_id: Identifier | None = Field(
-        None, description="default: this connection's session, else the only active one"
+        None,
+        description="default: this connection's session, else the only active one",
+        json_schema_extra=self_evident,
     )
     discard: bool = Field(False, description="a scratch session's entries go; without it they are promoted")
+    status: Literal["completed", "discarded"] | None = Field(
+        None, description="discarded is discard=true", json_schema_extra=unlisted
+    )
     keep: list[EntityId] = Field(
         default_factory=list, max_length=1_000, description="with discard: promote these all the same"
     )
     idempotency_key: IdempotencyKey = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_ours(cls, given: Any) -> Any:
+        """Read the status to end with as whether to discard."""
+        if isinstance(given, dict) and given.get("status") == "discarded":
+            return {**given, "discard": True}
+        return given
 
 
 class SessionList(Paging):
@@ -155,16 +189,35 @@ class IterationView(BaseModel):
     outcome: str
 
 
+def _as_change(file: object) -> object:
+    return {"path": file} if isinstance(file, str) else file
+
+
+ChangedFile = Annotated[FileChange, BeforeValidator(_as_change), WithJsonSchema({"type": "string"})]
+"""A path, or an object with the lines that were inserted and deleted too."""
+
+
 class CommitRead(Command):
-    """Record a commit: from git, or from the fields given where there is no repository."""
+    """Record a commit: from git, or from the fields given where there is no repository.
+
+    One that is known already is linked with the decisions and the iteration that are named.
+    """
 
     sha: str = Field(pattern=r"^[0-9a-fA-F]{4,64}$", description="full or short")
     message: str | None = Field(None, max_length=100_000, description="default: from git")
     author: str | None = Field(None, max_length=300, description="default: from git")
-    committed_at: datetime | None = Field(None, description="default: from git")
+    committed_at: Moment | None = Field(None, description="default: from git; without a repository, now")
+    files: list[ChangedFile] = Field(
+        default_factory=list, max_length=10_000, description="paths it touched; default: from git"
+    )
     directory: str | None = Field(
         None, max_length=1_000, description="of the repository; default: where the client works"
     )
+    decision_ids: list[EntityId] = Field(default_factory=list, max_length=100, description="decisions it implements")
+    link_type: DecisionLink = Field(
+        "implements", description="what it does to them: implements, reverts, relates", json_schema_extra=unlisted
+    )
+    iteration_id: EntityId | None = Field(None, description="default: the active one")
 
 
 class SettingsChange(Command):
@@ -241,3 +294,5 @@ class CommitView(BaseModel):
     deletions: int
     iteration_id: int | None
     files: list[dict[str, Any]]
+    decisions: list[dict[str, Any]] = Field(default_factory=list)
+    """``{"id": …, "title": …, "link_type": …}`` of the decisions that it is evidence of."""

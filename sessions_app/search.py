@@ -7,9 +7,11 @@ from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
 from sessions_app.events import (
+    COMMIT_LINKED,
     COMMIT_RECORDED,
     SESSION_ENDED,
     SESSION_STARTED,
+    CommitLinked,
     CommitRecorded,
     SessionEnded,
     SessionStarted,
@@ -41,6 +43,14 @@ def commit_document(event: Event[CommitRecorded]) -> Document:
         created_at=clock.from_text(payload.committed_at),
         session_id=event.session_id,
     )
+
+
+@indexed_when(COMMIT_LINKED)
+def moved_commit_document(event: Event[CommitLinked]) -> Document | None:
+    """Make a commit that moved to another iteration findable by what that is about."""
+    if event.payload.iteration_id is None:
+        return None
+    return known_commit_document(Commit.objects.get(id=event.payload.commit_id), "")
 
 
 def known_commit_document(commit: Commit, about: str) -> Document:

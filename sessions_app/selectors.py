@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import QuerySet
 
 from memoryhub.core.chronicle import chronicle
+from memoryhub.core.contributions import parts_of
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
@@ -24,6 +26,8 @@ from sessions_app.schemas import (
     TurnView,
 )
 
+_OF_COMMITS = [name for name in CommitView.model_fields if name != "decisions"]
+
 
 def view_session(session: Session) -> dict[str, Any]:
     """Return a session as JSON data, the same at every door."""
@@ -33,8 +37,17 @@ def view_session(session: Session) -> dict[str, Any]:
 
 def view_commit(commit: Commit) -> dict[str, Any]:
     """Return a commit as JSON data, the same at every door."""
-    fields = {name: getattr(commit, name) for name in CommitView.model_fields}
-    return CommitView(**fields).model_dump(mode="json")
+    return view_commits([commit])[0]
+
+
+def view_commits(commits: Iterable[Commit]) -> list[dict[str, Any]]:
+    """Return commits as JSON data, each with what upper apps tell of it."""
+    shown = list(commits)
+    parts = parts_of("commit", [commit.id for commit in shown])
+    return [
+        CommitView(**{name: getattr(commit, name) for name in _OF_COMMITS}, **parts[commit.id]).model_dump(mode="json")
+        for commit in shown
+    ]
 
 
 def view_turn(turn: Turn) -> dict[str, Any]:
@@ -64,7 +77,7 @@ def get_iteration(*, command: IterationGet) -> dict[str, Any]:
     newest = list(window.order_by("-position")[: command.events])
     return {
         **view_iteration(latest),
-        "commits": [view_commit(commit) for commit in Commit.objects.filter(iteration_id=latest.id).order_by("id")],
+        "commits": view_commits(Commit.objects.filter(iteration_id=latest.id).order_by("id")),
         "events": [chronicle(event) for event in reversed(newest)],
         "left_out": window.count() - len(newest),
     }
@@ -114,7 +127,8 @@ def list_iterations(*, command: IterationList) -> Listing:
 def list_commits(*, command: Paging) -> Listing:
     """Return a page of commits, last recorded first."""
     commits = Commit.objects.all()
-    found = [_listed_commit(commit, compact=command.compact) for commit in _page_of(commits, command)]
+    listed = _page_of(commits, command)
+    found = [{"id": each.id, "sha": each.sha} for each in listed] if command.compact else view_commits(listed)
     return _page(found, commits, command, commit_line)
 
 
@@ -138,7 +152,3 @@ def _page(found: list[dict[str, Any]], matching: QuerySet[Any], command: Paging,
 
 def _listed_session(session: Session, *, compact: bool) -> dict[str, Any]:
     return {"id": session.id, "session_id": session.session_id} if compact else view_session(session)
-
-
-def _listed_commit(commit: Commit, *, compact: bool) -> dict[str, Any]:
-    return {"id": commit.id, "sha": commit.sha} if compact else view_commit(commit)

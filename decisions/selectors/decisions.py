@@ -9,7 +9,7 @@ from decisions.models import Decision
 from decisions.schemas import DecisionView
 from decisions.selectors.edges import heads
 from memoryhub.core import rows
-from memoryhub.core.errors import NotFound
+from memoryhub.core.entities import not_found
 
 _STORED = [
     name
@@ -36,8 +36,7 @@ def find_decisions(ids: Sequence[int]) -> list[Decision]:
     found = {decision.id: decision for decision in Decision.objects.filter(id__in=list(ids))}
     missing = [each for each in ids if each not in found]
     if missing:
-        listed = ", ".join(f"#{each}" for each in missing)
-        raise NotFound(f"there is no decision {listed} here; search or list to find its id", ids=missing)
+        raise not_found("decision", missing)
     return [found[each] for each in ids]
 
 
@@ -83,6 +82,19 @@ def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
             },
         )
         for decision_id, commit_id, sha, message, committed_at, link_type in found
+    )
+
+
+def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    """Return the decisions that each commit is evidence of, the earliest first, and what it does to each."""
+    found = _for_each(
+        "SELECT l.commit_id, d.id, d.title, l.link_type FROM decisions_commitlink l "
+        "JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) ORDER BY d.id",
+        commit_ids,
+    )
+    return _grouped(
+        (commit_id, {"id": decision_id, "title": title, "link_type": link_type})
+        for commit_id, decision_id, title, link_type in found
     )
 
 

@@ -12,6 +12,7 @@ from decisions.present import decision_line
 from decisions.schemas import DecisionGet, DecisionList
 from decisions.selectors.decisions import find_decisions, views
 from decisions.selectors.edges import Step, ancestors, descendants, heads
+from memories.selectors.suggestions import ids_among
 from memoryhub.core import rows
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
@@ -142,6 +143,11 @@ def filtered(command: DecisionList) -> QuerySet[Decision]:
     }
     found: QuerySet[Decision] = Decision.objects.filter(**{key: value for key, value in wanted.items() if value})
     return found.exclude(review="") if command.review else found
+
+
+def suggest_decisions(typed: str) -> list[str]:
+    """Return ids of decisions that begin with ``typed``, the newest first."""
+    return ids_among(Decision.objects.all(), typed)
 
 
 def count_by_status() -> dict[str, int]:

@@ -58,7 +58,11 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
             review="" if command.reviewed else None,
             reason=command.reason,
         )
-        log.append(log.prepare(DECISION_MARKED, payload), stream=f"decision:{decision.id}")
+        log.append(
+            log.prepare(DECISION_MARKED, payload),
+            stream=f"decision:{decision.id}",
+            idempotency_key=command.idempotency_key,
+        )
         decision.refresh_from_db()
     return _answer(decision)
 

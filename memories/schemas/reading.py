@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from memories.models import MemoryKind, MemoryScope
 from memories.schemas.writing import Tags, TypeName
 from memoryhub.core.retrieval import Retrieval
-from memoryhub.core.schemas import Command, EntityId, Paging, unlisted
+from memoryhub.core.schemas import Command, EntityId, Paging, self_evident, unlisted
 
 
 class MemoryView(BaseModel):
@@ -68,34 +68,42 @@ class VersionView(BaseModel):
 class MemoryGet(Retrieval):
     """Get memories by id or by title."""
 
-    ids: list[EntityId] = Field(default_factory=list, max_length=50, description="one or many")
+    ids: list[EntityId] = Field(
+        default_factory=list, max_length=50, description="one or many", json_schema_extra=self_evident
+    )
     name: str | None = Field(None, max_length=300, description="exact title or topic_key instead of ids")
-    scope: MemoryScope | None = Field(None, description="of the ids: project; of a name: the nearest that has it")
+    scope: MemoryScope | None = Field(
+        None, description="of the ids: project; of a name: the nearest that has it", json_schema_extra=self_evident
+    )
     kind: MemoryKind | None = Field(None, description="with name: only this kind", json_schema_extra=unlisted)
     inherit: bool = Field(True, description="look for the name in wider scopes too", json_schema_extra=unlisted)
-    versions: bool = Field(False, description="with the history")
-    relations: bool = Field(False, description="with what it is related to")
-    include_deleted: bool = Field(False, description="show deleted ones too")
+    versions: bool = Field(False, description="with the history", json_schema_extra=self_evident)
+    relations: bool = Field(False, description="with what it is related to", json_schema_extra=self_evident)
+    include_deleted: bool = Field(False, description="show deleted ones too", json_schema_extra=self_evident)
     max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
 
 
 class Filters(Retrieval, Paging):
     """What lists and searches filter by."""
 
-    kind: MemoryKind | None = Field(None, description="only this kind")
-    type: TypeName | None = Field(None, description="only this type")
-    scope: MemoryScope | None = Field(None, description="only this scope; default: all that hold here")
+    kind: MemoryKind | None = Field(None, description="only this kind", json_schema_extra=self_evident)
+    type: TypeName | None = Field(None, description="only this type", json_schema_extra=self_evident)
+    scope: MemoryScope | None = Field(
+        None, description="only this scope; default: all that hold here", json_schema_extra=self_evident
+    )
     tags: Tags = Field(default_factory=list, description="must have all of these")
-    session_id: str | None = Field(None, max_length=200, description="only of this session")
-    since: datetime | None = Field(None, description="created at or after")
-    until: datetime | None = Field(None, description="created before")
+    session_id: str | None = Field(
+        None, max_length=200, description="only of this session", json_schema_extra=self_evident
+    )
+    since: datetime | None = Field(None, description="created at or after", json_schema_extra=self_evident)
+    until: datetime | None = Field(None, description="created before", json_schema_extra=self_evident)
 
 
 class MemoryList(Filters):
     """List memories, last changed first."""
 
     scope: MemoryScope | None = Field(None, description="only this scope; default: the project")
-    include_deleted: bool = Field(False, description="show deleted ones too")
+    include_deleted: bool = Field(False, description="show deleted ones too", json_schema_extra=self_evident)
 
 
 class SearchSourceName(StrEnum):
@@ -105,13 +113,19 @@ class SearchSourceName(StrEnum):
     COMMIT = "commit"
     SESSION = "session"
     MESSAGE = "message"
+    DECISION = "decision"
 
 
 class MemorySearch(Filters):
     """Search by a question in words."""
 
     query: str = Field(min_length=1, max_length=2_000, description="the question, in your own words")
-    sources: list[SearchSourceName] = Field(default_factory=list, max_length=4, description="default: all")
+    iteration_id: EntityId | None = Field(
+        None, description="only what came to be in this iteration", json_schema_extra=unlisted
+    )
+    sources: list[SearchSourceName] = Field(
+        default_factory=list, max_length=5, description="default: all", json_schema_extra=self_evident
+    )
 
 
 class Stats(Retrieval):
@@ -123,5 +137,6 @@ class Timeline(Command):
 
     id: EntityId | None = Field(None, description="around this id; default: the end of the log")
     at: datetime | None = Field(None, description="around this time instead")
+    iteration_id: EntityId | None = Field(None, description="the newest 100 events of this iteration instead")
     before: int = Field(10, ge=0, le=100, description="events before")
     after: int = Field(10, ge=0, le=100, description="events after")

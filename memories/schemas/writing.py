@@ -80,7 +80,10 @@ class MemoryUpdate(AboutCode):
     id: EntityId = Field(description="of the memory", json_schema_extra=self_evident)
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is", json_schema_extra=self_evident)
     base_version: int | None = Field(
-        None, ge=1, description="the version you read; a newer one is a conflict or refused, never overwritten"
+        None,
+        ge=1,
+        description="the version you read; a newer one is a conflict or refused, never overwritten",
+        json_schema_extra=self_evident,
     )
     title: Title | None = None
     content: Content | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,8 @@ from memories.search.fulltext import BODY_WEIGHT, RANKED_AT_MOST, TITLE_WEIGHT
 from memories.search.index import has_full_text
 from memories.search.text import terms
 from memoryhub.core import rows
-from memoryhub.core.searchable import demotions, text_queries
+from memoryhub.core.searchable import askings, demotions, text_queries
+from sessions_app.selectors import find_iteration
 
 _SHOWN = ("id", "source", "kind", "type", "title", "session_id", "created_at")
 
@@ -36,21 +38,30 @@ def rank(command: MemorySearch, mode: str = "auto", level: Level | None = None) 
     """
     if mode != "basic" and has_full_text():
         found = fulltext.rank(terms(command.query), *_conditions(command, level, "f.rowid"))
-        return Ranked(_demoted(found), "fts5")
-    return Ranked(_demoted(_like(command.query, *_conditions(command, level, "d.id"))), "basic")
+        return Ranked(_weighed(found, command.query), "fts5")
+    found = _like(command.query, *_conditions(command, level, "d.id"))
+    return Ranked(_weighed(found, command.query), "basic")
 
 
-def _demoted(hits: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Let what has expired or been replaced count less."""
-    weights: dict[int, float] = {}
+def _weighed(hits: list[tuple[int, float]], question: str) -> list[tuple[int, float]]:
+    """Let what has expired or been replaced count less, and what the question asks for by its kind count more."""
     ids = [each for each, _ in hits]
-    for among, weight in demotions():
-        for each in among(ids) if ids else ():
-            weights[each] = weights.get(each, 1.0) * weight
-    if not weights:
+    weights = dict.fromkeys(ids, 1.0)
+    picked = [(among(ids), weight) for among, weight in demotions() if ids]
+    picked += [(_of_source(ids, asking.source), asking.weight) for asking in askings(question) if ids]
+    for some, weight in picked:
+        weights |= {each: weights[each] * weight for each in some}
+    if not any(some for some, _ in picked):
         return hits
-    weighed = [(each, score * weights.get(each, 1.0)) for each, score in hits]
-    return sorted(weighed, key=lambda hit: -hit[1])
+    return sorted(((each, score * weights[each]) for each, score in hits), key=lambda hit: -hit[1])
+
+
+def _of_source(ids: Sequence[int], source: str) -> set[int]:
+    found = rows.fetch(
+        "SELECT id FROM memories_searchdocument WHERE source = %s AND id IN (SELECT value FROM json_each(%s))",
+        [source, json.dumps(list(ids))],
+    )
+    return {row[0] for row in found}
 
 
 def _conditions(command: MemorySearch, level: Level | None, document: str) -> tuple[list[str], list[Any]]:
@@ -66,9 +77,22 @@ def _conditions(command: MemorySearch, level: Level | None, document: str) -> tu
         wanted.append(("d.created_at >= %s", [rows.time_value(command.since)]))
     if command.until:
         wanted.append(("d.created_at < %s", [rows.time_value(command.until)]))
+    if command.iteration_id:
+        wanted.append(_in_iteration(command.iteration_id, document))
     tagged = f"{document} IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)"
     wanted.extend((tagged, [tag]) for tag in command.tags)
     return [sql for sql, _ in wanted if sql], [value for _, values in wanted for value in values]
+
+
+def _in_iteration(iteration_id: int, document: str) -> tuple[str, list[Any]]:
+    """Return the condition that a document came to be while the iteration was active, or is one of its commits."""
+    iteration = find_iteration(iteration_id)
+    end = iteration.end_position or 2**62
+    sql = (
+        f"(({document} BETWEEN %s AND %s AND d.source <> 'commit') OR "
+        f"{document} IN (SELECT id FROM sessions_app_commit WHERE iteration_id = %s))"
+    )
+    return sql, [iteration.id, end, iteration.id]
 
 
 def _marks(values: Sequence[Any]) -> str:

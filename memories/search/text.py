@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from memoryhub.core.searchable import askings
+
 _WORD = re.compile(r"\w+")
 _MAX_TERMS = 32
 
@@ -19,9 +21,20 @@ STOP_WORDS = frozenset(
 
 def terms(question: str) -> list[str]:
     """Return the words to look for, without repeats; stop words only where nothing else is left."""
-    words = list(dict.fromkeys(_WORD.findall(question.lower().replace("_", " "))))
-    telling = [word for word in words if word not in STOP_WORDS]
+    words = _words(question)
+    telling = [word for word in _words(_without_asking(question)) if word not in STOP_WORDS]
     return (telling or words)[:_MAX_TERMS]
+
+
+def _words(question: str) -> list[str]:
+    return list(dict.fromkeys(_WORD.findall(question.lower().replace("_", " "))))
+
+
+def _without_asking(question: str) -> str:
+    """Return the question without the words that say where to look."""
+    for asking in askings(question):
+        question = asking.pattern.sub(" ", question)
+    return question
 
 
 def match_any(words: list[str]) -> str:

@@ -12,6 +12,7 @@ from memories.selectors.conflicts import open_conflicts
 from memories.selectors.relations import relations_of, superseded_by
 from memories.selectors.versions import versions_of
 from memoryhub.core import clock
+from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Gone, Invalid, NotFound
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.stores import use_store
@@ -32,7 +33,7 @@ def find_memory(memory_id: int) -> Memory:
     """
     memory: Memory | None = Memory.objects.filter(id=memory_id).first()
     if memory is None:
-        raise NotFound(f"there is no memory #{memory_id} here; search or list to find its id", id=memory_id)
+        raise not_found("memory", [memory_id], id=memory_id)
     return memory
 
 
@@ -84,8 +85,7 @@ def _by_ids(ids: list[int]) -> list[Memory]:
     found = {memory.id: memory for memory in Memory.objects.filter(id__in=ids)}
     missing = [memory_id for memory_id in ids if memory_id not in found]
     if missing:
-        listed = ", ".join(f"#{memory_id}" for memory_id in missing)
-        raise NotFound(f"there is no memory {listed} here; search or list to find its id", ids=missing)
+        raise not_found("memory", missing)
     return [found[memory_id] for memory_id in ids]
 
 

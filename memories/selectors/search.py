@@ -18,6 +18,7 @@ from memories.selectors.relations import superseded_by
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
+from memoryhub.core.searchable import notes_of
 from memoryhub.core.stores import current_store, use_store
 
 
@@ -45,6 +46,8 @@ def search(*, command: MemorySearch, mode: str = "auto", whole_store: bool = Fal
         if whole_store
         else scopes.levels(command.scope, inherit=command.scope is None, session_id=command.session_id or "")
     )
+    if command.iteration_id:
+        chain = [level for level in chain if level.store == current_store()]
     found, used = _ranked(chain, command, mode)
     parts = decode_cursor(command.cursor, (int,))
     start = parts[0] if parts else 0
@@ -98,7 +101,7 @@ def hits(
     if command.compact:
         return [{"id": each, "scope": scope.value, "title": documents[each]["title"]} for each in ids]
     texts, words, conflicts = engine.texts_of(ids), terms(command.query), open_conflicts(ids)
-    successors = superseded_by(ids)
+    notes, successors = _notes(documents), superseded_by(ids)
     return [
         {
             **documents[document_id],
@@ -108,6 +111,15 @@ def hits(
             "event": document_id,
             "conflicts": conflicts.get(document_id, []),
             "superseded_by": successors.get(document_id, []),
+            "note": notes.get(document_id, ""),
         }
         for document_id, score in shown
     ]
+
+
+def _notes(documents: dict[int, dict[str, Any]]) -> dict[int, str]:
+    """Return what hits say of themselves beside their text, asked of each source once."""
+    by_source: dict[str, list[int]] = {}
+    for document_id, document in documents.items():
+        by_source.setdefault(document["source"], []).append(document_id)
+    return {key: note for source, ids in by_source.items() for key, note in notes_of(source, ids).items()}

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from django.db.models import Count, Q
+from collections import Counter
+from typing import Any
+
+from django.db.models import Count, F, Q, QuerySet
 
 from memories.models import Memory, MemoryTag
-from memories.selectors.lists import count_by_type
 from memoryhub.core.tools import MAX_SUGGESTIONS
 
 _ID_DIGITS = 16
+_LATELY = 1_000
+"""So many memories are looked through for their types, which have no index."""
 _LAST_CHARACTER = "\U0010ffff"
 _WANTED = MAX_SUGGESTIONS + 1
 
 
 def suggest_ids(typed: str) -> list[str]:
     """Return ids of memories that begin with ``typed``, the newest first."""
+    return ids_among(Memory.objects.live(), typed)
+
+
+def ids_among(entities: QuerySet[Any], typed: str) -> list[str]:
+    """Return the ids of these entities that begin with ``typed``, the newest first."""
     begun = typed.strip().removeprefix("#")
     if begun and not (begun.isascii() and begun.isdigit() and len(begun) <= _ID_DIGITS):
         return []
-    found = Memory.objects.live().filter(_ids_from(begun)).order_by("-id").values_list("id", flat=True)
+    # A plain id to order by would make SQLite walk the whole table in its order, and leave the ranges aside.
+    newest = (F("id") + 0).desc() if begun else "-id"
+    found = entities.filter(_ids_from(begun)).order_by(newest).values_list("id", flat=True)
     return [str(number) for number in found[:_WANTED]]
 
 
@@ -32,10 +43,11 @@ def suggest_tags(typed: str) -> list[str]:
 
 
 def suggest_types(typed: str) -> list[str]:
-    """Return the types in use that begin with ``typed``, the most used first."""
-    counts = count_by_type()
+    """Return the types of what was changed lately that begin with ``typed``, the most used first."""
+    lately = Memory.objects.live().order_by("-updated_at", "-id").values_list("type", flat=True)
+    counts = Counter(lately[:_LATELY])
     begun = typed.strip().lower()
-    return sorted((name for name in counts if name.startswith(begun)), key=lambda name: (-counts[name], name))[:_WANTED]
+    return [name for name, _ in counts.most_common() if name.startswith(begun)][:_WANTED]
 
 
 def _ids_from(begun: str) -> Q:

@@ -9,7 +9,8 @@ from typing import Any
 from memoryhub.core.models import RawEvent
 
 _TELLING = (
-    "title purpose content message command path tool subject phase description summary outcome reason detail turn_id"
+    "title purpose content message command path tool subject phase description summary outcome reason detail turn_id "
+    "sha name relation"
 ).split()
 """Names of payload fields that say what an event was about, the most telling first."""
 

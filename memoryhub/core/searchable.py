@@ -5,6 +5,7 @@ The index itself is built above, from these declarations.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,8 +40,20 @@ DocumentMaker = Callable[[Event[Any]], Made]
 AmongThem = Callable[[Sequence[int]], Collection[int]]
 Notes = Callable[[Sequence[int]], Mapping[int, str]]
 
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How a question names a source: those words say where to look, not what for."""
+
+    source: str
+    pattern: re.Pattern[str]
+    weight: float
+    """What is put on the scores of the source's documents, where a question asks so."""
+
+
 _makers: dict[str, list[DocumentMaker]] = {}
 _texts: dict[str, str] = {}
+_askings: list[Asking] = []
 _demotions: list[tuple[AmongThem, float]] = []
 _notes: dict[str, Notes] = {}
 
@@ -69,6 +82,16 @@ def define_text(source: str, sql: str) -> None:
 def text_queries() -> dict[str, str]:
     """Return the SELECT of every source, by its name."""
     return dict(_texts)
+
+
+def define_asking(source: str, pattern: str, weight: float) -> None:
+    """Register how a question asks for a source, as a pattern that ignores case."""
+    _askings.append(Asking(source, re.compile(pattern, re.IGNORECASE), weight))
+
+
+def askings(question: str) -> list[Asking]:
+    """Return the ways in which this question asks for a source."""
+    return [asking for asking in _askings if asking.pattern.search(question)]
 
 
 def define_demotion(among: AmongThem, weight: float) -> None:

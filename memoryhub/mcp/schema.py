@@ -10,12 +10,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from memoryhub.core.schemas import UNLISTED
+from memoryhub.core.schemas import SELF_EVIDENT, UNLISTED
 
 FORMATS = ("text", "json")
 _DROPPED = frozenset(
     "title minLength maxLength minItems maxItems minimum maximum pattern additionalProperties $defs".split()
-)
+) | {SELF_EVIDENT}
 _EXPLAINED_ONCE = frozenset({"limit", "cursor", "compact", "max_tokens", "format"})
 """Arguments that mean the same everywhere: the server's instructions explain them, the schemas only name them."""
 _EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
@@ -29,8 +29,9 @@ def input_schema(model: type[BaseModel]) -> Schema:
     definitions = full.get("$defs", {})
     fields = full.get("properties", {})
     properties = {name: _slim(field, definitions) for name, field in fields.items() if not field.get(UNLISTED)}
-    for name in _EXPLAINED_ONCE & set(properties):
-        properties[name].pop("description", None)
+    for name, slim in properties.items():
+        if name in _EXPLAINED_ONCE or fields[name].get(SELF_EVIDENT):
+            slim.pop("description", None)
     properties["format"] = {"enum": list(FORMATS)}
     required = full.get("required")
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}

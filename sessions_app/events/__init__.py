@@ -1,6 +1,13 @@
 """What can happen: to sessions and turns, in the repository, in iterations, and what clients tell of it."""
 
-from sessions_app.events.commits import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded, FileChange
+from sessions_app.events.commits import (
+    COMMIT_LINKED,
+    COMMIT_RECORDED,
+    CommitLinked,
+    CommitRecorded,
+    DecisionLink,
+    FileChange,
+)
 from sessions_app.events.profile import PROJECT_DESCRIBED, ProjectDescribed
 from sessions_app.events.sessions import (
     PROJECT_CONFIGURED,
@@ -25,6 +32,7 @@ __all__ = [
     "SESSION_STARTED",
     "CommitLinked",
     "CommitRecorded",
+    "DecisionLink",
     "FileChange",
     "ProjectConfigured",
     "ProjectDescribed",

@@ -9,6 +9,9 @@ from pydantic import Field
 from memoryhub.core.projection import define_event
 from memoryhub.core.schemas import Payload
 
+DecisionLink = Literal["implements", "reverts", "relates"]
+"""What a commit does to a decision."""
+
 
 class FileChange(Payload):
     """One file of a commit; the counts are None for a binary file."""
@@ -27,15 +30,21 @@ class CommitRecorded(Payload):
     committed_at: str
     files: list[FileChange] = Field(default_factory=list)
     decision_ids: list[int] = Field(default_factory=list)
-    """The decisions that it implements."""
+    """The decisions that it is evidence of."""
+    link_type: DecisionLink = "implements"
+    iteration_id: int | None = None
+    """The iteration that it belongs to; None for the active one."""
 
 
 class CommitLinked(Payload):
-    """A commit that is known already was linked with decisions."""
+    """A commit that is known already was linked with decisions, or moved to an iteration."""
 
     commit_id: int
-    decision_ids: list[int]
-    link_type: Literal["implements", "reverts", "relates"] = "implements"
+    sha: str = ""
+    decision_ids: list[int] = Field(default_factory=list)
+    link_type: DecisionLink = "implements"
+    iteration_id: int | None = None
+    """The iteration that it belongs to from now on; None where that stays."""
 
 
 COMMIT_RECORDED = define_event("commit.recorded", CommitRecorded)

@@ -7,7 +7,7 @@ import json
 from memoryhub.core import clock, rows
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event, projects
-from sessions_app.events import COMMIT_RECORDED, CommitRecorded
+from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 from sessions_app.events.iterations import (
     ITERATION_ABANDONED,
     ITERATION_ADVANCED,
@@ -22,7 +22,7 @@ from sessions_app.models import Commit, Iteration, IterationStatus
 
 @projects(COMMIT_RECORDED)
 def record_commit(event: Event[CommitRecorded]) -> None:
-    """Add the commit, attached to the iteration that is active."""
+    """Add the commit, attached to the iteration that it names, else to the active one."""
     payload = event.payload
     rows.insert(
         Commit,
@@ -33,9 +33,16 @@ def record_commit(event: Event[CommitRecorded]) -> None:
         committed_at=clock.from_text(payload.committed_at),
         insertions=sum(file.insertions or 0 for file in payload.files),
         deletions=sum(file.deletions or 0 for file in payload.files),
-        iteration_id=_active_iteration(),
+        iteration_id=payload.iteration_id or _active_iteration(),
         files=[file.model_dump() for file in payload.files],
     )
+
+
+@projects(COMMIT_LINKED)
+def move_commit(event: Event[CommitLinked]) -> None:
+    """Attach a known commit to the iteration that is named."""
+    if event.payload.iteration_id is not None:
+        rows.update(Commit, event.payload.commit_id, iteration_id=event.payload.iteration_id)
 
 
 def _active_iteration() -> int | None:

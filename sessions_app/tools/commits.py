@@ -20,7 +20,7 @@ def record(command: CommitRead) -> Answer:
 TOOLS = [
     Tool(
         "commit_record",
-        "Record a commit by its sha; the rest is read from git. Attaches to the active iteration.",
+        "Record a commit by its sha, the rest read from git; link it with the decisions that it carries out.",
         CommitRead,
         record,
         group=ToolGroup.WORK,

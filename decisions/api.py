@@ -1,0 +1,179 @@
+"""The REST routes of what we chose: decisions, their lineage and their evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router, Status
+from pydantic import BaseModel, Field
+
+from decisions import selectors, services
+from decisions.schemas import (
+    DecisionEvidence,
+    DecisionGet,
+    DecisionLink,
+    DecisionList,
+    DecisionMark,
+    DecisionRecord,
+    DecisionResult,
+    DecisionSupersede,
+    DecisionView,
+)
+from memoryhub.core.rest import command_of, problems, without
+from memoryhub.core.schemas import EntityId, Listing
+
+router = Router()
+
+SupersedeBody = without(DecisionSupersede, "id")
+MarkBody = without(DecisionMark, "id")
+EdgeBody = without(DecisionLink, "id")
+EvidenceBody = without(DecisionEvidence, "id")
+Show = without(DecisionGet, "ids", "topic", "file_path", "limit", "max_tokens")
+Moment = without(DecisionGet, "ids", "topic", "file_path", "lineage", "limit", "max_tokens")
+Behind = without(DecisionGet, "ids", "topic", "lineage", "max_tokens")
+
+
+class Lineage(BaseModel):
+    """What led to a decision and what came of it, nearest first, at most 50 of each, and what stands now."""
+
+    ancestors: list[dict[str, Any]]
+    ancestor_count: int
+    descendants: list[dict[str, Any]]
+    descendant_count: int
+    heads: list[dict[str, Any]]
+
+
+class DecisionDetail(DecisionView):
+    """A decision, with its lineage where it was asked for."""
+
+    lineage: Lineage | None = None
+
+
+class Decisions(BaseModel):
+    """Decisions, best first."""
+
+    results: list[DecisionView] = Field(description="whole")
+
+
+def _created(request: HttpRequest, response: HttpResponse, result: DecisionResult) -> Any:
+    collection = request.path.partition("/decisions")[0]
+    response["Location"] = f"{collection}/decisions/{result.id}"
+    return Status(201 if result.is_new else 200, result)
+
+
+@router.get("decisions", response=Listing, tags=["decisions"], summary="List decisions, the latest first")
+def list_decisions(request: HttpRequest, command: Query[DecisionList]) -> Any:
+    """Page by ``cursor``: the ``meta.next_cursor`` of the answer before."""
+    return selectors.list_decisions(command=command)
+
+
+@router.post(
+    "decisions",
+    response={200: DecisionResult, 201: DecisionResult, **problems(404, 409)},
+    tags=["decisions"],
+    summary="Record a decision",
+)
+def record_decision(request: HttpRequest, command: DecisionRecord, response: HttpResponse) -> Any:
+    """409 where it supersedes what is superseded already; ``heads`` says what stands, ``branch`` goes on."""
+    return _created(request, response, services.record_decision(command=command))
+
+
+@router.get("decisions/behind", response=Decisions, tags=["decisions"], summary="The decisions behind a file")
+def list_behind(
+    request: HttpRequest,
+    query: Query[Behind],  # type: ignore[valid-type]
+) -> Any:
+    """Of a file or folder, those with the most commits on it first; 404 where nothing is known to be behind it."""
+    return {"results": selectors.get_decisions(command=command_of(DecisionGet, query))}
+
+
+@router.get(
+    "decisions/{decision_id}",
+    response=DecisionDetail,
+    exclude_unset=True,
+    tags=["decisions"],
+    summary="Get a decision with its evidence",
+)
+def get_decision(
+    request: HttpRequest,
+    decision_id: EntityId,
+    show: Query[Show],  # type: ignore[valid-type]
+) -> Any:
+    """With its alternatives, edges, commits and artifacts; ``lineage=true`` adds what led to it and came of it."""
+    return selectors.get_decisions(command=command_of(DecisionGet, show, ids=[decision_id]))[0]
+
+
+@router.get(
+    "decisions/{decision_id}/lineage", response=Lineage, tags=["decisions"], summary="Get the lineage of a decision"
+)
+def get_lineage(
+    request: HttpRequest,
+    decision_id: EntityId,
+    show: Query[Moment],  # type: ignore[valid-type]
+) -> Any:
+    """To any depth; ``ancestor_count`` and ``descendant_count`` say how many there are beyond those that are shown."""
+    command = command_of(DecisionGet, show, ids=[decision_id], lineage=True)
+    return selectors.get_decisions(command=command)[0]["lineage"]
+
+
+@router.post(
+    "decisions/{decision_id}/supersede",
+    response={200: DecisionResult, 201: DecisionResult, **problems(409)},
+    tags=["decisions"],
+    summary="Record the decision that replaces this one",
+)
+def supersede_decision(
+    request: HttpRequest,
+    decision_id: EntityId,
+    body: SupersedeBody,  # type: ignore[valid-type]
+    response: HttpResponse,
+) -> Any:
+    """What is left out is as it was; 409 where it is superseded already, with the ``heads`` that stand."""
+    command = command_of(DecisionSupersede, body, id=decision_id)
+    return _created(request, response, services.supersede_decision(command=command))
+
+
+@router.post(
+    "decisions/{decision_id}/status",
+    response={200: DecisionResult, **problems(409)},
+    tags=["decisions"],
+    summary="Accept, deprecate or reject a decision, or settle its review",
+)
+def mark_decision(
+    request: HttpRequest,
+    decision_id: EntityId,
+    body: MarkBody,  # type: ignore[valid-type]
+) -> Any:
+    """Its text never changes; ``superseded`` comes of superseding alone."""
+    return services.mark_decision(command=command_of(DecisionMark, body, id=decision_id))
+
+
+@router.post(
+    "decisions/{decision_id}/edges",
+    response={200: DecisionResult, **problems(409)},
+    tags=["decisions"],
+    summary="Set a decision in relation to another",
+)
+def link_decisions(
+    request: HttpRequest,
+    decision_id: EntityId,
+    body: EdgeBody,  # type: ignore[valid-type]
+) -> Any:
+    """409 where it would close a cycle; the message and ``path`` name the way round."""
+    return services.link_decisions(command=command_of(DecisionLink, body, id=decision_id))
+
+
+@router.post(
+    "decisions/{decision_id}/evidence",
+    response=DecisionResult,
+    tags=["decisions"],
+    summary="Add commits, files, pull requests, notes or validations to a decision",
+)
+def add_evidence(
+    request: HttpRequest,
+    decision_id: EntityId,
+    body: EvidenceBody,  # type: ignore[valid-type]
+) -> Any:
+    """A sha that is not recorded yet is linked when it is."""
+    return services.add_evidence(command=command_of(DecisionEvidence, body, id=decision_id))

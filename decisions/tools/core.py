@@ -1,0 +1,87 @@
+"""The tools by which decisions are recorded, superseded and read, and the resource of one decision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from decisions import selectors, services
+from decisions.present import decision_text, result_text
+from decisions.schemas import DecisionGet, DecisionRecord, DecisionResult, DecisionSupersede
+from memoryhub.core import tokens
+from memoryhub.core.errors import Invalid
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+from memoryhub.core.validation import explain
+
+
+def _done(result: DecisionResult) -> Answer:
+    return Answer(result_text(result), result.model_dump(mode="json"))
+
+
+def record(command: DecisionRecord) -> Answer:
+    """Answer with what was recorded, and what it supersedes."""
+    return _done(services.record_decision(command=command))
+
+
+def supersede(command: DecisionSupersede) -> Answer:
+    """Answer with the decision that stands now."""
+    return _done(services.supersede_decision(command=command))
+
+
+def get(command: DecisionGet) -> Answer:
+    """Answer with whole decisions, as many as fit the budget."""
+    found = selectors.get_decisions(command=command)
+    kept = tokens.fit(found, command.max_tokens, decision_text)
+    left = [f"#{decision['id']}" for decision in found[len(kept) :]]
+    note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
+    return Answer("\n\n".join([*map(decision_text, kept), *note]), {"results": kept, "left_out": left})
+
+
+def read_decision(parameters: dict[str, str]) -> dict[str, Any]:
+    """Read ``decisions://get/{id}``: the decision with its lineage."""
+    try:
+        command = TypeAdapter(DecisionGet).validate_python({"ids": [parameters["id"]], "lineage": True})
+    except ValidationError as error:
+        raise Invalid(explain(error)) from error
+    return selectors.get_decisions(command=command)[0]
+
+
+TOOLS = [
+    Tool(
+        "decision_record",
+        "Record a decision. It never changes; a new one supersedes it.",
+        DecisionRecord,
+        record,
+        writes=True,
+        aliases=("memory_log_decision",),
+    ),
+    Tool(
+        "decision_supersede",
+        "Record the decision that replaces an earlier one; what is left out is as it was there.",
+        DecisionSupersede,
+        supersede,
+        group=ToolGroup.WORK,
+        writes=True,
+    ),
+    Tool(
+        "decision_get",
+        "Whole decisions with alternatives, commits and files: by id, topic, or the file they explain; with lineage.",
+        DecisionGet,
+        get,
+        group=ToolGroup.WORK,
+    ),
+]
+
+RESOURCES = [
+    Resource(
+        "decisions://get/{id}",
+        "decision",
+        "One decision by its id, with its evidence and lineage",
+        read_decision,
+        suggest={"id": selectors.suggest_decisions},
+    ),
+]
+
+register_tools(*TOOLS)
+register_resources(*RESOURCES)
