@@ -1,0 +1,51 @@
+"""The profiles over real pipes: each lists what the documents say, and each calls every tool."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.mcp.client import ROOT, McpTestCase, Server
+
+PROFILES = ("core", "work", "full")
+
+
+def documented() -> dict[str, set[str]]:
+    """Return the tools that each profile lists, as the table of the documents has them."""
+    text = Path(ROOT / "docs" / "mcp.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (core|work|full) \|", text, re.MULTILINE)
+    return {
+        profile: {name for name, first in rows if PROFILES.index(first) <= place}
+        for place, profile in enumerate(PROFILES)
+    }
+
+
+class ProfileTests(McpTestCase):
+    """A server for each profile, with the product's tools alone."""
+
+    servers: dict[str, Server]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.servers = {}
+        for profile in PROFILES:
+            server = Server(cls.home, "--project", "alpha", "--profile", profile, MEMORY_HUB_TEST_TOOLS="")
+            cls.addClassCleanup(server.destroy)
+            server.initialize()
+            cls.servers[profile] = server
+
+    def listed(self, profile: str) -> list[str]:
+        tools = self.servers[profile].ask("tools/list")["result"]["tools"]
+        return [tool["name"] for tool in tools]
+
+    def test_each_lists_what_the_documents_say(self) -> None:
+        self.assertEqual({profile: set(self.listed(profile)) for profile in PROFILES}, documented())
+
+    def test_each_calls_every_tool(self) -> None:
+        names = self.listed("full")
+        self.assertGreater(len(names), len(self.listed("core")))
+        for profile, server in self.servers.items():
+            for name in names:
+                said = server.say(name, no_such_argument=1)
+                self.assertTrue(said.startswith(f"invalid: {name} has no argument 'no_such_argument'"), (profile, said))
