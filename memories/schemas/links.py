@@ -12,7 +12,7 @@ from memories.models import EndType, MemoryScope, RelationType
 from memories.schemas.writing import WriteStatus
 from memories.vocabulary import FREE
 from memoryhub.core.retrieval import Retrieval
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Paging, Tag, unlisted
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Paging, Tag, self_evident, unlisted
 
 
 class EntryType(StrEnum):
@@ -50,7 +50,7 @@ TagNames = Annotated[
 """Names of tags; a number is the id of a tag that was described."""
 Category = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64)]
 _Type = Annotated[EntryType | None, Field(json_schema_extra=unlisted)]
-_Scope = Annotated[MemoryScope, Field(description="where it is")]
+_Scope = Annotated[MemoryScope, Field(description="where it is", json_schema_extra=unlisted)]
 
 
 class TagCreate(Command):
@@ -58,18 +58,18 @@ class TagCreate(Command):
 
     name: Tag
     category: Category = Field(FREE, description="language, domain, category, meta, or one of your own")
-    description: str = Field("", max_length=2_000, description="what it marks")
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is described")
+    description: str = Field("", max_length=2_000, description="what it marks", json_schema_extra=self_evident)
+    scope: _Scope = MemoryScope.PROJECT
     idempotency_key: IdempotencyKey = None
 
 
 class TagList(Retrieval, Paging):
     """List tags by name: predefined, described and merely used ones."""
 
-    category: Category | None = Field(None, description="only of this category")
+    category: Category | None = Field(None, description="only of this category", json_schema_extra=self_evident)
     used: bool = Field(False, description="only those that are on something")
     prefix: Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=64)] = Field(
-        "", description="only names that begin so"
+        "", description="only names that begin so", json_schema_extra=self_evident
     )
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="whose")
 
@@ -138,7 +138,7 @@ class RelationCreate(Command):
     """Relate two things of one store."""
 
     source: EndReference = Field(description="id, or project")
-    relation: RelationType = Field(description="how the source stands to the target")
+    relation: RelationType = Field(description="of the source to the target", json_schema_extra=self_evident)
     target: EndReference = Field(description="id, or project")
     source_type: _Type = None
     target_type: _Type = None
@@ -150,7 +150,7 @@ class RelationList(Retrieval, Paging):
     """List relations, newest first."""
 
     id: EndReference | None = Field(None, description="only of this memory, decision, commit, session, or project")
-    relation: RelationType | None = Field(None, description="only these")
+    relation: RelationType | None = Field(None, description="only these", json_schema_extra=self_evident)
     direction: Direction = Field(Direction.BOTH, description="out: id is the source; in: the target")
     entry_type: _Type = None
     source: EndReference | None = Field(None, json_schema_extra=unlisted)
@@ -164,10 +164,12 @@ class RelationList(Retrieval, Paging):
 class RelationDelete(Command):
     """Take a relation away."""
 
-    id: EntityId | None = Field(None, description="of the relation; or give source, relation and target")
-    source: EndReference | None = None
-    relation: RelationType | None = None
-    target: EndReference | None = None
+    id: EntityId | None = Field(None, description="of the relation")
+    source: EndReference | None = Field(
+        None, description="with relation and target, instead of id", json_schema_extra=unlisted
+    )
+    relation: RelationType | None = Field(None, json_schema_extra=unlisted)
+    target: EndReference | None = Field(None, json_schema_extra=unlisted)
     source_type: _Type = None
     target_type: _Type = None
     reason: str = Field("", max_length=1_000, description="why")

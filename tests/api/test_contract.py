@@ -17,7 +17,7 @@ PROJECT = "/api/v1/projects/{project_id}"
 _OF_RELATION = {"id", "source", "relation", "target", "source_type", "target_type"}
 SHARED = {
     "memory_write": ("post", "/memories", set()),
-    "memory_update": ("patch", "/memories/{memory_id}", {"id"}),
+    "memory_update": ("patch", "/memories/{memory_id}", {"id", "must_be_current"}),
     "memory_delete": ("delete", "/memories/{memory_id}", {"id"}),
     "memory_restore": ("post", "/memories/{memory_id}/restore", {"id"}),
     "memory_list": ("get", "/memories", set()),
@@ -37,7 +37,7 @@ SHARED = {
     "session_end": ("post", "/sessions/{session_id}/end", {"session_id"}),
     "session_list": ("get", "/sessions", set()),
 }
-"""Which route is which tool, and what of the tool's input the path holds."""
+"""Which route is which tool, and what of the tool's input its path or a header says."""
 
 
 class OneSchemaTests(SimpleTestCase):
