@@ -72,11 +72,21 @@ class HubAdminSite(AdminSite):
     def _tabs(self, request: HttpRequest, context: dict[str, Any], place: Place | None) -> list[dict[str, Any]]:
         apps = [app for app in context["available_apps"] if not place or place.is_project or app["app_label"] != _WORK]
         models = [model for app in apps for model in app["models"] if model["admin_url"]]
-        models.sort(key=lambda each: _PLACES.get(each["model"]._meta.label_lower.replace(".", "_"), len(_PLACES)))
         index = reverse("admin:index", current_app=self.name)
-        listed = [{"name": each["tab"], "url": each["admin_url"]} for each in map(_named, models)]
-        tabs = [{"name": "Overview", "url": index}, *listed]
-        return [{**tab, "current": _is_current(request.path, tab["url"], index)} for tab in tabs]
+        tabs = [{"name": "Overview", "url": index, "current": request.path == index}]
+        for name, listed in sorted(self._by_tab(models).items(), key=lambda pair: _PLACES.get(pair[0], len(_PLACES))):
+            current = any(request.path.startswith(model["admin_url"]) for model in listed)
+            first = next(model for model in listed if _name_of(model) == name)
+            tabs.append({"name": _title(first), "url": first["admin_url"], "current": current})
+        return tabs
+
+    def _by_tab(self, models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+        """Return the lists under the list whose tab they share; most have one of their own."""
+        grouped: dict[str, list[dict[str, Any]]] = {}
+        for model in models:
+            tab = getattr(self._registry[model["model"]], "tab", "") or _name_of(model)
+            grouped.setdefault(tab, []).append(model)
+        return grouped
 
     def get_log_entries(self, request: HttpRequest) -> Any:
         """Return nothing: an object's history is its events, and Django's admin log is never written."""
@@ -151,10 +161,10 @@ class HubAdminSite(AdminSite):
         return redirect(reverse("admin:core_rawevent_changelist", query={"stream": stream}))
 
 
-def _named(model: dict[str, Any]) -> dict[str, Any]:
-    name = "Log" if model["object_name"] == "RawEvent" else model["name"]
-    return {**model, "tab": name}
+def _name_of(model: dict[str, Any]) -> str:
+    name: str = model["model"]._meta.label_lower
+    return name.replace(".", "_")
 
 
-def _is_current(address: str, tab: str, index: str) -> bool:
-    return address == index if tab == index else address.startswith(tab)
+def _title(model: dict[str, Any]) -> str:
+    return "Log" if model["object_name"] == "RawEvent" else str(model["name"])

@@ -1,7 +1,8 @@
-"""Pages that change memories: each one calls one service."""
+"""Pages that change one memory: each one calls one service."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
@@ -9,42 +10,28 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from memories import services
+from memories.admin.answers import done, refused, show_error
 from memories.admin.diff import word_diff
-from memories.admin.forms import ChangedMemoryForm, NewMemoryForm, initial_of
-from memories.models import Memory
-from memories.schemas import MemoryTouch, WriteResult, WriteStatus
+from memories.admin.forms import ChangedMemoryForm, initial_of
+from memories.admin.lists import FORM, MemoryListAdmin, offered
+from memories.models import Memory, MemoryKind
+from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, MemoryUpdate, WriteResult
 from memories.selectors import versions_of
-from memoryhub.core.admin import HubModelAdmin
-from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, PreconditionFailed
+from memoryhub.core.errors import (
+    ConfirmationRequired,
+    Conflict,
+    Gone,
+    HubError,
+    Invalid,
+    NotFound,
+    PreconditionFailed,
+)
 
-_FORM = "admin/memories/memory/form.html"
-_SAID = {
-    WriteStatus.CREATED: "Written as #{id}.",
-    WriteStatus.UPDATED: "Saved as version {version}.",
-    WriteStatus.SEEN: "#{id} has this very text already; it was counted once more.",
-    WriteStatus.KEPT: "#{id} stays as it is.",
-    WriteStatus.UNCHANGED: "Nothing changed, so there is no new version.",
-    WriteStatus.DELETED: "#{id} is deleted. It can be restored at any time.",
-    WriteStatus.RESTORED: "#{id} is restored.",
-}
+_ERASE = "admin/memories/memory/erase.html"
 
 
-class EditingViews(HubModelAdmin):
-    """Adding, editing, deleting and restoring."""
-
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Write a memory."""
-        form = NewMemoryForm(request.POST if request.method == "POST" else None)
-        command = form.command() if form.is_bound else None
-        if command:
-            try:
-                return self._done(request, services.write_memory(command=command))
-            except HubError as error:
-                _show(form, error)
-        context = {"title": "Write a memory", "form": form, "adding": True}
-        return self.page(request, _FORM, None, **context)
+class EditingViews(MemoryListAdmin):
+    """Editing, deleting, restoring, promoting and erasing."""
 
     def edit_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Change a memory."""
@@ -52,18 +39,19 @@ class EditingViews(HubModelAdmin):
         if memory.deleted_at and request.method != "POST":
             messages.warning(request, "This memory is deleted. Restore it, then edit it.")
             return redirect(self.url("change", memory.id))
-        form = ChangedMemoryForm(request.POST if request.method == "POST" else None, initial=initial_of(memory))
+        kind = MemoryKind(memory.kind)
+        form = ChangedMemoryForm(kind, request.POST if request.method == "POST" else None, initial=initial_of(memory))
         command = form.command(memory) if form.is_bound else None
         context: dict[str, Any] = {"title": f"Edit #{memory.id}", "form": form}
         if command:
             try:
-                return self._done(request, services.update_memory(command=command))
+                return done(request, services.update_memory(command=command))
             except PreconditionFailed:
                 memory.refresh_from_db()
                 context |= _stale(form, memory)
             except HubError as error:
-                _show(form, error)
-        return self.page(request, _FORM, memory, **context)
+                show_error(form, error)
+        return self.page(request, FORM, memory, **context, **offered(kind))
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -73,38 +61,60 @@ class EditingViews(HubModelAdmin):
         if request.method != "POST":
             context = {"title": f"Delete #{memory.id}?"}
             return self.page(request, "admin/memories/memory/delete.html", memory, **context)
-        return self._touched(request, memory, services.delete_memory, request.POST.get("reason", ""))
+        command = MemoryTouch(id=memory.id, reason=request.POST.get("reason", "")[:1_000])
+        return self._changed(request, memory, lambda: services.delete_memory(command=command))
 
     def restore_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Bring a deleted memory back."""
-        return self._touched(request, self.find(request, object_id), services.restore_memory, "")
+        memory: Memory = self.find(request, object_id)
+        return self._changed(request, memory, lambda: services.restore_memory(command=MemoryTouch(id=memory.id)))
 
-    def _touched(self, request: HttpRequest, memory: Memory, service: Any, reason: str) -> HttpResponse:
+    def promote_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Make what held for one session hold for the project."""
+        memory: Memory = self.find(request, object_id)
+        command = MemoryUpdate(id=memory.id, promote=True, change_reason="promoted to the project")
+        said = "It holds for the whole project now, as version {version}."
+        return self._changed(request, memory, lambda: services.update_memory(command=command), said)
+
+    def again_view(self, request: HttpRequest, object_id: str, version: int) -> HttpResponse:
+        """Make an earlier version the current one again."""
+        memory: Memory = self.find(request, object_id)
+        command = MemoryRestore(id=memory.id, version=version)
+        said = f"Version {version} is the current one again, as version {{version}}."
+        return self._changed(request, memory, lambda: services.restore_memory(command=command), said)
+
+    def erase_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Erase a deleted memory for good, after a page that says what goes, what stays, and asks for its number."""
+        memory: Memory = self.find(request, object_id)
+        problem = ""
+        typed = request.POST.get("number", "").strip().removeprefix("#")
+        token = request.POST.get("confirm_token", "") if request.method == "POST" and typed == str(memory.id) else None
+        if request.method == "POST" and token is None:
+            problem = f"To go on, type {memory.id}: the number of what is to be erased."
         try:
-            return self._done(request, service(command=MemoryTouch(id=memory.id, reason=reason[:1_000])))
-        except (Conflict, Gone) as error:
-            messages.error(request, sentence(error))
+            reason = request.POST.get("reason", "")[:1_000]
+            command = MemoryDelete(id=memory.id, permanent=True, confirm_token=token and token[:64], reason=reason)
+            result = services.delete_memory(command=command)
+        except ConfirmationRequired as error:
+            if token is not None:
+                problem = "It was changed while you read this page. Look at it again, then confirm."
+            context = {"title": f"Erase #{memory.id} for good?", "token": error.data["confirm_token"]}
+            return self.page(request, _ERASE, memory, **context, problem=problem, typed=typed)
+        except PreconditionFailed:
+            messages.error(request, "Delete it first. What is deleted can be erased for good.")
             return redirect(self.url("change", memory.id))
+        messages.success(request, f"#{result.id} is erased for good.")
+        return redirect(self.url("changelist"))
 
-    def _done(self, request: HttpRequest, result: WriteResult) -> HttpResponse:
-        messages.success(request, _SAID[result.status].format(id=result.id, version=result.version))
-        if result.redacted:
-            kinds = ", ".join(result.redacted)
-            messages.warning(request, f"Secrets or private text were taken out before anything was kept: {kinds}.")
-        return redirect(self.url("change", result.id))
-
-
-def sentence(error: HubError) -> str:
-    """Return an error as a person reads it here, where tools have buttons instead of names."""
-    text = error.message.replace("; bring it back with memory_restore", "; restore it first")
-    text = text.replace(", or pass if_exists=update or keep", "")
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _show(form: Any, error: HubError) -> None:
-    if not isinstance(error, Conflict | Gone | Invalid):
-        raise error
-    form.add_error("title" if isinstance(error, Conflict) else None, sentence(error))
+    def _changed(
+        self, request: HttpRequest, memory: Memory, change: Callable[[], WriteResult], said: str = ""
+    ) -> HttpResponse:
+        try:
+            result = change()
+        except (Conflict, Gone, Invalid, NotFound) as error:
+            return refused(request, error, memory.id)
+        is_new = result.version != memory.version
+        return done(request, result, said.format(version=result.version) if is_new else "")
 
 
 def _stale(form: ChangedMemoryForm, memory: Memory) -> dict[str, Any]:

@@ -8,11 +8,20 @@ from django import forms
 from django.http import QueryDict
 from pydantic import ValidationError
 
-from memories.models import Memory, MemoryType
+from memories.admin.attributes import attribute_fields, faults_by_field, shown_attributes, typed_attributes
+from memories.kinds import KINDS
+from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryUpdate, MemoryWrite
-from memoryhub.core.validation import explain
+from memoryhub.core.validation import explain_faults
 
-_FIELD_OF = {"resource_links": "links"}
+_FIELD_OF = {"resource_links": "links", "attributes": ""}
+_FIRST = ("title", "type", "priority", "confidence", "valid_until", "content")
+_TEXTS = {
+    MemoryKind.OBSERVATION: ("Text", "Markdown or plain text."),
+    MemoryKind.GUIDELINE: ("Rule", "What to do, and where it holds. Markdown or plain text."),
+    MemoryKind.TOOL: ("Description", "What it does and what it answers. Markdown or plain text."),
+    MemoryKind.KNOWLEDGE: ("Text", "What is so. Markdown or plain text."),
+}
 
 
 class MemoryForm(forms.Form):
@@ -20,13 +29,13 @@ class MemoryForm(forms.Form):
 
     title = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     content = forms.CharField(
-        required=False,
-        strip=False,
-        widget=forms.Textarea(attrs={"rows": 18, "spellcheck": "true"}),
-        help_text="Markdown or plain text.",
+        required=False, strip=False, widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "true"})
     )
-    type = forms.ChoiceField(choices=MemoryType.choices, initial=MemoryType.NOTE)
-    tags = forms.CharField(required=False, help_text="Words to filter by, separated by commas.")
+    tags = forms.CharField(
+        required=False,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "list": "known-tags", "data-suggest": ""}),
+        help_text="Words to filter by, separated by commas.",
+    )
     source = forms.CharField(required=False, help_text="Where it comes from: a path or an address.")
     links = forms.CharField(
         required=False,
@@ -34,26 +43,40 @@ class MemoryForm(forms.Form):
         help_text="One address a line, with a word behind it that says what it is.",
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, kind: MemoryKind, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})
+        self.kind = kind
+        self.own = attribute_fields(kind)
+        self.fields["content"].label, self.fields["content"].help_text = _TEXTS[kind]
+        self.fields.update(self.own)
+        self.fields["type"] = _type_field(kind)
+        self.order_fields([*_FIRST, *self.own, "tags", "topic_key", "source", "links"])
 
     def values(self) -> dict[str, Any]:
-        """Return what was typed, under the names of the schemas."""
+        """Return what was typed, by the names of the schemas; attributes that break a rule are said and left out."""
         typed = self.cleaned_data
         return {
             "title": typed["title"],
             "content": typed["content"].replace("\r\n", "\n"),
             "type": typed["type"],
+            "attributes": self._attributes(),
             "tags": [tag for tag in (part.strip() for part in typed["tags"].split(",")) if tag],
             "source": typed["source"],
             "resource_links": _links(typed["links"]),
         }
 
+    def _attributes(self) -> dict[str, Any]:
+        try:
+            return typed_attributes(self.kind, self.cleaned_data)
+        except ValidationError as error:
+            self.refuse(error)
+            return {}
+
     def refuse(self, error: ValidationError) -> None:
-        """Show what the schema says beside the field that it says it of."""
-        name = str(error.errors(include_url=False)[0]["loc"][0])
-        name = _FIELD_OF.get(name, name)
-        self.add_error(name if name in self.fields else None, _sentence(explain(error)))
+        """Show what the schema says beside the fields that it says it of."""
+        names = {*self.fields, *_FIELD_OF}
+        for name, fault in faults_by_field(error, names):
+            self.add_error(_FIELD_OF.get(name, name) or None, _sentence(explain_faults([fault])))
 
 
 class NewMemoryForm(MemoryForm):
@@ -64,14 +87,15 @@ class NewMemoryForm(MemoryForm):
         label="Topic",
         help_text="Optional. One memory a topic: what is written to it again revises the one that is there.",
     )
-    field_order = ["title", "content", "type", "tags", "topic_key", "source", "links"]
 
     def command(self) -> MemoryWrite | None:
         """Return the command, or None where the form says what is wrong."""
         if not self.is_valid():
             return None
         try:
-            return MemoryWrite(**self.values(), topic_key=self.cleaned_data["topic_key"] or None)
+            values = {**self.values(), "kind": self.kind, "topic_key": self.cleaned_data["topic_key"] or None}
+            command = MemoryWrite(**values)
+            return None if self.errors else command
         except ValidationError as error:
             self.refuse(error)
             return None
@@ -89,23 +113,24 @@ class ChangedMemoryForm(MemoryForm):
         """Return the command with what differs from ``memory``, or None where the form says what is wrong."""
         if not self.is_valid():
             return None
-        now = _present_values(memory)
-        changes = {name: value for name, value in self.values().items() if value != now[name]}
         try:
-            return MemoryUpdate(
+            command = MemoryUpdate(
                 id=memory.id,
                 base_version=self.cleaned_data["base_version"],
                 must_be_current=True,
                 change_reason=self.cleaned_data["change_reason"],
-                **changes,
+                **_changes(self.values(), memory),
             )
+            return None if self.errors else command
         except ValidationError as error:
             self.refuse(error)
             return None
 
     def rebase(self, version: int) -> None:
         """Take ``version`` as the one that was read: its text is shown beside what was typed."""
-        self.data = {**self.data.dict(), "base_version": version} if isinstance(self.data, QueryDict) else self.data
+        if isinstance(self.data, QueryDict):
+            self.data = self.data.copy()
+            self.data["base_version"] = str(version)
 
 
 def initial_of(memory: Memory) -> dict[str, Any]:
@@ -118,12 +143,28 @@ def initial_of(memory: Memory) -> dict[str, Any]:
         "source": memory.source,
         "links": "\n".join(f"{link['uri']} {link['type']}" for link in memory.resource_links),
         "base_version": memory.version,
+        **shown_attributes(MemoryKind(memory.kind), memory.attributes),
     }
 
 
-def _present_values(memory: Memory) -> dict[str, Any]:
-    names = ("title", "content", "type", "tags", "source", "resource_links")
-    return {name: getattr(memory, name) for name in names}
+def _type_field(kind: MemoryKind) -> forms.Field:
+    known = KINDS[kind]
+    label = "Type" if kind is MemoryKind.OBSERVATION else "Category"
+    if known.types:
+        choices = [(name, name.upper() if len(name) == 3 else name.capitalize()) for name in known.types]
+        return forms.ChoiceField(choices=choices, initial=known.default_type, label=label)
+    attrs = {"autocomplete": "off", "list": "known-types"}
+    return forms.CharField(required=False, initial=known.default_type, label=label, widget=forms.TextInput(attrs=attrs))
+
+
+def _changes(typed: dict[str, Any], memory: Memory) -> dict[str, Any]:
+    changes = {name: value for name, value in typed.items() if value != getattr(memory, name)}
+    if "attributes" in changes:
+        schema = KINDS[MemoryKind(memory.kind)].attributes
+        now, wanted = (schema.model_validate(each) for each in (memory.attributes, typed["attributes"]))
+        names = [name for name in schema.model_fields if getattr(now, name) != getattr(wanted, name)]
+        changes["attributes"] = {name: typed["attributes"].get(name) for name in names} or None
+    return changes
 
 
 def _links(text: str) -> list[dict[str, str]]:

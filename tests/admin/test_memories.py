@@ -100,10 +100,9 @@ class DetailTests(AdminTestCase):
             )
             update_memory(command=MemoryUpdate(id=memory_id, tags=["y"]))
         page = self.page(f"memories/memory/{memory_id}/versions/")
-        self.assertIn("<del>red</del><ins>blue</ins>", page)
+        self.assertIn("[gone: red ] [new: blue ]", text_of(page))
         self.assertIn("it is faster", page)
-        self.assertIn("<del>x</del>", page)
-        self.assertIn("<ins>y</ins>", page)
+        self.assertIn("Tags: [gone: x ] [new: y ]", text_of(page))
 
     def test_many_versions_come_ten_to_a_page(self) -> None:
         memory_id = self.write("A choice", "text 1")
@@ -201,7 +200,7 @@ class WritingTests(AdminTestCase):
         self.assertIn("somebody else", page)
         self.assertIn("my long text", page)
         self.assertIn("red or blue", page)
-        self.assertIn("<del>green</del><ins>blue</ins>", page)
+        self.assertIn("[gone: green ] [new: blue ]", text_of(page))
         self.assertEqual(self.memory(memory_id).content, "red or blue")
         self.assertIn('name="base_version" value="2"', page)
 

@@ -7,7 +7,7 @@ from django.test import SimpleTestCase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memories.admin.diff import word_diff
+from memories.admin.diff import side_by_side, word_diff
 from memories.admin.rendering import MAX_RENDERED, render
 
 ATTACKS = [
@@ -72,9 +72,17 @@ class DiffTests(SimpleTestCase):
         html = word_diff(before, after)
         if before == after:
             return
-        old = unescape(re.sub(r"</?del>", "", re.sub(r"<ins>.*?</ins>", "", html)))
-        new = unescape(re.sub(r"</?ins>", "", re.sub(r"<del>.*?</del>", "", html)))
+        seen = re.sub(r'<span class="visually-hidden">.*?</span>', "", html)
+        old = unescape(re.sub(r"</?del>", "", re.sub(r"<ins>.*?</ins>", "", seen)))
+        new = unescape(re.sub(r"</?ins>", "", re.sub(r"<del>.*?</del>", "", seen)))
         self.assertEqual((old, new), (before, after))
+
+    def test_side_by_side_each_text_is_whole_and_only_its_own_part_is_marked(self) -> None:
+        first, second = side_by_side("take the red one", "take the blue one")
+        self.assertIn("<del>", first)
+        self.assertNotIn("blue", first)
+        self.assertIn("<ins>", second)
+        self.assertNotIn("red", second)
 
     def test_far_lines_are_left_out_and_counted(self) -> None:
         lines = [f"line {number}\n" for number in range(40)]

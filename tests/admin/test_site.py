@@ -16,7 +16,8 @@ from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from tests.admin.base import AdminTestCase, text_of
 
-LISTS = ("memories/memory/", "sessions_app/session/", "sessions_app/commit/", "core/rawevent/")
+MEMORY_LISTS = tuple(f"memories/{name}/" for name in ("memory", "observation", "conflict", "tag"))
+LISTS = (*MEMORY_LISTS, "sessions_app/session/", "sessions_app/commit/", "core/rawevent/")
 
 
 class OverviewTests(AdminTestCase):

@@ -51,8 +51,8 @@ class HubChangeList(ChangeList):
     def counted(self) -> str:
         """The number of results as text."""
         more = "+" if self.result_count == COUNTED_AT_MOST else ""
-        noun = self.opts.verbose_name if self.result_count == 1 else self.opts.verbose_name_plural
-        return f"{self.result_count:,}{more} {noun}"
+        one, many = getattr(self.model_admin, "nouns", None) or (self.opts.verbose_name, self.opts.verbose_name_plural)
+        return f"{self.result_count:,}{more} {one if self.result_count == 1 else many}"
 
 
 class HubModelAdmin(_ModelAdmin):
@@ -66,6 +66,10 @@ class HubModelAdmin(_ModelAdmin):
     actions: Sequence[Any] | None = ()
     view_on_site = False
 
+    tab = ""
+    """The list whose tab this one shares, such as ``memories_memory``; empty for a tab of its own."""
+    nouns: tuple[str, str] | None = None
+    """What one and what many are called in a count; the model's own names where there are none."""
     list_title = ""
     detail_template = ""
     stream_kind = ""

@@ -1,0 +1,217 @@
+"""A kind's own attributes as fields of a form, made from its schema. They only parse; the schema has the rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from pydantic import ValidationError
+
+from memories.kinds import KINDS
+from memories.models import MemoryKind
+
+_WITHIN = "__"
+_LINE = 500
+"""Texts that may be longer get an area of more lines than one."""
+_SPARE = 1
+"""Empty areas below those of a list that are filled."""
+_HELP = {
+    "valid_until": "In UTC; after it the entry is marked expired. Empty where it always holds.",
+    "examples__good": "How it is done.",
+    "examples__bad": "How it is not done.",
+    "examples": "Calls of it, as JSON or as text.",
+    "parameters": "What it takes, as a JSON schema.",
+    "confidence": "How certain it is, 0 to 1.",
+    "related_chunks": "Ids of pieces of code that it is about.",
+}
+
+
+class TextAttribute(forms.CharField):
+    """A text as it was typed; None where there is none."""
+
+    def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
+        is_long = schema.get("maxLength", 0) > _LINE
+        area = forms.Textarea(attrs={"rows": 2}) if is_long else forms.TextInput(attrs={"autocomplete": "off"})
+        super().__init__(widget=area, required=False, **kwargs)
+
+    def clean(self, value: Any) -> Any:
+        """Return what the schema is to judge."""
+        return self.read(value.strip().replace("\r\n", "\n")) if value and value.strip() else None
+
+    def read(self, text: str) -> Any:
+        """Return what a text that is not empty stands for."""
+        return text
+
+    def shown(self, value: Any) -> Any:
+        """Return a kept value as the field shows it."""
+        return value
+
+
+class NumberAttribute(TextAttribute):
+    """A number."""
+
+    def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(schema, **kwargs)
+        attrs = {
+            "min": schema.get("minimum"),
+            "max": schema.get("maximum"),
+            "placeholder": schema.get("default"),
+            "step": 1 if schema["type"] == "integer" else 0.05,
+        }
+        self.widget = forms.NumberInput(attrs={name: value for name, value in attrs.items() if value is not None})
+
+
+class MomentAttribute(TextAttribute):
+    """A time in UTC."""
+
+    def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(schema, **kwargs)
+        self.widget = forms.TextInput(attrs={"step": 1})
+        self.widget.input_type = "datetime-local"
+
+    def shown(self, value: Any) -> Any:
+        """Return it as the browser's field wants it."""
+        moment = datetime.fromisoformat(value) if value else None
+        return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if moment else ""
+
+
+class JsonAttribute(TextAttribute):
+    """JSON."""
+
+    def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(schema, **kwargs)
+        self.widget = forms.Textarea(attrs={"rows": 8, "spellcheck": "false", "class": "code"})
+
+    def read(self, text: str) -> Any:
+        """Return the value, or say where it is no JSON."""
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise forms.ValidationError(f"This is not JSON: {error}.") from error
+
+    def shown(self, value: Any) -> Any:
+        """Return it indented."""
+        return json.dumps(value, indent=2, ensure_ascii=False) if value else ""
+
+
+class Areas(forms.Widget):
+    """A text area for each entry of a list, and an empty one below; a script offers more."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str]:
+        """Return all that was typed."""
+        return list(data.getlist(name)) if hasattr(data, "getlist") else list(data.get(name, []))
+
+    def id_for_label(self, id_: str, index: str | None = None) -> str:
+        """Return the first area's id."""
+        return id_
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        """Return the areas."""
+        entries = [*[each for each in value or [] if each.strip()], *[""] * _SPARE]
+        first = (attrs or {}).get("id", f"id_{name}")
+        ids = [first, *(f"{first}_{number}" for number in range(2, len(entries) + 1))]
+        label = name.replace(_WITHIN, " ").replace("_", " ")
+        areas = ((name, ids[place], f"{label} {place + 1}", _rows(entry), entry) for place, entry in enumerate(entries))
+        shape = '<textarea name="{}" id="{}" aria-label="{}" rows="{}" class="code">\n{}</textarea>'
+        return format_html('<div class="areas" data-areas>{}</div>', format_html_join("", shape, areas))
+
+
+class ListAttribute(forms.Field):
+    """A list of texts, or of JSON values: those that are JSON by their look are taken as such."""
+
+    def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(widget=Areas(), required=False, **kwargs)
+        self._is_text = schema.get("items", {}).get("type") == "string"
+
+    def clean(self, value: list[str]) -> Any:
+        """Return the entries that are not empty, or None."""
+        typed = [each.replace("\r\n", "\n").strip("\n") for each in value or [] if each.strip()]
+        return [each if self._is_text else _value(each) for each in typed] or None
+
+    def shown(self, value: Any) -> Any:
+        """Return each entry as text."""
+        return [each if self._is_text else _text(each) for each in value or []]
+
+
+def attribute_fields(kind: MemoryKind) -> dict[str, Any]:
+    """Return the form fields of a kind's attributes, by name; what is within an attribute has both names."""
+    schema = KINDS[kind].attributes.model_json_schema()
+    return dict(_fields(schema, schema.get("$defs", {}), ""))
+
+
+def typed_attributes(kind: MemoryKind, cleaned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was typed as the kind's attributes are kept, without those that are empty.
+
+    Raises:
+        ValidationError: one breaks a rule of the schema.
+    """
+    given: dict[str, Any] = {}
+    for name in attribute_fields(kind):
+        if cleaned.get(name) is not None:
+            outer, _, inner = name.partition(_WITHIN)
+            given[outer] = {**given.get(outer, {}), inner: cleaned[name]} if inner else cleaned[name]
+    return KINDS[kind].attributes.model_validate(given).model_dump(mode="json", exclude_unset=True)
+
+
+def shown_attributes(kind: MemoryKind, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return kept attributes as the form's fields show them."""
+    shown: dict[str, Any] = {}
+    for name, field in attribute_fields(kind).items():
+        outer, _, inner = name.partition(_WITHIN)
+        value = attributes.get(outer)
+        shown[name] = field.shown(value.get(inner) if inner and value else value)
+    return shown
+
+
+def faults_by_field(error: ValidationError, names: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each thing that a schema refused, with the name of the form's field that it is about, or ""."""
+    for fault in error.errors(include_url=False):
+        path = [str(part) for part in fault["loc"]]
+        whole = (_WITHIN.join(path[:length]) for length in (2, 1))
+        yield next((name for name in whole if name in names), ""), fault
+
+
+def _fields(schema: Mapping[str, Any], parts: Mapping[str, Any], outer: str) -> Iterator[tuple[str, Any]]:
+    for name, described in schema["properties"].items():
+        part = parts.get(described.get("$ref", "").rpartition("/")[2])
+        if part:
+            yield from _fields(part, parts, f"{name}{_WITHIN}")
+        else:
+            label = f"{name} {outer.removesuffix(_WITHIN)}".strip().replace("_", " ").capitalize()
+            yield f"{outer}{name}", _field(described, label=label, help_text=_help(f"{outer}{name}", described))
+
+
+def _field(described: Mapping[str, Any], **kwargs: Any) -> Any:
+    first = next(iter(described.get("anyOf", ())), described)
+    whole = {**first, "default": described.get("default")}
+    if first.get("format") == "date-time":
+        return MomentAttribute(whole, **kwargs)
+    found = {"array": ListAttribute, "object": JsonAttribute, "string": TextAttribute}
+    return found.get(first["type"], NumberAttribute)(whole, **kwargs)
+
+
+def _help(name: str, described: Mapping[str, Any]) -> str:
+    text = str(_HELP.get(name) or described.get("description", ""))
+    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + ("." if text else "")
+
+
+def _rows(text: str) -> int:
+    return min(max(text.count("\n") + 1, 2), 12)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _text(value: Any) -> str:
+    """Return a value so that ``_value`` reads it again as it is."""
+    is_plain = isinstance(value, str) and _value(value) == value and value.strip() == value
+    return str(value) if is_plain else json.dumps(value, indent=2, ensure_ascii=False)

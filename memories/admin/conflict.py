@@ -1,0 +1,189 @@
+"""The admin of conflicts: two versions that were written at once, beside each other, and the ways to settle them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import F, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from pydantic import ValidationError
+
+from memories import services
+from memories.admin.answers import sentence
+from memories.admin.comparing import head, history_of, sides
+from memories.admin.section import SectionAdmin
+from memories.merge import merge_texts
+from memories.models import Conflict, Resolution
+from memories.schemas import ConflictResolve
+from memoryhub.core.admin import DefaultFilter, cells
+from memoryhub.core.errors import Conflict as Refused
+from memoryhub.core.errors import Gone, Invalid
+from memoryhub.core.validation import explain
+
+_PAGE = "admin/memories/conflict/detail.html"
+
+
+class StateFilter(DefaultFilter):
+    """Open conflicts and settled ones."""
+
+    title = "state"
+    parameter_name = "state"
+    options = {"all": "All", "open": "Open", "settled": "Settled"}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep what the choice says."""
+        if self.chosen() == "all":
+            return queryset
+        return queryset.filter(resolved_at__isnull=self.chosen() == "open")
+
+
+class SettleForm(forms.Form):
+    """How to settle a conflict; the rules are the schema's and the service's."""
+
+    resolution = forms.ChoiceField(choices=Resolution.choices, required=False)
+    content = forms.CharField(required=False, strip=False)
+    title = forms.CharField(required=False)
+    split_title = forms.CharField(required=False)
+    reason = forms.CharField(required=False)
+
+    def command(self, conflict_id: int) -> ConflictResolve:
+        """Return the command: of the fields, those that belong to the chosen way.
+
+        Raises:
+            ValidationError: a value breaks a rule.
+        """
+        self.is_valid()
+        typed = self.cleaned_data
+        chosen = typed.get("resolution", "")
+        merges, splits = chosen == Resolution.MERGE, chosen == Resolution.BOTH
+        return ConflictResolve(
+            id=conflict_id,
+            resolution=chosen,
+            content=typed["content"].replace("\r\n", "\n") if merges else None,
+            title=(typed["title"] if merges else typed["split_title"] if splits else "") or None,
+            reason=typed["reason"],
+        )
+
+
+def _ways(conflict: Conflict) -> list[dict[str, str]]:
+    a, b = conflict.version_a, conflict.version_b
+    about = {
+        Resolution.KEEP_A: f"Version {a} stands as it is written.",
+        Resolution.KEEP_B: f"Version {b} stands as it is written.",
+        Resolution.MERGE: "A new version, made of both; you write it below.",
+        Resolution.BOTH: f"The present text stays, and version {a} becomes a memory of its own.",
+    }
+    return [{"value": way.value, "name": str(way.label), "about": said} for way, said in about.items()]
+
+
+@admin.register(Conflict)
+class ConflictAdmin(SectionAdmin):
+    """Conflicts, open ones first."""
+
+    list_display = ("number", "about", "state", "versions", "detected", "settled")
+    list_display_links = ("number",)
+    list_filter = (StateFilter,)
+    list_select_related = ("memory",)
+    sortable_by = ()
+    detail_template = _PAGE
+    ordering = (F("resolved_at").desc(nulls_first=True), "-id")
+    empty_title = "No conflict"
+    empty_text = "When two write one memory at once, both versions are kept, and what is to stand is settled here."
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add settling."""
+        view: Callable[..., HttpResponse] = self.admin_site.admin_view(self.settle_view)
+        return [path("<path:object_id>/settle/", view, name="memories_conflict_settle"), *super().get_urls()]
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Return the conflict with its memory."""
+        wanted = int(object_id) if object_id.isdecimal() and len(object_id) <= 16 else 0
+        return Conflict.objects.select_related("memory").filter(id=wanted).first()
+
+    def detail(self, request: HttpRequest, found: Conflict) -> dict[str, Any]:
+        """Return the two versions beside each other, what they were made from, and the form that settles them."""
+        versions = {each["version"]: each for each in history_of(found.memory)}
+        first, second = versions[found.version_a], versions[found.version_b]
+        base = versions.get(second["base_version"])
+        draft = merge_texts((base or {}).get("content") or "", first["content"] or "", second["content"] or "")
+        return {
+            "title": found.memory.title,
+            "sides": sides(first, second),
+            "heads": (head(first), head(second)),
+            "base": base,
+            "base_head": head(base) if base else "",
+            "draft": draft,
+            "typed": {"resolution": "", "content": draft, "title": found.memory.title, "split_title": "", "reason": ""},
+            "split_title": f"{(first['title'] or '')[:180]} (version {found.version_a} of #{found.memory_id})",
+            "stands": versions[found.memory.version],
+            "labels": (f"Version {found.version_a}, the earlier", f"Version {found.version_b}, the later"),
+            "draft_rows": min(max(draft.count("\n") + 3, 6), 24),
+            "ways": _ways(found),
+        }
+
+    def settle_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Settle the conflict, or show what is wrong with how; nothing that was typed is lost."""
+        conflict: Conflict = self.find(request, object_id)
+        if request.method != "POST":
+            return redirect(self.url("change", conflict.pk))
+        form = SettleForm(request.POST)
+        try:
+            result = services.resolve_conflict(command=form.command(conflict.pk))
+        except ValidationError as error:
+            said = explain(error) if form["resolution"].value() else "choose one of the four ways"
+            return self._again(request, conflict, form, f"{said[:1].upper()}{said[1:]}.")
+        except (Refused, Gone, Invalid) as refusal:
+            return self._again(request, conflict, form, sentence(refusal))
+        split = f" The earlier one is #{result.split_id} now." if result.split_id else ""
+        messages.success(request, f"Settled. Version {result.version} stands.{split}")
+        return redirect(self.url("change", conflict.pk))
+
+    def _again(self, request: HttpRequest, conflict: Conflict, form: SettleForm, problem: str) -> HttpResponse:
+        typed = {name: form[name].value() or "" for name in form.fields}
+        context = {**self.detail(request, conflict), "typed": typed, "problem": problem}
+        return self.page(request, _PAGE, conflict, **context)
+
+    @admin.display(description="#", ordering="id")
+    def number(self, conflict: Conflict) -> SafeString:
+        """Return the id."""
+        return cells.code(f"#{conflict.id}")
+
+    @admin.display(description="memory")
+    def about(self, conflict: Conflict) -> SafeString:
+        """Return the memory that both versions are of."""
+        link = cells.link(self.url("change", conflict.id), conflict.memory.title, "title")
+        reason = format_html('<span class="snippet">{}</span>', conflict.reason) if conflict.reason else ""
+        return format_html("{}{}", link, reason)
+
+    @admin.display(description="state")
+    def state(self, conflict: Conflict) -> SafeString:
+        """Return whether it is open."""
+        return cells.badge("settled", "Settled") if conflict.resolved_at else cells.badge("conflict", "Open")
+
+    @admin.display(description="versions")
+    def versions(self, conflict: Conflict) -> SafeString:
+        """Return the two versions, and of what."""
+        memory = reverse("admin:memories_memory_change", args=[conflict.memory_id])
+        return format_html(
+            'v{} and v{} of <a href="{}">#{}</a>', conflict.version_a, conflict.version_b, memory, conflict.memory_id
+        )
+
+    @admin.display(description="detected", ordering="detected_at")
+    def detected(self, conflict: Conflict) -> SafeString:
+        """Return when the second was written."""
+        return cells.moment(conflict.detected_at)
+
+    @admin.display(description="settled", ordering="resolved_at")
+    def settled(self, conflict: Conflict) -> SafeString:
+        """Return by whom and how."""
+        if not conflict.resolved_at:
+            return cells.NONE
+        how = Resolution(conflict.resolution).label
+        return format_html('{}<span class="under">by {}</span>', how, conflict.resolved_by)

@@ -1,0 +1,170 @@
+"""The filters of the lists of memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib.admin import SimpleListFilter
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest
+
+from memories.kinds import KINDS
+from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag
+from memories.scopes import own_scope
+from memoryhub.core import clock
+from memoryhub.core.admin import DefaultFilter, SinceFilter, ValueFilter
+from sessions_app.models import Session
+
+_OFFERED = 20
+_SESSIONS = 8
+
+
+class KindFilter(ValueFilter):
+    """Memories of one kind."""
+
+    title = "kind"
+    parameter_name = "kind"
+    field = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return all kinds."""
+        return [(str(value), str(label)) for value, label in MemoryKind.choices]
+
+
+class TypeFilter(ValueFilter):
+    """Memories of one type."""
+
+    title = "type"
+    parameter_name = "type"
+    field = "type"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the types of the list's kind; of a kind that takes any word, those in use."""
+        kind = model_admin.kind or _kind_in(request)
+        return [(name, type_label(name)) for name in KINDS[kind].types or used_types(kind)]
+
+
+class CategoryFilter(TypeFilter):
+    """The same where the type is called a category."""
+
+    title = "category"
+
+
+class TagFilter(SimpleListFilter):
+    """Memories with one tag; the most used ones are offered."""
+
+    title = "tag"
+    parameter_name = "tag"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the 20 tags on most memories, and the one in use."""
+        tags = most_used_tags(_OFFERED)
+        used = request.GET.get("tag")
+        return [(tag, tag) for tag in ([used] if used and used not in tags else []) + tags]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep memories with the tag."""
+        tag = self.value()
+        return queryset.filter(id__in=MemoryTag.objects.filter(tag=tag).values("memory_id")) if tag else queryset
+
+
+class ScopeFilter(ValueFilter):
+    """Of a project's memories, those that hold for one session alone, or for all."""
+
+    title = "scope"
+    parameter_name = "scope"
+    field = "scope"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the scopes that share this store, if there is more than one."""
+        shared = (MemoryScope.PROJECT, MemoryScope.SESSION) if own_scope() is MemoryScope.PROJECT else ()
+        return [(scope.value, str(scope.label)) for scope in shared]
+
+
+class SessionFilter(ValueFilter):
+    """Memories that were written in one session; the latest ones are offered."""
+
+    title = "session"
+    parameter_name = "session"
+    field = "session_id"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the latest sessions, and the one in use."""
+        latest = Session.objects.order_by("-id").values_list("session_id", "purpose")[:_SESSIONS]
+        offered = {name: purpose[:40] or name for name, purpose in latest}
+        used = dict(super().lookups(request, model_admin))
+        return list({**used, **offered}.items())
+
+
+class UpdatedFilter(SinceFilter):
+    """Memories that changed in the past days."""
+
+    title = "last change"
+    field = "updated_at"
+
+
+class DeletedFilter(DefaultFilter):
+    """Deleted memories are hidden until they are asked for."""
+
+    title = "state"
+    parameter_name = "state"
+    options = {"kept": "Kept", "deleted": "Deleted", "all": "All"}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep what the choice says."""
+        if self.chosen() == "all":
+            return queryset
+        return queryset.filter(deleted_at__isnull=self.chosen() == "kept")
+
+
+class ConflictFilter(DefaultFilter):
+    """Memories with a conflict that nobody has settled."""
+
+    title = "conflicts"
+    parameter_name = "conflicts"
+    options = {"any": "All", "open": "Open conflict"}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep what the choice says."""
+        if self.chosen() == "any":
+            return queryset
+        return queryset.filter(id__in=Conflict.objects.filter(resolved_at__isnull=True).values("memory_id"))
+
+
+class ValidityFilter(DefaultFilter):
+    """Knowledge that still holds, or that has expired."""
+
+    title = "validity"
+    parameter_name = "validity"
+    options = {"any": "All", "valid": "Valid", "expired": "Expired"}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep what the choice says."""
+        expired = Q(valid_until__lte=clock.now())
+        if self.chosen() == "any":
+            return queryset
+        valid = Q(valid_until__isnull=True) | Q(valid_until__gt=clock.now())
+        return queryset.filter(expired if self.chosen() == "expired" else valid)
+
+
+def type_label(name: str) -> str:
+    """Return a type as people read it."""
+    return name.upper() if name in ("mcp", "cli", "api") else name.replace("_", " ").capitalize()
+
+
+def used_types(kind: MemoryKind) -> Iterable[str]:
+    """Return the types on most memories of a kind, 20 at most."""
+    used = Memory.objects.live().filter(kind=kind).values_list("type").annotate(count=Count("id"))
+    return [name for name, _ in used.order_by("-count", "type")[:_OFFERED]]
+
+
+def most_used_tags(limit: int) -> list[str]:
+    """Return the tags on most memories."""
+    counted = MemoryTag.objects.values("tag").annotate(memories=Count("memory_id")).order_by("-memories", "tag")
+    return [row["tag"] for row in counted[:limit]]
+
+
+def _kind_in(request: HttpRequest) -> MemoryKind:
+    chosen = request.GET.get("kind", "")
+    return MemoryKind(chosen) if chosen in MemoryKind.values else MemoryKind.OBSERVATION

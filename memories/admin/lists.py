@@ -1,0 +1,179 @@
+"""The base of the lists of memories: columns, search, bulk actions, and the form of a new one."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memories import services
+from memories.admin import marks
+from memories.admin.answers import done, sentence, show_error
+from memories.admin.filters import most_used_tags, type_label, used_types
+from memories.admin.forms import NewMemoryForm
+from memories.admin.listing import MemoryChangeList, search
+from memories.admin.section import SectionAdmin, page_name
+from memories.models import Memory, MemoryKind
+from memories.schemas import MemoryTouch
+from memoryhub.core.admin import HubChangeList, cells
+from memoryhub.core.errors import Conflict, Gone, HubError
+
+FORM = "admin/memories/memory/form.html"
+_AT_ONCE = 200
+_TAGS_OFFERED = 200
+
+
+class MemoryListAdmin(SectionAdmin):
+    """Memories of one kind or of all, last changed first."""
+
+    kind: MemoryKind | None = None
+    """None where the list has all kinds."""
+    list_display_links = ("number",)
+    search_fields = ("title",)
+    search_help_text = "Ask in your own words; the best answers come first"
+    ordering: ClassVar[tuple[str, ...]] = ("-updated_at",)
+    actions = ("delete_chosen", "restore_chosen")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """A person may write memories."""
+        return bool(request.user.is_staff)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """A person may revise memories."""
+        return bool(request.user.is_staff)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
+        """Return the list that shows why something was found."""
+        return MemoryChangeList
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Leave the texts where they are in lists."""
+        memories = super().get_queryset(request)
+        named = (request.resolver_match and request.resolver_match.url_name) or ""
+        return memories.defer("content", "resource_links") if named.endswith("_changelist") else memories
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search by relevance, as every door does."""
+        return (search(request, queryset, search_term, self.kind) if search_term.strip() else queryset), False
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Write a memory."""
+        kind = self.kind or MemoryKind.OBSERVATION
+        form = NewMemoryForm(kind, request.POST if request.method == "POST" else None)
+        command = form.command() if form.is_bound else None
+        if command:
+            try:
+                return done(request, services.write_memory(command=command))
+            except HubError as error:
+                show_error(form, error)
+        context: dict[str, Any] = {"title": self.add_label, "form": form, "adding": True, "kinds": self._kinds(kind)}
+        if self.kind:
+            context |= {"list_url": self.url("changelist"), "list_label": page_name(kind)}
+        return self.page(request, FORM, None, **context, **offered(kind))
+
+    def _kinds(self, present: MemoryKind) -> list[dict[str, Any]]:
+        return [
+            {"label": kind.label, "url": reverse(f"admin:memories_{kind.value}_add"), "current": kind is present}
+            for kind in MemoryKind
+        ]
+
+    @admin.action(description="Delete")
+    def delete_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+        """Delete the chosen memories softly."""
+        self._touch_chosen(request, queryset, services.delete_memory, "deleted; “State: Deleted” shows them")
+
+    @admin.action(description="Restore")
+    def restore_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+        """Bring the chosen memories back."""
+        self._touch_chosen(request, queryset, services.restore_memory, "restored")
+
+    def _touch_chosen(self, request: HttpRequest, queryset: QuerySet[Memory], service: Any, told: str) -> None:
+        ids = list(queryset.values_list("id", flat=True)[: _AT_ONCE + 1])
+        if len(ids) > _AT_ONCE:
+            messages.error(request, f"Choose at most {_AT_ONCE} memories at a time; nothing was changed.")
+            return
+        count = 0
+        for memory_id in ids:
+            try:
+                service(command=MemoryTouch(id=memory_id))
+                count += 1
+            except (Conflict, Gone) as error:
+                messages.warning(request, sentence(error))
+        if count:
+            messages.success(request, f"{cells.counted(count, 'memory', 'memories')} {told}.")
+
+    @admin.display(description="#", ordering="id")
+    def number(self, memory: Memory) -> SafeString:
+        """Return the id."""
+        return cells.code(f"#{memory.id}")
+
+    @admin.display(description="memory", ordering="title")
+    def about(self, memory: Memory) -> SafeString:
+        """Return the title, what to know before relying on it, the words that it was found by, and the tags."""
+        title = cells.link(reverse("admin:memories_memory_change", args=[memory.id]), memory.title, "title")
+        snippet = getattr(memory, "snippet", "")
+        under = format_html('<span class="snippet">{}</span>', snippet) if snippet else ""
+        tags = cells.tag_links(memory.tags, "") if memory.tags else ""
+        return format_html(
+            "{} {}{}{}", title, marks.warnings(memory, with_expiry="validity" not in self.list_display), under, tags
+        )
+
+    @admin.display(description="type", ordering="type")
+    def type_badge(self, memory: Memory) -> SafeString:
+        """Return the type."""
+        return cells.badge(memory.type, type_label(memory.type))
+
+    @admin.display(description="category", ordering="type")
+    def category(self, memory: Memory) -> SafeString:
+        """Return the type, by its other name."""
+        return self.type_badge(memory)
+
+    @admin.display(description="kind", ordering="kind")
+    def kind_badge(self, memory: Memory) -> SafeString:
+        """Return the kind, and the type below it."""
+        return marks.kind_and_type(memory)
+
+    @admin.display(description="priority", ordering="priority")
+    def priority_bar(self, memory: Memory) -> SafeString:
+        """Return the priority as a number and a bar."""
+        return marks.bar(memory.priority or 0, 100)
+
+    @admin.display(description="confidence", ordering="confidence")
+    def confidence_bar(self, memory: Memory) -> SafeString:
+        """Return the confidence as a number and a bar."""
+        return marks.bar(memory.confidence or 0.0, 1)
+
+    @admin.display(description="valid until", ordering="valid_until")
+    def validity(self, memory: Memory) -> SafeString:
+        """Return until when it holds."""
+        return marks.validity(memory)
+
+    @admin.display(description="version", ordering="version")
+    def revision(self, memory: Memory) -> str:
+        """Return the current version."""
+        return f"v{memory.version}"
+
+    @admin.display(description="updated", ordering="updated_at")
+    def updated(self, memory: Memory) -> SafeString:
+        """Return when it last changed."""
+        return cells.moment(memory.updated_at)
+
+    @admin.display(description="seen", ordering="seen_count")
+    def seen(self, memory: Memory) -> str:
+        """Return how often the same text was written."""
+        return f"{memory.seen_count:,}×"
+
+
+def offered(kind: MemoryKind) -> dict[str, Any]:
+    """Return the words that a form suggests."""
+    types = used_types(kind) if kind is MemoryKind.GUIDELINE else ()
+    return {"known_types": types, "known_tags": most_used_tags(_TAGS_OFFERED)}

@@ -1,0 +1,129 @@
+"""The relations of one memory: shown both ways, added and taken away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from pydantic import ValidationError
+
+from memories.admin.answers import sentence
+from memories.admin.section import SectionAdmin
+from memories.ends import end_id, require_ends
+from memories.models import Memory, RelationType
+from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete
+from memories.scopes import own_scope
+from memories.selectors.relations import relations_of
+from memories.services.relations import create_relation, delete_relation
+from memoryhub.core.admin import cells
+from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound
+from memoryhub.core.validation import explain
+
+_THE_OTHER_WAY = {
+    RelationType.APPLIES_TO: "subject of",
+    RelationType.DEPENDS_ON: "needed by",
+    RelationType.CONFLICTS_WITH: "conflicts with",
+    RelationType.RELATED_TO: "related to",
+    RelationType.SUPERSEDES: "superseded by",
+    RelationType.DERIVED_FROM: "source of",
+}
+_PAGES = {"memory": "memories_memory", "session": "sessions_app_session", "commit": "sessions_app_commit"}
+_REFUSALS = (Conflict, Gone, Invalid, NotFound)
+
+
+class RelationViews(SectionAdmin):
+    """What can be done with a memory's relations."""
+
+    def relate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Add a relation from this memory to something else of the store."""
+        memory: Memory = self.find(request, object_id)
+        typed = {name: request.POST.get(name, "") for name in ("relation", "target")}
+        try:
+            result = create_relation(command=RelationCreate(source=str(memory.id), **typed))
+        except ValidationError as error:
+            messages.error(request, f"{_capital(explain(error))}.")
+        except _REFUSALS as refusal:
+            messages.error(request, sentence(refusal))
+        else:
+            said = f"{_name(result.relation)} {_end(result.target.id)}{result.target.title}"
+            is_new = result.status is LinkStatus.CREATED
+            messages.success(request, f"Added: {said}." if is_new else f"It is there already: {said}.")
+        return self._back(memory)
+
+    def unrelate_view(self, request: HttpRequest, object_id: str, relation: int) -> HttpResponse:
+        """Take a relation away."""
+        memory: Memory = self.find(request, object_id)
+        try:
+            result = delete_relation(command=RelationDelete(id=relation))
+        except HubError as refusal:
+            if not isinstance(refusal, _REFUSALS):
+                raise
+            messages.error(request, sentence(refusal))
+        else:
+            ends = f"{_end(result.source.id)}{_name(result.relation)} {_end(result.target.id)}".strip()
+            messages.success(request, f"Removed: {ends}.")
+        return self._back(memory)
+
+    def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Answer with what a number names here, as plain text."""
+        self.find(request, object_id)
+        try:
+            wanted = end_id("target", request.GET.get("target", "").strip()[:200])
+            (found,) = require_ends(("target", wanted, None))
+        except _REFUSALS as refusal:
+            return _plain(sentence(refusal), is_found=False)
+        return _plain(f"{_capital(found.kind or found.type)}: {found.title}", is_found=True)
+
+    def _back(self, memory: Memory) -> HttpResponse:
+        return redirect(f"{self.url('change', memory.id)}#relations")
+
+
+def _plain(text: str, *, is_found: bool) -> HttpResponse:
+    """Return a sentence; that nothing was found is an answer too, which a browser need not report as an error."""
+    headers = {"X-Found": "yes" if is_found else "no"}
+    return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def relations_shown(memory: Memory) -> dict[str, Any]:
+    """Return the relations of a memory as its page shows them, those of both ways."""
+    return {
+        "relations": [_shown(each, memory.id) for each in relations_of([memory.id])[memory.id]],
+        "relation_choices": RelationType.choices,
+        "own_scope": own_scope(),
+    }
+
+
+def _shown(relation: dict[str, Any], memory_id: int) -> dict[str, Any]:
+    kind = RelationType(relation["relation"])
+    is_out = relation["source"]["id"] == memory_id
+    end = relation["target" if is_out else "source"]
+    return {
+        "id": relation["id"],
+        "name": _name(kind) if is_out else _THE_OTHER_WAY[kind],
+        "end": end,
+        "badge": cells.badge(end["kind"] or end["type"], _capital(end["kind"] or end["type"])),
+        "url": _page_of(end),
+        "actor": relation["actor"],
+        "created_at": relation["created_at"],
+    }
+
+
+def _page_of(end: dict[str, Any]) -> str:
+    """Return the page of an end, "" where it has none."""
+    app = _PAGES.get(end["type"])
+    return reverse(f"admin:{app}_change", args=[end["id"]]) if app else ""
+
+
+def _name(relation: RelationType) -> str:
+    return str(relation.label).lower()
+
+
+def _end(entity_id: int) -> str:
+    return f"#{entity_id} " if entity_id else ""
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

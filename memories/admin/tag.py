@@ -1,0 +1,115 @@
+"""The admin of tags: the vocabulary by category, and the form that describes one."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from pydantic import ValidationError
+
+from memories.admin.answers import sentence
+from memories.admin.attributes import faults_by_field
+from memories.admin.section import SectionAdmin, section_pages
+from memories.models import Tag
+from memories.schemas.links import TagCreate, TagView
+from memories.selectors.tags import view_tags
+from memories.services.tags import create_tag
+from memories.vocabulary import CATEGORIES, FREE
+from memoryhub.core.errors import Conflict
+from memoryhub.core.validation import explain_faults
+
+_SHOWN = 200
+"""Tags of one category on the page; a search finds the others."""
+
+
+class TagForm(forms.Form):
+    """What describes a tag; the rules are the schema's."""
+
+    name = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
+    category = forms.CharField(
+        required=False,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "list": "known-categories"}),
+        help_text="One of those there are, or one of your own. Empty: custom.",
+    )
+    description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 2}), help_text="What it marks.")
+
+    def command(self) -> TagCreate | None:
+        """Return the command, or None where the form says what is wrong."""
+        if not self.is_valid():
+            return None
+        try:
+            return TagCreate(**{**self.cleaned_data, "category": self.cleaned_data["category"] or FREE})
+        except ValidationError as error:
+            for name, fault in faults_by_field(error, self.fields):
+                said = explain_faults([fault])
+                self.add_error(name or None, f"{said[:1].upper()}{said[1:]}.")
+            return None
+
+
+@admin.register(Tag)
+class TagAdmin(SectionAdmin):
+    """All tags: predefined, described, and merely used."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """A person may describe tags."""
+        return bool(request.user.is_staff)
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the vocabulary."""
+        question, used = request.GET.get("q", "").strip().lower()[:64], "used" in request.GET
+        found = [tag for tag in view_tags() if question in tag.name and not (used and not _is_used(tag))]
+        groups = _by_category(found)
+        context = {
+            "title": "Tags",
+            "section": section_pages(request),
+            "groups": [{"name": name, "tags": tags[:_SHOWN], "total": len(tags)} for name, tags in groups],
+            "hidden": sum(len(tags[_SHOWN:]) for _, tags in groups),
+            "question": question,
+            "used": used,
+        }
+        return self.page(request, "admin/memories/tag/list.html", None, **context)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Lead to the vocabulary, which shows all that there is of a tag."""
+        self.find(request, object_id)
+        return redirect(self.url("changelist"))
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Describe a tag."""
+        is_sent = request.method == "POST"
+        initial = {"name": request.GET.get("name", "")[:64]}
+        form = TagForm(request.POST if is_sent else None, initial=initial, label_suffix="")
+        command = form.command() if is_sent else None
+        if command:
+            try:
+                result = create_tag(command=command)
+                messages.success(request, f"“{result.name}” is described, in category {result.category}.")
+                return redirect(self.url("changelist"))
+            except Conflict as error:
+                form.add_error("name", sentence(error))
+        categories = sorted({*CATEGORIES, FREE, *Tag.objects.values_list("category", flat=True)})
+        context = {"title": "Describe a tag", "form": form, "categories": categories}
+        return self.page(request, "admin/memories/tag/form.html", None, **context)
+
+
+def _is_used(tag: TagView) -> bool:
+    return bool(tag.memories or tag.on_project)
+
+
+def _by_category(tags: list[TagView]) -> list[tuple[str, list[TagView]]]:
+    """Return the tags of each category, the most used first; free ones come before the predefined, as they are ours."""
+    places = {name: place for place, name in enumerate((FREE, *CATEGORIES))}
+
+    def place(tag: TagView) -> tuple[int, str]:
+        return places.get(tag.category, -1), tag.category
+
+    ordered = sorted(tags, key=lambda tag: (*place(tag), -tag.memories, tag.name))
+    return [(category[1], list(group)) for category, group in groupby(ordered, key=place)]
