@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Max
-
-from memories.models import Memory, MemoryVersion
+from memories.models import Memory
 from memories.query.candidates import PARTS
 from memories.query.cursor import Asked
 from memories.query.engine import Hit
 from memories.query.places import Place
+from memories.query.sql import LISTED, as_list
 from memories.search.snippets import snippet
 from memories.search.text import terms
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
+from memoryhub.core import rows
 from memoryhub.core.stores import use_store
 
 Found = dict[tuple[Place, int], dict[str, Any]]
@@ -36,12 +36,9 @@ def shown(asked: Asked, hits: Sequence[Hit]) -> list[dict[str, Any]]:
 
 def _of_place(asked: Asked, ids: list[int]) -> list[dict[str, Any]]:
     if asked.command.compact:
-        rows = Memory.objects.filter(id__in=ids).values("id", "kind", "title")
-        return [dict(row) for row in rows]
+        return [dict(row) for row in Memory.objects.filter(id__in=ids).values("id", "kind", "title")]
     words = terms(asked.command.search)
-    events = dict(
-        MemoryVersion.objects.filter(memory_id__in=ids).values_list("memory_id").annotate(Max("id")).order_by()
-    )
+    events = _events_of(ids)
     items = [
         {**item, "content": snippet(item["content"], words), "event": events.get(item["id"])}
         for item in views(list(Memory.objects.filter(id__in=ids)))
@@ -50,6 +47,15 @@ def _of_place(asked: Asked, ids: list[int]) -> list[dict[str, Any]]:
         return items
     histories = versions_of(ids)
     return [{**item, "versions": histories[item["id"]]} for item in items]
+
+
+def _events_of(ids: list[int]) -> dict[int, int]:
+    """Return the event that wrote the current version of each memory."""
+    found = rows.fetch(
+        f"SELECT memory_id, max(id) FROM memories_memoryversion WHERE memory_id IN {LISTED} GROUP BY memory_id",
+        [as_list(ids)],
+    )
+    return dict(found)
 
 
 def _with_score(asked: Asked, hit: Hit, item: dict[str, Any]) -> dict[str, Any]:
