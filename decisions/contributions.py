@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from decisions.models import Decision, DecisionStatus
+from decisions.pack import STANDING
 from decisions.selectors import count_by_status, decisions_of_commits
 from memories.context import item_line
 from memoryhub.core import rows
 from memoryhub.core.contributions import define_lines, define_part, define_statistics
 
 _TOLD = 8
-_STANDING = (DecisionStatus.ACCEPTED, DecisionStatus.PROPOSED)
 
 
 def count_commits() -> dict[str, int]:
@@ -23,7 +23,7 @@ def count_commits() -> dict[str, int]:
 
 def standing_lines() -> list[str]:
     """Return the decisions that stand, the latest first, as the lines of a summary."""
-    found = Decision.objects.filter(status__in=_STANDING).order_by("-decided_at", "-id")[:_TOLD]
+    found = Decision.objects.filter(status__in=STANDING).order_by("-decided_at", "-id")[:_TOLD]
     return [_line(decision) for decision in found]
 
 

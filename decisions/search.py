@@ -24,7 +24,11 @@ from sessions_app.search import known_commit_document
 REPLACED_WEIGHT = 0.3
 """How much a decision that no longer stands still counts."""
 
-define_text("decision", "SELECT id, title, chosen || ' ' || rationale || ' ' || context FROM decisions_decision")
+define_text(
+    "decision",
+    "SELECT id, title, chosen || CASE rationale WHEN '' THEN '' ELSE ' — ' || rationale END "
+    "|| CASE context WHEN '' THEN '' ELSE ' — ' || context END FROM decisions_decision",
+)
 
 
 @indexed_when(DECISION_RECORDED)

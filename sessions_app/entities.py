@@ -12,6 +12,7 @@ define_entity(
     "session",
     "SELECT id, CASE purpose WHEN '' THEN session_id ELSE purpose END AS title, '' AS kind, 0 AS deleted "
     "FROM sessions_app_session",
+    shown_by="session_list",
 )
 define_entity(
     "commit", "SELECT id, substr(message, 1, 200) AS title, '' AS kind, 0 AS deleted FROM sessions_app_commit"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_SAID = {"implements": "implements", "reverts": "reverts", "relates": "relates to"}
+
 
 def session_line(session: dict[str, Any]) -> str:
     """Return a session as one line: id, name, state, when, what for, and what came of it."""
@@ -60,5 +62,5 @@ def commit_line(commit: dict[str, Any]) -> str:
     head = (
         f"#{commit['id']} {commit['sha'][:10]} {commit['committed_at'][:10]} {commit['author']}: {subject} ({change})"
     )
-    decisions = "; ".join(f"{each['link_type']} #{each['id']} {each['title']}" for each in commit["decisions"])
+    decisions = "; ".join(f"{_SAID[each['link_type']]} #{each['id']} {each['title']}" for each in commit["decisions"])
     return f"{head} → {decisions}" if decisions else head

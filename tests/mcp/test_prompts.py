@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
-from memories.prompts import PROMPTS
-from memoryhub.core.tools import all_tools
+from memoryhub.core.tools import all_prompts, all_tools
 from memoryhub.mcp.prompts import completion_of
 from memoryhub.mcp.registry import load_tools
 from tests.mcp.client import ENVELOPE, ROOT, McpTestCase, Server
@@ -24,10 +24,11 @@ class PromptsTests(McpTestCase):
 
     def test_a_prompt_says_what_it_takes(self) -> None:
         listed = self.server.ask("prompts/list")["result"]["prompts"]
-        self.assertEqual([prompt["name"] for prompt in listed], ["session-start", "session-summary"])
+        names = ["librarian", "record-decision", "session-start", "session-summary"]
+        self.assertEqual([prompt["name"] for prompt in listed], names)
         purpose = {"name": "purpose", "description": "what the session is for", "required": True}
-        self.assertEqual(listed[0]["arguments"], [purpose])
-        self.assertFalse(listed[1]["arguments"][0]["required"])
+        self.assertEqual(listed[2]["arguments"], [purpose])
+        self.assertFalse(listed[3]["arguments"][0]["required"])
 
     def test_a_prompt_is_filled_with_its_arguments(self) -> None:
         text = self.get("session-start", purpose="make search faster")
@@ -37,9 +38,10 @@ class PromptsTests(McpTestCase):
 
     def test_a_prompt_speaks_only_of_tools_that_there_are(self) -> None:
         load_tools()
-        known = {tool.name for tool in all_tools()}
-        for text in (self.get("session-start", purpose="x"), self.get("session-summary")):
-            named = {word.strip(".,;:") for word in text.split() if "_" in word}
+        known = {name for tool in all_tools() for name in (tool.name, *tool.input.model_fields)} | {"why_not"}
+        filled = [self.get(name) for name in ("session-summary", "librarian", "record-decision")]
+        for text in (self.get("session-start", purpose="x"), *filled):
+            named = set(re.findall(r"[a-z]+(?:_[a-z]+)+", text))
             self.assertTrue(named)
             self.assertEqual(named - known, set())
 
@@ -50,7 +52,7 @@ class PromptsTests(McpTestCase):
 
     def test_what_is_wrong_is_told(self) -> None:
         for params, sentence in (
-            ({"name": "x"}, "Unknown prompt: x; there are: session-start, session-summary"),
+            ({"name": "x"}, "Unknown prompt: x; there are: librarian, record-decision, session-start, session-summary"),
             ({"name": "session-start"}, "session-start: 'purpose' is required"),
             ({"name": "session-start", "arguments": {"purpose": "x", "b": "y"}}, "'b' is not known; leave it out"),
         ):
@@ -60,7 +62,8 @@ class PromptsTests(McpTestCase):
 
     def test_the_documents_name_every_prompt(self) -> None:
         text = Path(ROOT, "docs/mcp.md").read_text()
-        for prompt in PROMPTS:
+        load_tools()
+        for prompt in all_prompts():
             self.assertIn(f"| `{prompt.name}` |", text)
 
     def get(self, name: str, **arguments: str) -> str:
