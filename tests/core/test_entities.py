@@ -43,4 +43,4 @@ class EntityTests(HubTestCase):
         self.assertEqual(len(statements), 1)
 
     def test_what_apps_declare_is_known(self) -> None:
-        self.assertLessEqual({"project", "session", "commit", "memory"}, set(entity_types()))
+        self.assertLessEqual({"project", "session", "commit", "memory", "decision"}, set(entity_types()))

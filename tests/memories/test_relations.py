@@ -8,6 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from decisions.schemas import DecisionRecord
+from decisions.services import record_decision
 from memories import selectors, services
 from memories.models import Relation
 from memories.present import hit_line, memory_text
@@ -72,16 +74,23 @@ class CreateTests(RelationsTestCase):
         )
         self.assertEqual((found["id"], found["actor"], found["session_id"]), (log.head()[0], "ada", "s-1"))
 
-    def test_commits_sessions_and_the_project_can_be_ends(self) -> None:
+    def test_decisions_commits_sessions_and_the_project_can_be_ends(self) -> None:
+        decision = record_decision(command=DecisionRecord(title="One file a store", chosen="SQLite")).id
         record_commits(commits=[CommitRecord(sha="a" * 40, message="Fix it\n\nat last", committed_at=clock.now())])
         commit = Commit.objects.get()
         session = start_session(command=SessionStart(session_id="s-9", purpose="Fixing"))
         made = [relate(self.one, "derived_from", commit.id), relate(session.id, "related_to", self.one)]
         made.append(relate(self.one, "applies_to", "project"))
-        ends = [made[0].target, made[1].source, made[2].target]
+        made.append(relate(decision, "related_to", self.one))
+        ends = [made[0].target, made[1].source, made[2].target, made[3].source]
         self.assertEqual(
             [(end.type, end.id, end.title) for end in ends],
-            [("commit", commit.id, "Fix it"), ("session", session.id, "Fixing"), ("project", 0, "alpha")],
+            [
+                ("commit", commit.id, "Fix it"),
+                ("session", session.id, "Fixing"),
+                ("project", 0, "alpha"),
+                ("decision", decision, "One file a store"),
+            ],
         )
         self.assertEqual(told(id="project"), [(self.one, "applies_to", 0)])
         self.assertTrue(log.rebuild().identical)
