@@ -10,13 +10,14 @@ from tests.mcp.client import McpTestCase, Server
 
 class QueryToolsTests(McpTestCase):
     server: Server
+    tool_id: int
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.server = cls.share_server()
         say = cls.server.say
-        python = {"kind": "guideline", "tags": ["python", "security"], "attributes": {"priority": 90}}
+        python: dict[str, Any] = {"kind": "guideline", "tags": ["python", "security"], "attributes": {"priority": 90}}
         say("memory_write", title="Type hints", content="Type every function.", **python)
         say("memory_write", title="Check input", content="Before authentication too.", scope="global", **python)
         made = say("memory_write", title="Linter", content="Run it before each commit.", kind="tool", type="cli")

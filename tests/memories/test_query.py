@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -92,7 +93,7 @@ class ScopeTests(QueryTestCase):
         for scope in ("session", "project", "org", "global"):
             self.write(f"Rule of {scope}", scope)
 
-    def scopes(self, **question: object) -> list[str]:
+    def scopes(self, **question: Any) -> list[str]:
         return [scope for scope, _ in self.found(**question)]
 
     def test_all_that_holds_here_is_asked_nearest_first(self):
@@ -194,7 +195,7 @@ class RelationTests(QueryTestCase):
 
 
 class RankingTests(QueryTestCase):
-    def parts(self, title: str, **question: object) -> dict[str, float]:
+    def parts(self, title: str, **question: Any) -> dict[str, float]:
         (item,) = [item for item in self.ask(**question).results if item["title"] == title]
         return {name: part["value"] for name, part in item["parts"].items()}
 

@@ -74,8 +74,8 @@ class Reference:
     def _score(self, entry: dict[str, Any], question: dict[str, Any], now: datetime) -> float:
         memory = entry["memory"]
         wanted = set(question.get("tags", {}).get("require", []))
-        age = (now - memory.updated_at).total_seconds() / 86_400
-        return (
+        age: float = (now - memory.updated_at).total_seconds() / 86_400
+        score: float = (
             5.0 * ("related_to" in question)
             + 3.0 * (len(wanted & entry["tags"]) / len(wanted) if wanted else 0)
             + 2.0 * PROXIMITY[entry["scope"]]
@@ -83,6 +83,7 @@ class Reference:
             + (self._text(entry, question["search"]) if "search" in question else 0)
             + 0.5 / (1 + max(0, age) / 30)
         )
+        return score
 
     def _text(self, entry: dict[str, Any], word: str) -> float:
         if word in WORD.findall(entry["memory"].title.lower()):
@@ -106,6 +107,9 @@ class ExamplesTests(HubTestCase):
                     found = self._all(question)
                 self.assertEqual(found, wanted)
                 self.assertEqual(scans(plans), [])
+        with self.store(session_id=scoped.SESSION), recorded() as plans:
+            query(command=MemoryQuery(search="authentication", include_inactive=True))
+        self.assertEqual(scans(plans), [], "deleted ones have an index of their own")
         with self.store(session_id=scoped.SESSION), recorded() as plans:
             query(command=MemoryQuery())
         self.assertTrue(scans(plans), "a question without any filter has to read everything")

@@ -131,7 +131,7 @@ class PagesTests(QueryTestCase):
     def _revise(self, what: str, choice: int, title: str) -> None:
         if self.live:
             scope, memory_id = entry = self.live[choice % len(self.live)]
-            given = {"rename": {"title": title}, "retag": {"tags": ["python", "web", "new"]}}
+            given: dict[str, dict[str, Any]] = {"rename": {"title": title}, "retag": {"tags": ["python", "web", "new"]}}
             change = given.get(what, {"content": f"python rule {next(self.numbers)}"})
             command = MemoryUpdate.model_validate({"id": memory_id, "scope": scope, **change})
             if self._accepted(services.update_memory, command):
