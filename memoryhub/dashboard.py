@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Count
 from django.db.models.functions import Substr
 
-from memories.models import Memory
+from memories.models import Conflict, Memory
 from memories.selectors import count_by_type
 from memoryhub.core import clock, log
 from memoryhub.core.admin.cells import counted
@@ -33,6 +33,7 @@ def overview() -> dict[str, Any]:
     return {
         **belonging(),
         "memory_count": sum(by_type.values()),
+        "open_conflicts": Conflict.objects.filter(resolved_at__isnull=True).count(),
         "by_type": sorted(by_type.items(), key=lambda pair: -pair[1]),
         "session_count": Session.objects.count(),
         "active_count": active.count(),

@@ -80,7 +80,7 @@ def _own(first: Version, second: Version) -> tuple[str, str]:
 
 
 def _named(version: Version) -> dict[str, str]:
-    values = {"type": version["type"], "tags": ", ".join(version["tags"]), **version["attributes"]}
+    values = {"type": version["type"], "tags": ", ".join(sorted(version["tags"])), **version["attributes"]}
     return {name.replace("_", " ").capitalize(): _plain(value) for name, value in values.items() if value}
 
 

@@ -39,6 +39,8 @@ class ConflictTests(AdminTestCase):
         self.assertIn(f"Settle conflict #{self.conflict_id}", page)
         self.assertIn(self.address(f"{self.one}change/"), page)
         self.assertIn("Conflicts 1 open", text_of(self.page("memories/tag/")))
+        self.assertIn("1 conflict between versions written at once waits to be settled", self.page())
+        self.assertNotIn("to be settled", self.page(project="beta"))
         self.assertIn("beside v2", text_of(self.page(f"memories/memory/{self.memory_id}/versions/")))
 
     def test_shows_both_with_who_and_why_what_differs_and_what_both_were_made_from(self) -> None:

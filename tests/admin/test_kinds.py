@@ -190,3 +190,17 @@ class PromoteTests(KindTestCase):
         page = self.post(f"memories/memory/{memory_id}/promote/")
         self.assertIn("Promote is for what is in scope session", page)
         self.assertNotIn("memory_write", page)
+
+
+class OtherStoreTests(KindTestCase):
+    def test_what_is_written_in_the_global_store_is_of_its_scope(self) -> None:
+        address = "/global/admin/memories/guideline/"
+        answer = self.client.post(f"{address}add/", self.form(type="general", priority="70"), follow=True)
+        page = text_of(answer.content.decode())
+        self.assertIn("Written as #1.", page)
+        self.assertRegex(page, r"Scope Global")
+        self.assertNotIn("Promote", page)
+        listed = self.client.get(address).content.decode()
+        self.assertIn("A new one", listed)
+        self.assertNotIn("?scope=", listed)
+        self.assertEqual(self.listed("memories/guideline/"), [])
