@@ -15,7 +15,8 @@ def tag_line(tag: dict[str, Any]) -> str:
     if "category" not in tag:
         return str(tag["name"])
     where = f"{tag['category']}, predefined" if tag["predefined"] else tag["category"]
-    on = f"{tag['memories']} memories" + (" and the project" if tag["on_project"] else "")
+    on = "1 memory" if tag["memories"] == 1 else f"{tag['memories']} memories"
+    on += " and the project" if tag["on_project"] else ""
     described = f": {tag['description']}" if tag["description"] else ""
     return f"{tag['name']} ({where}) {on}{described}"
 

@@ -43,7 +43,7 @@ class LinkToolsTests(McpTestCase):
         self.assertIn("is unchanged", self.server.say("tag_attach", id=self.first, tags=["sql"]))
         self.assertEqual(
             self.server.say("tag_list", used=True, category="language"),
-            "python (language, predefined) 1 memories\nsql (language, predefined) 1 memories\n(2 of 2)",
+            "python (language, predefined) 1 memory\nsql (language, predefined) 1 memory\n(2 of 2)",
         )
         detached = self.server.say("memory_tag_detach", entry_type="guideline", entry_id=self.first, tag="sql")
         self.assertIn("[billing, python] v4", detached)
