@@ -41,17 +41,21 @@ def examples(project: str) -> dict[str, dict[str, Any]]:
 
 
 def entry(index: int, size: int) -> dict[str, Any]:
-    """Return what writes entry ``index`` of ``size``: each scope has a quarter of them, one after the other."""
+    """Return what writes entry ``index`` of ``size``: each scope has a quarter of them, one after the other.
+
+    The first of each kind in each scope has every tag and the word, so that small hubs answer too.
+    """
     source = random.Random(f"scoped:{index}")  # noqa: S311 - text that must be the same on every run
     kind, scope = _KINDS[index % len(_KINDS)], _scope(index, size)
     text = corpus.arguments(index)
-    subject = "authentication " if source.random() < _AUTHENTICATION else ""
+    is_sure = index % (size // len(SCOPES)) < len(_KINDS)
+    subject = "authentication " if source.random() < _AUTHENTICATION or is_sure else ""
     return {
         "kind": kind,
         "scope": scope,
-        "title": _title(source, index, size, subject),
+        "title": f"Rule {index}" if is_sure else _title(source, index, size, subject),
         "content": f"{subject}{text['content']}" if source.random() < 0.5 else text["content"],
-        "tags": [tag for tag, share in _TAGS.items() if source.random() < share],
+        "tags": [tag for tag, share in _TAGS.items() if source.random() < share or is_sure],
         "attributes": {"priority": source.randint(0, 100)} if kind is MemoryKind.GUIDELINE else {},
     }
 

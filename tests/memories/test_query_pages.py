@@ -57,7 +57,7 @@ class PagesTests(QueryTestCase):
             self._delete(5)
 
     def test_what_does_not_change_is_on_one_page_whatever_is_written_between(self):
-        @settings(max_examples=60)
+        @settings(max_examples=40)
         @given(st.sampled_from(QUESTIONS), st.integers(1, 7), st.lists(CHANGES, min_size=1, max_size=8))
         def holds(question: dict[str, Any], limit: int, rounds: list[Any]) -> None:
             self._pages_hold(question, limit, rounds)
