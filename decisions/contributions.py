@@ -1,15 +1,10 @@
-"""What decisions add to what is told of a project elsewhere: its statistics, its commits, a session's beginning."""
+"""What decisions add to what is told of a project elsewhere: its statistics, its commits."""
 
 from __future__ import annotations
 
-from decisions.models import Decision, DecisionStatus
-from decisions.pack import STANDING
 from decisions.selectors import count_by_status, decisions_of_commits
-from memories.context import item_line
 from memoryhub.core import rows
-from memoryhub.core.contributions import define_lines, define_part, define_statistics
-
-_TOLD = 8
+from memoryhub.core.contributions import define_part, define_statistics
 
 
 def count_commits() -> dict[str, int]:
@@ -21,18 +16,6 @@ def count_commits() -> dict[str, int]:
     return {"with_decision": linked, "without_decision": known - linked}
 
 
-def standing_lines() -> list[str]:
-    """Return the decisions that stand, the latest first, as the lines of a summary."""
-    found = Decision.objects.filter(status__in=STANDING).order_by("-decided_at", "-id")[:_TOLD]
-    return [_line(decision) for decision in found]
-
-
-def _line(decision: Decision) -> str:
-    proposed = " (proposed)" if decision.status == DecisionStatus.PROPOSED else ""
-    return item_line(decision.id, decision.decided_at.date(), f"{decision.title}{proposed}", decision.chosen)
-
-
 define_statistics("decisions", count_by_status)
 define_statistics("commits", count_commits)
-define_lines("Decisions", standing_lines)
 define_part("commit", "decisions", decisions_of_commits)

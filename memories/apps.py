@@ -11,6 +11,6 @@ class MemoriesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register events, projectors, entities and the search index."""
-        from memories import entities, projectors  # noqa: F401
+        """Register events, projectors, entities, packs and the search index."""
+        from memories import entities, pack, projectors  # noqa: F401
         from memories.search import index, sources  # noqa: F401

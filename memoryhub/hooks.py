@@ -10,8 +10,8 @@ from django.http import HttpRequest
 from ninja import Body, Query, Router, Status
 from pydantic import Field
 
-from memories.context import session_summary
 from memoryhub.core import clock, ids, rows
+from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.identity import bind_project, identify_project
 from memoryhub.core.origin import use_origin
@@ -53,7 +53,7 @@ def take_hook(
     with use_store(project_store(project), create=True), use_origin(source="hook", actor=client):
         capture(heard=heard, idempotency_key=key)
         _note_folder(project, heard)
-        answer = session_summary(session_id=heard.session_id) if heard.answers else ""
+        answer = opening_of(heard.session_id) if heard.answers else ""
     if not answer:
         return Status(204, None)
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}

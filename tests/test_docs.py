@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from django.test import SimpleTestCase
+from pydantic import BaseModel
 
 from memoryhub.api import api
 from memoryhub.core import errors
@@ -62,7 +64,7 @@ class DocumentsTests(SimpleTestCase):
     def test_every_project_setting_is_named_with_its_default(self):
         text = document("settings.md")
         for name, field in ProjectSettings.model_fields.items():
-            default = str(field.default).lower() if isinstance(field.default, bool) else field.default
+            default = shown(field.get_default(call_default_factory=True))
             self.assertRegex(text, rf"\| `{name}` \|.*\| `?{default}`? \|")
 
     def test_every_link_leads_somewhere(self):
@@ -75,3 +77,10 @@ class DocumentsTests(SimpleTestCase):
         text = document("dependencies.md")
         for name in re.findall(r'^    "([a-zA-Z0-9-]+)[><=]', project, re.MULTILINE):
             self.assertIn(name.lower(), text.lower())
+
+
+def shown(default: Any) -> str:
+    """Return a setting's default as the documents write it: a group of numbers in their order."""
+    if isinstance(default, BaseModel):
+        return ", ".join(f"{value:g}" for value in default.model_dump().values())
+    return str(default).lower() if isinstance(default, bool) else str(default)

@@ -7,11 +7,11 @@ from typing import Any
 
 Part = Callable[[Sequence[int]], Mapping[int, Any]]
 Statistics = Callable[[], dict[str, int]]
-Lines = Callable[[], list[str]]
+Opening = Callable[[str], str]
 
 _parts: dict[str, dict[str, Part]] = {}
 _statistics: dict[str, Statistics] = {}
-_lines: dict[str, list[Lines]] = {}
+_openings: list[Opening] = []
 
 
 def define_part(view: str, name: str, part: Part) -> None:
@@ -38,11 +38,11 @@ def statistics() -> dict[str, dict[str, int]]:
     return {name: count() for name, count in _statistics.items()}
 
 
-def define_lines(section: str, lines: Lines) -> None:
-    """Register what a section of a session's summary tells of the current store, the most important first."""
-    _lines.setdefault(section, []).append(lines)
+def define_opening(opening: Opening) -> None:
+    """Register what a session that begins is told beside itself: its text, from its name."""
+    _openings.append(opening)
 
 
-def lines_of(section: str) -> list[str]:
-    """Return what is registered for a section, in order of registration."""
-    return [line for lines in _lines.get(section, ()) for line in lines()]
+def opening_of(session_id: str) -> str:
+    """Return what a session that begins is told; empty where nothing is known yet."""
+    return "\n".join(filter(None, (opening(session_id) for opening in _openings)))

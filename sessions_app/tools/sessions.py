@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memoryhub.core.contributions import opening_of
 from memoryhub.core.paging import as_lines
 from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
 from sessions_app import selectors, services
@@ -16,9 +17,11 @@ def _shown(session: Session, *, goes_on_in: str) -> Answer:
 
 
 def start(command: SessionStart) -> Answer:
-    """Answer with the session that began."""
+    """Answer with the session that began, and with what it should know."""
     session = services.start_session(command=command)
-    return _shown(session, goes_on_in=session.session_id)
+    begun, opening = _shown(session, goes_on_in=session.session_id), opening_of(session.session_id)
+    text = f"{begun.text}\n{opening}" if opening else begun.text
+    return Answer(text, {**begun.data, "context": opening}, session_id=begun.session_id)
 
 
 def end(command: SessionEnd) -> Answer:

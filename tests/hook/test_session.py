@@ -78,8 +78,8 @@ class CodingSessionTests(HookTestCase):
         shas = [event["payload"]["sha"] for event in events if event["event_type"] == "commit.recorded"]
         self.assertEqual(shas[::-1], self.repository.git("log", "--format=%H").split())
         for sha, subject in zip(shas, ("Add a parser for settings", "Return a dictionary"), strict=True):
-            self.assertRegex(context, rf"(?m)^- {sha[:10]} \d{{4}}-\d\d-\d\d {subject}$")
-        self.assertRegex(context, r"(?m)^- #\d+ \S+ Read settings with tomllib: The standard library has it")
+            self.assertRegex(context, rf"(?m)^- #\d+ commit {sha[:10]} \d{{4}}-\d\d-\d\d {subject}$")
+        self.assertRegex(context, r"(?m)^- #\d+ decision \S+ Read settings with tomllib: The standard library has it")
         self.assertIn("Last session:\n- #1 ", context)
         self.assertIn("Write a parser for the settings file; Test it", context)
         self.assertIn("All tests pass.", context)
@@ -98,7 +98,7 @@ class CodingSessionTests(HookTestCase):
             events = replayed(self.home, "parser")
         self.assertEqual(
             [event["event_type"] for event in events],
-            "session.started turn.began message.user turn.ended session.ended session.resumed turn.began "
+            "session.started turn.began message.user context.packed turn.ended session.ended session.resumed turn.began "
             "message.user".split(),
         )
 
