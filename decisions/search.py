@@ -80,17 +80,18 @@ def evidence_notes(ids: Sequence[int]) -> dict[int, str]:
 
 
 _MADE = "(?:decided?|chosen?|choose|chose|picked?|settled?|agreed?)"
+_NAMED = "(?:decisions?|decidimos|decidi[oó]|decisi[oó]n|decisiones)"
 ASKED = rf"""(?x)\b(?:
   (?:did|do|have|had) \s+ (?:we|you|they) \s+ (?:\w+\s+)? {_MADE}
   | (?:we|they) (?:'ve|\s+have|\s+had)? \s+ {_MADE}
-  | (?:was|were|been|is|are|got) \s+ {_MADE}
-  | decisions? | decidimos | decidi[oó] | decisi[oó]n | decisiones
+  | (?:was|were|been|is|are|got) \s+ (?:[\w-]+\s+){{0,6}}? {_MADE}
+  | {_NAMED}
 )\b"""
 """How people ask for decisions: what did we decide about …, why was … chosen, which decisions …"""
 ASKED_WEIGHT = 2.0
 """How much more a decision counts then."""
 
-define_asking("decision", ASKED, ASKED_WEIGHT)
+define_asking("decision", pattern=ASKED, words=rf"\b(?:{_MADE}|{_NAMED})\b", weight=ASKED_WEIGHT)
 define_demotion(replaced_among, REPLACED_WEIGHT)
 define_notes("decision", evidence_notes)
 

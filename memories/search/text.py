@@ -33,7 +33,7 @@ def _words(question: str) -> list[str]:
 def _without_asking(question: str) -> str:
     """Return the question without the words that say where to look."""
     for asking in askings(question):
-        question = asking.pattern.sub(" ", question)
+        question = asking.words.sub(" ", question)
     return question
 
 

@@ -43,10 +43,13 @@ Notes = Callable[[Sequence[int]], Mapping[int, str]]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How a question names a source: those words say where to look, not what for."""
+    """How a question asks for a source."""
 
     source: str
     pattern: re.Pattern[str]
+    """What such a question has in it."""
+    words: re.Pattern[str]
+    """The words of such a question that say where to look, not what for."""
     weight: float
     """What is put on the scores of the source's documents, where a question asks so."""
 
@@ -84,9 +87,9 @@ def text_queries() -> dict[str, str]:
     return dict(_texts)
 
 
-def define_asking(source: str, pattern: str, weight: float) -> None:
-    """Register how a question asks for a source, as a pattern that ignores case."""
-    _askings.append(Asking(source, re.compile(pattern, re.IGNORECASE), weight))
+def define_asking(source: str, *, pattern: str, words: str, weight: float) -> None:
+    """Register how a question asks for a source; the patterns ignore case. See ``Asking``."""
+    _askings.append(Asking(source, re.compile(pattern, re.IGNORECASE), re.compile(words, re.IGNORECASE), weight))
 
 
 def askings(question: str) -> list[Asking]:

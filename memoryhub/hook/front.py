@@ -13,6 +13,7 @@ import time
 from _signal import ITIMER_REAL, SIGALRM, setitimer  # type: ignore[import-not-found]
 from _signal import signal as on_signal
 
+from memoryhub import switch
 from memoryhub.hook import post
 from memoryhub.hook.post import Event
 
@@ -77,6 +78,8 @@ def _take(argv: list[str]) -> None:
     setitimer(ITIMER_REAL, INPUT_SECONDS)
     event.body = _read()
     setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own end
+    if switch.switched_off_by():
+        return
     event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS.get(event.name, 0))
     if not _is_object(event.body):
         complain("what came on standard input is no JSON object; it is not kept")

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 
+from memoryhub import switch
 from memoryhub.mcp import envelope, options, snapshot
 from memoryhub.mcp.envelope import MalformedError
 from memoryhub.mcp.handover import Handover
@@ -36,6 +37,8 @@ def main(argv: list[str]) -> int:
 
 def serve(chosen: options.Options) -> int:
     """Serve MCP until the client leaves or a signal asks to stop; return the exit code."""
+    if reason := switch.switched_off_by():
+        return _serve_off(chosen, reason)
     if chosen.http is not None:
         from memoryhub.mcp.http import serve_http
 
@@ -51,6 +54,18 @@ def serve(chosen: options.Options) -> int:
         sys.stderr.flush()
         os._exit(front.exit_code)  # the other thread may be in the middle of an import
     return hub.run(front.handover)
+
+
+def _serve_off(chosen: options.Options, reason: str) -> int:
+    from memoryhub.mcp import off
+
+    if chosen.http is not None:
+        sys.stderr.write(f"{off.explain(reason)}\n")
+        return 1
+    try:
+        return off.serve_off(reason, claim())
+    except (BrokenPipeError, KeyboardInterrupt):
+        return 0
 
 
 def _leave(_number: int, _frame: object) -> None:

@@ -1,0 +1,72 @@
+"""What a client meets where the hub is switched off: a server that offers nothing, and says why. Touches no file.
+
+Standard library only. A process that ended at once would be shown as broken by the clients that started it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import memoryhub
+from memoryhub.mcp import envelope
+from memoryhub.mcp.envelope import MalformedError
+from memoryhub.mcp.opening import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from memoryhub.mcp.wire import LineBuffer, Wire, write_all
+
+TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+if TYPE_CHECKING:
+    from memoryhub.mcp.envelope import Message
+
+_CHUNK_BYTES = 1 << 16
+_METHOD_NOT_FOUND = -32601
+_LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+_SERVER = {"name": "memory-hub", "title": "Memory Hub", "version": memoryhub.__version__}
+_FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+def explain(reason: str) -> str:
+    """Return why nothing is offered, and what would change it."""
+    return f"Memory Hub is switched off here by {reason}; nothing is kept or found until that is taken away."
+
+
+def serve_off(reason: str, wire: Wire) -> int:
+    """Answer until the client leaves; return the exit code."""
+    buffer = LineBuffer()
+    while chunk := os.read(wire.incoming, _CHUNK_BYTES):
+        for line in buffer.feed(chunk):
+            try:
+                answer = _answered(envelope.parse(line), reason)
+            except MalformedError as malformed:
+                answer = b"".join(malformed.answers)
+            write_all(wire.outgoing, answer)
+    return 0
+
+
+def _answered(message: Message, reason: str) -> bytes:
+    """Return the line that answers a message; none for what wants no answer."""
+    if "id" not in message or "method" not in message:
+        return b""
+    result = _result(message["method"], message.get("params") or {}, reason)
+    if result is None:
+        return envelope.error_line(message["id"], _METHOD_NOT_FOUND, explain(reason))
+    return envelope.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+def _result(method: str, params: Message, reason: str) -> Message | None:
+    about: Message = {"capabilities": {"tools": {}}, "serverInfo": _SERVER, "instructions": explain(reason)}
+    if method == "initialize":
+        wanted = params.get("protocolVersion")
+        return {"protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1], **about}
+    if method == "server/discover":
+        return {"supportedVersions": list(MODERN_VERSIONS), **about, **_FRESH}
+    if method == "tools/call":
+        text = f"switched_off: {explain(reason)}"
+        return {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
+    if method in _LISTS:
+        return {_LISTS[method]: [], **_FRESH}
+    return {} if method == "ping" else None

@@ -1,0 +1,64 @@
+"""Whether the hub is switched on for a folder. Standard library only: hooks and the MCP front ask before all else.
+
+Neither a store nor the home folder is made or opened to find out, so that a hub that is off leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+
+from memoryhub import env
+
+VARIABLE = "MEMORY_HUB_ENABLED"
+SETTING = "enabled"
+_OFF = frozenset({"false", "0", "no", "off"})
+
+
+def switched_off_by(folder: str | None = None) -> str:
+    """Return what switches the hub off for a folder, by default the working folder; "" where it is on.
+
+    The first that says so, or the contrary, decides: the environment, the hub's ``config.toml``, the nearest
+    ``.memory-hub.toml`` in the folder or above. What cannot be read does not switch anything off.
+    """
+    said = os.environ.get(VARIABLE)
+    if said is not None:
+        return f"{VARIABLE}={said}" if said.strip().lower() in _OFF else ""
+    config = f"{env.home_text()}/config.toml"
+    here = os.getcwd() if folder is None else folder  # noqa: PTH109 - pathlib takes too long to import
+    for path in (config, _nearest(here)):
+        enabled = _enabled_in(path) if path else None
+        if enabled is not None:
+            return "" if enabled else f"{SETTING} = false in {path}"
+    return ""
+
+
+def _nearest(folder: str) -> str:
+    """Return the path of the settings of the project that a folder is in, "" where there are none."""
+    home = os.path.expanduser("~")  # noqa: PTH111
+    start = folder
+    while folder != home or folder == start:
+        path = f"{folder.rstrip('/')}/.memory-hub.toml"
+        if os.path.exists(path):  # noqa: PTH110
+            return path
+        above = os.path.dirname(folder)  # noqa: PTH120
+        if above == folder:
+            return ""
+        folder = above
+    return ""
+
+
+def _enabled_in(path: str) -> bool | None:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            text = file.read()
+    except (OSError, ValueError):
+        return None
+    if SETTING not in text:
+        return None
+    import tomllib  # costs what a hook may take in all, so only where it must be
+
+    try:
+        value = tomllib.loads(text).get(SETTING)
+    except tomllib.TOMLDecodeError:
+        return None
+    return value if isinstance(value, bool) else None

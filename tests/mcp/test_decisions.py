@@ -1,0 +1,224 @@
+"""Decisions and the commits that carry them out, through a real server: what was asked of the product, one by one."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.home import contents
+from tests.mcp.client import ENVELOPE, ROOT, McpTestCase, Server, environment
+
+SHA = "abcdef1234" * 4
+SECRETS = ("ghp_" + "a1B2" * 9, "AKIA" + "Q7ZX" * 4, "glpat-" + "x9Y8z7W6v5" * 2)
+
+
+def id_of(answer: str) -> int:
+    found = re.search(r"#(\d+)", answer)
+    assert found, answer
+    return int(found[1])
+
+
+def record_journal(server: Server) -> tuple[int, int]:
+    """Record a decision and the one that replaced it, carried out by a commit of other words; return their ids."""
+    earlier = id_of(
+        server.say(
+            "memory_log_decision",
+            title="Journal of the database",
+            context="Readers wait while one writes",
+            chosen="Rollback journal with retries",
+            alternatives=["WAL", "A server"],
+            rationale="Simple",
+            impact="high",
+            phase="design",
+        )
+    )
+    standing = id_of(
+        server.say("decision.supersede", id=earlier, chosen="Write-ahead log", context="Retries were slow")
+    )
+    commit = {"sha": SHA, "message": "Set a PRAGMA at opening", "decision_ids": [standing], "files": ["core/sqlite.py"]}
+    server.say("memory_log_commit", **commit)
+    server.say("memory_write", title="Journal on network drives", content="The database journal fails on NFS")
+    return earlier, standing
+
+
+class AcceptanceTests(McpTestCase):
+    server: Server
+    iteration: int
+    earlier: int
+    standing: int
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.server = Server(cls.home, "--project", "alpha", cwd=Path(folder.name))
+        cls.addClassCleanup(cls.server.destroy)
+        cls.server.initialize()
+        described = "Let people read while others write"
+        cls.iteration = id_of(cls.server.say("iteration_start", command="feature", description=described))
+        cls.earlier, cls.standing = record_journal(cls.server)
+
+    def lines(self, **question: Any) -> list[str]:
+        return self.server.say("memory_search", **question).split("\n")[:-1]
+
+    def test_1_what_was_decided_is_answered_with_records_that_can_be_verified(self) -> None:
+        for question in (
+            "what did we decide about the database journal?",
+            "why was the journal of the database chosen",
+            "decisions on the journal",
+        ):
+            first, *others = self.lines(query=question)
+            self.assertRegex(first, rf"^#{self.standing} decision \d{{4}}-\d\d-\d\d .*Journal of the database")
+            evidence = (f"supersedes #{self.earlier}", f"iteration #{self.iteration}", "commits abcdef1")
+            for part in ("accepted", *evidence, "Write-ahead log"):
+                self.assertIn(part, first)
+            replaced = next(line for line in others if line.startswith(f"#{self.earlier} "))
+            self.assertIn(f"superseded, now #{self.standing}", replaced)
+
+    def test_2_commits_are_found_by_their_theme_and_not_by_their_message_alone(self) -> None:
+        for theme in ("journal of the database", "readers retries slow", "sqlite", "people read while others write"):
+            with self.subTest(theme):
+                (found,) = self.lines(query=theme, sources=["commit"])
+                self.assertIn("Set a PRAGMA at opening", found)
+
+    def test_3_without_fts5_everything_works_in_basic_mode(self) -> None:
+        server = self.connect("--project", "basic")
+        earlier, standing = record_journal(server)
+        server.end()
+        with sqlite3.connect(self.home / "projects/basic/events.db") as store:
+            store.execute("DROP TABLE search_fts")
+        store.close()
+        server = self.connect("--project", "basic")
+        self.assertIn("mode: basic", server.say("memory_stats"))
+        found = server.say("memory_search", query="what did we decide about the database journal?")
+        self.assertRegex(found, rf"^#{standing} decision .*supersedes #{earlier}")
+        self.assertIn("mode: basic", found)
+        third = id_of(server.say("decision_supersede", id=standing, chosen="A log of our own"))
+        self.assertIn("implements", server.say("commit_record", sha=SHA, decision_ids=[third]))
+        self.assertRegex(server.say("memory_search", query="log own"), rf"(?m)^#{third} decision .*commits abcdef1")
+        self.assertIn(f"ancestor 2: #{earlier}", server.say("decision_get", ids=[third], lineage=True))
+
+    def test_4_switched_off_nothing_is_kept_found_made_or_said(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            home, folder = Path(name, "home"), Path(name, "project")
+            folder.mkdir()
+            (folder / ".memory-hub.toml").write_text("enabled = false\n")
+            before = contents(Path(name))
+            server = self.start(home=home, cwd=folder)
+            self.assertIn("switched off here by enabled = false", server.initialize()["instructions"])
+            self.assertEqual(server.ask("tools/list")["result"]["tools"], [])
+            refused = server.call("memory_write", title="T", content="x")
+            self.assertTrue(refused["isError"])
+            self.assertIn(".memory-hub.toml; nothing is kept or found", refused["content"][0]["text"])
+            self.assertEqual(server.end(), (0, ""))
+            told = json.dumps({"cwd": str(folder), "session_id": "s", "prompt": "x"}).encode()
+            for event in ("SessionStart", "UserPromptSubmit", "PostToolUse"):
+                done = subprocess.run(
+                    [sys.executable, str(ROOT / "manage.py"), "hook", "claude-code", event],
+                    input=told, capture_output=True, cwd=folder, env=environment(home), timeout=30, check=True,
+                )  # fmt: skip
+                self.assertEqual((done.stdout, done.stderr), (b"", b""))
+            self.assertEqual(contents(Path(name)), before)
+            self.assertFalse(home.exists())
+
+    def test_4_the_environment_and_the_newest_revision_are_heeded_too(self) -> None:
+        server = self.start("--project", "alpha", MEMORY_HUB_ENABLED="false")
+        found = server.ask("server/discover", {"_meta": ENVELOPE})["result"]
+        self.assertIn("MEMORY_HUB_ENABLED=false", found["instructions"])
+        self.assertIn("switched off", server.ask("prompts/get", {"name": "librarian"})["error"]["message"])
+
+    def test_6_no_secret_is_kept(self) -> None:
+        said = " ".join(SECRETS)
+        fields = dict.fromkeys(("title", "context", "chosen", "rationale"), said)
+        answer = self.server.say(
+            "decision_record", **fields, alternatives=[{"option": said, "why_not": said}], notes=[said], files=[said]
+        )
+        self.assertIn("redacted before keeping", answer)
+        commit = {"sha": "b" * 40, "message": f"Deploy with {said}", "author": said, "files": [said]}
+        self.server.say("commit_record", **commit, decision_ids=[id_of(answer)])
+        shown = self.server.say("decision_get", ids=[id_of(answer)])
+        self.assertIn("[REDACTED", shown)
+        files = contents(self.home)
+        self.assertGreater(len(files), 3)
+        for secret in SECRETS:
+            self.assertEqual([path for path, content in files.items() if secret.encode() in content], [])
+
+
+class DecisionToolsTests(McpTestCase):
+    server: Server
+    earlier: int
+    standing: int
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.share_server()
+        cls.earlier, cls.standing = record_journal(cls.server)
+
+    def test_json_says_what_text_says(self) -> None:
+        data = self.server.call("decision_get", ids=[self.standing], lineage=True, format="json")["structuredContent"]
+        (decision,) = data["results"]
+        said = (decision["status"], decision["lineage"]["ancestors"][0]["id"], decision["commits"][0]["sha"])
+        self.assertEqual(said, ("accepted", self.earlier, SHA))
+        recorded = self.server.call("decision_record", title="T", chosen="C", format="json")["structuredContent"]
+        self.assertEqual((recorded["status"], recorded["is_new"]), ("accepted", True))
+
+    def test_superseding_what_is_superseded_names_what_stands(self) -> None:
+        refused = self.server.say("decision_supersede", id=self.earlier, chosen="MVCC")
+        self.assertIn(f"#{self.standing} stands now; supersede that, or pass branch=true", refused)
+
+    def test_a_file_tells_the_decisions_behind_it(self) -> None:
+        shown = self.server.say("decision_get", file_path="core/sqlite.py")
+        self.assertTrue(shown.startswith(f"#{self.standing} decision accepted"))
+        self.assertIn(f"supersedes #{self.earlier}", shown)
+
+    def test_an_id_of_something_else_is_answered_with_what_it_is(self) -> None:
+        memory = id_of(self.server.say("memory_write", title="Other", content="thing"))
+        for tool, known, what in (
+            ("memory_get", self.standing, "a decision, not a memory; decision_get shows it"),
+            ("decision_get", memory, "a memory, not a decision; memory_get shows it"),
+        ):
+            self.assertIn(f"not_found: #{known} is {what}", self.server.say(tool, ids=[known]))
+        self.assertIn("is a decision", self.server.say("memory_delete", id=self.standing))
+        self.assertIn("is a memory, not a decision", self.server.say("commit_record", sha=SHA, decision_ids=[memory]))
+
+    def test_a_memory_and_a_decision_can_be_related(self) -> None:
+        memory = id_of(self.server.say("memory_write", title="Measured", content="WAL was faster"))
+        related = self.server.say("relation_create", source=memory, relation="derived_from", target=self.standing)
+        self.assertIn(f"derived_from decision #{self.standing}", related)
+        self.assertIn(f"decision #{self.standing}", self.server.say("memory_get", ids=[memory], relations=True))
+
+    def test_the_resource_is_the_decision_with_its_lineage(self) -> None:
+        uri = f"decisions://get/{self.standing}"
+        read = self.server.ask("resources/read", {"uri": uri})["result"]["contents"][0]["text"]
+        self.assertEqual(json.loads(read)["lineage"]["ancestor_count"], 1)
+        typed = {"name": "id", "value": str(self.standing)}
+        ref = {"type": "ref/resource", "uri": "decisions://get/{id}"}
+        completion = self.server.ask("completion/complete", {"ref": ref, "argument": typed})
+        self.assertIn(str(self.standing), completion["result"]["completion"]["values"])
+
+    def test_filters_of_a_search_make_sense_for_decisions(self) -> None:
+        def sources(**filters: Any) -> set[str]:
+            data = self.server.call("memory_search", query="database journal", **filters, format="json")
+            return {hit["source"] for hit in data["structuredContent"]["results"]}
+
+        self.assertEqual(sources(sources=["decision"]), {"decision"})
+        self.assertEqual(sources(type="decision"), {"decision"})
+        self.assertEqual(sources(kind="observation"), {"memory"})
+
+    def test_statistics_count_decisions_and_commits_with_them(self) -> None:
+        stats = self.server.call("memory_stats", format="json")["structuredContent"]
+        self.assertEqual(stats["decisions"]["superseded"], 1)
+        self.assertEqual(stats["commits"], {"with_decision": 1, "without_decision": 0})
+
+    def test_a_pack_begins_with_the_decisions_that_stand(self) -> None:
+        pack = self.server.say("memory_context", query="database journal")
+        self.assertRegex(pack, rf"Decisions that stand:\n- #{self.standing} decided \d{{4}}-\d\d-\d\d Journal")
+        self.assertNotIn(f"#{self.earlier} ", pack)
