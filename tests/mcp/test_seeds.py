@@ -8,7 +8,7 @@ from pathlib import Path
 from memoryhub.core.tools import all_tools
 from memoryhub.mcp.registry import load_tools
 from tests.mcp.client import McpTestCase
-from tests.mcp.seed_calls import STORY, Values
+from tests.mcp.seeds import STORY, Values
 
 KINDS = ("tool", "guideline", "knowledge")
 VERBS = ("add", "update", "get", "list", "history", "deactivate")

@@ -1,0 +1,65 @@
+"""One call of the documents that the hub was conceived from, and what its answer must say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.mcp.client import Server
+
+Values = dict[str, str | int]
+ID = r"#(\d+)"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, and what its answer must say."""
+
+    document: str
+    """Which of the documents it is in; "" where it only prepares what follows."""
+    name: str
+    """A tool, or the address of a resource."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    says: tuple[str, ...] = ()
+    """Patterns, each of which must be found in the answer."""
+    never: tuple[str, ...] = ()
+    """Patterns that must not be."""
+    keeps: dict[str, str] = field(default_factory=dict)
+    """Names, each with the pattern whose first group is kept under it."""
+    error: bool = False
+
+    def make(self, server: Server, known: Values) -> str:
+        """Make the call, check what it says, keep what later ones need, and return the answer's text."""
+        text, failed = self._answer(server, known)
+        assert failed == self.error, f"{self.name} answered: {text}"
+        for pattern in self.says:
+            assert re.search(str(filled(pattern, known)), text), f"{self.name} did not say {pattern!r}: {text}"
+        for pattern in self.never:
+            assert not re.search(str(filled(pattern, known)), text), f"{self.name} said {pattern!r}: {text}"
+        for name, pattern in self.keeps.items():
+            found = re.search(pattern, text)
+            assert found, f"{self.name} did not say {pattern!r}: {text}"
+            known[name] = int(found[1]) if pattern == ID else found[1]
+        return text
+
+    def _answer(self, server: Server, known: Values) -> tuple[str, bool]:
+        if "://" in self.name:
+            answer = server.ask("resources/read", {"uri": filled(self.name, known)})
+            contents = answer.get("result", {}).get("contents")
+            return (contents[0]["text"], False) if contents else (str(answer), True)
+        result = server.call(self.name, **filled(self.arguments, known))
+        return result["content"][0]["text"], bool(result.get("isError"))
+
+
+def filled(value: Any, known: Values) -> Any:
+    """Return ``value`` with every ``$name`` in it replaced by what was kept."""
+    if isinstance(value, str) and value.startswith("$") and value[1:] in known:
+        return known[value[1:]]
+    if isinstance(value, str):
+        return re.sub(r"\$([a-z_]+)", lambda found: str(known.get(found[1], found[0])), value)
+    if isinstance(value, list):
+        return [filled(each, known) for each in value]
+    if isinstance(value, dict):
+        return {name: filled(each, known) for name, each in value.items()}
+    return value
