@@ -98,8 +98,8 @@ class CodingSessionTests(HookTestCase):
             events = replayed(self.home, "parser")
         self.assertEqual(
             [event["event_type"] for event in events],
-            "session.started turn.began message.user context.packed turn.ended session.ended session.resumed turn.began "
-            "message.user".split(),
+            "session.started turn.began message.user context.packed turn.ended session.ended session.resumed "
+            "turn.began message.user".split(),
         )
 
     def test_what_was_told_while_no_hub_ran_is_there_when_it_runs_again(self):
