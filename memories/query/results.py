@@ -9,32 +9,27 @@ from memories.models import Memory
 from memories.query.candidates import PARTS
 from memories.query.cursor import Asked
 from memories.query.engine import Hit
-from memories.query.places import Place
 from memories.query.sql import LISTED, as_list
 from memories.search.snippets import snippet
 from memories.search.text import terms
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
 from memoryhub.core import rows
-from memoryhub.core.stores import use_store
-
-Found = dict[tuple[Place, int], dict[str, Any]]
+from memoryhub.core.stores import StoreId, use_store
 
 
 def shown(asked: Asked, hits: Sequence[Hit]) -> list[dict[str, Any]]:
     """Return the hits as JSON data, in their order; what was erased a moment ago is left out."""
-    found: Found = {}
-    for place in dict.fromkeys(hit.place for hit in hits):
-        ids = [hit.scored.id for hit in hits if hit.place == place]
-        with use_store(place.store):
-            items = _of_place(asked, ids)
-        found |= {(place, item["id"]): {**item, "scope": place.scope.value} for item in items}
-    return [
-        _with_score(asked, hit, found[hit.place, hit.scored.id]) for hit in hits if (hit.place, hit.scored.id) in found
-    ]
+    found: dict[tuple[StoreId, int], dict[str, Any]] = {}
+    for store in dict.fromkeys(hit.place.store for hit in hits):
+        with use_store(store):
+            items = _of_store(asked, [hit.scored.id for hit in hits if hit.place.store == store])
+        found |= {(store, item["id"]): item for item in items}
+    placed = [(hit, found.get((hit.place.store, hit.scored.id))) for hit in hits]
+    return [_with_score(asked, hit, item) for hit, item in placed if item]
 
 
-def _of_place(asked: Asked, ids: list[int]) -> list[dict[str, Any]]:
+def _of_store(asked: Asked, ids: list[int]) -> list[dict[str, Any]]:
     if asked.command.compact:
         return [dict(row) for row in Memory.objects.filter(id__in=ids).values("id", "kind", "title")]
     words = terms(asked.command.search)
@@ -59,10 +54,11 @@ def _events_of(ids: list[int]) -> dict[int, int]:
 
 
 def _with_score(asked: Asked, hit: Hit, item: dict[str, Any]) -> dict[str, Any]:
+    placed = {**item, "scope": hit.place.scope.value}
     if asked.command.compact:
-        return item
+        return placed
     parts = {
         name: {"value": round(value, 4), "points": round(value * getattr(asked.weights, name), 4)}
         for name, value in zip(PARTS, hit.scored.parts, strict=True)
     }
-    return {**item, "score": round(hit.scored.score, 4), "parts": parts}
+    return {**placed, "score": round(hit.scored.score, 4), "parts": parts}
