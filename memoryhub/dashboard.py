@@ -8,9 +8,10 @@ from typing import Any
 
 from django.db.models import Count
 from django.db.models.functions import Substr
+from django.utils.safestring import SafeString
 
-from memories.models import Conflict, Memory
-from memories.selectors import count_by_type
+from memories.admin.marks import kind_and_type
+from memories.models import Conflict, Memory, MemoryKind
 from memoryhub.core import clock, log
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.charts import BarChart, bar_chart
@@ -28,22 +29,33 @@ _ACTIVE = 6
 
 def overview() -> dict[str, Any]:
     """Return the context of the store's first page."""
-    by_type = count_by_type()
+    by_kind = count_by_kind()
     active = Session.objects.filter(status=SessionStatus.ACTIVE)
     return {
         **belonging(),
-        "memory_count": sum(by_type.values()),
+        "memory_count": sum(by_kind.values()),
         "open_conflicts": Conflict.objects.filter(resolved_at__isnull=True).count(),
-        "by_type": sorted(by_type.items(), key=lambda pair: -pair[1]),
+        "by_kind": [(kind, kind.label, by_kind[kind]) for kind in MemoryKind if by_kind.get(kind)],
         "session_count": Session.objects.count(),
         "active_count": active.count(),
         "active_sessions": active.order_by("-started_at")[:_ACTIVE],
         "commit_count": Commit.objects.count(),
         "event_count": log.head()[0],
-        "latest": Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST],
+        "latest": latest_memories(),
         "activity": activity(),
         "store_bytes": store_bytes(),
     }
+
+
+def count_by_kind() -> dict[str, int]:
+    """Return the number of live memories of each kind."""
+    return dict(Memory.objects.live().values_list("kind").annotate(memories=Count("id")))
+
+
+def latest_memories() -> list[tuple[Memory, SafeString]]:
+    """Return the memories that changed last, each with a mark that says what it is."""
+    found = Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST]
+    return [(memory, kind_and_type(memory)) for memory in found]
 
 
 def belonging() -> dict[str, Any]:

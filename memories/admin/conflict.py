@@ -102,6 +102,10 @@ class ConflictAdmin(SectionAdmin):
         view: Callable[..., HttpResponse] = self.admin_site.admin_view(self.settle_view)
         return [path("<path:object_id>/settle/", view, name="memories_conflict_settle"), *super().get_urls()]
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Leave the texts of the memories where they are."""
+        return super().get_queryset(request).defer("memory__content", "memory__resource_links")
+
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return the conflict with its memory."""
         wanted = int(object_id) if object_id.isdecimal() and len(object_id) <= 16 else 0
