@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from unittest import mock
 
 from memoryhub import hooks
@@ -21,17 +20,24 @@ from memoryhub.serving import drain
 from memoryhub.serving.drain import Drained
 from sessions_app.models import Session, Turn
 from tests.support import HubTestCase
-from tests.web.server import ROOT, START_SECONDS, poll
+from tests.web.server import ROOT, poll
 
 START = 1_790_000_000_000
-_DRAINER = """
-import django, sys
+_DRAINERS = """
+import django, os, signal, sys, time
 django.setup()
 from memoryhub.serving import drain
-print("ready", flush=True)
-sys.stdin.readline()
-print(drain.drain().captured, flush=True)
+while line := sys.stdin.readline():
+    child = os.fork()
+    if child == 0:
+        drain.drain()
+        os._exit(0)
+    if line.strip():
+        time.sleep(float(line))
+        os.kill(child, signal.SIGKILL)
+    os.write(1, f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\\n".encode())
 """
+"""Drains once for each line, in a process of its own that is killed after so many seconds; says how each ended."""
 
 _WRITER = """
 import sys
@@ -199,37 +205,26 @@ class DrainAmongOthersTests(DrainTestCase):
     def test_killed_at_any_moment_nothing_is_lost_and_nothing_comes_twice(self):
         chance = random.Random(11)
         kept = kills = 0
-        while self.waiting() or kills < 6:
-            if not self.waiting():  # a machine that was done before it was killed is given more
-                for number in range(kept, kept + 300):
-                    self.keep(number)
-                kept += 300
-            with self.drainer() as process:
-                killer = threading.Timer(chance.uniform(0.005, 0.12), process.send_signal, [signal.SIGKILL])
-                assert process.stdin
-                process.stdin.write("\n")
-                process.stdin.flush()
-                if kills < 8:
-                    killer.start()
-                process.wait(START_SECONDS)
-                killer.cancel()
-                kills += process.returncode == -signal.SIGKILL
+        with self.drainers() as drainers:
+            assert drainers.stdout
+            while self.waiting() or kills < 6:
+                if not self.waiting():  # a machine that was done before it was killed is given more
+                    for number in range(kept, kept + 300):
+                        self.keep(number)
+                    kept += 300
+                print(chance.uniform(0.005, 0.12) if kills < 8 else "", file=drainers.stdin, flush=True)
+                ended = int(drainers.stdout.readline())
+                self.assertIn(ended, (0, -signal.SIGKILL))
+                kills += ended == -signal.SIGKILL
         self.assertEqual(self.prompts(), [f"Question {number}" for number in range(kept)])
         with self.store():
             self.assertTrue(log.verify().ok)
             self.assertEqual(Session.objects.count(), 1)
 
-    def drainer(self) -> subprocess.Popen[str]:
+    def drainers(self) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "memoryhub.settings"}
-        process = subprocess.Popen(
-            [sys.executable, "-c", _DRAINER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        self.assertEqual(process.stdout.readline(), "ready\n")  # type: ignore[union-attr]
-        return process
+        command = [sys.executable, "-c", _DRAINERS]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 def _forget() -> None:
