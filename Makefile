@@ -1,4 +1,5 @@
-# make run    use it: makes the environment, brings in this repository's own history, serves, prints the sign-in link
+# make run    use it: makes the environment, brings in this repository's own history and decisions, serves, prints the
+#             sign-in link
 # make test   test it: everything, with coverage
 # make check  what reviewers need not look for: style, types, layers, coverage
 
@@ -23,6 +24,7 @@ $(BIN)/.installed-dev: $(BIN)/.installed
 run: $(BIN)/.installed
 	$(BIN)/python manage.py import git . --project $(PROJECT)
 	$(BIN)/python manage.py import markdown . --project $(PROJECT)
+	$(BIN)/python manage.py import adr docs/decisions --project $(PROJECT)
 	$(BIN)/python manage.py serve --port $(PORT)
 
 test: $(BIN)/.installed-dev

@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from markdown_it import MarkdownIt
 
 from memories.importing.files import MARKDOWN
+from memories.importing.front_matter import split_front_matter
 
 _MARKDOWN = MarkdownIt("commonmark").disable("inline")
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _HEADING_ALONE = re.compile(r"(?:\A|\n\n)#{1,6}[ \t]+\S[^\n]*(?:\n\n|\Z)")
 _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
-_TAGS = re.compile(r"^tags:[ \t]*(.*)\n((?:[ \t]*-[ \t]+.*\n?)*)", re.MULTILINE | re.IGNORECASE)
 _LINK = re.compile(r"!?\[([^\]\[]*)\](?:\([^()]*\)|\[[^\]\[]*\])")
 _MARKS = re.compile(r"[`*]|<[^<>]*>|[ \t]*\{#[^{}]*\}[ \t]*$|\s+#+[ \t]*$|(?<!\w)_+|_+(?!\w)|\\(?=[^\w\s])")
 
@@ -49,9 +49,9 @@ class Document:
 
 def parse_document(text: str, ending: str) -> Document:
     """Cut the text of a file with that ending (``.md``) into sections."""
-    tags, body = _front_matter(text)
+    matter, body = split_front_matter(text)
     lines = body.split("\n")
-    return Document(list(_sections(lines, _headings(body, lines, ending))), tags)
+    return Document(list(_sections(lines, _headings(body, lines, ending))), _tags(matter))
 
 
 def split_text(text: str, limit: int) -> list[str]:
@@ -64,18 +64,11 @@ def split_text(text: str, limit: int) -> list[str]:
     return [part for part in [*parts, text] if part.strip()]
 
 
-def _front_matter(text: str) -> tuple[list[str], str]:
-    """Return the tags of a document's front matter, and the document without it."""
-    found = _FRONT_MATTER.match(text)
-    if found is None:
-        return [], text
-    listed = _TAGS.search(found[1])
-    if listed is None:
-        return [], text[found.end() :]
-    inline = listed[1].split("#")[0].strip().strip("[]").split(",")
-    items = [line.strip()[1:] for line in listed[2].splitlines() if line.strip()]
-    tags = [tag.strip().strip("\"'") for tag in (*inline, *items)]
-    return [tag for tag in tags if tag], text[found.end() :]
+def _tags(matter: dict[str, Any]) -> list[str]:
+    """Return the tags of a document's front matter: a list, or words between commas."""
+    given = matter.get("tags") or []
+    tags = given.split(",") if isinstance(given, str) else given
+    return [text for tag in tags if (text := str(tag).strip().strip("\"'"))]
 
 
 def _headings(body: str, lines: list[str], ending: str) -> Iterator[Heading]:
@@ -91,7 +84,7 @@ def _markdown_headings(body: str) -> Iterator[Heading]:
     tokens = _MARKDOWN.parse(body)
     for opening, inline in pairwise(tokens):
         if opening.type == "heading_open" and opening.level == 0 and opening.map:
-            yield Heading(int(opening.tag[1:]), _plain(inline.content), opening.map[0], opening.map[1])
+            yield Heading(int(opening.tag[1:]), plain(inline.content), opening.map[0], opening.map[1])
 
 
 def _underlined_headings(lines: list[str]) -> Iterator[Heading]:
@@ -140,6 +133,6 @@ def _unused(key: str, used: set[str]) -> str:
     return unique
 
 
-def _plain(heading: str) -> str:
+def plain(heading: str) -> str:
     """Return a heading's text without the marks of its formatting."""
     return " ".join(_MARKS.sub("", _LINK.sub(r"\1", heading)).split())

@@ -1,5 +1,5 @@
 # ruff: noqa: N999  (the command is called import)
-"""Bring in Markdown files or a repository's commits."""
+"""Bring in Markdown files, architecture decision records or a repository's commits."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from django.core.management.base import CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from decisions.importing import AdrReport, import_adrs, record_names
 from memories.importing import find_files, import_markdown
 from memoryhub.core.commands import ProjectCommand
 from memoryhub.core.identity import bind_project
@@ -25,22 +26,27 @@ _BATCH = 500
 
 
 class Command(ProjectCommand):
-    """``memory-hub import markdown DIR`` and ``memory-hub import git [PATH]``."""
+    """``memory-hub import markdown DIR``, ``import adr DIR`` and ``import git [PATH]``."""
 
-    help = "Bring in Markdown and text files, or a git repository's commits; again, only what has changed."
+    help = (
+        "Bring in Markdown and text files, architecture decision records, or a git repository's commits; again, only "
+        "what has changed."
+    )
     creates_store = True
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the two kinds, each with ``--project``."""
-        kinds = parser.add_subparsers(dest="kind", required=True, metavar="markdown|git")
+        """Add the three kinds, each with ``--project``."""
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="markdown|adr|git")
         markdown = kinds.add_parser("markdown", help="every section of every Markdown or text file becomes a memory")
         markdown.add_argument("path", metavar="DIR", type=Path, help="the folder")
         markdown.add_argument("--tag", action="append", default=[], help="a tag for all of them; may be repeated")
+        adr = kinds.add_parser("adr", help="every architecture decision record becomes a decision, with its lineage")
+        adr.add_argument("path", metavar="DIR", type=Path, help="the folder of the records")
         git = kinds.add_parser("git", help="every commit of HEAD, with its message, author, date and files")
         git.add_argument("path", metavar="PATH", nargs="?", type=Path, default=Path(), help="the repository (.)")
         git.add_argument("--limit", metavar="N", type=int, help="only the newest N")
         git.add_argument("--since", metavar="DATE", help="only since this date (ISO 8601)")
-        for kind in (markdown, git):
+        for kind in (markdown, adr, git):
             super().add_arguments(kind)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -48,7 +54,7 @@ class Command(ProjectCommand):
         path: Path = options["path"].expanduser().absolute()
         start = time.perf_counter()
         total = self._count(path, options)  # what cannot be read makes no store
-        bring_in = self._markdown if options["kind"] == "markdown" else self._git
+        bring_in = {"markdown": self._markdown, "adr": self._adr, "git": self._git}[options["kind"]]
         with self.store(options, path) as project:
             if options["project"] is None:
                 bind_project(project, path)
@@ -58,6 +64,8 @@ class Command(ProjectCommand):
     def _count(self, path: Path, options: dict[str, Any]) -> int:
         if options["kind"] == "markdown":
             return len(find_files(path))
+        if options["kind"] == "adr":
+            return len(record_names(path))
         return count_commits(path, limit=options["limit"], since=options["since"])
 
     def _markdown(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
@@ -71,6 +79,15 @@ class Command(ProjectCommand):
             f"{_left(report.left_deleted)}) into {project}"
         )
 
+    def _adr(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
+        with _progress("files", total) as advance:
+            report = import_adrs(directory=path, progress=advance)
+        for name, reason in report.problems:
+            self.stderr.write(f"{name}: {reason}")
+        for name, now, before in report.superseding:
+            self.stdout.write(f"{name} has changed: #{now} supersedes #{before}")
+        return f"{_adrs(report)} into {project}"
+
     def _git(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
         recorded = known = 0
         commits = read_commits(path, limit=options["limit"], since=options["since"])
@@ -80,6 +97,13 @@ class Command(ProjectCommand):
                 recorded, known = recorded + report.recorded, known + report.known
                 advance(recorded + known)
         return f"imported {recorded} commits ({known} known already) into {project}"
+
+
+def _adrs(report: AdrReport) -> str:
+    return (
+        f"imported {report.decisions} decisions ({report.created} new, {len(report.superseding)} superseding what the "
+        f"file said before, {report.marked} marked, {report.unchanged} unchanged) and {report.edges} edges"
+    )
 
 
 def _left(count: int) -> str:

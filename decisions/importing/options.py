@@ -1,0 +1,102 @@
+"""What a record chose among: the option that was chosen, and those that were not, with why not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from decisions.importing.outline import Outline, Part, Piece, folded
+from memories.importing.sections import plain
+
+_CHOSEN = re.compile(r"\A[*_]*chosen option[*_]*[ \t]*:[*_]*\s*", re.IGNORECASE)
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|\*\*([^*\n]+)\*\*")
+_BECAUSE = re.compile(r"[ \t]*[,;.:–—-]?\s*(?:because\b[,:]?\s*)?", re.IGNORECASE)
+_BARE = re.compile(r"(.+?)(?=,?\s+because\b|\.?\s*(?:\n\s*\n|\Z))", re.IGNORECASE | re.DOTALL)
+_ITEM = re.compile(r"(?:[*+-]|\d+[.)])[ \t]+")
+_LINKED = re.compile(r"\A\[([^\[\]]+)\]\([^()]*\)\Z")
+_SAID_WHY = re.compile(r"\s+[—–-]\s+")
+
+
+def chosen_of(outcome: str) -> tuple[str, str] | None:
+    """Return the option that ``Chosen option: "…", because …`` names, and why; None where the text is not so."""
+    head = _CHOSEN.match(outcome)
+    if head is None:
+        return None
+    rest = outcome[head.end() :]
+    quoted = _QUOTED.match(rest) or _BARE.match(rest)
+    if quoted is None:
+        return None
+    chosen = _unlinked(next(filter(None, quoted.groups())))
+    after = rest[quoted.end() :]
+    return chosen, after[end.end() :].strip() if (end := _BECAUSE.match(after)) else after.strip()
+
+
+def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str, str]], str]:
+    """Return the options (``option``, ``why_not``) but for the one that was chosen, and what is said of that one."""
+    reasons = list(_reasons(outline))
+    listed = [option for piece in outline.of(Part.OPTIONS) if len(piece.headings) == 1 for option in _items(piece.text)]
+    options = listed or [name for name, _ in reasons]
+    if reasons or not listed:
+        found = [(option, _take(reasons, option)) for option in options]
+    else:
+        found = [_split(option) for option in options]
+    number = _number_of(chosen, [option for option, _ in found])
+    said = found.pop(number)[1] if number is not None else ""
+    return [{"option": option, "why_not": why_not} for option, why_not in found if option], said
+
+
+def _reasons(outline: Outline) -> Iterator[tuple[str, str]]:
+    """Yield each option that has a heading of its own, with the text below it."""
+    named: dict[str, list[Piece]] = {}
+    for piece in outline.of(Part.PROS, Part.OPTIONS):
+        if len(piece.headings) > 1:
+            named.setdefault(piece.headings[1], []).append(piece)
+    for name, pieces in named.items():
+        yield name, folded(pieces, 2)
+
+
+def _items(text: str) -> Iterator[str]:
+    """Yield the items of the outermost list, each on one line."""
+    item: list[str] = []
+    for line in [*text.split("\n"), ""]:
+        starts = _ITEM.match(line)
+        if (starts or not line.strip()) and item:
+            yield _unlinked(" ".join(item))
+            item = []
+        if starts:
+            item = [line[starts.end() :].strip()]
+        elif item:
+            item.append(line.strip())
+
+
+def _unlinked(option: str) -> str:
+    linked = _LINKED.match(option.strip())
+    return linked[1] if linked else option.strip()
+
+
+def _take(reasons: list[tuple[str, str]], option: str) -> str:
+    """Return, and use up, what is said of an option."""
+    number = _number_of(option, [name for name, _ in reasons])
+    return "" if number is None else reasons.pop(number)[1]
+
+
+def _number_of(wanted: str | None, names: Sequence[str]) -> int | None:
+    """Return which of the names is meant: the same, or one that begins the other."""
+    if wanted is None:
+        return None
+    key, keys = _key(wanted), [_key(name) for name in names]
+    for is_meant in (key.__eq__, key.startswith, lambda name: name.startswith(key)):
+        for number, name in enumerate(keys):
+            if name and key and is_meant(name):
+                return number
+    return None
+
+
+def _key(name: str) -> str:
+    return plain(name).lower().strip(" .\"'")
+
+
+def _split(option: str) -> tuple[str, str]:
+    """Return an option and why not, where one line says both: ``Redis — another process to run``."""
+    name, *why_not = _SAID_WHY.split(option, maxsplit=1)
+    return plain(name) if why_not else name, "".join(why_not)

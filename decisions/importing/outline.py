@@ -1,0 +1,139 @@
+"""A record by its parts: title, what stands above the first heading, and the sections by what they are for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from memories.importing.sections import Section, parse_document
+
+_COMMENT = re.compile(r"(^(`{3,}|~{3,}).*?^\2[^\n]*$)|<!--.*?-->", re.DOTALL | re.MULTILINE)
+_NUMBER = re.compile(r"\A(?:adr[-_ #]*\d+\s*[.:)–—-]?|\d+\s*[.:)–—-])\s+", re.IGNORECASE)
+_META = re.compile(
+    r"(?:[*+-][ \t]+)?[*_]*(status|date|deciders|decision[- ]?makers|authors?|owners?)[*_]*[ \t]*:[*_]*[ \t]*(.*)",
+    re.IGNORECASE,
+)
+_OTHER_FIELD = re.compile(r"[*+-][ \t]|[*_]*[A-Z][\w ]{0,30}:")
+
+
+class Part(StrEnum):
+    """What a section is for."""
+
+    STATUS = "status"
+    DATE = "date"
+    AUTHOR = "author"
+    CONTEXT = "context"
+    OPTIONS = "options"
+    PROS = "pros"
+    OUTCOME = "outcome"
+    RATIONALE = "rationale"
+    CONSEQUENCES = "consequences"
+    LINKS = "links"
+    OTHER = "other"
+
+
+_NAMES = {
+    Part.STATUS: "status",
+    Part.DATE: "date",
+    Part.AUTHOR: "deciders|decision makers|author|authors",
+    Part.CONTEXT: "context|context and problem statement|problem|problem statement|background|issue|motivation",
+    Part.OPTIONS: "considered options|options considered|alternatives considered|considered alternatives|alternatives|"
+    "options",
+    Part.PROS: "pros and cons of the options|pros and cons",
+    Part.OUTCOME: "decision|decision outcome|outcome|resolution|solution",
+    Part.RATIONALE: "rationale|justification|reasons|reasoning|argument",
+    Part.CONSEQUENCES: "consequences|positive consequences|negative consequences|implications|confirmation|validation|"
+    "compliance",
+    Part.LINKS: "links|more information|related decisions|related adrs|references|see also",
+}
+_PART_OF = {name: part for part, names in _NAMES.items() for name in names.split("|")}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The text under one heading: its part, the headings from the part's own down, and the text."""
+
+    part: Part
+    headings: tuple[str, ...]
+    text: str
+
+
+@dataclass(slots=True)
+class Outline:
+    """A record that is cut up."""
+
+    title: str = ""
+    meta: dict[str, str] = field(default_factory=dict)
+    """What stands above the first heading as ``Status: accepted``, by its word."""
+    preamble: str = ""
+    pieces: list[Piece] = field(default_factory=list)
+
+    def of(self, *parts: Part) -> list[Piece]:
+        """Return the pieces of some parts, in the order of the record."""
+        return [piece for piece in self.pieces if piece.part in parts]
+
+
+def outline_of(body: str) -> Outline:
+    """Cut up a record without its front matter; what comments say is left out."""
+    text = _COMMENT.sub(lambda match: match[1] or "", body)
+    sections = parse_document(text, ".md").sections
+    outline = Outline(title=_title(sections))
+    for section in sections:
+        names = section.headings[1:] if section.headings[:1] == (outline.title,) else section.headings
+        if names:
+            outline.pieces.append(Piece(_part(names), names, section.text))
+        else:
+            outline.meta, outline.preamble = _meta(section.text)
+    outline.title = _NUMBER.sub("", outline.title)
+    return outline
+
+
+def _title(sections: Iterable[Section]) -> str:
+    """Return the heading that stands over the first section, where it is none of those that every record has."""
+    first = next((section.headings[0] for section in sections if section.headings), "")
+    return "" if _name(first) in _PART_OF else first
+
+
+def _part(names: tuple[str, ...]) -> Part:
+    """Return what a section is for; one below the outcome may be of another kind than the outcome itself."""
+    part = _PART_OF.get(_name(names[0]), Part.OTHER)
+    if part is Part.OUTCOME and len(names) > 1:
+        below = _PART_OF.get(_name(names[1]))
+        return below if below in (Part.RATIONALE, Part.CONSEQUENCES) else part
+    return part
+
+
+def _name(heading: str) -> str:
+    return " ".join(re.sub(r"\(.*?\)|[^a-z ]", " ", heading.lower()).split())
+
+
+def _meta(text: str) -> tuple[dict[str, str], str]:
+    """Return the fields above the first heading, each up to the next or an empty line, and what else stands there."""
+    meta: dict[str, str] = {}
+    rest: list[str] = []
+    key = ""
+    for line in text.split("\n"):
+        match = _META.fullmatch(line.strip())
+        if match:
+            key = match[1].lower()
+            meta[key] = match[2].strip()
+        elif key and line.strip() and not _OTHER_FIELD.match(line):
+            meta[key] += f"\n{line.strip()}"
+        else:
+            key = ""
+            rest.append(line)
+    return meta, "\n".join(rest).strip()
+
+
+def folded(pieces: Iterable[Piece], depth: int) -> str:
+    """Return the texts of pieces as one, with the headings below ``depth`` of them."""
+    return "\n\n".join(_with_headings(pieces, depth))
+
+
+def _with_headings(pieces: Iterable[Piece], depth: int) -> Iterator[str]:
+    for piece in pieces:
+        if len(piece.headings) > depth:
+            yield f"{'#' * min(max(len(piece.headings) + 1, 3), 6)} {piece.headings[-1]}"
+        yield piece.text

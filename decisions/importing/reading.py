@@ -1,0 +1,145 @@
+"""Read one architecture decision record, whichever of the known dialects it is written in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from decisions.events import Alternative
+from decisions.importing.links import Link, links_in, without_links
+from decisions.importing.options import alternatives_of, chosen_of
+from decisions.importing.outline import Outline, Part, Piece, folded, outline_of
+from decisions.importing.saying import moment_of, status_of
+from decisions.models import DecisionStatus, EdgeRelation
+from decisions.schemas import Alternatives
+from memories.importing.front_matter import split_front_matter
+from memoryhub.core.errors import Invalid
+from memoryhub.core.validation import explain
+
+_AUTHORS = ("decision-makers", "deciders", "decision makers", "decisionmakers", "author", "authors", "owner", "owners")
+_LISTS = ("commits", "files", "prs", "notes", "validations")
+_TEXTS = ("title", "context", "chosen", "rationale")
+_NAMED = ("impact", "phase")
+_ALTERNATIVES: TypeAdapter[list[Alternative]] = TypeAdapter(Alternatives)
+
+
+@dataclass(slots=True)
+class Adr:
+    """What a record says, in the words of a decision."""
+
+    title: str
+    context: str
+    chosen: str
+    rationale: str
+    alternatives: list[Alternative]
+    status: DecisionStatus
+    decided_at: datetime | None
+    author: str
+    links: list[Link]
+    topic: str | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+    """What only the front matter says: impact, phase and evidence, under the names that a decision has for them."""
+
+
+def read_adr(text: str, *, otherwise_title: str = "") -> Adr:
+    """Read a record; what its front matter says under a decision's own names (``chosen: …``) counts before its body.
+
+    Raises:
+        Invalid: it says nothing of a decision, or its status or date cannot be understood.
+    """
+    matter, body = split_front_matter(text)
+    outline = outline_of(body)
+    status = _first(matter, outline, ("status",), Part.STATUS)
+    said = _body(outline)
+    said |= {name: str(matter[name]) for name in _TEXTS if name in matter}
+    if not said["chosen"].strip():
+        raise Invalid("no section Decision or Decision Outcome says what was decided")
+    return Adr(
+        title=said["title"] or otherwise_title,
+        context=said["context"],
+        chosen=said["chosen"],
+        rationale=said["rationale"],
+        alternatives=_alternatives(matter.get("alternatives", said["alternatives"])),
+        status=status_of(status),
+        decided_at=moment_of(_first(matter, outline, ("date",), Part.DATE)),
+        author=_first(matter, outline, _AUTHORS, Part.AUTHOR)[:200],
+        links=list(dict.fromkeys([*links_in(status), *_links(matter, outline)])),
+        topic=str(matter["topic"]) if "topic" in matter else None,
+        more={name: matter[name] for name in (*_NAMED, *_LISTS) if matter.get(name)},
+    )
+
+
+def _body(outline: Outline) -> dict[str, Any]:
+    """Return what the sections say: title, context, chosen, rationale and alternatives."""
+    outcome = folded(outline.of(Part.OUTCOME), 1)
+    named = chosen_of(outcome)
+    chosen, because = named or (outcome, "")
+    alternatives, pros = alternatives_of(outline, chosen if named else None)
+    return {
+        "title": outline.title,
+        "context": _joined(filter(None, [outline.preamble, *_context(outline)])),
+        "chosen": chosen,
+        "rationale": _joined(filter(None, [because, *_reasons(outline, bool(because)), pros])),
+        "alternatives": alternatives,
+    }
+
+
+def _context(outline: Outline) -> Iterator[str]:
+    """Yield the context, and under their headings the sections that are of no known kind."""
+    yield folded(outline.of(Part.CONTEXT), 1)
+    for piece in outline.of(Part.OTHER):
+        yield folded([piece], 0)
+    for piece in outline.of(Part.OPTIONS):
+        if len(piece.headings) == 1 and not re.search(r"^(?:[*+-]|\d+[.)])[ \t]", piece.text, re.MULTILINE):
+            yield folded([piece], 0)
+
+
+def _reasons(outline: Outline, has_because: bool) -> Iterator[str]:  # noqa: FBT001
+    """Yield why, and what follows from it; with its heading, unless it is all that is said."""
+    yield from (folded([piece], len(piece.headings)) for piece in outline.of(Part.RATIONALE))
+    pieces = outline.of(Part.CONSEQUENCES)
+    others = has_because or outline.of(Part.RATIONALE) or len({_last(piece) for piece in pieces}) > 1
+    for piece in pieces:
+        yield f"### {_last(piece)}\n\n{piece.text}" if others else piece.text
+    for piece in outline.of(Part.LINKS):
+        if rest := without_links(piece.text):
+            yield f"### {_last(piece)}\n\n{rest}"
+
+
+def _last(piece: Piece) -> str:
+    return piece.headings[-1]
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "\n\n".join(texts)
+
+
+def _alternatives(given: Any) -> list[Alternative]:
+    try:
+        return _ALTERNATIVES.validate_python(given)
+    except ValidationError as error:
+        raise Invalid(f"alternatives: {explain(error)}") from error
+
+
+def _first(matter: dict[str, Any], outline: Outline, names: tuple[str, ...], part: Part) -> str:
+    """Return a short field: of the front matter, else above the first heading, else of its own section."""
+    for place in (matter, outline.meta):
+        given = next((place[name] for name in names if place.get(name)), None)
+        if given:
+            return ", ".join(map(str, given)) if isinstance(given, list) else str(given)
+    return folded(outline.of(part), 1)
+
+
+def _links(matter: dict[str, Any], outline: Outline) -> Iterator[Link]:
+    """Yield the links that a record declares; prose may name others without standing to them in any way."""
+    if "links" in matter:
+        yield from links_in("\n\n".join(map(str, matter["links"])))
+        return
+    yield from links_in(outline.preamble)
+    for piece in outline.of(Part.LINKS):
+        yield from links_in(piece.text, otherwise=EdgeRelation.RELATES_TO)

@@ -1,0 +1,183 @@
+"""Decisions as MADR files, which come back as they were, and as a Mermaid graph."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from django.core.management import CommandError, call_command
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from decisions import services
+from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
+from decisions.importing import import_adrs
+from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
+from decisions.schemas import DecisionLink, DecisionRecord
+from memoryhub.core.errors import NotFound
+from tests.decisions.base import NOON, DecisionsTestCase
+
+MARKDOWN = [
+    *"# One|## Context|### Rationale|## Links|* Supersedes ADR-1|* item|1. item|```|~~~~|---|...|===|<!--|-->".split(
+        "|"
+    ),
+    *'because|Chosen option: "x", because y|Status: rejected|Date: 2020-01-01|    code|> quoted'.split("|"),
+    *"[a](0001-a.md)|\"|'|: |- a — b|<div>|**b**|`c`|\\|&amp;|<private>|#|ä|\u2028|\x85|\ufeff|\t|\r|.|;|,".split("|"),
+]
+PLAIN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+TEXTS = st.lists(st.one_of(st.sampled_from(MARKDOWN), PLAIN), max_size=6).flatmap(
+    lambda parts: st.sampled_from(["\n", "\n\n", " ", ""]).map(lambda gap: gap.join(parts))
+)
+SAID = TEXTS.map(lambda text: text.replace("<private>", "")).filter(str.strip)
+DECISIONS = st.fixed_dictionaries(
+    {
+        "title": SAID.map(lambda text: text.strip()[:200].strip()).filter(bool),
+        "chosen": SAID,
+        "context": TEXTS,
+        "rationale": TEXTS,
+        "alternatives": st.lists(st.fixed_dictionaries({"option": SAID, "why_not": TEXTS}), max_size=3),
+        "impact": st.sampled_from(["low", "medium", "high", "critical"]),
+        "phase": st.sampled_from(["", "design"]),
+        "topic": st.sampled_from(["", "storage"]),
+        "status": st.sampled_from(["accepted", "accepted", "proposed", "deprecated", "rejected"]),
+        "author": st.sampled_from(["Ada", "Ada, Bob", "# x"]),
+        "files": st.lists(st.sampled_from(["a.py", "b c.py"]), max_size=2, unique=True),
+        "decided_at": st.integers(0, 10**8).map(lambda milliseconds: NOON + timedelta(milliseconds=milliseconds)),
+        "edges": st.lists(st.tuples(st.sampled_from(list(EdgeRelation)), st.integers(0, 5)), max_size=3),
+    }
+)
+_COMPARED = "title context chosen rationale alternatives impact phase topic status author decided_at".split()
+
+
+class RoundTripTests(DecisionsTestCase):
+    def test_what_is_exported_comes_back_as_the_same_decisions_and_edges(self):
+        @settings(max_examples=20, deadline=None, phases=[Phase.generate])  # each example makes two stores
+        @given(st.lists(DECISIONS, min_size=1, max_size=5), st.uuids().map(str))
+        def check(decisions: list[dict[str, Any]], name: str) -> None:
+            with self.store(f"from-{name}"):
+                self.record_all(decisions)
+                before, files = self.everything(), madr_files(chosen_decisions())
+            with tempfile.TemporaryDirectory() as folder, self.store(f"to-{name}"):
+                self.come_back(Path(folder), files, before)
+
+        check()
+
+    def come_back(self, folder: Path, files: dict[str, str], before: tuple[Any, Any]) -> None:
+        for name, text in files.items():
+            (folder / name).write_bytes(text.encode())
+        self.assertEqual(import_adrs(directory=folder).problems, [])
+        for mine, theirs in zip(self.everything(), before, strict=True):
+            self.assertEqual(mine, theirs)
+        self.assertEqual(import_adrs(directory=folder).unchanged, len(files))
+
+    def record_all(self, decisions: list[dict[str, Any]]) -> None:
+        """Record each with edges to those before it, and relations that make no lineage to those after it."""
+        ids: list[int] = []
+        for decision in decisions:
+            said = {name: value for name, value in decision.items() if name != "edges"}
+            named: dict[str, Any] = {}
+            for relation, number in decision["edges"]:
+                if number < len(ids):
+                    named.setdefault(relation, []).append(ids[number])
+            command = DecisionRecord.model_validate({**said, **named, "branch": True})
+            ids.append(services.record_decision(command=command).id)
+        for start, decision in zip(ids, decisions, strict=True):
+            for relation, number in decision["edges"]:
+                if relation not in LINEAGE and number < len(ids) and ids[number] > start:
+                    services.link_decisions(command=DecisionLink(id=start, relation=relation, to=ids[number]))
+
+    def everything(self) -> tuple[list[dict[str, Any]], list[tuple[int, str, int]]]:
+        """Return decisions and edges, with the place of each in the order of ids instead of its id."""
+        shown = chosen_decisions()
+        order = {view["id"]: number for number, view in enumerate(shown)}
+        found = DecisionEdge.objects.values_list("from_id", "relation", "to_id")
+        edges = sorted((order[start], relation, order[end]) for start, relation, end in found)
+        return [{**{name: view[name] for name in _COMPARED}, "files": view["artifacts"]} for view in shown], edges
+
+
+class MadrTests(DecisionsTestCase):
+    def test_a_plain_decision_is_plain_madr(self):
+        first = self.record("Port", decided_at=datetime(2026, 11, 20, tzinfo=UTC)).id
+        alternatives = [{"option": "8080", "why_not": "taken"}]
+        fields = {"context": "Which?", "rationale": "free", "alternatives": alternatives, "supersedes": [first]}
+        second = self.record("Another port", chosen="9000", topic="net", **fields).id
+        files = madr_files(chosen_decisions())
+        self.assertEqual(list(files), [f"000{first}-port.md", f"000{second}-another-port.md"])
+        earlier, later = files.values()
+        self.assertIn(
+            'status: "superseded by [0002-another-port](0002-another-port.md)"\ndate: "2026-11-20"\n', earlier
+        )
+        body = (
+            "# Another port\n\n## Context and Problem Statement\n\nWhich?\n\n"
+            '## Considered Options\n\n* 9000\n* 8080\n\n## Decision Outcome\n\nChosen option: "9000", because free\n\n'
+            "## Pros and Cons of the Options\n\n### 8080\n\ntaken\n\n## More Information\n\n"
+            "* Supersedes [0001-port](0001-port.md)\n"
+        )
+        self.assertEqual(later.split("---\n\n")[1], body)
+        self.assertNotIn("chosen:", later)
+
+    def test_what_markdown_cannot_say_stands_in_the_front_matter(self):
+        self.record("Use `WAL`", context="## Context\n\n```\nopen")
+        (text,) = madr_files(chosen_decisions()).values()
+        self.assertIn('title: "Use `WAL`"\ncontext: "## Context\\n\\n```\\nopen"\n', text)
+
+    def test_a_lineage_is_what_led_to_it_and_what_came_of_it(self):
+        first = self.record("One").id
+        second = self.record("Two", refines=[first]).id
+        third = self.record("Three", supersedes=[second]).id
+        other = self.record("Other", relates_to=[first]).id
+        self.assertEqual([each["id"] for each in chosen_decisions(ids=[second], lineage=True)], [first, second, third])
+        self.assertEqual([each["id"] for each in chosen_decisions(ids=[other, first])], [first, other])
+        with self.assertRaises(NotFound):
+            chosen_decisions(ids=[99])
+
+
+class MermaidTests(DecisionsTestCase):
+    def test_nodes_edges_and_statuses(self):
+        first = self.record('A "quoted" [title] `x` #1').id
+        second = self.record("Two", supersedes=[first], conflicts_with=[first]).id
+        lines = [line.strip() for line in mermaid_graph(chosen_decisions()).splitlines()]
+        self.assertEqual(lines[0], "flowchart BT")
+        self.assertIn('d1["#35;1 A #34;quoted#34; #91;title#93; #96;x#96; #35;1<br/>superseded', lines[1])
+        self.assertIn(f"d{second} -->|supersedes| d{first}", lines)
+        self.assertIn(f"d{second} x--x|conflicts with| d{first}", lines)
+        self.assertIn(f"class d{first} superseded", lines)
+
+
+class CommandTests(DecisionsTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.first = self.record("One").id
+        self.record("Two", supersedes=[self.first])
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = Path(folder.name) / "adr"
+
+    def export(self, *arguments: str) -> str:
+        output = StringIO()
+        call_command("export", "adr", *arguments, "--project", "alpha", stdout=output)
+        return output.getvalue()
+
+    def test_files_go_to_a_folder_and_never_over_what_differs(self):
+        for _ in range(2):
+            self.assertEqual(self.export("--out", str(self.out)), f"wrote 2 decisions to {self.out}\n")
+        mine = self.out / "0001-one.md"
+        mine.write_text("Mine.")
+        with self.assertRaisesRegex(CommandError, "0001-one.md is there and differs; pass --force"):
+            self.export("--out", str(self.out))
+        self.assertEqual(mine.read_text(), "Mine.")
+        self.export("--out", str(self.out), "--force")
+        self.assertIn("# One", mine.read_text())
+
+    def test_without_a_folder_it_is_printed(self):
+        self.assertTrue(self.export("#1").startswith("---\nstatus: "))
+        self.assertTrue(self.export("--format", "mermaid", "--lineage", "1").startswith("flowchart BT\n"))
+
+    def test_what_makes_no_sense_is_refused_in_a_sentence(self):
+        for arguments, sentence in ((["x"], "'x' is no id"), (["--lineage"], "needs the ids"), (["99"], "#99")):
+            with self.subTest(arguments), self.assertRaisesRegex(CommandError, sentence):
+                self.export(*arguments)
+        self.assertEqual(Decision.objects.count(), 2)

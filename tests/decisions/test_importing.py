@@ -1,0 +1,369 @@
+"""Architecture decision records, in each dialect that people write them in, brought in once and again."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+
+from django.core.management import call_command
+from django.test import SimpleTestCase
+
+from decisions import services
+from decisions.importing import AdrReport, import_adrs, read_adr
+from decisions.importing.links import links_in
+from decisions.importing.saying import moment_of, status_of
+from decisions.models import Decision, DecisionEdge
+from decisions.schemas import DecisionMark, DecisionSupersede
+from memoryhub.core import log
+from memoryhub.core.errors import Invalid
+from tests.decisions.base import DecisionsTestCase
+
+OURS = Path(__file__).parents[2] / "docs/decisions"
+
+NYGARD = """# 3. Use `WAL` mode
+
+Date: 2016-02-12
+
+## Status
+
+Accepted
+
+Amends [1. Record decisions](0001-record.md)
+
+## Context
+
+Readers wait.
+
+## Decision
+
+We will use WAL.
+
+### How
+
+With a pragma.
+
+## Consequences
+
+Readers no longer wait.
+"""
+
+MADR_2 = """# Use plain JUnit5
+
+* Status: accepted <!-- optional -->
+* Deciders: Ada, Bob
+* Date: 2020-01-02
+
+Technical Story: tests are hard to read
+
+## Context and Problem Statement
+
+How to write assertions?
+
+## Considered Options
+
+* Plain JUnit5
+* [Hamcrest](https://example.org)
+
+## Decision Outcome
+
+Chosen option: Plain JUnit5, because it is a standard. Others come and go.
+
+### Positive Consequences <!-- optional -->
+
+* readable
+
+### Negative Consequences
+
+* verbose
+
+## Links
+
+* Refined by [ADR-0005](0005-example.md)
+"""
+
+MADR_4 = """---
+# these are optional
+status: "proposed"
+date: 2024-03-01
+decision-makers: [Ada, 'Bob']
+---
+
+# Use plain JUnit5
+
+## Decision Drivers
+
+* Readable
+
+## Considered Options
+
+* Plain JUnit5
+* Hamcrest
+* AssertJ
+
+## Decision Outcome
+
+Chosen option: "Plain JUnit5", because it is
+a standard.
+
+### Consequences
+
+* Bad, because verbose
+
+## Pros and Cons of the Options
+
+### Plain JUnit5
+
+* Good, because it is there
+
+### Hamcrest
+
+* Bad, because it is old
+
+#### Even so
+
+It works.
+
+## More Information
+
+* Depends on [2](../0002-tests.md)
+* [Another](0007-another.md)
+* [A page](https://example.org)
+"""
+
+
+class ReadingTests(SimpleTestCase):
+    def test_nygards_form(self):
+        adr = read_adr(NYGARD)
+        self.assertEqual((adr.title, adr.status, str(adr.decided_at)[:10]), ("Use WAL mode", "accepted", "2016-02-12"))
+        texts = (adr.context, adr.chosen, adr.rationale)
+        how = "We will use WAL.\n\n### How\n\nWith a pragma."
+        self.assertEqual(texts, ("Readers wait.", how, "Readers no longer wait."))
+        self.assertEqual([(link.relation, link.target) for link in adr.links], [("refines", "0001-record.md")])
+
+    def test_madrs_older_form(self):
+        adr = read_adr(MADR_2)
+        self.assertEqual((adr.status, adr.author, str(adr.decided_at)[:10]), ("accepted", "Ada, Bob", "2020-01-02"))
+        self.assertEqual(adr.context, "Technical Story: tests are hard to read\n\nHow to write assertions?")
+        self.assertEqual((adr.chosen, [each.option for each in adr.alternatives]), ("Plain JUnit5", ["Hamcrest"]))
+        because = "it is a standard. Others come and go."
+        follows = "### Positive Consequences\n\n* readable\n\n### Negative Consequences\n\n* verbose"
+        self.assertEqual(adr.rationale, f"{because}\n\n{follows}")
+        self.assertEqual([(link.relation, link.is_backward) for link in adr.links], [("refines", True)])
+
+    def test_madrs_newer_form(self):
+        adr = read_adr(MADR_4)
+        self.assertEqual((adr.status, adr.author, str(adr.decided_at)[:10]), ("proposed", "Ada, Bob", "2024-03-01"))
+        self.assertEqual(adr.context, "### Decision Drivers\n\n* Readable")
+        why_not = "* Bad, because it is old\n\n#### Even so\n\nIt works."
+        alternatives = [(each.option, each.why_not) for each in adr.alternatives]
+        self.assertEqual((adr.chosen, alternatives), ("Plain JUnit5", [("Hamcrest", why_not), ("AssertJ", "")]))
+        self.assertTrue(adr.rationale.startswith("it is\na standard.\n\n### Consequences\n\n* Bad"), adr.rationale)
+        self.assertTrue(adr.rationale.endswith("* Good, because it is there"), adr.rationale)
+        links = [(link.relation, link.target) for link in adr.links]
+        self.assertEqual(links, [("depends_on", "../0002-tests.md"), ("relates_to", "0007-another.md")])
+
+    def test_alternatives_may_say_in_one_line_why_not(self):
+        adr = read_adr(
+            "# T\n\n## Decision\n\nSQLite.\n\n## Alternatives\n\n- **Redis** — a process\n  to run\n- Files\n"
+        )
+        alternatives = [(each.option, each.why_not) for each in adr.alternatives]
+        self.assertEqual(alternatives, [("Redis", "a process to run"), ("Files", "")])
+
+    def test_what_decides_nothing_is_no_record(self):
+        for text in (
+            "",
+            "# Notes\n\nSome.",
+            "# T\n\n## Decision\n\n## Context\n\nOnly that.\n",
+            "---\nstatus: x\n---\n",
+        ):
+            with self.subTest(text), self.assertRaisesRegex(Invalid, "no section Decision or Decision Outcome"):
+                read_adr(text)
+
+    def test_statuses_go_by_the_words_that_people_use(self):
+        for text, status in (
+            ("", "accepted"),
+            ("**Approved** in May", "accepted"),
+            ("Amends [1. Proposed things](0001-x.md)", "accepted"),
+            ("Draft", "proposed"),
+            ("Accepted\n\nSuperceded by [2. x](0002-x.md)", "superseded"),
+            ("obsolete", "deprecated"),
+            ("Declined", "rejected"),
+        ):
+            self.assertEqual(status_of(text), status, text)
+        with self.assertRaisesRegex(Invalid, "status 'Frobnicated' is not known; write one of proposed, accepted"):
+            status_of("Frobnicated")
+
+    def test_dates_go_by_the_forms_that_people_use(self):
+        for text in ("2024-03-01", "2024-03-01 (amended 2025-01-01)", "01.03.2024", "2024/03/01", "March 1, 2024"):
+            self.assertEqual(moment_of(text), datetime(2024, 3, 1, tzinfo=UTC), text)
+        with self.assertRaisesRegex(Invalid, "date 'soon' is no date"):
+            moment_of("soon")
+
+    def test_a_relation_counts_to_the_end_of_its_clause(self):
+        text = "Superseded by [4](0004-a.md) and ADR-5; see [6](0006-c.md). Amends\n[x](x.md#why), not [y](y.png)"
+        links = [(link.relation, link.target, link.is_backward) for link in links_in(text)]
+        self.assertEqual(
+            links, [("supersedes", "0004-a.md", True), ("supersedes", "5", True), ("refines", "x.md", False)]
+        )
+
+
+def nygard(title: str, *, status: str = "Accepted", decision: str = "So be it.") -> str:
+    return f"# {title}\n\n## Status\n\n{status}\n\n## Context\n\nWhy.\n\n## Decision\n\n{decision}\n"
+
+
+class ImportingTests(DecisionsTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        (self.folder / name).write_text(text)
+
+    def bring_in(self) -> AdrReport:
+        return import_adrs(directory=self.folder)
+
+    def of(self, source: str):
+        return Decision.objects.filter(source=source).latest("id")
+
+    def edges(self) -> set[tuple[str, str, str]]:
+        sources = dict(Decision.objects.values_list("id", "source"))
+        found = DecisionEdge.objects.values_list("from_id", "relation", "to_id")
+        return {(sources[start], relation, sources[end]) for start, relation, end in found}
+
+    def test_links_become_edges_whichever_file_says_so_and_in_whatever_order_they_come(self):
+        self.write("0001-one.md", nygard("1. One", status="Superseded by [3. Three](0003-three.md)"))
+        self.write("0002-two.md", nygard("2. Two", status="Accepted\n\nDepends on ADR-4"))
+        self.write("0003-three.md", nygard("3. Three"))
+        self.write("0004-four.md", nygard("4. Four", status="Accepted\n\nAmended by [3](./0003-three.md)"))
+        report = self.bring_in()
+        self.assertEqual((report.created, report.edges, report.problems), (4, 3, []))
+        wanted = {
+            ("0003-three.md", "supersedes", "0001-one.md"),
+            ("0002-two.md", "depends_on", "0004-four.md"),
+            ("0003-three.md", "refines", "0004-four.md"),
+        }
+        self.assertEqual(self.edges(), wanted)
+        self.assertEqual((self.of("0001-one.md").status, self.of("0003-three.md").topic), ("superseded", "one"))
+        self.assertTrue(log.rebuild().identical)
+
+    def test_again_writes_nothing(self):
+        self.write("0001-one.md", nygard("1. One", status="Superseded by [2](0002-two.md)"))
+        self.write("0002-two.md", nygard("2. Two"))
+        self.bring_in()
+        before = log.head()
+        report = self.bring_in()
+        self.assertEqual((report.unchanged, report.edges, log.head()), (2, 0, before))
+
+    def test_a_changed_text_is_a_new_decision_that_supersedes_the_earlier(self):
+        self.write("0001-one.md", nygard("1. One"))
+        self.write("0002-two.md", nygard("2. Two", status="Refines [1](0001-one.md)"))
+        self.bring_in()
+        first = self.of("0002-two.md").id
+        self.write("0002-two.md", nygard("2. Two", status="Refines [1](0001-one.md)", decision="Otherwise."))
+        self.assertEqual(self.bring_in().superseding, [("0002-two.md", self.of("0002-two.md").id, first)])
+        now = self.get(self.of("0002-two.md").id)
+        edges = [(edge["relation"], edge["to"]) for edge in now["edges"]]
+        self.assertEqual(
+            (now["chosen"], edges), ("Otherwise.", [("refines", self.of("0001-one.md").id), ("supersedes", first)])
+        )
+        self.assertEqual(self.bring_in().unchanged, 2)
+        self.write("0002-two.md", nygard("2. Two", status="Refines [1](0001-one.md)"))
+        self.assertEqual([name for name, *_ in self.bring_in().superseding], ["0002-two.md"])
+
+    def test_a_superseded_record_whose_text_changes_stays_superseded(self):
+        self.write("0001-one.md", nygard("1. One"))
+        self.write("0002-two.md", nygard("2. Two", status="Supersedes [1](0001-one.md)"))
+        self.bring_in()
+        self.write("0001-one.md", nygard("1. One", decision="A slip of the pen, corrected."))
+        self.bring_in()
+        self.assertEqual(self.of("0001-one.md").status, "superseded")
+        first = Decision.objects.get(chosen="So be it.", source="0001-one.md").id
+        self.assertEqual(self.get(first)["heads"], [self.of("0002-two.md").id])
+
+    def test_a_changed_status_is_marked_and_what_a_person_has_marked_stays(self):
+        self.write("0001-one.md", nygard("1. One", status="Proposed"))
+        self.bring_in()
+        self.write("0001-one.md", nygard("1. One"))
+        self.assertEqual((self.bring_in().marked, self.of("0001-one.md").status), (1, "accepted"))
+        services.mark_decision(command=DecisionMark(id=self.of("0001-one.md").id, status="deprecated"))
+        self.assertEqual((self.bring_in().unchanged, self.of("0001-one.md").status), (1, "deprecated"))
+
+    def test_what_a_person_has_superseded_is_not_superseded_by_an_edit_of_its_file(self):
+        self.write("0001-one.md", nygard("1. One"))
+        self.bring_in()
+        command = DecisionSupersede.model_validate({"id": self.of("0001-one.md").id, "chosen": "By hand."})
+        by_hand = services.supersede_decision(command=command).id
+        self.write("0001-one.md", nygard("1. One", decision="Late."))
+        report = self.bring_in()
+        self.assertRegex(report.problems[0][1], f"its text has changed, but #{by_hand} superseded #")
+        self.assertFalse(Decision.objects.filter(chosen="Late.").exists())
+
+    def test_what_was_erased_stays_erased(self):
+        self.write("0001-one.md", nygard("1. One"))
+        self.bring_in()
+        log.erase_streams([f"decision:{self.of('0001-one.md').id}"], reason="private")
+        report = self.bring_in()
+        self.assertRegex(report.problems[0][1], "has been erased, and stays so")
+        self.assertFalse(Decision.objects.exists())
+
+    def test_bad_files_are_named_and_the_others_go_on(self):
+        self.write("0001-one.md", nygard("1. One"))
+        self.write("0002-none.md", "# Notes\n\nNothing.\n")
+        self.write("0003-status.md", nygard("3. Three", status="Frobnicated"))
+        self.write("0004-long.md", nygard("4. " + "long " * 50))
+        self.write("0005-lost.md", nygard("5. Five", status="Superseded by [9](0009-lost.md)"))
+        (self.folder / "0006-binary.md").write_bytes(b"# 6\0")
+        self.write("README.md", "# Decisions\n")
+        report = self.bring_in()
+        self.assertEqual((report.created, self.of("0005-lost.md").status), (2, "deprecated"))
+        said = dict(reversed(report.problems))
+        self.assertEqual(
+            sorted(said),
+            [f"000{number}-{name}.md" for number, name in enumerate(("none", "status", "long", "lost", "binary"), 2)],
+        )
+        self.assertIn("'title' must have at most 200 characters", said["0004-long.md"])
+        self.assertIn("it links to 0009-lost.md, which is no record here", said["0005-lost.md"])
+
+    def test_links_that_close_a_circle_are_reported(self):
+        self.write("0001-one.md", nygard("1. One", status="Refines [2](0002-two.md)"))
+        self.write("0002-two.md", nygard("2. Two", status="Depends on [1](0001-one.md)"))
+        report = self.bring_in()
+        self.assertEqual((report.created, len(self.edges()), len(report.problems)), (2, 1, 1), report.problems)
+        self.assertIn("would close a cycle", report.problems[0][1])
+
+    def test_secrets_and_private_blocks_are_kept_nowhere(self):
+        token = "ghp_" + "a1B2" * 9
+        self.write(
+            "0001-one.md", nygard("1. One", decision=f"Use {token}. <private>Bob\n\n## Context\n\nBob</private>")
+        )
+        self.bring_in()
+        self.assertNotIn(token, self.of("0001-one.md").chosen)
+        self.assertNotIn("Bob", str(Decision.objects.values().get()))
+
+    def test_the_command_says_what_was_done_and_names_what_could_not_be(self):
+        self.write("0001-one.md", nygard("1. One"))
+        self.write("0002-none.md", "# Notes\n")
+        said = self.run_command()[0]
+        self.assertRegex(said, r"\Aimported 1 decisions \(1 new, .* 0 unchanged\) and 0 edges into alpha in \d")
+        self.write("0001-one.md", nygard("1. One", decision="Otherwise."))
+        said, errors = self.run_command()
+        self.assertRegex(said, r"\A0001-one.md has changed: #\d+ supersedes #\d+\n")
+        self.assertIn("0002-none.md: no section Decision", errors)
+
+    def run_command(self) -> tuple[str, str]:
+        output, errors = StringIO(), StringIO()
+        arguments = ("import", "adr", str(self.folder), "--project", "alpha")
+        call_command(*arguments, stdout=output, stderr=errors)
+        return output.getvalue(), errors.getvalue()
+
+    def test_our_own_records_have_a_lineage(self):
+        report = import_adrs(directory=OURS)
+        self.assertEqual(report.problems, [])
+        self.assertEqual(report.created, len(list(OURS.glob("[0-9]*.md"))))
+        self.assertTrue(DecisionEdge.objects.filter(relation="supersedes").exists())
+        self.assertEqual(import_adrs(directory=OURS).unchanged, report.created)
