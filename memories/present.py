@@ -101,5 +101,6 @@ def write_text(result: WriteResult) -> str:
     """Return what a write did as one line, with what was redacted."""
     redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
     said = _SAID[result.status].format(**result.model_dump())
+    similar = "".join(f"; #{each.id} says nearly the same: {each.title}" for each in result.similar)
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
-    return f"{said} {result.title}{scope}{redacted}".rstrip()
+    return f"{said} {result.title}{scope}{redacted}{similar}".rstrip()

@@ -14,6 +14,7 @@ from memories.importing.files import find_files, read_text
 from memories.importing.kept_away import GONE_FROM_FILE, without_deleted
 from memories.importing.sections import Document, Section, parse_document, split_text
 from memories.models import Memory, MemoryType
+from memories.pack.told import is_told_text
 from memories.schemas import MAX_CONTENT, MemoryTouch, MemoryWrite, WriteStatus
 from memories.services import delete_memory, write_memories
 from memoryhub.core.sanitize import sanitize_text
@@ -63,8 +64,9 @@ def import_markdown(*, directory: Path, tags: Sequence[str] = (), progress: Prog
     read: list[str] = []
     commands = _commands(directory, tags, report, read, progress or _silent)
     while batch := list(islice(commands, _BATCH)):
-        wanted = without_deleted(batch)
-        report.left_deleted += len(batch) - len(wanted)
+        known = without_deleted(batch)
+        report.left_deleted += len(batch) - len(known)
+        wanted = [command for command in known if not _is_told(command, report)]
         counted = Counter(result.status for result in write_memories(commands=wanted))
         report.created += counted[WriteStatus.CREATED]
         report.updated += counted[WriteStatus.UPDATED]
@@ -72,6 +74,14 @@ def import_markdown(*, directory: Path, tags: Sequence[str] = (), progress: Prog
         written |= {command.topic_key for command in batch if command.topic_key}
     report.deleted = _delete_vanished(read, written)
     return report
+
+
+def _is_told(command: MemoryWrite, report: MarkdownReport) -> bool:
+    """Whether a section is what the hub itself has told: then it is no news, and is left out."""
+    told = is_told_text(command.content)
+    if told:
+        report.skipped.append(f"{command.title} (a context pack of this hub)")
+    return told
 
 
 def _silent(done: int) -> None:

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from memories.pack.sections import Item, Request, Section, all_sections, one_line
 from memoryhub.core.tokens import estimate_tokens
 
-MARK = "Memory Hub context pack"
-"""The words by which a pack is known for what it is."""
-
 _LEAST_TOKENS = 30
 _FRAME_TOKENS = 90
 """What the head and the foot take."""

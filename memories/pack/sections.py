@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from memories.pack.told import mark_of
 from memories.scopes import Level
 
 
@@ -33,7 +33,7 @@ class Item:
     """By which a later pack knows whether it has changed."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mark", hashlib.sha256(self.line.encode()).hexdigest()[:10])
+        object.__setattr__(self, "mark", mark_of(self.line))
 
 
 @dataclass(frozen=True, slots=True)

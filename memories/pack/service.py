@@ -8,7 +8,8 @@ from typing import Any
 from memories import scopes
 from memories.events import CONTEXT_PACKED, ContextPacked
 from memories.models import ContextPack, MemoryScope
-from memories.pack.compose import MARK, Body, changed_since, compose
+from memories.pack.compose import Body, changed_since, compose
+from memories.pack.mark import MARK
 from memories.pack.sections import Request
 from memories.schemas.pack import ContextPackRequest, ContextReplay
 from memoryhub.core import clock, log

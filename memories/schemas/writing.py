@@ -152,6 +152,15 @@ class WriteStatus(StrEnum):
     """Kept beside a version that the writer had not seen."""
 
 
+class SimilarMemory(BaseModel):
+    """A memory that says nearly the same as one that was just written."""
+
+    id: int
+    title: str
+    alike: float
+    """The share of all their words that both have, 0 to 1."""
+
+
 class WriteResult(BaseModel):
     """The answer to every write of a memory."""
 
@@ -162,6 +171,8 @@ class WriteResult(BaseModel):
     scope: MemoryScope = MemoryScope.PROJECT
     redacted: list[str] = Field(default_factory=list)
     """Types of the secrets that were replaced before anything was kept."""
+    similar: list[SimilarMemory] = Field(default_factory=list)
+    """Of a new memory: those that say nearly the same; nothing is merged by itself."""
     conflict: int | None = None
     """The conflict that this write opened: another had written since the version that it was made from."""
 

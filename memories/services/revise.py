@@ -10,6 +10,7 @@ from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryRevised, Memor
 from memories.existing import Existing
 from memories.kinds import check_attributes, check_type
 from memories.models import Memory, MemoryScope, MemoryVersion
+from memories.pack.told import refuse_told_text
 from memories.schemas import MemoryRestore, MemoryUpdate, WriteResult, WriteStatus
 from memories.selectors.versions import state_at
 from memories.services.results import kept, live_memory, refuse_taken_title, result_of, written
@@ -128,6 +129,7 @@ def _unseen(memory: Memory, base: int | None, window: timedelta) -> int | None:
 
 
 def _changed(read: MemoryState, command: MemoryUpdate) -> MemoryState:
+    refuse_told_text(command.content or "")
     changes: dict[str, Any] = command.model_dump(include=_CHANGEABLE, exclude_none=True)
     if command.type is not None:
         changes["type"] = check_type(read.kind, command.type)

@@ -16,9 +16,11 @@ from memories.events import (
 from memories.existing import Existing, ExistingMemories
 from memories.kinds import check_attributes, check_type
 from memories.models import MemoryScope
+from memories.pack.told import refuse_told_text
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
 from memories.services.results import kept, result_of, written
 from memories.services.revise import append_version
+from memories.similar import similar_memories
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.log import Draft
@@ -62,10 +64,19 @@ def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[Write
     drafts = [log.prepare(MEMORY_WRITTEN, _written(command, scope)) for command in batch]
     with log.transaction():
         existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
-        return [_write(command, draft, existing) for command, draft in zip(batch, drafts, strict=True)]
+        results = [_write(command, draft, existing) for command, draft in zip(batch, drafts, strict=True)]
+    return results if len(batch) > 1 else [_with_similar(results[0], drafts[0].payload)]
+
+
+def _with_similar(result: WriteResult, state: MemoryState) -> WriteResult:
+    """Name what says nearly the same as a memory that is new; an import is not asked to look."""
+    if result.status is not WriteStatus.CREATED:
+        return result
+    return result.model_copy(update={"similar": similar_memories(result.id, state)})
 
 
 def _written(command: MemoryWrite, scope: MemoryScope) -> MemoryWritten:
+    refuse_told_text(command.content)
     fields = command.model_dump(exclude=_NOT_STATE, exclude_unset=True)
     if command.type:
         check_type(command.kind, command.type)
