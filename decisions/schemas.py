@@ -103,6 +103,9 @@ class DecisionLink(Command):
     id: EntityId = Field(description="of the decision")
     relation: EdgeRelation
     to: EntityId = Field(description="the other decision")
+    branch: bool = Field(
+        False, description="supersede one that is superseded already: a second head", json_schema_extra=unlisted
+    )
     idempotency_key: IdempotencyKey = None
 
 

@@ -164,7 +164,7 @@ class _Import:
             if start is None or end is None or self._is_there(edge, end, there):
                 continue
             try:
-                link_decisions(command=DecisionLink(id=start, relation=edge.relation, to=end))
+                link_decisions(command=DecisionLink(id=start, relation=edge.relation, to=end, branch=True))
                 self.report.edges += 1
             except HubError as error:
                 self.report.problems.append((edge.path, error.message))

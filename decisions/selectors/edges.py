@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from decisions.models import LINEAGE, EdgeRelation
+from decisions.models import LINEAGE, DecisionEdge, EdgeRelation
 from memoryhub.core import rows
 
 
@@ -40,17 +40,41 @@ def heads(decision_ids: Sequence[int]) -> dict[int, list[int]]:
         return {}
     marks = ", ".join(["%s"] * len(decision_ids))
     found = rows.fetch(
-        f"WITH RECURSIVE up(start, id) AS (SELECT id, id FROM decisions_decision WHERE id IN ({marks}) "
-        "UNION SELECT up.start, e.from_id FROM up JOIN decisions_decisionedge e ON e.to_id = up.id "
+        f"WITH RECURSIVE up(id) AS (SELECT id FROM decisions_decision WHERE id IN ({marks}) "
+        "UNION SELECT e.from_id FROM up JOIN decisions_decisionedge e ON e.to_id = up.id "
         "AND e.relation = 'supersedes') "
-        "SELECT up.start, up.id FROM up WHERE NOT EXISTS (SELECT 1 FROM decisions_decisionedge e "
-        "WHERE e.to_id = up.id AND e.relation = 'supersedes') ORDER BY up.start, up.id DESC",
+        "SELECT up.id, e.from_id FROM up LEFT JOIN decisions_decisionedge e ON e.to_id = up.id "
+        "AND e.relation = 'supersedes'",
         list(decision_ids),
     )
-    grouped: dict[int, list[int]] = {}
-    for start, head in found:
-        grouped.setdefault(start, []).append(head)
-    return grouped
+    above: dict[int, list[int]] = {}
+    for decision_id, replacing in found:
+        above.setdefault(decision_id, []).extend([] if replacing is None else [replacing])
+    standing: dict[int, frozenset[int]] = {}
+    for decision_id in above:
+        _find_standing(decision_id, above, standing)
+    return {each: sorted(standing[each], reverse=True) for each in decision_ids if each in standing}
+
+
+def _find_standing(decision_id: int, above: dict[int, list[int]], standing: dict[int, frozenset[int]]) -> None:
+    """Note what stands instead of a decision and of those on the way there, which have no cycle."""
+    waiting = [decision_id]
+    while waiting:
+        here = waiting[-1]
+        unknown = [each for each in above[here] if each not in standing]
+        if unknown:
+            waiting += unknown
+            continue
+        waiting.pop()
+        known = {standing[each] for each in above[here]} or {frozenset((here,))}
+        standing[here] = known.pop() if len(known) == 1 else frozenset().union(*known)
+
+
+def superseded_among(decision_ids: Sequence[int]) -> list[int]:
+    """Return those of the decisions that others supersede, whatever their status, in the order given."""
+    edges = DecisionEdge.objects.filter(relation=EdgeRelation.SUPERSEDES, to_id__in=list(decision_ids))
+    replaced = set(edges.values_list("to_id", flat=True))
+    return [each for each in decision_ids if each in replaced]
 
 
 def path_between(start: int, end: int, relations: Sequence[str] = LINEAGE) -> list[int]:

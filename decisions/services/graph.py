@@ -6,7 +6,8 @@ from decisions.events import DECISION_LINKED, DECISION_MARKED, DecisionLinked, D
 from decisions.models import LINEAGE, Decision, DecisionEdge, DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionResult
 from decisions.selectors.decisions import find_decision, find_decisions
-from decisions.selectors.edges import path_between
+from decisions.selectors.edges import path_between, superseded_among
+from decisions.services.record import refuse_superseded
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
 
@@ -16,7 +17,8 @@ def link_decisions(*, command: DecisionLink) -> DecisionResult:
 
     Raises:
         NotFound: one of them is not there.
-        Conflict: the edge would close a cycle of supersedes, refines and depends_on; the message names the path.
+        Conflict: the edge would close a cycle of supersedes, refines and depends_on; the message names the path. Or the
+            other is superseded already, and ``branch`` is off.
         Invalid: both are the same.
     """
     if command.id == command.to:
@@ -28,6 +30,7 @@ def link_decisions(*, command: DecisionLink) -> DecisionResult:
             return _answer(decision, is_new=False)
         if command.relation in LINEAGE:
             _refuse_cycle(command)
+        refuse_superseded([edge], branch=command.branch)
         draft = log.prepare(DECISION_LINKED, DecisionLinked(decision_id=decision.id, edge=edge))
         log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
     replaces = [command.to] if command.relation is EdgeRelation.SUPERSEDES else []
@@ -50,7 +53,7 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
         decision = find_decision(command.id)
         if log.find_by_key(command.idempotency_key, DECISION_MARKED):
             return _answer(decision, is_new=False)
-        if command.status is not None and decision.status == DecisionStatus.SUPERSEDED:
+        if command.status is not None and superseded_among([decision.id]):
             raise Conflict(f"#{decision.id} is superseded, and stays so; mark the decision that stands", id=decision.id)
         payload = DecisionMarked(
             decision_id=decision.id,

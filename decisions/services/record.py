@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from decisions.events import DECISION_RECORDED, DecisionRecorded, Edge
-from decisions.models import Decision, DecisionStatus, EdgeRelation
+from decisions.models import DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionFields, DecisionRecord, DecisionResult, DecisionSupersede
 from decisions.selectors.decisions import find_decision, find_decisions
-from decisions.selectors.edges import heads
+from decisions.selectors.edges import heads, superseded_among
 from decisions.services.evidence import artifacts_of, commits_named
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, Invalid
@@ -35,8 +35,8 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
         if first:
             return _again(first)
         edges = _edges(command)
-        named = find_decisions(list(dict.fromkeys(edge.to for edge in edges)))
-        _refuse_superseded(named, edges, branch=command.branch)
+        find_decisions(list(dict.fromkeys(edge.to for edge in edges)))
+        refuse_superseded(edges, branch=command.branch)
         commits, waiting = commits_named(command.commits)
         payload = DecisionRecorded(
             **_fields(command),
@@ -86,9 +86,14 @@ def _edges(command: DecisionRecord) -> list[Edge]:
     return [Edge(relation=relation, to=to) for relation, ids in named.items() for to in ids]
 
 
-def _refuse_superseded(named: Sequence[Decision], edges: Sequence[Edge], *, branch: bool) -> None:
-    replaced = {edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES}
-    gone = [each.id for each in named if each.id in replaced and each.status == DecisionStatus.SUPERSEDED]
+def refuse_superseded(edges: Sequence[Edge], *, branch: bool) -> None:
+    """Let nothing be superseded twice, unless a second head is what is wanted.
+
+    Raises:
+        Conflict: one that is to be superseded is so already; the data names the heads.
+    """
+    replaced = [edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES]
+    gone = superseded_among(replaced)
     if not gone or branch:
         return
     standing = heads(gone[:1]).get(gone[0], [])
