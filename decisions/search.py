@@ -14,9 +14,18 @@ from decisions.events import (
 from decisions.models import EdgeRelation
 from decisions.present import note_text
 from decisions.selectors.decisions import find_decisions, views
+from decisions.selectors.edges import heads
 from memoryhub.core import clock, rows
 from memoryhub.core.projection import Event
-from memoryhub.core.searchable import Document, define_asking, define_demotion, define_notes, define_text, indexed_when
+from memoryhub.core.searchable import (
+    Document,
+    define_asking,
+    define_demotion,
+    define_notes,
+    define_successors,
+    define_text,
+    indexed_when,
+)
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 from sessions_app.models import Commit
 from sessions_app.search import known_commit_document
@@ -73,6 +82,12 @@ def replaced_among(ids: Sequence[int]) -> set[int]:
     return {row[0] for row in found}
 
 
+def standing_instead(ids: Sequence[int]) -> dict[int, list[int]]:
+    """Return what stands instead of those of the ids that are superseded decisions."""
+    found = heads(sorted(replaced_among(ids)))
+    return {each: instead for each, instead in found.items() if instead != [each]}
+
+
 def evidence_notes(ids: Sequence[int]) -> dict[int, str]:
     """Return what stands for and against each decision, for the hits of a search."""
     shown = views(find_decisions(ids))
@@ -93,6 +108,7 @@ ASKED_WEIGHT = 2.0
 
 define_asking("decision", pattern=ASKED, words=rf"\b(?:{_MADE}|{_NAMED})\b", weight=ASKED_WEIGHT)
 define_demotion(replaced_among, REPLACED_WEIGHT)
+define_successors(standing_instead)
 define_notes("decision", evidence_notes)
 
 

@@ -14,9 +14,11 @@ from memories.search.fulltext import BODY_WEIGHT, RANKED_AT_MOST, TITLE_WEIGHT
 from memories.search.index import has_full_text
 from memories.search.text import terms
 from memoryhub.core import rows
-from memoryhub.core.searchable import askings, demotions, text_queries
+from memoryhub.core.searchable import askings, demotions, successors_of, text_queries
 from sessions_app.selectors import find_iteration
 
+_LOOKED_AFTER = 50
+"""So many of the best hits are asked what stands instead of them."""
 _SHOWN = ("id", "source", "kind", "type", "title", "session_id", "created_at")
 
 
@@ -38,9 +40,27 @@ def rank(command: MemorySearch, mode: str = "auto", level: Level | None = None) 
     """
     if mode != "basic" and has_full_text():
         found = fulltext.rank(terms(command.query), *_conditions(command, level, "f.rowid"))
-        return Ranked(_weighed(found, command.query), "fts5")
+        return Ranked(_weighed(_with_successors(found, command, level), command.query), "fts5")
     found = _like(command.query, *_conditions(command, level, "d.id"))
-    return Ranked(_weighed(found, command.query), "basic")
+    return Ranked(_weighed(_with_successors(found, command, level), command.query), "basic")
+
+
+def _with_successors(
+    hits: list[tuple[int, float]], command: MemorySearch, level: Level | None
+) -> list[tuple[int, float]]:
+    """Let what stands instead of one of the best hits be found as well as that one, whatever its own words."""
+    best = dict(hits[:_LOOKED_AFTER])
+    raised: dict[int, float] = {}
+    for each, instead in successors_of(list(best)).items():
+        raised |= {head: max(best[each], raised.get(head, best[each])) for head in instead}
+    if not raised:
+        return hits
+    conditions, parameters = _conditions(command, level, "d.id")
+    where = " AND ".join([f"d.id IN ({_marks(list(raised))})", *conditions])
+    found = rows.fetch(f"SELECT d.id FROM memories_searchdocument d WHERE {where}", [*raised, *parameters])
+    scores = dict(hits)
+    scores |= {head: max(raised[head], scores.get(head, raised[head])) for (head,) in found}
+    return sorted(scores.items(), key=lambda hit: -hit[1])
 
 
 def _weighed(hits: list[tuple[int, float]], question: str) -> list[tuple[int, float]]:

@@ -91,7 +91,7 @@ def show_stats(command: Stats) -> Answer:
 TOOLS = [
     Tool(
         "memory_search",
-        "Search memories, commits, sessions and messages by a question in words; each hit with id, date and session.",
+        "Search decisions, memories, commits, sessions, messages by a question in words; each hit with id, date, session.",
         MemorySearch,
         search,
     ),

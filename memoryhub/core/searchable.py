@@ -38,6 +38,7 @@ class Removal:
 Made = Document | Removal | Sequence[Document] | None
 DocumentMaker = Callable[[Event[Any]], Made]
 AmongThem = Callable[[Sequence[int]], Collection[int]]
+Successors = Callable[[Sequence[int]], Mapping[int, Sequence[int]]]
 Notes = Callable[[Sequence[int]], Mapping[int, str]]
 
 
@@ -58,6 +59,7 @@ _makers: dict[str, list[DocumentMaker]] = {}
 _texts: dict[str, str] = {}
 _askings: list[Asking] = []
 _demotions: list[tuple[AmongThem, float]] = []
+_successors: list[Successors] = []
 _notes: dict[str, Notes] = {}
 
 
@@ -105,6 +107,20 @@ def define_demotion(among: AmongThem, weight: float) -> None:
 def demotions() -> list[tuple[AmongThem, float]]:
     """Return what counts less, each with its weight."""
     return list(_demotions)
+
+
+def define_successors(successors: Successors) -> None:
+    """Register what stands instead of some of what is found: it is found by the same words, then."""
+    _successors.append(successors)
+
+
+def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
+    """Return what stands instead of those of the ids that no longer do."""
+    found: dict[int, list[int]] = {}
+    for successors in _successors if ids else ():
+        for each, instead in successors(ids).items():
+            found.setdefault(each, []).extend(instead)
+    return found
 
 
 def define_notes(source: str, notes: Notes) -> None:

@@ -9,6 +9,8 @@ not guess what the hub can tell.
 - When something worth keeping comes up (a preference, a fix, a convention, a fact about the code), call memory_write; \
 one thing a memory, with a title that says it. Give a topic_key to what will be revised. To change a memory, read it \
 with memory_get and call memory_update with the version you read.
+- When a choice is made that others should know, call decision_record with what was not chosen and why. Asked what \
+was decided, call memory_search, and cite what stands, not what it superseded.
 - Before the session ends, call session_end with what was done, learnt and left open.
 
 Every hit carries an id such as #412: cite it, and pass it to memory_get for the whole text. Answers are text, one \

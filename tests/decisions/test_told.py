@@ -132,6 +132,26 @@ class AskingTests(DecisionsTestCase):
         self.assertEqual(found("locking"), [memory, decision])
 
 
+class StandingTests(DecisionsTestCase):
+    def test_what_stands_is_found_by_the_words_of_any_that_it_replaced_and_before_them(self):
+        first = self.record("Locking", context="Readers wait").id
+        second = self.record("Retries", supersedes=[first]).id
+        third = self.record("Write-ahead", supersedes=[second]).id
+        hits = search(command=MemorySearch(query="what did we decide about readers")).results
+        self.assertEqual([hit["id"] for hit in hits], [third, first])
+        self.assertIn(f"now #{third}", hits[1]["note"])
+
+    def test_what_a_filter_keeps_out_stays_out(self):
+        first = self.record("Locking", context="Readers wait").id
+        start_iteration(command=IterationStart(command="fix"))
+        second = self.record("Retries", supersedes=[first]).id
+        for filters, found in (({"until": "2020-01-01"}, []), ({"type": "decision"}, [second, first])):
+            hits = search(command=MemorySearch.model_validate({"query": "readers", **filters})).results
+            self.assertEqual([hit["id"] for hit in hits], found)
+        before = search(command=MemorySearch(query="readers", as_of=first)).results
+        self.assertEqual([hit["id"] for hit in before], [first])
+
+
 class LibrarianTests(DecisionsTestCase):
     def test_the_prompt_is_the_body_of_the_agent_file(self):
         head, _, body = agent_file().partition("\n---\n")
