@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
+from django.forms.utils import flatatt
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from pydantic import ValidationError
@@ -116,8 +117,11 @@ class Areas(forms.Widget):
         first = (attrs or {}).get("id", f"id_{name}")
         ids = [first, *(f"{first}_{number}" for number in range(2, len(entries) + 1))]
         label = name.replace(_WITHIN, " ").replace("_", " ")
-        areas = ((name, ids[place], f"{label} {place + 1}", _rows(entry), entry) for place, entry in enumerate(entries))
-        shape = '<textarea name="{}" id="{}" aria-label="{}" rows="{}" class="code">\n{}</textarea>'
+        said = flatatt({each: text for each, text in (attrs or {}).items() if each.startswith("aria-")})
+        areas = (
+            (name, ids[place], f"{label} {place + 1}", _rows(entry), said, entry) for place, entry in enumerate(entries)
+        )
+        shape = '<textarea name="{}" id="{}" aria-label="{}" rows="{}" class="code"{}>\n{}</textarea>'
         return format_html('<div class="areas" data-areas>{}</div>', format_html_join("", shape, areas))
 
 

@@ -11,12 +11,11 @@ from django.shortcuts import redirect
 
 from memories import services
 from memories.admin.answers import done, refused, show_error
-from memories.admin.diff import word_diff
+from memories.admin.comparing import change, history_of
 from memories.admin.forms import ChangedMemoryForm, initial_of
 from memories.admin.lists import FORM, MemoryListAdmin, offered
 from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, MemoryUpdate, WriteResult
-from memories.selectors import versions_of
 from memoryhub.core.errors import (
     ConfirmationRequired,
     Conflict,
@@ -120,11 +119,11 @@ class EditingViews(MemoryListAdmin):
 def _stale(form: ChangedMemoryForm, memory: Memory) -> dict[str, Any]:
     """Return what the page shows when another version came first: that version, and what it changed."""
     read = form.cleaned_data["base_version"]
-    texts = {version["version"]: version for version in versions_of([memory.id])[memory.id]}
+    versions = {version["version"]: version for version in history_of(memory)}
+    latest = versions[memory.version]
     form.rebase(memory.version)
-    before = (texts.get(read) or {}).get("content") or ""
     return {
-        "stale": {"read": read, "next": memory.version + 1, "latest": texts[memory.version]},
+        "stale": {"read": read, "next": memory.version + 1, "latest": latest},
         "present": memory,
-        "diff": word_diff(before, memory.content),
+        "changed": change(latest, versions.get(read, latest)),
     }

@@ -137,6 +137,12 @@ class KindFormTests(KindTestCase):
         self.assertIn('id="id_title_error"', page)
         self.assertIn('id="id_priority_error"', page)
 
+    def test_each_area_of_a_list_is_described_by_what_is_wrong_with_it(self) -> None:
+        page = self.post("memories/guideline/add/", **self.form(examples__bad=["x" * 10_001]))
+        area = page.partition('<textarea name="examples__bad"')[2].partition(">")[0]
+        self.assertIn('aria-invalid="true"', area)
+        self.assertIn("id_examples__bad_error", area)
+
     def test_saving_an_untouched_form_changes_nothing(self) -> None:
         kept: dict[str, dict[str, Any]] = {
             "guideline": {"priority": 80, "rationale": "why", "examples": {"good": ["a\nb"], "bad": []}},
@@ -160,6 +166,16 @@ class KindFormTests(KindTestCase):
         history = text_of(self.page(f"memories/memory/{memory_id}/versions/"))
         self.assertIn("Priority: [gone: 80 ] [new: 10 ]", history)
         self.assertNotIn("Examples:", history)
+
+    def test_an_edit_that_came_too_late_shows_which_attributes_changed_meanwhile(self) -> None:
+        memory_id = self.write("A rule", kind="guideline", attributes={"priority": 80})
+        fields = self.shown(memory_id)
+        with self.store(actor="bob"):
+            update_memory(command=MemoryUpdate(id=memory_id, attributes={"priority": 95}))
+        page = text_of(self.post(f"memories/memory/{memory_id}/edit/", **{**fields, "rationale": "mine"}))
+        self.assertIn("Version 2 was saved while you edited version 1", page)
+        self.assertIn("Priority: [gone: 80 ] [new: 95 ] The text stayed the same.", page)
+        self.assertEqual(self.attributes(memory_id), {"priority": 95})
 
     def shown(self, memory_id: int) -> dict[str, Any]:
         """What a browser would send back of the form of a memory."""
