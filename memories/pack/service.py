@@ -71,6 +71,11 @@ def pack_context(*, command: ContextPackRequest) -> Pack:
     return Pack(sent, _delta_text(sent, earlier.id, fresh, gone), body.digest, fresh)
 
 
+def compose_pack(*, command: ContextPackRequest) -> str:
+    """Return what a pack would say now, without sending one."""
+    return _text(0, compose(_request(command), command.max_tokens), current_store().name)
+
+
 def opening_pack(session_id: str) -> str:
     """Return the pack for a session that begins; empty where nothing is known yet."""
     sent = pack_context(command=ContextPackRequest(session_id=session_id or None))

@@ -1,0 +1,128 @@
+"""Tests of what a memory gives back, kept beside the code that it is about: ``memory.tests.yml``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from memories.pack import compose_pack
+from memories.schemas import MemorySearch
+from memories.schemas.pack import DEFAULT_TOKENS, ContextPackRequest
+from memories.selectors import search
+from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.schemas import Command
+from memoryhub.core.tokens import estimate_tokens
+from memoryhub.core.validation import explain
+
+FILE_NAME = "memory.tests.yml"
+Name = str | int
+"""``412``, ``"#412"``, or a title: ids differ from hub to hub."""
+
+
+class MemoryTest(Command):
+    """One test: of a search where it has ``query``, of a context pack where it has ``pack``."""
+
+    name: str = Field("", max_length=200)
+    query: str | None = Field(None, min_length=1, max_length=2_000)
+    expect: list[Name] = Field(default_factory=list, description="must be among the first hits")
+    within: int = Field(3, ge=1, le=100, description="so many hits are the first")
+    never: list[Name] = Field(default_factory=list, description="must not be among them")
+    allow_superseded: bool = Field(False, description="whether what was replaced may be among them")
+    pack: str | None = Field(None, max_length=2_000, description="what the work is about, maybe nothing")
+    max_tokens: int = Field(DEFAULT_TOKENS, ge=200, le=20_000)
+    contains: list[str] = Field(default_factory=list, description="the pack must say")
+    lacks: list[str] = Field(default_factory=list, description="the pack must not say")
+
+    @property
+    def title(self) -> str:
+        """What the report calls it."""
+        return self.name or self.query or f"pack {self.pack}".strip()
+
+
+class MemoryTests(Command):
+    """The whole file."""
+
+    tests: list[MemoryTest] = Field(min_length=1, max_length=1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one test."""
+
+    title: str
+    faults: list[str]
+
+    @property
+    def passed(self) -> bool:
+        """Whether it found nothing wrong."""
+        return not self.faults
+
+
+def read_tests(path: Path) -> MemoryTests:
+    """Return the tests of a file.
+
+    Raises:
+        NotFound: there is no such file.
+        Invalid: it is not YAML, or not what such a file is made of.
+    """
+    try:
+        return MemoryTests.model_validate(yaml.safe_load(path.read_text()))
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no {path}; write one, or name another file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from error
+    except ValidationError as error:
+        raise Invalid(f"{path}: {explain(error)}") from error
+
+
+def run_tests(tests: MemoryTests) -> Iterator[Outcome]:
+    """Yield what becomes of each test in the current project."""
+    for test in tests.tests:
+        yield Outcome(test.title, list(_faults(test)))
+
+
+def _faults(test: MemoryTest) -> Iterator[str]:
+    if test.query is None and test.pack is None:
+        yield "it has neither 'query' nor 'pack'"
+    if test.query is not None:
+        yield from _search_faults(test, test.query)
+    if test.pack is not None:
+        yield from _pack_faults(test, test.pack)
+
+
+def _search_faults(test: MemoryTest, query: str) -> Iterator[str]:
+    hits = search(command=MemorySearch(query=query, limit=test.within)).results
+    for wanted in test.expect:
+        if not any(_is(hit, wanted) for hit in hits):
+            yield f"{wanted!r} is not among the first {test.within}: {', '.join(map(_shown, hits)) or 'nothing found'}"
+    for unwanted in test.never:
+        yield from (f"{_shown(hit)} is among the first {test.within}" for hit in hits if _is(hit, unwanted))
+    if not test.allow_superseded:
+        yield from (f"{_shown(hit)} is superseded, and among the first {test.within}" for hit in hits if _replaced(hit))
+
+
+def _pack_faults(test: MemoryTest, query: str) -> Iterator[str]:
+    text = compose_pack(command=ContextPackRequest(query=query, max_tokens=test.max_tokens))
+    tokens = estimate_tokens(text)
+    if tokens > test.max_tokens:
+        yield f"the pack has {tokens} tokens, more than {test.max_tokens}"
+    yield from (f"the pack does not say {wanted!r}" for wanted in test.contains if wanted not in text)
+    yield from (f"the pack says {unwanted!r}" for unwanted in test.lacks if unwanted in text)
+
+
+def _is(hit: dict[str, Any], name: Name) -> bool:
+    number = str(name).removeprefix("#")
+    return hit["title"] == name or (number.isdigit() and hit["id"] == int(number))
+
+
+def _replaced(hit: dict[str, Any]) -> bool:
+    return bool(hit["superseded_by"]) or hit["note"].startswith("superseded")
+
+
+def _shown(hit: dict[str, Any]) -> str:
+    return f"#{hit['id']} {hit['title']}"

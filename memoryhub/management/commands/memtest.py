@@ -1,0 +1,36 @@
+"""Test what a project's memory gives back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from memories.memtest import FILE_NAME, read_tests, run_tests
+from memoryhub.core.commands import ProjectCommand
+
+
+class Command(ProjectCommand):
+    """``memory-hub memtest``."""
+
+    help = "Run the tests of memory.tests.yml: which question must find what, what a pack must say. For CI."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the file."""
+        super().add_arguments(parser)
+        parser.add_argument("file", metavar="FILE", nargs="?", default=FILE_NAME, help="default: %(default)s")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print a line a test; end with 1 where one failed."""
+        tests = read_tests(Path(options["file"]))
+        failed = 0
+        with self.store(options):
+            for outcome in run_tests(tests):
+                failed += not outcome.passed
+                self.stdout.write(f"{'ok' if outcome.passed else 'FAILED'}  {outcome.title}")
+                for fault in outcome.faults:
+                    self.stdout.write(f"        {fault}")
+        self.stdout.write(f"{len(tests.tests) - failed} of {len(tests.tests)} hold")
+        if failed:
+            raise CommandError(f"{failed} of {len(tests.tests)} do not hold", returncode=1)

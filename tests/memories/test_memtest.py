@@ -1,0 +1,90 @@
+"""Memory tests: a repository says what its memory must give back, and is told where it does not."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from memories.memtest import read_tests
+from memories.schemas import MemoryWrite
+from memories.schemas.links import RelationCreate
+from memories.services import write_memory
+from memories.services.relations import create_relation
+from memoryhub.core import log
+from memoryhub.core.errors import Invalid, NotFound
+from tests.support import HubTestCase
+
+
+class MemoryTestsTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            for title, content in {
+                "Use jittered retries": "Waiting writers starve without jitter.",
+                "Use exponential backoff": "Waiting writers back off exponentially.",
+                "Port of the hub": "It listens on 8321.",
+            }.items():
+                write_memory(command=MemoryWrite(title=title, content=content))
+
+    def file(self, text: str) -> Path:
+        path = self.home / "memory.tests.yml"
+        path.write_text(text)
+        return path
+
+    def run_file(self, text: str) -> str:
+        out = StringIO()
+        call_command("memtest", str(self.file(text)), project="alpha", stdout=out)
+        return out.getvalue()
+
+    def fails(self, text: str, sentence: str) -> None:
+        out = StringIO()
+        with self.assertRaises(CommandError) as caught:
+            call_command("memtest", str(self.file(text)), project="alpha", stdout=out)
+        self.assertEqual(caught.exception.returncode, 1)
+        self.assertIn(sentence, out.getvalue())
+
+    def test_what_holds_is_ok_and_nothing_is_written(self):
+        with self.store("alpha"):
+            before = log.head()
+        told = self.run_file(
+            "tests:\n"
+            "  - {query: jitter for waiting writers, expect: [Use jittered retries], within: 1}\n"
+            "  - {query: which port, expect: ['#3'], never: [Use jittered retries]}\n"
+            "  - {pack: port, contains: ['8321'], lacks: [password]}\n"
+        )
+        self.assertIn("ok  jitter for waiting writers\n", told)
+        self.assertIn("3 of 3 hold", told)
+        with self.store("alpha"):
+            self.assertEqual(log.head(), before)
+
+    def test_what_does_not_hold_is_named(self):
+        self.fails(
+            "tests: [{query: jitter, expect: [Port of the hub]}]", "'Port of the hub' is not among the first 3: #1"
+        )
+        self.fails(
+            "tests: [{query: waiting writers, never: ['#2']}]", "#2 Use exponential backoff is among the first 3"
+        )
+        self.fails("tests: [{pack: port, contains: ['9000']}]", "the pack does not say '9000'")
+        self.fails("tests: [{pack: port, lacks: ['8321']}]", "the pack says '8321'")
+        self.fails("tests: [{name: Nothing}]", "it has neither 'query' nor 'pack'")
+
+    def test_what_was_superseded_must_not_come_first(self):
+        with self.store("alpha"):
+            create_relation(command=RelationCreate(source="1", relation="supersedes", target="2"))
+        self.fails("tests: [{query: exponential}]", "#2 Use exponential backoff is superseded, and among the first 3")
+        self.assertIn("1 of 1 hold", self.run_file("tests: [{query: exponential, allow_superseded: true}]"))
+
+    def test_a_bad_file_is_one_sentence(self):
+        for text, sentence in {
+            "tests: [": "is not valid YAML",
+            "tests: []": "tests",
+            "tests: [{qery: x}]": "qery",
+            "- a": "memory.tests.yml",
+        }.items():
+            with self.subTest(text), self.assertRaisesRegex(Invalid, sentence):
+                read_tests(self.file(text))
+        with self.assertRaisesRegex(NotFound, "there is no .*absent.yml"):
+            read_tests(self.home / "absent.yml")
