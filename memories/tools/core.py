@@ -91,7 +91,7 @@ def show_stats(command: Stats) -> Answer:
 TOOLS = [
     Tool(
         "memory_search",
-        "Search decisions, memories, commits, sessions, messages by a question in words; each hit with id, date, session.",
+        "Search decisions, memories, commits, sessions, messages by a question in words; each hit with its evidence.",
         MemorySearch,
         search,
     ),
