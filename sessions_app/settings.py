@@ -97,7 +97,7 @@ def _read(name: str, value: str) -> Any:
     try:
         return json.loads(value)
     except json.JSONDecodeError as error:
-        raise Invalid(f"setting {PREFIX}RANKING is not JSON: {error.msg}; write {{\"text\": 2}}, say") from error
+        raise Invalid(f'setting {PREFIX}RANKING is not JSON: {error.msg}; write {{"text": 2}}, say') from error
 
 
 def _config_path() -> Path:
