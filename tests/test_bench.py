@@ -34,6 +34,7 @@ LATENCIES = {
       for era in ("handshake", "modern")),
     *(f"{what}.{door}" for what in ("write", "search") for door in DOORS),
     *(f"query.{what}" for what in ("guidelines", "related", "text", "security")),
+    *(f"lineage.{what}" for what in ("heads", "get", "whole", "stdio")),
     "stores.open", "stores.switch", "stores.create", "hook.running", "hook.stopped",
 }  # fmt: skip
 AMOUNTS = {

@@ -11,6 +11,9 @@ from decisions.services.record import refuse_superseded
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
 
+_ENDS = 10
+"""So many decisions of each end of a path are named."""
+
 
 def link_decisions(*, command: DecisionLink) -> DecisionResult:
     """Set a decision in relation to another; the same edge again changes nothing.
@@ -78,7 +81,10 @@ def _is_there(command: DecisionLink) -> bool:
 def _refuse_cycle(command: DecisionLink) -> None:
     path = path_between(command.to, command.id)
     if path:
-        named = " → ".join(f"#{each}" for each in path)
+        left = len(path) - 2 * _ENDS
+        parts = [f"#{each}" for each in path]
+        shown = [*parts[:_ENDS], f"({left} more)", *parts[-_ENDS:]] if left > 0 else parts
+        named = " → ".join(shown)
         raise Conflict(
             f"#{command.id} {command.relation} #{command.to} would close a cycle: {named} → #{command.to}", path=path
         )

@@ -98,6 +98,14 @@ class GraphTests(DecisionsTestCase):
         with self.assertRaisesRegex(Conflict, f"would close a cycle: {path}"):
             services.link_decisions(command=DecisionLink(id=first, relation="supersedes", to=third))
 
+    def test_a_long_path_is_named_by_its_ends(self):
+        ids = [self.record("Step 0").id]
+        for number in range(1, 40):
+            ids.append(self.record(f"Step {number}", refines=ids[-1:]).id)
+        with self.assertRaisesRegex(Conflict, r"#31 → \(20 more\) → #10 ") as caught:
+            services.link_decisions(command=DecisionLink(id=ids[0], relation="refines", to=ids[-1]))
+        self.assertEqual(caught.exception.data["path"], ids[::-1])
+
     def test_relations_that_make_no_lineage_may_go_both_ways(self):
         first = self.record("One").id
         second = self.record("Two", conflicts_with=[first]).id

@@ -11,6 +11,7 @@ from memoryhub.benchmarking.measures.bulk import measure_bulk
 from memoryhub.benchmarking.measures.calls import DOORS, measure_searches, measure_writes
 from memoryhub.benchmarking.measures.footprint import measure_peak_memory, measure_size
 from memoryhub.benchmarking.measures.hook import measure_hooks
+from memoryhub.benchmarking.measures.lineage import measure_lineage
 from memoryhub.benchmarking.measures.log import measure_rebuild, measure_verify
 from memoryhub.benchmarking.measures.query import measure_queries
 from memoryhub.benchmarking.measures.start import measure_starts
@@ -34,6 +35,7 @@ SIZED_MEASURES: dict[str, SizedMeasure] = {
     **{f"search.{door}": partial(measure_searches, door=door) for door in DOORS},
     **{f"write.{door}": partial(measure_writes, door=door) for door in DOORS},
     "query": measure_queries,
+    "lineage": measure_lineage,
     "memory": measure_peak_memory,
     "verify": measure_verify,
     "rebuild": measure_rebuild,
