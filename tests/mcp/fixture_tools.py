@@ -32,10 +32,11 @@ class NothingInput(BaseModel):
 
 
 class FileInput(BaseModel):
-    """A file to leave a trace in, and how long to take."""
+    """A file to leave a trace in, how long to take, and a file to wait for."""
 
     path: str
     seconds: float = 0
+    until: str = ""
 
 
 class ShredInput(BaseModel):
@@ -79,6 +80,8 @@ def _slow_write(given: FileInput) -> Answer:
     path = Path(given.path)
     path.write_text("begun")
     time.sleep(given.seconds)
+    while given.until and not Path(given.until).exists():
+        time.sleep(0.01)
     path.write_text("done")
     return Answer("written", {})
 

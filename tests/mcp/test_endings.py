@@ -24,9 +24,10 @@ class CancellingCalls(McpTestCase):
     def test_a_cancelled_write_finishes(self) -> None:
         with _trace() as path:
             server = self.connect()
-            number = _write_slowly(server, path, seconds=0.5)
+            number = _write_slowly(server, path, until=_go(path))
             server.notify("notifications/cancelled", {"requestId": number})
             self.assertEqual(server.say("test_echo", text="on"), "on")
+            _go(path).touch()
             wait_until(lambda: path.read_text() == "done")
             self.assertEqual(server.end()[0], 0)
 
@@ -61,12 +62,13 @@ class EndingTheProcess(McpTestCase):
     def test_a_write_that_its_caller_cancelled_outlives_signals_too(self) -> None:
         with _trace() as path:
             server = self.connect()
-            request = _write_slowly(server, path, seconds=1.5)
+            request = _write_slowly(server, path, until=_go(path))
             server.notify("notifications/cancelled", {"requestId": request})
             server.ask("ping")
             server.close_input()
             for _ in range(3):
                 server.process.terminate()
+            _go(path).touch()
             self.assertEqual((server.rest(), server.wait()[0]), ([], 0))
             self.assertEqual(path.read_text(), "done")
 
@@ -74,12 +76,14 @@ class EndingTheProcess(McpTestCase):
         with _trace() as begun, _trace() as queued:
             server = self.connect()
             reads = [server.request("tools/call", {"name": "test_endless", "arguments": {}}) for _ in range(3)]
-            write = _write_slowly(server, begun, seconds=1)
+            write = _write_slowly(server, begun, until=_go(begun))
             arguments = {"path": str(queued)}
             later = server.request("tools/call", {"name": "test_slow_write", "arguments": arguments})
             self.assertEqual(server.ask("ping")["result"], {})
             server.process.terminate()
-            answers = {answer["id"]: answer["result"] for answer in server.rest()}
+            dropped = [server.receive() for _ in (*reads, later)]
+            _go(begun).touch()
+            answers = {answer["id"]: answer["result"] for answer in [*dropped, *server.rest()]}
             self.assertEqual(set(answers), {*reads, write, later})
             self.assertEqual(answers[write]["content"][0]["text"], "written")
             self.assertTrue(all("the server is stopping" in str(answers[number]) for number in (*reads, later)))
@@ -128,9 +132,14 @@ class _trace:  # noqa: N801
         self._folder.cleanup()
 
 
-def _write_slowly(server: Server, path: Path, *, seconds: float) -> int:
-    """Start a write that takes ``seconds``; return its request's id once it has begun."""
-    arguments = {"path": str(path), "seconds": seconds}
+def _go(path: Path) -> Path:
+    """Return the file whose coming ends a write that waits for it."""
+    return path.with_name("go")
+
+
+def _write_slowly(server: Server, path: Path, *, seconds: float = 0, until: Path | None = None) -> int:
+    """Start a write that takes ``seconds``, or waits for a file; return its request's id once it has begun."""
+    arguments = {"path": str(path), "seconds": seconds, "until": str(until or "")}
     number = server.request("tools/call", {"name": "test_slow_write", "arguments": arguments})
     wait_until(lambda: path.read_text() == "begun")
     return number

@@ -127,7 +127,7 @@ class EndingOverHttp(HttpTestCase):
                 server.process.send_signal(number)
                 self.assertEqual(text_of(writing), "written")
                 self.assertEqual(path.read_text(), "done")
-                self.assertEqual(server.process.wait(30), 0)
+                self.assertEqual(server.process.wait(120), 0)
                 for response in (listening, writing):
                     response.close()
 
@@ -138,7 +138,7 @@ class EndingOverHttp(HttpTestCase):
             self.assertIn("elicitation/create", _event(waiting))
             server.process.terminate()
             self.assertIn("the server is stopping", text_of(waiting))
-            self.assertEqual(server.process.wait(30), 0)
+            self.assertEqual(server.process.wait(120), 0)
             self.assertTrue(Path(file.name).exists())
             waiting.close()
 
