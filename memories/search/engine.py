@@ -14,7 +14,7 @@ from memories.search.fulltext import BODY_WEIGHT, RANKED_AT_MOST, TITLE_WEIGHT
 from memories.search.index import has_full_text
 from memories.search.text import terms
 from memoryhub.core import rows
-from memoryhub.core.searchable import askings, demotions, successors_of, text_queries
+from memoryhub.core.searchable import askings, demotions, successors_of, text_queries, weights_of
 from sessions_app.selectors import find_iteration
 
 _LOOKED_AFTER = 50
@@ -71,7 +71,9 @@ def _weighed(hits: list[tuple[int, float]], question: str) -> list[tuple[int, fl
     picked += [(_of_source(ids, asking.source), asking.weight) for asking in askings(question) if ids]
     for some, weight in picked:
         weights |= {each: weights[each] * weight for each in some}
-    if not any(some for some, _ in picked):
+    for reason in weights_of(ids).values():
+        weights |= {each: weights[each] * weight for each, weight in reason.items()}
+    if all(weight == 1.0 for weight in weights.values()):
         return hits
     return sorted(((each, score * weights[each]) for each, score in hits), key=lambda hit: -hit[1])
 

@@ -38,6 +38,7 @@ class Removal:
 Made = Document | Removal | Sequence[Document] | None
 DocumentMaker = Callable[[Event[Any]], Made]
 AmongThem = Callable[[Sequence[int]], Collection[int]]
+Weights = Callable[[Sequence[int]], Mapping[int, float]]
 Successors = Callable[[Sequence[int]], Mapping[int, Sequence[int]]]
 Notes = Callable[[Sequence[int]], Mapping[int, str]]
 
@@ -59,6 +60,7 @@ _makers: dict[str, list[DocumentMaker]] = {}
 _texts: dict[str, str] = {}
 _askings: list[Asking] = []
 _demotions: list[tuple[AmongThem, float]] = []
+_weights: dict[str, Weights] = {}
 _successors: list[Successors] = []
 _notes: dict[str, Notes] = {}
 
@@ -107,6 +109,16 @@ def define_demotion(among: AmongThem, weight: float) -> None:
 def demotions() -> list[tuple[AmongThem, float]]:
     """Return what counts less, each with its weight."""
     return list(_demotions)
+
+
+def define_weights(name: str, weights: Weights) -> None:
+    """Register weights, by id, that are put on scores for one reason; what is left out keeps its score."""
+    _weights[name] = weights
+
+
+def weights_of(ids: Sequence[int]) -> dict[str, Mapping[int, float]]:
+    """Return the weights that the ids have, by reason and id."""
+    return {name: weights(ids) for name, weights in _weights.items()} if ids else {}
 
 
 def define_successors(successors: Successors) -> None:
