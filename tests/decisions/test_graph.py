@@ -17,8 +17,8 @@ from memoryhub.core.errors import Conflict, Invalid
 from tests.decisions.base import DecisionsTestCase
 
 Edge = tuple[int, str, int]
-PICK = st.integers(0, 50)
-RELATION = st.sampled_from([str(each) for each in EdgeRelation])
+PICK = st.integers(0, 20)
+RELATION = st.sampled_from(["supersedes", *(str(each) for each in EdgeRelation)])
 STATUS = st.sampled_from(["proposed", "accepted", "deprecated", "rejected"])
 OPEN = ("proposed", "accepted")
 
@@ -73,6 +73,8 @@ class History(RuleBasedStateMachine):
         self.ids: list[int] = []
         self.stored = self.case.store(f"graph-{next(self.count)}")
         self.stored.__enter__()
+        for _ in range(3):
+            self.add(DecisionRecord.model_validate({"title": "T", "chosen": "C"}), set())
 
     def teardown(self) -> None:
         try:
@@ -86,7 +88,7 @@ class History(RuleBasedStateMachine):
 
     @rule(named=st.lists(st.tuples(RELATION, PICK), max_size=3), status=STATUS, branch=st.booleans())
     def record(self, named: list[tuple[str, int]], status: str, *, branch: bool) -> None:
-        wanted = {(relation, self.pick(number)) for relation, number in named if self.ids}
+        wanted = {(relation, self.pick(number)) for relation, number in named}
         fields: dict[str, Any] = {}
         for relation, to in sorted(wanted):
             fields.setdefault(relation, []).append(to)
@@ -98,14 +100,15 @@ class History(RuleBasedStateMachine):
             self.refused(lambda: services.record_decision(command=command), gone)
             return
         self.reference.branched.update(gone)
+        self.add(command, wanted)
+
+    def add(self, command: DecisionRecord, wanted: set[tuple[str, int]]) -> None:
         number = services.record_decision(command=command).id
         self.ids.append(number)
-        self.reference.record(number, status, {(number, relation, to) for relation, to in wanted})
+        self.reference.record(number, command.status, {(number, relation, to) for relation, to in wanted})
 
     @rule(earlier=PICK, branch=st.booleans())
     def supersede(self, earlier: int, *, branch: bool) -> None:
-        if not self.ids:
-            return
         before = self.pick(earlier)
         command = DecisionSupersede.model_validate({"id": before, "chosen": "C", "branch": branch})
         gone = [before] if self.reference.superseding(before) else []
@@ -119,8 +122,6 @@ class History(RuleBasedStateMachine):
 
     @rule(start=PICK, relation=RELATION, end=PICK, branch=st.booleans())
     def link(self, start: int, relation: str, end: int, *, branch: bool) -> None:
-        if not self.ids:
-            return
         near, far = self.pick(start), self.pick(end)
         edge = (near, relation, far)
         command = DecisionLink.model_validate({"id": near, "relation": relation, "to": far, "branch": branch})
@@ -142,8 +143,6 @@ class History(RuleBasedStateMachine):
 
     @rule(number=PICK, status=STATUS)
     def mark(self, number: int, status: str) -> None:
-        if not self.ids:
-            return
         decision = self.pick(number)
         command = DecisionMark.model_validate({"id": decision, "status": status})
         if self.reference.superseding(decision):
