@@ -14,11 +14,13 @@ from memories.models.memory import (
 )
 from memories.models.pack import ContextPack
 from memories.models.search import SearchDocument
+from memories.models.vector import EmbeddingModel, Vector
 
 __all__ = [
     "PROJECT",
     "Conflict",
     "ContextPack",
+    "EmbeddingModel",
     "EndType",
     "Guideline",
     "Knowledge",
@@ -36,4 +38,5 @@ __all__ = [
     "SearchDocument",
     "Tag",
     "Tool",
+    "Vector",
 ]

@@ -14,6 +14,8 @@ class StoreModel(models.Model):
     """Base of every model that is in a store: its managers are pinned to the current one."""
 
     objects: ClassVar[StoreManager] = StoreManager()
+    from_log: ClassVar[bool] = True
+    """Whether its rows follow from events alone, so that a rebuild makes and compares them."""
 
     class Meta:
         abstract = True

@@ -134,5 +134,6 @@ def read_models() -> Iterable[type[models.Model]]:
     """Yield every model that is made from events, lower apps first."""
     for label in STORE_APPS:
         for model in apps.get_app_config(label).get_models():
-            if model not in (RawEvent, ProjectionOffset) and not model._meta.proxy:
+            made = model not in (RawEvent, ProjectionOffset) and getattr(model, "from_log", True)
+            if made and not model._meta.proxy:
                 yield model
