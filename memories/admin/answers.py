@@ -31,10 +31,15 @@ _TOOL_NAMES = {
 def done(request: HttpRequest, result: WriteResult, said: str = "") -> HttpResponse:
     """Say what a write did, and lead to the memory."""
     messages.success(request, said or _SAID[result.status].format(id=result.id, version=result.version))
-    if result.redacted:
-        kinds = ", ".join(result.redacted)
-        messages.warning(request, f"Secrets or private text were taken out before anything was kept: {kinds}.")
+    warn_of_redactions(request, result.redacted)
     return redirect("admin:memories_memory_change", result.id)
+
+
+def warn_of_redactions(request: HttpRequest, redacted: list[str]) -> None:
+    """Say what was taken out of what was typed, if anything was."""
+    if redacted:
+        kinds = ", ".join(redacted)
+        messages.warning(request, f"Secrets or private text were taken out before anything was kept: {kinds}.")
 
 
 def refused(request: HttpRequest, error: HubError, memory_id: int) -> HttpResponse:

@@ -15,23 +15,28 @@ from memories.schemas import MemorySearch, SearchSourceName
 from memories.search.text import terms
 from memoryhub.core.admin import HubChangeList
 
-_BEST = 100
-_MAX_QUERY = 2_000
+BEST = 100
+"""So many answers a search in a list keeps."""
+MAX_QUERY = 2_000
 
 
-class MemoryChangeList(HubChangeList):
-    """Shows beside a hit the words that it was found by, and what is in conflict."""
+class RankedChangeList(HubChangeList):
+    """A list whose search keeps the best answers, in their order."""
 
     @property
     def counted(self) -> str:
         """The number of results as text; a search keeps the best ones."""
         said = super().counted
-        return f"The best {said}" if self.query and self.result_count == _BEST else said
+        return f"The best {said}" if self.query and self.result_count == BEST else said
 
     def get_ordering_field_columns(self) -> dict[int, Any]:
         """Mark no column while the order is that of relevance."""
         columns = super().get_ordering_field_columns()
         return columns if ORDER_VAR in self.params or not self.query else {}
+
+
+class MemoryChangeList(RankedChangeList):
+    """Shows beside a hit the words that it was found by, and what is in conflict."""
 
     def get_results(self, request: HttpRequest) -> None:
         """Attach the snippets and the open conflicts."""
@@ -60,18 +65,23 @@ def search(request: HttpRequest, queryset: QuerySet[Any], question: str, kind: M
     matching: QuerySet[Any] = queryset.filter(id__in=ids)
     if request.GET.get("state") in ("deleted", "all"):
         matching = matching | _deleted_with(queryset, question)
+    return in_order(request, matching, ids, F("updated_at").desc())
+
+
+def in_order(request: HttpRequest, matching: QuerySet[Any], ids: list[int], *then: Any) -> QuerySet[Any]:
+    """Put rows in the order of ``ids``, and what is not among them last, unless a column was chosen to order by."""
     if ORDER_VAR in request.GET:
         return matching
-    ranked: QuerySet[Any] = matching.annotate(place=_places(ids)).order_by("place", F("updated_at").desc(), "-id")
+    ranked: QuerySet[Any] = matching.annotate(place=_places(ids)).order_by("place", *then, "-id")
     return ranked
 
 
 def _command(request: HttpRequest, question: str, kind: MemoryKind | None) -> MemorySearch:
     chosen, tag = request.GET.get("kind", ""), request.GET.get("tag", "").strip()
     return MemorySearch(
-        query=question[:_MAX_QUERY],
+        query=question[:MAX_QUERY],
         sources=[SearchSourceName.MEMORY],
-        limit=_BEST,
+        limit=BEST,
         kind=kind or (MemoryKind(chosen) if chosen in MemoryKind.values else None),
         type=request.GET.get("type", "")[:64] or None,
         tags=[tag[:64]] if tag else [],

@@ -30,7 +30,12 @@ _THE_OTHER_WAY = {
     RelationType.SUPERSEDES: "superseded by",
     RelationType.DERIVED_FROM: "source of",
 }
-_PAGES = {"memory": "memories_memory", "session": "sessions_app_session", "commit": "sessions_app_commit"}
+_PAGES = {
+    "memory": "memories_memory",
+    "decision": "decisions_decision",
+    "session": "sessions_app_session",
+    "commit": "sessions_app_commit",
+}
 _REFUSALS = (Conflict, Gone, Invalid, NotFound)
 
 
@@ -74,14 +79,14 @@ class RelationViews(SectionAdmin):
             wanted = end_id("target", request.GET.get("target", "").strip()[:200])
             (found,) = require_ends(("target", wanted, None))
         except _REFUSALS as refusal:
-            return _plain(sentence(refusal), is_found=False)
-        return _plain(f"{_capital(found.kind or found.type)}: {found.title}", is_found=True)
+            return plain_answer(sentence(refusal), is_found=False)
+        return plain_answer(f"{_capital(found.kind or found.type)}: {found.title}", is_found=True)
 
     def _back(self, memory: Memory) -> HttpResponse:
         return redirect(f"{self.url('change', memory.id)}#relations")
 
 
-def _plain(text: str, *, is_found: bool) -> HttpResponse:
+def plain_answer(text: str, *, is_found: bool) -> HttpResponse:
     """Return a sentence; that nothing was found is an answer too, which a browser need not report as an error."""
     headers = {"X-Found": "yes" if is_found else "no"}
     return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
@@ -90,10 +95,15 @@ def _plain(text: str, *, is_found: bool) -> HttpResponse:
 def relations_shown(memory: Memory) -> dict[str, Any]:
     """Return the relations of a memory as its page shows them, those of both ways."""
     return {
-        "relations": [_shown(each, memory.id) for each in relations_of([memory.id])[memory.id]],
+        "relations": shown_of(memory.id),
         "relation_choices": RelationType.choices,
         "own_scope": own_scope(),
     }
+
+
+def shown_of(entity_id: int) -> list[dict[str, Any]]:
+    """Return the relations of whatever has this id, each with the page of its other end."""
+    return [_shown(each, entity_id) for each in relations_of([entity_id]).get(entity_id, [])]
 
 
 def _shown(relation: dict[str, Any], memory_id: int) -> dict[str, Any]:
