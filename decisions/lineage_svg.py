@@ -1,0 +1,252 @@
+"""A lineage as numbers for an SVG template: decisions in columns by depth, the earlier ones to the left.
+
+Edges that span columns keep a lane of their own in those between, so that no line runs through a decision.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from itertools import pairwise
+from typing import Any
+
+from decisions.models import DecisionStatus, EdgeRelation
+
+WIDTH, HEIGHT = 220, 66
+_GAP_X, _GAP_Y, _LANE = 96, 18, 20
+_MARGIN = 12
+_LINE_CHARACTERS, _LINES = 27, 2
+_LABEL_HEIGHT = 15
+_SWEEPS = 4
+_REPLACED = (DecisionStatus.SUPERSEDED, DecisionStatus.REJECTED)
+
+Edge = tuple[int, str, int]
+"""From which decision, how it stands, to which it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One decision: where its box is, and what stands in it."""
+
+    id: int
+    x: float
+    y: float
+    status: str
+    date: str
+    lines: list[str]
+    description: str
+    is_current: bool
+    is_struck: bool
+
+
+@dataclass(slots=True)
+class Line:
+    """One edge: its path, from the decision that names to the one that is named, and where its relation stands."""
+
+    path: str
+    label: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A lineage to draw."""
+
+    nodes: list[Node]
+    """In the order in which the keyboard goes through them: the earliest first."""
+    lines: list[Line]
+    width: int
+    height: int
+    box: tuple[int, int] = (WIDTH, HEIGHT)
+
+
+@dataclass(slots=True)
+class _Place:
+    """What takes a place in a column: a decision, or the lane of an edge on its way."""
+
+    column: int
+    node: int | None = None
+    left: list[_Place] = field(default_factory=list)
+    right: list[_Place] = field(default_factory=list)
+    middle: float = 0.0
+
+    @property
+    def height(self) -> int:
+        return _LANE if self.node is None else HEIGHT
+
+
+def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], current: int) -> Drawing:
+    """Lay out decisions and the edges among them, which close no circle.
+
+    Args:
+        decisions: each with ``id``, ``title``, ``status`` and ``decided_at``, a date; ``current`` is one of them.
+        edges: those among these decisions; an edge to another is left out.
+        current: the decision in question.
+    """
+    known = {each["id"]: each for each in decisions}
+    drawn = sorted({edge for edge in edges if edge[0] in known and edge[2] in known})
+    columns = _columns(known, drawn, current)
+    places = {each: _Place(columns[each], each) for each in sorted(known)}
+    routes = {edge: _route(places[edge[0]], places[edge[2]]) for edge in drawn}
+    by_column = _ordered(places, routes)
+    height = _stack(by_column)
+    told = _told(drawn)
+    nodes = [
+        _node(place, known[place.node], told.get(place.node, []), is_current=place.node == current)
+        for column in by_column
+        for place in column
+        if place.node is not None
+    ]
+    return Drawing(
+        nodes=nodes,
+        lines=_lines(routes),
+        width=len(by_column) * (WIDTH + _GAP_X) - _GAP_X + 2 * _MARGIN,
+        height=height,
+    )
+
+
+def _columns(known: Mapping[int, Any], edges: Sequence[Edge], current: int) -> dict[int, int]:
+    """Return the column of each decision: one after the last of those that it names; sides meet at the current one."""
+    named: dict[int, set[int]] = {each: set() for each in known}
+    for start, _, end in edges:
+        named[start].add(end)
+    order = list(TopologicalSorter(named).static_order())
+    before = _reach(order[::-1], named, current)
+    naming: dict[int, set[int]] = {each: set() for each in known}
+    for start, ends in named.items():
+        for end in ends:
+            naming[end].add(start)
+    after = _reach(order, naming, current)
+    found = {**{each: -depth for each, depth in before.items()}, **after}
+    first = min(found.values(), default=0)
+    return {each: found.get(each, 0) - first for each in known}
+
+
+def _reach(order: Sequence[int], following: Mapping[int, set[int]], start: int) -> dict[int, int]:
+    """Return how many steps the longest way from ``start`` to each decision takes, for those that it leads to."""
+    depths = {start: 0}
+    for each in order:
+        if each in depths:
+            for there in following[each]:
+                depths[there] = max(depths.get(there, 0), depths[each] + 1)
+    return depths
+
+
+def _route(start: _Place, end: _Place) -> list[_Place]:
+    """Return the places that an edge goes through, from right to left, with a lane in each column between."""
+    lanes = [_Place(column) for column in range(start.column - 1, end.column, -1)]
+    route = [start, *lanes, end]
+    for right, left in pairwise(route):
+        right.left.append(left)
+        left.right.append(right)
+    return route
+
+
+def _ordered(places: Mapping[int, _Place], routes: Mapping[Edge, list[_Place]]) -> list[list[_Place]]:
+    """Return the columns, each ordered so that few lines cross: every place near the mean of its neighbours."""
+    last = max(place.column for place in places.values())
+    columns: list[list[_Place]] = [[] for _ in range(last + 1)]
+    for place in [*places.values(), *(lane for route in routes.values() for lane in route[1:-1])]:
+        columns[place.column].append(place)
+    for column in columns:
+        _number(column)
+    for sweep in range(_SWEEPS):
+        for column in columns[:: -1 if sweep % 2 else 1]:
+            column.sort(key=_wanted_right if sweep % 2 else _wanted_left)
+            _number(column)
+    return columns
+
+
+def _number(column: Sequence[_Place]) -> None:
+    for index, place in enumerate(column):
+        place.middle = index - len(column) / 2
+
+
+def _wanted_left(place: _Place) -> float:
+    return _mean(place.left, place.middle)
+
+
+def _wanted_right(place: _Place) -> float:
+    return _mean(place.right, place.middle)
+
+
+def _mean(neighbours: Sequence[_Place], otherwise: float) -> float:
+    return sum(each.middle for each in neighbours) / len(neighbours) if neighbours else otherwise
+
+
+def _stack(columns: Sequence[Sequence[_Place]]) -> int:
+    """Give each place its height in the drawing, each column centred; return the height of all."""
+    heights = [sum(place.height + _GAP_Y for place in column) - _GAP_Y for column in columns]
+    tallest = max(heights)
+    for column, height in zip(columns, heights, strict=True):
+        y = _MARGIN + (tallest - height) / 2
+        for place in column:
+            place.middle = y + place.height / 2
+            y += place.height + _GAP_Y
+    return round(tallest + 2 * _MARGIN)
+
+
+def _lines(routes: Mapping[Edge, list[_Place]]) -> list[Line]:
+    """Return the edges as paths; labels in the same gap between columns keep off each other."""
+    by_gap: dict[int, list[Line]] = {}
+    for (_, relation, _), route in routes.items():
+        start, following = route[0], route[1]
+        label = str(EdgeRelation(relation).label).lower()
+        x, y = _x(start.column) - _GAP_X / 2, (start.middle + following.middle) / 2
+        by_gap.setdefault(start.column, []).append(Line(_path(route), label, round(x, 1), y))
+    for labels in by_gap.values():
+        _part(labels)
+    return [line for labels in by_gap.values() for line in labels]
+
+
+def _part(labels: list[Line]) -> None:
+    """Move labels of one gap down where they would cover each other."""
+    labels.sort(key=lambda line: line.y)
+    lowest = float("-inf")
+    for line in labels:
+        line.y = round(max(line.y, lowest + _LABEL_HEIGHT), 1)
+        lowest = line.y
+
+
+def _path(route: Sequence[_Place]) -> str:
+    """Return the curve from the left side of the first place to the right side of the last."""
+    parts = [f"M{_x(route[0].column):g} {route[0].middle:g}"]
+    for right, left in pairwise(route):
+        x, end = _x(right.column), _x(left.column) + WIDTH
+        bend = (x + end) / 2
+        parts.append(f"C{bend:g} {right.middle:g} {bend:g} {left.middle:g} {end:g} {left.middle:g}")
+        if left.node is None:
+            parts.append(f"H{_x(left.column):g}")
+    return "".join(parts)
+
+
+def _node(place: _Place, decision: Mapping[str, Any], told: Sequence[str], *, is_current: bool) -> Node:
+    number, title, status = decision["id"], decision["title"], DecisionStatus(decision["status"])
+    said = [f"#{number} {title}", str(status.label).lower(), f"decided {decision['decided_at']}", *told]
+    wrap = textwrap.TextWrapper(_LINE_CHARACTERS, max_lines=_LINES, placeholder=" …", break_on_hyphens=False)
+    return Node(
+        id=number,
+        x=_x(place.column),
+        y=round(place.middle - HEIGHT / 2, 1),
+        status=status.value,
+        date=decision["decided_at"],
+        lines=wrap.wrap(title),
+        description=", ".join(said),
+        is_current=is_current,
+        is_struck=status in _REPLACED,
+    )
+
+
+def _told(edges: Sequence[Edge]) -> dict[int, list[str]]:
+    """Return in words how each decision stands to those that it names."""
+    told: dict[int, list[str]] = {}
+    for start, relation, end in edges:
+        told.setdefault(start, []).append(f"{str(EdgeRelation(relation).label).lower()} #{end}")
+    return told
+
+
+def _x(column: int) -> int:
+    return _MARGIN + column * (WIDTH + _GAP_X)
