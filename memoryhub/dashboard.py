@@ -10,6 +10,9 @@ from django.db.models import Count
 from django.db.models.functions import Substr
 from django.utils.safestring import SafeString
 
+from decisions.admin.marks import brief, status
+from decisions.models import Decision
+from decisions.pack import STANDING
 from memories.admin.marks import kind_and_type
 from memories.models import Conflict, Memory, MemoryKind
 from memoryhub.core import clock, log
@@ -25,6 +28,7 @@ from sessions_app.profile import profile
 DAYS = 30
 _LATEST = 8
 _ACTIVE = 6
+_DECISIONS = 5
 
 
 def overview() -> dict[str, Any]:
@@ -42,6 +46,7 @@ def overview() -> dict[str, Any]:
         "commit_count": Commit.objects.count(),
         "event_count": log.head()[0],
         "latest": latest_memories(),
+        **latest_decisions(),
         "activity": activity(),
         "store_bytes": store_bytes(),
     }
@@ -56,6 +61,16 @@ def latest_memories() -> list[tuple[Memory, SafeString]]:
     """Return the memories that changed last, each with a mark that says what it is."""
     found = Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST]
     return [(memory, kind_and_type(memory)) for memory in found]
+
+
+def latest_decisions() -> dict[str, Any]:
+    """Return the decisions that were recorded last and stand, and how many wait to be looked at again."""
+    standing = Decision.objects.filter(status__in=STANDING).defer("context", "rationale", "alternatives")
+    found = standing.order_by("-id")[:_DECISIONS]
+    return {
+        "latest_decisions": [(each, status(each.status), brief(each.chosen)) for each in found],
+        "open_reviews": Decision.objects.exclude(review="").count(),
+    }
 
 
 def belonging() -> dict[str, Any]:

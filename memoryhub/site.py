@@ -19,6 +19,7 @@ from memoryhub.places import Place, other_places
 
 _TABS = (
     "memories_memory",
+    "decisions_decision",
     "sessions_app_session",
     "sessions_app_turn",
     "sessions_app_iteration",

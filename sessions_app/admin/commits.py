@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from memoryhub.core.admin import HubModelAdmin, SinceFilter, cells
 from memoryhub.core.charts import change_widths
+from memoryhub.core.contributions import parts_of
 from memoryhub.core.models import RawEvent
 from sessions_app.models import Commit
 
@@ -78,6 +79,7 @@ class CommitAdmin(HubModelAdmin):
             "event": RawEvent.objects.filter(position=found.id).defer("payload_json").first(),
             "files": changed_files(found.files[:_MAX_FILES]),
             "hidden_files": max(0, len(found.files) - _MAX_FILES),
+            "parts": parts_of("commit", [found.id])[found.id],
         }
 
     @admin.display(description="#", ordering="id")

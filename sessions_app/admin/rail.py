@@ -7,7 +7,9 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from memoryhub.core.contributions import parts_of
 from memoryhub.core.models import RawEvent
+from sessions_app.events import COMMIT_RECORDED
 from sessions_app.timeline import timeline_page
 
 _COUNTED = {
@@ -25,9 +27,11 @@ _PLURALS = {"memory": "memories"}
 
 
 def rail(request: HttpRequest, events: QuerySet[RawEvent]) -> dict[str, Any]:
-    """Return the context of a rail: the page of ``events`` that the address asks for."""
+    """Return the context of a rail: the page of ``events`` that is asked for, and what is told of its commits."""
     page = timeline_page(events, before=_position(request, "before"), after=_position(request, "after"))
-    return {"timeline": page}
+    entries = (entry for day in page.days for part in day.parts for entry in part.entries)
+    commits = [entry.position for entry in entries if entry.type == COMMIT_RECORDED.name]
+    return {"timeline": page, "commit_parts": parts_of("commit", commits)}
 
 
 def _position(request: HttpRequest, name: str) -> int | None:

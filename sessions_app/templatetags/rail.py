@@ -98,6 +98,12 @@ def is_cut(entry: Entry) -> bool:
 
 
 @register.filter
+def part(parts: dict[int, dict[str, Any]], entry: Entry) -> dict[str, Any]:
+    """Return what upper apps tell of the thing that an entry recorded."""
+    return parts.get(entry.position, {})
+
+
+@register.filter
 def link_name(entry: Entry) -> str:
     """Return what to call the thing that an entry leads to; nothing where it leads nowhere."""
     thing, _, tail = entry.stream_id.partition(":")

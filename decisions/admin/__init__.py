@@ -1,0 +1,5 @@
+"""The admin's pages of decisions."""
+
+from decisions.admin.decision import DecisionAdmin
+
+__all__ = ["DecisionAdmin"]

@@ -1,0 +1,123 @@
+"""The list of decisions: its columns, and search by relevance in it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from decisions.admin import marks
+from decisions.admin.filters import (
+    ImpactFilter,
+    IterationFilter,
+    PhaseFilter,
+    ReviewFilter,
+    StatusFilter,
+    TopicFilter,
+)
+from decisions.models import CommitLink, Decision
+from memories.admin.listing import BEST, MAX_QUERY, RankedChangeList, in_order
+from memories.schemas import MemorySearch, SearchSourceName
+from memories.selectors import search
+from memoryhub.core.admin import HubChangeList, HubModelAdmin, cells
+
+_NOT_LISTED = ("context", "rationale", "alternatives", "source")
+
+
+class DecisionChangeList(RankedChangeList):
+    """Counts the commits of the decisions on a page at once, and shows the words that each was found by."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Attach the counts and the snippets."""
+        super().get_results(request)
+        snippets: dict[int, str] = getattr(request, "decision_snippets", {})
+        decisions = list(self.result_list)
+        links = CommitLink.objects.filter(decision_id__in=[each.id for each in decisions])
+        counts = dict(links.values_list("decision_id").annotate(commits=Count("commit_id")))
+        for decision in decisions:
+            decision.commit_count = counts.get(decision.id, 0)
+            decision.snippet = snippets.get(decision.id, "")
+        self.result_list = decisions
+
+
+class DecisionListAdmin(HubModelAdmin):
+    """Decisions, the latest recorded first."""
+
+    list_display = ("number", "about", "state", "weight", "decided", "commits", "author")
+    list_display_links = ("number",)
+    list_filter = (StatusFilter, ReviewFilter, ImpactFilter, PhaseFilter, TopicFilter, IterationFilter)
+    search_fields = ("title",)
+    search_help_text = "Ask in your own words; the best answers come first"
+    ordering: ClassVar[tuple[str, ...]] = ("-id",)
+    change_list_template = "admin/decisions/change_list.html"
+    empty_title = "No decision here"
+    empty_text = "Record the first one, or let an agent record it over MCP; “memory-hub import adr” brings records in."
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """A person may record decisions."""
+        return bool(request.user.is_staff)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
+        """Return the list that counts commits."""
+        return DecisionChangeList
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list."""
+        return super().changelist_view(request, {"add_label": "Record a decision", **(extra_context or {})})
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Leave the long texts where they are in lists."""
+        decisions = super().get_queryset(request)
+        named = request.resolver_match and request.resolver_match.url_name
+        return decisions.defer(*_NOT_LISTED) if named == "decisions_decision_changelist" else decisions
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Keep the 100 best answers to a question, best first."""
+        if not search_term.strip():
+            return queryset, False
+        question = MemorySearch(query=search_term[:MAX_QUERY], sources=[SearchSourceName.DECISION], limit=BEST)
+        found = search(command=question, whole_store=True).results
+        request.decision_snippets = {hit["id"]: hit["snippet"] for hit in found}  # type: ignore[attr-defined]
+        ids = [hit["id"] for hit in found]
+        return in_order(request, queryset.filter(id__in=ids), ids), False
+
+    @admin.display(description="#", ordering="id")
+    def number(self, decision: Decision) -> SafeString:
+        """Return the id."""
+        return cells.code(f"#{decision.id}")
+
+    @admin.display(description="decision", ordering="title")
+    def about(self, decision: Decision) -> SafeString:
+        """Return the title, struck through where it holds no more, and what was chosen or what it was found by."""
+        css = "title struck" if marks.is_struck(decision.status) else "title"
+        title = cells.link(self.url("change", decision.id), decision.title, css)
+        under = getattr(decision, "snippet", "") or marks.brief(decision.chosen)
+        return format_html('{} {}<span class="snippet">{}</span>', title, marks.warnings(decision), under)
+
+    @admin.display(description="status", ordering="status")
+    def state(self, decision: Decision) -> SafeString:
+        """Return the status."""
+        return marks.status(decision.status)
+
+    @admin.display(description="impact")
+    def weight(self, decision: Decision) -> SafeString:
+        """Return how much depends on it."""
+        return marks.impact(decision.impact)
+
+    @admin.display(description="decided", ordering="decided_at")
+    def decided(self, decision: Decision) -> SafeString:
+        """Return when it was decided."""
+        return cells.moment(decision.decided_at)
+
+    @admin.display(description="commits")
+    def commits(self, decision: Decision) -> Any:
+        """Return how many commits are evidence of it."""
+        count: int = decision.commit_count  # type: ignore[attr-defined]
+        noun = "commit" if count == 1 else "commits"
+        return format_html('{}<span class="noun"> {}</span>', f"{count:,}", noun) if count else cells.NONE
