@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from decisions.events import DECISION_RECORDED, DecisionRecorded
 from decisions.selectors import count_by_status, decisions_of_commits
+from memories.uses.citing import define_citing
 from memoryhub.core import rows
 from memoryhub.core.contributions import define_part, define_statistics
 
@@ -16,6 +18,12 @@ def count_commits() -> dict[str, int]:
     return {"with_decision": linked, "without_decision": known - linked}
 
 
+def _texts(payload: DecisionRecorded) -> tuple[str, ...]:
+    options = (text for each in payload.alternatives for text in (each.option, each.why_not))
+    return (payload.title, payload.context, payload.chosen, payload.rationale, *options)
+
+
+define_citing(DECISION_RECORDED, _texts)
 define_statistics("decisions", count_by_status)
 define_statistics("commits", count_commits)
 define_part("commit", "decisions", decisions_of_commits)

@@ -25,6 +25,7 @@ from memories.schemas import (
     WriteStatus,
 )
 from memories.schemas.links import RelationView
+from memories.uses.selectors import UseView
 from memoryhub.core.errors import Invalid
 from memoryhub.core.rest import command_of, entity_tag, problems, version_of_tag, without
 from memoryhub.core.schemas import Command, EntityId, Listing
@@ -47,10 +48,11 @@ class SearchQuestion(Command):
 
 
 class MemoryDetail(MemoryView):
-    """A memory, with its history and its relations where they were asked for."""
+    """A memory, with its history, its relations and its use where they were asked for."""
 
     versions: list[VersionView] = Field(default_factory=list, description="newest first")
     relations: list[RelationView] = Field(default_factory=list, description="oldest first")
+    use: UseView | None = Field(None, description="what became of it")
 
 
 class Versions(BaseModel):

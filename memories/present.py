@@ -62,7 +62,15 @@ def memory_text(memory: dict[str, Any]) -> str:
     own = [f"{name}: {_shown(value)}" for name, value in memory["attributes"].items()]
     related = [related_line(relation, memory["id"]) for relation in memory.get("relations", [])]
     history = [version_text(version) for version in memory.get("versions", [])]
-    return "\n".join([head, memory["title"], memory["content"], *own, *related, *history])
+    used = [use_line(memory["use"])] if "use" in memory else []
+    return "\n".join([head, memory["title"], memory["content"], *own, *used, *related, *history])
+
+
+def use_line(use: dict[str, Any]) -> str:
+    """Return what became of a memory as one line."""
+    counts = ", ".join(f"{name} {use[name]}" for name in ("given", "found", "fetched", "cited", "updated"))
+    last = f", last used {use['last_used_at'][:16]}" if use["last_used_at"] else ""
+    return f"use: {counts}{last}{' (ignored)' if use['ignored'] else ''}"
 
 
 def _shown(value: object) -> str:

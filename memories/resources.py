@@ -9,6 +9,8 @@ from pydantic import Field
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
 from memories.search import engine
 from memories.selectors import filtered, hits, listed
+from memories.uses.kinds import Use
+from memories.uses.notes import note_read
 from memoryhub.core.schemas import Command
 
 
@@ -55,9 +57,11 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     ranked = engine.rank(question)
     least = ranked.hits[0][1] * command.threshold if ranked.hits else 0.0
     good = [hit for hit in ranked.hits if hit[1] >= least]
+    shown = good[command.offset : command.offset + command.limit]
+    note_read(Use.FOUND, [memory_id for memory_id, _ in shown])
     return {
         "query": command.query,
-        "memories": hits(good[command.offset : command.offset + command.limit], question),
+        "memories": hits(shown, question),
         "pagination": _pagination(command.limit, command.offset, len(good)),
         "metadata": {"threshold": command.threshold, "mode": ranked.mode, "embedding_model": None},
     }

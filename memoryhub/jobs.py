@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from django_q.models import Schedule
 
+from memories.uses.drain import count_uses
 from memoryhub.checks import check_stores
 from memoryhub.core.counter_files import fold_ended
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import list_projects, project_store, use_store
+from memoryhub.core.stores import GLOBAL_STORE, StoreId, list_orgs, list_projects, org_store, project_store, use_store
 from sessions_app.services import end_idle_sessions
 from sessions_app.services.turns import expire_turns
 
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 _JOBS = {
     "expire turns": ("memoryhub.jobs.expire_open_turns", Schedule.MINUTES),
     "end idle sessions": ("memoryhub.jobs.end_sessions", Schedule.HOURLY),
+    "count uses": ("memoryhub.jobs.count_memory_uses", Schedule.HOURLY),
     "fold counters": ("memoryhub.jobs.fold_counters", Schedule.HOURLY),
     "verify stores": ("memoryhub.jobs.verify_stores", Schedule.DAILY),
 }
@@ -48,6 +50,20 @@ def end_sessions() -> dict[str, int | str]:
     return _in_each_project("end_idle_sessions", end_idle_sessions)
 
 
+def count_memory_uses() -> dict[str, int | str]:
+    """Fold the notes of what was read into the logs, and return how many uses there were by store."""
+    return {
+        **_in_each_project("count_uses", count_uses),
+        **_in_each(_shared_stores(), "count_uses", count_uses),
+    }
+
+
+def _shared_stores() -> dict[str, StoreId]:
+    """Return the stores that are no project's, by their names."""
+    shared = [*map(org_store, list_orgs()), *([GLOBAL_STORE] if GLOBAL_STORE.path.exists() else [])]
+    return {store.alias.partition(":")[2]: store for store in shared}
+
+
 def fold_counters() -> int:
     """Fold the counts of processes that have ended into one file, and return how many there were."""
     return fold_ended()
@@ -55,12 +71,16 @@ def fold_counters() -> int:
 
 def _in_each_project(actor: str, work: Callable[[], int]) -> dict[str, int | str]:
     """Return the projects in which ``work`` did something, or why it could not; one that fails stops no other."""
+    return _in_each({project: project_store(project) for project in list_projects()}, actor, work)
+
+
+def _in_each(stores: dict[str, StoreId], actor: str, work: Callable[[], int]) -> dict[str, int | str]:
     outcomes: dict[str, int | str] = {}
-    for project in list_projects():
+    for name, store in stores.items():
         try:
-            with use_store(project_store(project)), use_origin(source="job", actor=actor):
-                outcomes[project] = work()
+            with use_store(store), use_origin(source="job", actor=actor):
+                outcomes[name] = work()
         except HubError as error:
-            logger.warning("%s in project %s: %s", actor, project, error)
-            outcomes[project] = error.message
-    return {project: outcome for project, outcome in outcomes.items() if outcome}
+            logger.warning("%s in %s: %s", actor, store.alias, error)
+            outcomes[name] = error.message
+    return {name: outcome for name, outcome in outcomes.items() if outcome}

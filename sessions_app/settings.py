@@ -49,6 +49,7 @@ class ProjectSettings(BaseModel):
     conflict_window_seconds: float = Field(
         5.0, ge=0, le=3600, description="two writes from one version within so long are both kept, as a conflict"
     )
+    rank_by_use: bool = Field(True, description="what was fetched, cited or updated counts up to a tenth more")
     ranking: Ranking = Field(default_factory=Ranking, description="the weight of each part of a query's ranking")
 
 

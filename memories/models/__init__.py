@@ -14,6 +14,7 @@ from memories.models.memory import (
 )
 from memories.models.pack import ContextPack
 from memories.models.search import SearchDocument
+from memories.models.use import MemoryCitation, MemoryUse
 from memories.models.vector import EmbeddingModel, Vector
 
 __all__ = [
@@ -25,11 +26,13 @@ __all__ = [
     "Guideline",
     "Knowledge",
     "Memory",
+    "MemoryCitation",
     "MemoryKind",
     "MemoryQuerySet",
     "MemoryScope",
     "MemoryTag",
     "MemoryType",
+    "MemoryUse",
     "MemoryVersion",
     "Observation",
     "Relation",

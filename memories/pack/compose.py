@@ -49,6 +49,10 @@ class Body:
         """Return the mark of each item by its section and reference."""
         return {f"{each.section.name} {item.reference}": item.mark for each in self.sections for item in each.items}
 
+    def told(self) -> set[str]:
+        """Return the references of all that is told."""
+        return {item.reference for each in self.sections for item in each.items}
+
 
 def compose(request: Request, max_tokens: int) -> Body:
     """Return what is to be told within ``max_tokens``, head and foot included."""

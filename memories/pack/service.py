@@ -12,6 +12,7 @@ from memories.pack.compose import Body, changed_since, compose
 from memories.pack.mark import MARK
 from memories.pack.sections import Request
 from memories.schemas.pack import ContextPackRequest, ContextReplay
+from memories.uses.notes import note_told
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_opening
 from memoryhub.core.errors import NotFound
@@ -150,7 +151,9 @@ def _send(command: ContextPackRequest, request: Request, body: Body, positions: 
     )
     draft = log.prepare(CONTEXT_PACKED, payload)
     with log.transaction():
-        return log.append(draft, entity="pack").position
+        pack_id = log.append(draft, entity="pack").position
+    note_told(body.told(), request.chain)
+    return pack_id
 
 
 def _past(name: str, position: int, session_id: str) -> scopes.Level:

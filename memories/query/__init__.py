@@ -14,6 +14,7 @@ from memories.query.cursor import asked
 from memories.query.present import query_line
 from memories.query.results import shown
 from memories.schemas.query import MemoryQuery
+from memories.uses.notes import note_found
 from memoryhub.core.paging import page
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
@@ -46,7 +47,7 @@ def query(*, command: MemoryQuery, mode: str = "auto", line: Callable[[dict[str,
         hit = hits[item["scope"], item["id"]]
         return question.cursor_at(hit.scored.key, hit.place.rank, hit.scored.id)
 
-    return page(
+    listing = page(
         items,
         total=found.total,
         more=found.more,
@@ -55,3 +56,6 @@ def query(*, command: MemoryQuery, mode: str = "auto", line: Callable[[dict[str,
         max_tokens=command.max_tokens,
         mode=found.mode,
     )
+    if command.search:
+        note_found(listing.results, {place.scope: place.store for place in question.places})
+    return listing

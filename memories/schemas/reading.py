@@ -79,6 +79,7 @@ class MemoryGet(Retrieval):
     inherit: bool = Field(True, description="look for the name in wider scopes too", json_schema_extra=unlisted)
     versions: bool = Field(False, description="with the history", json_schema_extra=self_evident)
     relations: bool = Field(False, description="with what it is related to", json_schema_extra=self_evident)
+    use: bool = Field(False, description="with how often it was given, found, cited", json_schema_extra=unlisted)
     include_deleted: bool = Field(False, description="show deleted ones too", json_schema_extra=self_evident)
     max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
 

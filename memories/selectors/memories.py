@@ -11,6 +11,9 @@ from memories.schemas import MemoryGet, MemoryView
 from memories.selectors.conflicts import open_conflicts
 from memories.selectors.relations import relations_of, superseded_by
 from memories.selectors.versions import versions_of
+from memories.uses.kinds import Use
+from memories.uses.notes import note_read
+from memories.uses.selectors import uses_of
 from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Gone, Invalid, NotFound
@@ -18,9 +21,10 @@ from memoryhub.core.retrieval import retrieval
 from memoryhub.core.stores import use_store
 
 _STORED = [name for name in MemoryView.model_fields if name not in ("expired", "conflicts", "superseded_by")]
-_PARTS: dict[str, Callable[[list[int]], dict[int, list[dict[str, Any]]]]] = {
+_PARTS: dict[str, Callable[[list[int]], dict[int, Any]]] = {
     "versions": versions_of,
     "relations": relations_of,
+    "use": uses_of,
 }
 """What is told of memories where it is asked for, and where it comes from."""
 
@@ -78,6 +82,7 @@ def _whole(found: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
         if getattr(command, name):
             parts = read(ids)
             shown = [{**each, name: parts[each["id"]]} for each in shown]
+    note_read(Use.FETCHED, ids)
     return shown
 
 

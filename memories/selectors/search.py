@@ -15,6 +15,7 @@ from memories.search.snippets import snippet
 from memories.search.text import terms
 from memories.selectors.conflicts import open_conflicts
 from memories.selectors.relations import superseded_by
+from memories.uses.notes import note_found
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
@@ -54,7 +55,7 @@ def search(*, command: MemorySearch, mode: str = "auto", whole_store: bool = Fal
     shown = found[start : start + command.limit]
     hits = _hits(chain, shown, command)
     ends = {id(hit): encode_cursor(start + index) for index, hit in enumerate(hits, 1)}
-    return page(
+    listing = page(
         hits,
         total=len(found),
         more=start + command.limit < len(found),
@@ -63,6 +64,8 @@ def search(*, command: MemorySearch, mode: str = "auto", whole_store: bool = Fal
         max_tokens=command.max_tokens,
         mode=used,
     )
+    note_found(listing.results, {_scope_of(level): level.store for level in chain})
+    return listing
 
 
 def _ranked(chain: Sequence[scopes.Level], command: MemorySearch, mode: str) -> tuple[list[_Found], str]:

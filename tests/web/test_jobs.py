@@ -70,6 +70,7 @@ class ScheduleTests(HubTestCase):
         wanted = {
             "expire turns": (Schedule.MINUTES, 1),
             "end idle sessions": (Schedule.HOURLY, None),
+            "count uses": (Schedule.HOURLY, None),
             "fold counters": (Schedule.HOURLY, None),
             "verify stores": (Schedule.DAILY, None),
         }

@@ -1,0 +1,78 @@
+"""The rows of what became of memories. What is no memory of the store, or no longer, is never counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+from memories.uses.kinds import Use
+from memoryhub.core import rows
+
+_WHEN = {use: "last_given_at" if use is Use.GIVEN else "last_read_at" for use in Use}
+_NAMES = [use.value for use in Use]
+_LISTED = "(SELECT value FROM json_each(%s))"
+
+
+def count(use: Use, counts: Mapping[int, int], at: datetime) -> None:
+    """Add to how often memories came to use so.
+
+    Args:
+        use: anything but citations, which ``cite`` keeps.
+        counts: how often, by id.
+        at: when the last time was.
+    """
+    named, when = ", ".join(_NAMES), _WHEN[use]
+    values = ", ".join("CAST(j.value AS integer)" if name == use else "0" for name in _NAMES)
+    rows.execute(
+        f"INSERT INTO memories_memoryuse (memory_id, {named}, {when}) SELECT m.id, {values}, %s "
+        "FROM json_each(%s) AS j CROSS JOIN memories_memory AS m ON m.id = CAST(j.key AS integer) WHERE true "
+        f"ON CONFLICT (memory_id) DO UPDATE SET {use.value} = {use.value} + excluded.{use.value}, "
+        f"{when} = max(coalesce({when}, ''), excluded.{when})",
+        [rows.time_value(at), json.dumps({str(each): number for each, number in counts.items()})],
+    )
+
+
+def cite(ids: Collection[int], *, by: str, at: datetime) -> None:
+    """Keep that the stream ``by`` names memories; one counts once, however often it does, and names itself in vain."""
+    rows.execute(
+        f"INSERT INTO memories_memorycitation (memory_id, stream_id, cited_at) SELECT id, %s, %s FROM memories_memory "
+        f"WHERE id IN {_LISTED} AND %s <> 'memory:' || id "
+        "ON CONFLICT (memory_id, stream_id) DO UPDATE SET cited_at = excluded.cited_at",
+        [by, rows.time_value(at), json.dumps(sorted(ids)), by],
+    )
+    _count_citations(ids)
+
+
+def _count_citations(ids: Collection[int]) -> None:
+    named = ", ".join(_NAMES)
+    values = ", ".join("count(*)" if name == Use.CITED else "0" for name in _NAMES)
+    rows.execute(
+        f"INSERT INTO memories_memoryuse (memory_id, {named}, last_cited_at) SELECT memory_id, {values}, max(cited_at) "
+        f"FROM memories_memorycitation WHERE memory_id IN {_LISTED} GROUP BY memory_id "
+        "ON CONFLICT (memory_id) DO UPDATE SET cited = excluded.cited, last_cited_at = excluded.last_cited_at",
+        [json.dumps(sorted(ids))],
+    )
+
+
+def forget_memory(memory_id: int) -> None:
+    """Drop what became of a memory that is erased."""
+    rows.execute("DELETE FROM memories_memorycitation WHERE memory_id = %s", [memory_id])
+    rows.execute("DELETE FROM memories_memoryuse WHERE memory_id = %s", [memory_id])
+
+
+def forget_citing(stream: str) -> None:
+    """Take back the citations of a stream that is erased: a rebuild can't know them either."""
+    cited = [
+        row[0] for row in rows.fetch("SELECT memory_id FROM memories_memorycitation WHERE stream_id = %s", [stream])
+    ]
+    if not cited:
+        return
+    listed = json.dumps(cited)
+    rows.execute("DELETE FROM memories_memorycitation WHERE stream_id = %s", [stream])
+    rows.execute(
+        f"UPDATE memories_memoryuse SET cited = 0, last_cited_at = NULL WHERE memory_id IN {_LISTED}", [listed]
+    )
+    _count_citations(cited)
+    unused = " AND ".join(f"{name} = 0" for name in _NAMES)
+    rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {_LISTED} AND {unused}", [listed])

@@ -1,0 +1,126 @@
+"""Notes of what was read: a line a read, ids alone, in a small file beside the store's. Nothing waits for the disk.
+
+A process has the file of its number's slot, so that few share one, and a store has 16 at most, each bounded: where no
+worker folds them, notes are left out, and nothing else happens. A note that can't be written is left out too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memories.scopes import Level
+from memories.uses.kinds import NOTED, Use
+from memoryhub.core.origin import current_origin
+from memoryhub.core.stores import Scope, StoreId, current_store
+
+FOLDER = "uses"
+WAITING = ".notes"
+MAX_BYTES = 64 * 1024
+"""Of one file."""
+
+_SLOTS = 16
+_AT_ONCE = 100
+_AGENTS = frozenset({"mcp", "rest", "hook"})
+"""The doors by which agents and scripts read. What a person looks at, or a test asks, is no use."""
+
+_LETTERS = {use.value[:2]: use for use in NOTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line."""
+
+    at: float
+    """Seconds since 1970."""
+    use: Use
+    ids: tuple[int, ...]
+
+
+def folder_of(store: StoreId) -> Path:
+    """Return where a store's notes are. It may not exist yet."""
+    return store.path.parent / FOLDER
+
+
+def note_read(use: Use, ids: Sequence[int], store: StoreId | None = None) -> None:
+    """Note that an agent was shown memories of the current store, or of ``store``; not of a view of the past."""
+    if ids and current_origin().source in _AGENTS:
+        _note(store or current_store(), use, ids)
+
+
+def note_found(hits: Iterable[Mapping[str, Any]], stores: Mapping[str, StoreId]) -> None:
+    """Note that an agent was shown hits, each with its ``id`` and ``scope``; ``stores`` are by scope."""
+    by_store: dict[StoreId, list[int]] = {}
+    for hit in hits:
+        by_store.setdefault(stores[hit["scope"]], []).append(hit["id"])
+    for store, ids in by_store.items():
+        note_read(Use.FOUND, ids, store)
+
+
+def note_told(references: Iterable[str], chain: Sequence[Level]) -> None:
+    """Note what a pack told of wider scopes; what it told of its own store is in its event.
+
+    Args:
+        references: such as ``#412`` and ``global#12``.
+        chain: the stores that they may name.
+    """
+    named = [each.partition("#") for each in references]
+    for level in chain[1:]:
+        ids = [int(number) for scope, _, number in named if scope == level.scopes[-1]]
+        if ids:
+            _note(level.store, Use.GIVEN, ids)
+
+
+def _note(store: StoreId, use: Use, ids: Sequence[int]) -> None:
+    if store.scope is Scope.VIEW:
+        return
+    line = f"{int(time.time() * 1000)} {use.value[:2]} {' '.join(map(str, ids[:_AT_ONCE]))}\n"
+    path = folder_of(store) / f"{os.getpid() % _SLOTS:02d}{WAITING}"
+    with contextlib.suppress(OSError):
+        _append(path, line.encode())
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Add a whole line to a file that is not full; again where the job has taken it away meanwhile."""
+    while True:
+        descriptor = _opened(path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not _is_still(path, descriptor):
+                continue
+            size = os.fstat(descriptor).st_size
+            if size + len(line) <= MAX_BYTES and os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, size)
+            return
+        finally:
+            os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return os.open(path, flags, 0o600)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def read_notes(path: Path) -> Iterator[Note]:
+    """Yield the notes of a file; a line that is none is left out."""
+    for line in path.read_bytes().decode("ascii", "replace").splitlines():
+        with contextlib.suppress(ValueError, KeyError):
+            at, letters, *ids = line.split()
+            yield Note(int(at) / 1000, _LETTERS[letters], tuple(map(int, ids)))

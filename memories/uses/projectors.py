@@ -1,0 +1,44 @@
+"""What events say of the use of memories."""
+
+from __future__ import annotations
+
+from memories.events import CONTEXT_PACKED, MEMORY_REVISED, ContextPacked, MemoryRevised
+from memories.models import EndType
+from memories.uses import citing  # noqa: F401 - registers what cites
+from memories.uses.counting import count, forget_citing, forget_memory
+from memories.uses.events import MEMORIES_USED, MemoriesUsed
+from memories.uses.kinds import Use
+from memoryhub.core import clock
+from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.projection import Event, projects
+
+
+@projects(CONTEXT_PACKED)
+def count_given(event: Event[ContextPacked]) -> None:
+    """Count what a pack told of its own store, once each, in whatever sections."""
+    references = {key.rpartition(" ")[2] for key in event.payload.marks}
+    own = {int(each[1:]) for each in references if each[:1] == "#" and each[1:].isdecimal()}
+    count(Use.GIVEN, dict.fromkeys(own, 1), event.occurred_at)
+
+
+@projects(MEMORIES_USED)
+def count_noted(event: Event[MemoriesUsed]) -> None:
+    """Count what was noted of reads."""
+    for use, counts in event.payload.uses.items():
+        count(use, counts, clock.from_text(event.payload.used_at))
+
+
+@projects(MEMORY_REVISED)
+def count_updated(event: Event[MemoryRevised]) -> None:
+    """Count that a memory got a new version."""
+    count(Use.UPDATED, {event.payload.memory_id: 1}, event.occurred_at)
+
+
+@projects(PAYLOAD_ERASED)
+def forget_erased(event: Event[PayloadErased]) -> None:
+    """Drop what became of erased memories, and what erased texts cited."""
+    for stream in event.payload.streams:
+        forget_citing(stream)
+        kind, _, memory_id = stream.partition(":")
+        if kind == EndType.MEMORY:
+            forget_memory(int(memory_id))
