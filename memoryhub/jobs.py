@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from django_q.models import Schedule
 
+from memories.embeddings.following import embed_current_store
 from memories.uses.drain import count_uses
 from memoryhub.checks import check_stores
 from memoryhub.core.counter_files import fold_ended
@@ -18,7 +20,11 @@ from sessions_app.services.turns import expire_turns
 
 logger = logging.getLogger(__name__)
 
+EMBED_SECONDS = 40.0
+"""So long one run embeds; what is left waits for the next, so that other jobs have their turn."""
+
 _JOBS = {
+    "embed texts": ("memoryhub.jobs.embed_texts", Schedule.MINUTES),
     "expire turns": ("memoryhub.jobs.expire_open_turns", Schedule.MINUTES),
     "end idle sessions": ("memoryhub.jobs.end_sessions", Schedule.HOURLY),
     "count uses": ("memoryhub.jobs.count_memory_uses", Schedule.HOURLY),
@@ -45,6 +51,13 @@ def expire_open_turns() -> dict[str, int | str]:
     return _in_each_project("expire_turns", expire_turns)
 
 
+def embed_texts() -> dict[str, int | str]:
+    """Embed what was written since the last time; return what was done in each store, or why it could not be."""
+    ends = time.monotonic() + EMBED_SECONDS
+    stores = {**{project: project_store(project) for project in list_projects()}, **_shared_stores()}
+    return _in_each(stores, "embed_texts", lambda: embed_current_store(until=ends))
+
+
 def end_sessions() -> dict[str, int | str]:
     """End the sessions that were left open, and return how many there were by project."""
     return _in_each_project("end_idle_sessions", end_idle_sessions)
@@ -58,15 +71,15 @@ def count_memory_uses() -> dict[str, int | str]:
     }
 
 
+def fold_counters() -> int:
+    """Fold the counts of processes that have ended into one file, and return how many there were."""
+    return fold_ended()
+
+
 def _shared_stores() -> dict[str, StoreId]:
     """Return the stores that are no project's, by their names."""
     shared = [*map(org_store, list_orgs()), *([GLOBAL_STORE] if GLOBAL_STORE.path.exists() else [])]
     return {store.alias.partition(":")[2]: store for store in shared}
-
-
-def fold_counters() -> int:
-    """Fold the counts of processes that have ended into one file, and return how many there were."""
-    return fold_ended()
 
 
 def _in_each_project(actor: str, work: Callable[[], int]) -> dict[str, int | str]:
@@ -74,7 +87,7 @@ def _in_each_project(actor: str, work: Callable[[], int]) -> dict[str, int | str
     return _in_each({project: project_store(project) for project in list_projects()}, actor, work)
 
 
-def _in_each(stores: dict[str, StoreId], actor: str, work: Callable[[], int]) -> dict[str, int | str]:
+def _in_each(stores: dict[str, StoreId], actor: str, work: Callable[[], int | str]) -> dict[str, int | str]:
     outcomes: dict[str, int | str] = {}
     for name, store in stores.items():
         try:

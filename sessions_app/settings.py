@@ -50,6 +50,9 @@ class ProjectSettings(BaseModel):
         5.0, ge=0, le=3600, description="two writes from one version within so long are both kept, as a conflict"
     )
     rank_by_use: bool = Field(True, description="what was fetched, cited or updated counts up to a tenth more")
+    embedding_model: str = Field(
+        "auto", min_length=1, max_length=300, description="what finds by meaning: auto, none, a folder, or a hub id"
+    )
     ranking: Ranking = Field(default_factory=Ranking, description="the weight of each part of a query's ranking")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import connections
 
+from memories.embeddings.vectors import forget
 from memoryhub.core import rows
 from memoryhub.core.projection import Event, after_rebuild, define_companions, project_every_event
 from memoryhub.core.routing import require_current_alias
@@ -92,6 +93,7 @@ def put(document: Document, *, is_new: bool = False) -> None:
 def remove(document_id: int) -> None:
     """Make a document unfindable."""
     rows.execute("DELETE FROM memories_searchdocument WHERE id = %s", [document_id])
+    forget(document_id)
     if has_full_text():
         rows.execute("DELETE FROM search_fts WHERE rowid = %s", [document_id])
 

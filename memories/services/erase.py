@@ -1,10 +1,11 @@
-"""Permanent deletion: the text leaves the log, the read models, the index and the file."""
+"""Permanent deletion: the text leaves the log, the read models, the indexes and the file."""
 
 from __future__ import annotations
 
 import hashlib
 
 from memories import scopes
+from memories.embeddings.vectors import forget_files
 from memories.models import Memory
 from memories.schemas import MemoryDelete, WriteResult, WriteStatus
 from memories.search.index import forget_removed
@@ -31,6 +32,7 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
             _require_confirmation(memory, command.confirm_token)
             log.erase_streams([f"memory:{memory.id}"], reason=command.reason or "deleted for good")
         forget_removed()
+        forget_files()
         wipe_free_space()
         return WriteResult(
             id=memory.id, version=memory.version, status=WriteStatus.ERASED, title="", scope=memory.scope

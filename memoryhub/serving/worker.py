@@ -1,4 +1,4 @@
-"""The job worker as a child process: started, watched and ended by the server, and never left behind by it."""
+"""The server's child processes: started, watched and ended by it, and never left behind by it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ _RESTART_SECONDS = 5.0
 _ROOT = Path(__file__).parent.parent.parent
 
 
-class Worker:
-    """Keeps one worker running. It lives in a process group of its own, and holds the other end of our pipe."""
+WORKER = "memoryhub.serving.work"
+EMBEDDING = "memoryhub.serving.embedding"
 
-    def __init__(self) -> None:
+
+class Worker:
+    """Keeps one module running. It lives in a process group of its own, and holds the other end of our pipe."""
+
+    def __init__(self, module: str = WORKER) -> None:
+        self._module = module
         self._stopping = threading.Event()
         self._process = self._start()
         self._watcher = threading.Thread(target=self._watch, name="worker-watch", daemon=True)
@@ -28,13 +33,13 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The process group of the worker."""
+        """Its process group."""
         return self._process.pid
 
     def _start(self) -> subprocess.Popen[bytes]:
         paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        command = [sys.executable, "-m", "memoryhub.serving.work"]
+        command = [sys.executable, "-m", self._module]
         return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=environment)  # noqa: S603
 
     def _watch(self) -> None:
@@ -43,13 +48,13 @@ class Worker:
             self._end_group()
             if self._stopping.is_set():
                 return
-            logger.error("the worker ended with code %s; it starts again in %g s", code, _RESTART_SECONDS)
+            logger.error("%s ended with code %s; it starts again in %g s", self._module, code, _RESTART_SECONDS)
             if self._stopping.wait(_RESTART_SECONDS):
                 return
             self._process = self._start()
 
     def stop(self, *, grace: float) -> None:
-        """Ask the worker to end, and end it after ``grace`` seconds if it has not."""
+        """Ask it to end, and end it after ``grace`` seconds if it has not."""
         self._stopping.set()
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

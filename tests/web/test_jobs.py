@@ -68,6 +68,7 @@ class ScheduleTests(HubTestCase):
         jobs.install_schedules()
         found = {each.name: (each.schedule_type, each.minutes) for each in Schedule.objects.all()}
         wanted = {
+            "embed texts": (Schedule.MINUTES, 1),
             "expire turns": (Schedule.MINUTES, 1),
             "end idle sessions": (Schedule.HOURLY, None),
             "count uses": (Schedule.HOURLY, None),

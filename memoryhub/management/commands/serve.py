@@ -24,7 +24,7 @@ class Command(HubCommand):
         """Add the address and what to leave out."""
         parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8321, help="0 takes a free one (default: %(default)s)")
-        parser.add_argument("--no-worker", action="store_true", help="run no jobs")
+        parser.add_argument("--no-worker", action="store_true", help="run no jobs, and no search by meaning")
         parser.add_argument("--open", action="store_true", help="open the link in the browser")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -37,13 +37,19 @@ class Command(HubCommand):
             address = web.address_of(listener)
             make_known(address)
             link = self._prepare(address)
-            worker = None if options["no_worker"] else Worker()
+            children = [] if options["no_worker"] else [Worker(module) for module in self._modules()]
             try:
                 self._announce(address, link, open_it=options["open"])
                 web.serve(listener)
             finally:
-                if worker:
-                    worker.stop(grace=WORKER_GRACE_SECONDS)
+                for child in children:
+                    child.stop(grace=WORKER_GRACE_SECONDS)
+
+    def _modules(self) -> list[str]:
+        from memories.embeddings.choice import can_run
+        from memoryhub.serving.worker import EMBEDDING, WORKER
+
+        return [WORKER, EMBEDDING] if can_run() else [WORKER]
 
     def _prepare(self, address: str) -> str:
         from memoryhub import auth, jobs, signin

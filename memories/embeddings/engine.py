@@ -1,0 +1,75 @@
+"""What a process asks of the models: vectors of texts, and which documents are nearest to a question.
+
+A process that holds models answers itself (``local``); every other one asks the hub that runs (``remote``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol
+
+Nearest = list[tuple[int, float]]
+"""Ids of documents, nearest first, each with its cosine."""
+
+Packed = tuple[float, bytes]
+"""A vector: what its numbers are multiplied by, and the numbers, a signed byte each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelId:
+    """A model in one version."""
+
+    name: str
+    version: str
+    dimensions: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIndex:
+    """The vectors that one store has of one model, as they stand."""
+
+    path: str
+    """The store's file."""
+    key: int
+    """The model's number in that store."""
+    model: ModelId
+    revision: int
+
+
+class Engine(Protocol):
+    """Every function raises ``Unavailable`` with the reason where it cannot answer."""
+
+    def describe(self, name: str) -> ModelId:
+        """Return a model by its name, in the version that is to be had now; it is fetched and loaded for that."""
+
+    def embed(self, model: ModelId, texts: Sequence[str]) -> list[Packed]:
+        """Return a vector a text."""
+
+    def nearest(self, index: StoreIndex, question: str, limit: int) -> Nearest:
+        """Return the documents of a store whose texts mean most nearly what the question does."""
+
+
+_own: ContextVar[Engine | None] = ContextVar("embedding_engine", default=None)
+
+
+def current_engine() -> Engine:
+    """Return what this process asks: the running hub, unless ``use_engine`` says otherwise."""
+    own = _own.get()
+    if own is not None:
+        return own
+    from memories.embeddings.remote import RemoteEngine
+
+    return RemoteEngine()
+
+
+@contextmanager
+def use_engine(engine: Engine) -> Iterator[None]:
+    """Ask ``engine`` inside the block."""
+    token = _own.set(engine)
+    try:
+        yield
+    finally:
+        _own.reset(token)

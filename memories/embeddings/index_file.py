@@ -1,0 +1,186 @@
+"""A store's vectors as one file that is mapped into memory: a cache beside the store, made again when it is not right.
+
+It is written beside its place, synced and renamed, so a process that dies leaves the earlier one; a checksum over all
+of it finds what was damaged since.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float32]
+
+_MAGIC = b"MEMHUBV1"
+_HEAD = struct.Struct("<8sQQI")
+"""Magic, revision, rows, dimensions; after it a checksum of these and of all that follows."""
+_SUM = struct.Struct("<I")
+_BEGIN = _HEAD.size + _SUM.size
+_AT_ONCE = 4096
+_SUMMED_AT_ONCE = 1 << 26
+
+_EXACT_UP_TO = 20_000
+"""Rows that are all compared; among more, the signs of the numbers choose which."""
+_CHOSEN = 2_000
+_CHOSEN_SHARE = 100
+
+Row = tuple[int, float, bytes]
+"""A document's id, its scale and its numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """An open index; its arrays are the file."""
+
+    revision: int
+    ids: Any
+    scales: Any
+    signs: Any
+    numbers: Any
+
+    def nearest(self, question: Matrix, limit: int) -> list[tuple[int, float]]:
+        """Return the ids of the ``limit`` rows most like a vector of length 1, best first, with their cosines."""
+        rows = self._chosen(question, limit)
+        scores = self._scores(question, rows)
+        best = _largest(scores, limit)
+        return [(int(self.ids[rows[each]]), float(scores[each])) for each in best]
+
+    def _chosen(self, question: Matrix, limit: int) -> Any:
+        """Return the rows to compare: all, or those whose signs agree most with the question's."""
+        total = len(self.ids)
+        if total <= _EXACT_UP_TO:
+            return np.arange(total)
+        wanted = _signs(question[None, :])[0]
+        apart = np.zeros(total, np.uint16)
+        for word in range(self.signs.shape[0]):
+            apart += np.bitwise_count(self.signs[word] ^ wanted[word])
+        count = min(total, max(_CHOSEN, limit, total // _CHOSEN_SHARE))
+        return np.sort(np.argpartition(apart, count - 1)[:count])
+
+    def _scores(self, question: Matrix, rows: Any) -> Matrix:
+        scores = np.empty(len(rows), np.float32)
+        for start in range(0, len(rows), _AT_ONCE):
+            some = rows[start : start + _AT_ONCE]
+            scores[start : start + _AT_ONCE] = self.numbers[some].astype(np.float32) @ question
+        return np.asarray(scores * self.scales[rows], np.float32)
+
+
+def _largest(scores: Matrix, limit: int) -> Any:
+    if limit < len(scores):
+        found = np.argpartition(-scores, limit)[:limit]
+        return found[np.argsort(-scores[found], kind="stable")]
+    return np.argsort(-scores, kind="stable")
+
+
+def quantized(vectors: Matrix) -> list[tuple[float, bytes]]:
+    """Return each row as what its numbers are multiplied by, and the numbers as one signed byte each."""
+    scales = np.maximum(np.abs(vectors).max(axis=1), 1e-12) / 127
+    numbers = np.round(vectors / scales[:, None]).astype(np.int8)
+    return [(float(scale), row.tobytes()) for scale, row in zip(scales, numbers, strict=True)]
+
+
+def _signs(vectors: Any) -> Any:
+    """Return the signs of each row as 64-bit words; the last is filled up with zeros."""
+    bits = np.packbits(vectors > 0, axis=1)
+    padding = -bits.shape[1] % 8
+    return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, padding)))).view(np.uint64)
+
+
+def write(path: Path, rows: Iterable[Row], *, count: int, dimensions: int, revision: int) -> None:
+    """Put an index of ``count`` rows at ``path``, in one step; it is filled in its file, not in memory."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        os.truncate(draft, _BEGIN + _size(count, dimensions))
+        whole = np.memmap(draft, np.uint8, "r+")
+        body = whole[_BEGIN:]
+        _fill(_mapped(body, revision, count, dimensions), rows)
+        head = _HEAD.pack(_MAGIC, revision, count, dimensions)
+        whole[:_BEGIN] = np.frombuffer(head + _SUM.pack(_checksum(head, body)), np.uint8)
+        whole.flush()
+        _sync(draft)
+        draft.rename(path)
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+
+
+def _fill(index: IndexFile, rows: Iterable[Row]) -> None:
+    remaining, start, dimensions = iter(rows), 0, index.numbers.shape[1]
+    while some := list(islice(remaining, _AT_ONCE)):
+        end = start + len(some)
+        numbers = np.frombuffer(b"".join(row for _, _, row in some), np.int8).reshape(len(some), dimensions)
+        index.ids[start:end] = [document_id for document_id, _, _ in some]
+        index.scales[start:end] = [scale for _, scale, _ in some]
+        index.numbers[start:end] = numbers
+        index.signs[:, start:end] = _signs(numbers).T
+        start = end
+
+
+def _checksum(head: bytes, body: Any) -> int:
+    total = zlib.crc32(head)
+    for start in range(0, len(body), _SUMMED_AT_ONCE):
+        total = zlib.crc32(body[start : start + _SUMMED_AT_ONCE], total)
+    return total
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> IndexFile | None:
+    """Open an index; None where there is none, or it is not whole."""
+    try:
+        whole = np.memmap(path, np.uint8, "r")
+        head, body = whole[: _HEAD.size].tobytes(), whole[_BEGIN:]
+        magic, revision, count, dimensions = _HEAD.unpack(head)
+        if magic != _MAGIC or _SUM.pack(_checksum(head, body)) != whole[_HEAD.size : _BEGIN].tobytes():
+            return None
+        return _mapped(body, revision, count, dimensions)
+    except (OSError, ValueError, struct.error):
+        return None
+
+
+def _sizes(count: int, dimensions: int) -> list[int]:
+    """Return the bytes of ids, signs, scales and numbers, in the order in which all of them are aligned."""
+    return [8 * count, 8 * -(-dimensions // 64) * count, 4 * count, dimensions * count]
+
+
+def _size(count: int, dimensions: int) -> int:
+    return sum(_sizes(count, dimensions))
+
+
+def _mapped(body: Any, revision: int, count: int, dimensions: int) -> IndexFile:
+    """Return the parts of an index as arrays that share its memory.
+
+    Raises:
+        ValueError: it is shorter or longer than it says.
+    """
+    if len(body) != _size(count, dimensions):
+        raise ValueError("the index is not as long as it says")
+    sizes = _sizes(count, dimensions)
+    ends = list(accumulate(sizes))
+    ids, signs, scales, numbers = (body[end - size : end] for end, size in zip(ends, sizes, strict=True))
+    return IndexFile(
+        revision,
+        ids.view(np.int64),
+        scales.view(np.float32),
+        signs.view(np.uint64).reshape(-(-dimensions // 64), count),
+        numbers.view(np.int8).reshape(count, dimensions),
+    )

@@ -1,0 +1,69 @@
+"""Asking a store by meaning, for searches: never an error, but an answer or the reason why there is none."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from memories.embeddings import vectors
+from memories.embeddings.choice import wanted_name
+from memories.embeddings.engine import Nearest, current_engine
+from memoryhub.core.errors import HubError, Unavailable
+from memoryhub.core.stores import Scope, current_store
+from sessions_app.settings import project_settings
+
+logger = logging.getLogger(__name__)
+
+NEAREST_AT_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What is nearest to a question, by which model; and the reason, where nobody could say."""
+
+    hits: Nearest = field(default_factory=list)
+    model: str | None = None
+    problem: str = ""
+
+
+def nearest(question: str) -> Meaning:
+    """Return the documents of the current store whose texts are nearest to a question."""
+    if current_store().scope is Scope.VIEW:
+        return Meaning(problem="a past moment is searched by words alone")
+    try:
+        return _nearest(question)
+    except Unavailable as error:
+        return Meaning(problem=error.message)
+    except HubError:
+        raise
+    except Exception as error:
+        logger.warning("search by meaning failed", exc_info=error)
+        return Meaning(problem=f"search by meaning failed: {type(error).__name__}")
+
+
+def _nearest(question: str) -> Meaning:
+    model = vectors.answering()
+    if model is None:
+        return Meaning(problem=_why_none())
+    hits = current_engine().nearest(model.index(), question, NEAREST_AT_MOST)
+    return Meaning(hits, model.model.name)
+
+
+def _why_none() -> str:
+    """Return why a store has no vectors; nothing, where none are wanted."""
+    name = wanted_name(project_settings().embedding_model)
+    return f"nothing is embedded by {name} yet" if name else ""
+
+
+def renewal() -> str:
+    """Return what becomes of the vector of a text that was just written: ``queued``, or ``off`` where none is made."""
+    try:
+        return "queued" if wanted_name(project_settings().embedding_model) else "off"
+    except HubError:
+        return "off"
+
+
+def model_name() -> str | None:
+    """Return the name of the model that answers in the current store."""
+    model = vectors.answering()
+    return model.model.name if model else None
