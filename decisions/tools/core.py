@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -47,6 +48,12 @@ def read_decision(parameters: dict[str, str]) -> dict[str, Any]:
     return selectors.get_decisions(command=command)[0]
 
 
+def read_view(_: dict[str, str]) -> str:
+    """Read the page that draws the lineage: it holds no data, and asks for it by ``decision_get``."""
+    return Path(__file__).with_name("lineage.html").read_text()
+
+
+LINEAGE_VIEW = "ui://memory-hub/lineage"
 TOOLS = [
     Tool(
         "decision_record",
@@ -70,6 +77,7 @@ TOOLS = [
         DecisionGet,
         get,
         group=ToolGroup.WORK,
+        view=LINEAGE_VIEW,
     ),
 ]
 
@@ -80,6 +88,13 @@ RESOURCES = [
         "One decision by its id, with its evidence and lineage",
         read_decision,
         suggest={"id": selectors.suggest_decisions},
+    ),
+    Resource(
+        LINEAGE_VIEW,
+        "lineage",
+        "The lineage of decisions, drawn",
+        read_view,
+        mime_type="text/html;profile=mcp-app",
     ),
 ]
 

@@ -67,6 +67,8 @@ class Tool:
     """Names of the same call in the documents the hub was conceived from; accepted, never listed."""
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Its arguments' names in those documents, each with the name of ours that it became; accepted, never listed."""
+    view: str = ""
+    """The address of the page in which a client that has MCP Apps shows the answer; others show its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +78,18 @@ class Resource:
     uri_template: str
     name: str
     description: str
-    read: Callable[[dict[str, str]], dict[str, Any]]
-    """Takes the template's parameters as text; returns JSON data; raises ``HubError``."""
+    read: Callable[[dict[str, str]], dict[str, Any] | str]
+    """Takes the template's parameters as text; returns JSON data, or the text itself; raises ``HubError``."""
     mime_type: str = "application/json"
     records: bool = False
     """Reading it leaves an event behind."""
     suggest: Mapping[str, Suggest] = field(default_factory=dict)
     """What completes its parameters, by their names."""
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it is the view of a tool, which names it; such ones are in no list."""
+        return self.uri_template.startswith("ui://")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,14 @@ class Match:
     """The project that the address names."""
 
     def read(self) -> str:
-        """Return what the address names as JSON text.
+        """Return what the address names as text: that of its JSON data, or its own.
 
         Raises:
             HubError: there is no such thing, or it cannot be read.
         """
         data = self.resource.read(self.parameters)
+        if isinstance(data, str):
+            return data
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
         return text.encode("utf-8", "replace").decode()
 

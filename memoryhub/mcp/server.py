@@ -85,7 +85,8 @@ class _Offer:
         return _whole_list("resources", [], page)
 
     async def list_templates(self, _: Context, page: Page) -> Result:
-        return _whole_list("resourceTemplates", [_describe_resource(known) for known in all_resources()], page)
+        described = [_describe_resource(known) for known in all_resources() if not known.is_view]
+        return _whole_list("resourceTemplates", described, page)
 
     async def list_prompts(self, _: Context, page: Page) -> Result:
         return _whole_list("prompts", [describe_prompt(known) for known in all_prompts()], page)
@@ -144,6 +145,7 @@ def describe_tool(tool: Tool) -> Result:
         "description": tool.description,
         "inputSchema": input_schema(tool.input),
         "annotations": {**hints, "openWorldHint": False},
+        **({"_meta": {"ui": {"resourceUri": tool.view}}} if tool.view else {}),
     }
 
 

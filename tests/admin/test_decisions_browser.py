@@ -7,12 +7,37 @@ from typing import Any
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from decisions.tools.core import read_view
 from tests.admin.browser import BrowserTestCase
 
 PAGE = "decisions/decision"
 SEEN = """
 const [inner, outer] = [...arguments].map(each => each.getBoundingClientRect());
 return inner.left >= outer.left && inner.right <= outer.right;
+"""
+
+HOST = """
+const [page, decision] = arguments;
+const frame = document.createElement('iframe');
+window.said = [];
+addEventListener('message', ({data}) => {
+    const post = message => frame.contentWindow.postMessage({jsonrpc: '2.0', ...message}, '*');
+    if (data.method === 'ui/notifications/size-changed') {
+        window.size = data.params;
+        return;
+    }
+    window.said.push(data);
+    if (data.method === 'ui/initialize') {
+        post({id: data.id, result: {protocolVersion: '2026-01-26', hostContext: {theme: 'dark'}}});
+    } else if (data.method === 'ui/notifications/initialized') {
+        post({method: 'ui/notifications/tool-input', params: {arguments: {ids: [decision.id]}}});
+    } else {
+        post({id: data.id, result: {content: [], structuredContent: {results: [decision], left_out: []}}});
+    }
+});
+frame.srcdoc = page;
+frame.width = 1250;
+document.body.append(frame);
 """
 
 
@@ -51,7 +76,7 @@ class DecisionsBrowserTests(BrowserTestCase):
         box = self.find("[data-lineage]")
         current = self.find(".lineage-node.is-current .lineage-box")
         self.wait(lambda: self.browser.execute_script(SEEN, current, box), "the decision in question")
-        self.assertEqual(self.order_of_focus(4), [self.first, self.second, self.third, self.fourth])
+        self.assertEqual(self.order_of_focus(4), self.in_order())
         self.script(f"document.querySelector('[href*=\"/{self.third}/change/\"]').focus()")
         with self.new_page():
             self.press(Keys.ENTER)
@@ -66,6 +91,29 @@ class DecisionsBrowserTests(BrowserTestCase):
             address = self.browser.switch_to.active_element.get_dom_attribute("href") or ""
             passed.append(int(address.split("/")[-3]))
         return passed
+
+    def test_a_client_with_mcp_apps_draws_the_answer(self) -> None:
+        """The host is this test: it answers the view as the extension says, with what the tool would."""
+        path = f"projects/{self.project}/decisions/{self.second}?lineage=true"
+        decision = self.server.api("GET", path).json()
+        self.browser.get("about:blank")
+        self.browser.execute_script(HOST, read_view({}), decision)
+        said = self.wait(lambda: self.script("return window.size && window.said"), "the view's size")
+        self.assertEqual(
+            [each["method"] for each in said], ["ui/initialize", "ui/notifications/initialized", "tools/call"]
+        )
+        given = {"ids": [self.second], "lineage": True, "format": "json"}
+        self.assertEqual(said[-1]["params"], {"name": "decision_get", "arguments": given})
+        self.browser.switch_to.frame(0)
+        boxes = [each.get_dom_attribute("aria-label") for each in self.find_all("[role=listitem]")]
+        self.assertEqual([label.split(" ")[0] for label in boxes], [f"#{each}" for each in self.in_order()])
+        self.assertEqual(len(self.find_all("path")), 3)
+        current = self.find(".current").get_dom_attribute("aria-label")
+        self.assertTrue(str(current).endswith("accepted · Push each change"), current)
+        self.browser.switch_to.default_content()
+
+    def in_order(self) -> list[int]:
+        return [self.first, self.second, self.third, self.fourth]
 
     def test_a_number_is_looked_up_and_linked(self) -> None:
         self.open(f"{PAGE}/{self.third}/change/")

@@ -42,6 +42,17 @@ class ProfileTests(McpTestCase):
     def test_each_lists_what_the_documents_say(self) -> None:
         self.assertEqual({profile: set(self.listed(profile)) for profile in PROFILES}, documented())
 
+    def test_the_view_that_a_tool_names_is_read_and_in_no_list(self) -> None:
+        server = self.servers["work"]
+        tools = {tool["name"]: tool for tool in server.ask("tools/list")["result"]["tools"]}
+        views = {name: tool["_meta"]["ui"]["resourceUri"] for name, tool in tools.items() if "_meta" in tool}
+        self.assertEqual(views, {"decision_get": "ui://memory-hub/lineage"})
+        read = server.ask("resources/read", {"uri": views["decision_get"]})["result"]["contents"][0]
+        self.assertEqual(read["mimeType"], "text/html;profile=mcp-app")
+        self.assertTrue(read["text"].startswith("<!doctype html>"))
+        templates = server.ask("resources/templates/list")["result"]["resourceTemplates"]
+        self.assertNotIn(views["decision_get"], [each["uriTemplate"] for each in templates])
+
     def test_each_calls_every_tool(self) -> None:
         names = self.listed("full")
         self.assertGreater(len(names), len(self.listed("core")))
