@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from memories.embeddings import vectors
 from memories.embeddings.choice import wanted_name
 from memories.embeddings.engine import Nearest, current_engine
+from memories.schemas import Embedding
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.stores import Scope, current_store
 from sessions_app.settings import project_settings
@@ -55,12 +56,12 @@ def _why_none() -> str:
     return f"nothing is embedded by {name} yet" if name else ""
 
 
-def renewal() -> str:
-    """Return what becomes of the vector of a text that was just written: ``queued``, or ``off`` where none is made."""
+def renewal() -> Embedding:
+    """Return what becomes of the vector of a text that was just written."""
     try:
-        return "queued" if wanted_name(project_settings().embedding_model) else "off"
-    except HubError:
-        return "off"
+        return Embedding.QUEUED if wanted_name(project_settings().embedding_model) else Embedding.OFF
+    except Unavailable:
+        return Embedding.OFF
 
 
 def model_name() -> str | None:

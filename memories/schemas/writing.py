@@ -161,6 +161,17 @@ class SimilarMemory(BaseModel):
     """The share of all their words that both have, 0 to 1."""
 
 
+class Embedding(StrEnum):
+    """What becomes of the vector of a text that was written."""
+
+    QUEUED = "queued"
+    """The worker makes it anew, after the write."""
+    KEPT = "kept"
+    """The text is as it was, and so is its vector."""
+    OFF = "off"
+    """None is made: no embedding model is installed, or wanted."""
+
+
 class WriteResult(BaseModel):
     """The answer to every write of a memory."""
 
@@ -175,6 +186,8 @@ class WriteResult(BaseModel):
     """Of a new memory: those that say nearly the same; nothing is merged by itself."""
     conflict: int | None = None
     """The conflict that this write opened: another had written since the version that it was made from."""
+    embedding: Embedding | None = None
+    """Whether what it wrote will be found by meaning too; None where it wrote no text."""
 
 
 class ConflictResult(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from memories.embeddings.meaning import renewal
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, MemoryState
 from memories.existing import Existing, ExistingMemories
 from memories.models import Memory
@@ -21,6 +22,21 @@ _STATUS_OF_EVENT = {
     MEMORY_DELETED.name: WriteStatus.DELETED,
     MEMORY_RESTORED.name: WriteStatus.RESTORED,
 }
+
+
+_TEXT_WRITTEN = {WriteStatus.CREATED, WriteStatus.UPDATED, WriteStatus.RESTORED, WriteStatus.CONFLICT}
+
+
+def with_embedding(results: Sequence[WriteResult]) -> list[WriteResult]:
+    """Return answers that say what becomes of the vectors of what they wrote, unless they say so already."""
+    if not any(map(_lacks_embedding, results)):
+        return list(results)
+    told = {"embedding": renewal()}
+    return [each.model_copy(update=told) if _lacks_embedding(each) else each for each in results]
+
+
+def _lacks_embedding(result: WriteResult) -> bool:
+    return result.embedding is None and result.status in _TEXT_WRITTEN
 
 
 def live_memory(memory_id: int) -> Memory:
@@ -76,7 +92,7 @@ def written(
 def result_of(event: RawEvent, redactions: Sequence[str] = ()) -> WriteResult:
     """Return the first answer to a call that came again with its idempotency key."""
     memory = find_memory(int(event.stream_id.removeprefix("memory:")))
-    return WriteResult(
+    result = WriteResult(
         id=memory.id,
         version=memory.version,
         status=_STATUS_OF_EVENT[event.event_type],
@@ -84,3 +100,4 @@ def result_of(event: RawEvent, redactions: Sequence[str] = ()) -> WriteResult:
         scope=memory.scope,
         redacted=list(redactions),
     )
+    return with_embedding([result])[0]

@@ -11,9 +11,9 @@ from memories.existing import Existing
 from memories.kinds import check_attributes, check_type
 from memories.models import Memory, MemoryScope, MemoryVersion
 from memories.pack.told import refuse_told_text
-from memories.schemas import MemoryRestore, MemoryUpdate, WriteResult, WriteStatus
+from memories.schemas import Embedding, MemoryRestore, MemoryUpdate, WriteResult, WriteStatus
 from memories.selectors.versions import state_at
-from memories.services.results import kept, live_memory, refuse_taken_title, result_of, written
+from memories.services.results import kept, live_memory, refuse_taken_title, result_of, with_embedding, written
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Invalid, PreconditionFailed
 from sessions_app.settings import project_settings
@@ -104,10 +104,13 @@ def append_version(
     )
     draft = log.prepare(MEMORY_REVISED, payload)
     event = log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
+    same_text = (existing.state.title, existing.state.content) == (draft.payload.title, draft.payload.content)
     existing.revised(draft.payload)
     status = WriteStatus.UPDATED if unseen is None else WriteStatus.CONFLICT
     result = written(existing.id, existing.version, status, draft.payload, draft)
-    return result if unseen is None else result.model_copy(update={"conflict": event.position})
+    told = {"embedding": Embedding.KEPT} if same_text else {}
+    opened = {} if unseen is None else {"conflict": event.position}
+    return with_embedding([result.model_copy(update={**told, **opened})])[0]
 
 
 def _unseen(memory: Memory, base: int | None, window: timedelta) -> int | None:

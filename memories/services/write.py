@@ -18,7 +18,7 @@ from memories.kinds import check_attributes, check_type
 from memories.models import MemoryScope
 from memories.pack.told import refuse_told_text
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
-from memories.services.results import kept, result_of, written
+from memories.services.results import kept, result_of, with_embedding, written
 from memories.services.revise import append_version
 from memories.similar import similar_memories
 from memoryhub.core import log
@@ -64,7 +64,9 @@ def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[Write
     drafts = [log.prepare(MEMORY_WRITTEN, _written(command, scope)) for command in batch]
     with log.transaction():
         existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
-        results = [_write(command, draft, existing) for command, draft in zip(batch, drafts, strict=True)]
+        results = with_embedding(
+            [_write(command, draft, existing) for command, draft in zip(batch, drafts, strict=True)]
+        )
     return results if len(batch) > 1 else [_with_similar(results[0], drafts[0].payload)]
 
 

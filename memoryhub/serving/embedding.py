@@ -104,6 +104,7 @@ def main() -> None:
         threading.Thread(target=server.serve_forever, name="embedding", daemon=True).start()
         threading.Thread(target=engine.keep, name="embedding-idle", daemon=True).start()
         sys.stdin.buffer.read()
+        (env.home() / ADDRESS_FILE).unlink(missing_ok=True)
 
 
 def _make_known(server: _Server) -> None:

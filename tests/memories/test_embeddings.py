@@ -177,8 +177,14 @@ class ModelTests(EmbeddingTestCase):
         self.assertEqual(meaning.nearest("felines"), meaning.Meaning())
         self.assertEqual(meaning.renewal(), "off")
 
-    def test_a_write_says_that_its_vector_is_queued(self):
-        self.assertEqual(meaning.renewal(), "queued")
+    def test_a_write_says_what_becomes_of_its_vector(self):
+        first = services.write_memory(command=MemoryWrite(title="Cats", content=CATS))
+        tagged = services.update_memory(command=MemoryUpdate(id=first.id, tags=["pets"]))
+        changed = services.update_memory(command=MemoryUpdate(id=first.id, content=DATABASE))
+        deleted = services.delete_memory(command=MemoryDelete(id=first.id))
+        restored = services.restore_memory(command=MemoryTouch(id=first.id))
+        results = (first, tagged, changed, deleted, restored)
+        self.assertEqual([each.embedding for each in results], ["queued", "kept", "queued", None, "queued"])
 
     def test_a_folder_without_a_model_is_refused_with_what_it_needs(self):
         self.choose(str(self.home))

@@ -1,0 +1,127 @@
+"""Real processes: whoever embeds or holds the model may be killed; answers go on, the lag is shown, all of it heals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from memories import services
+from memories.embeddings import meaning, remote
+from memories.embeddings.remote import ADDRESS_FILE, NOT_RUNNING
+from memories.models import EmbeddingModel, Vector
+from memories.schemas import MemoryWrite
+from memoryhub.core import log
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.stores import current_store, project_store
+from memoryhub.metrics import render
+from tests.support import HubTestCase
+from tests.web.server import poll
+
+ROOT = Path(__file__).parents[2]
+EMBED_ONCE = """
+import django
+django.setup()
+from memoryhub.jobs import embed_texts
+print(embed_texts(), flush=True)
+"""
+CATS = "Cats sleep on warm roofs all afternoon"
+COUNT = 150
+
+
+class ProcessTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.processes = self.enterContext(ExitStack())
+        remote._silent_until = 0.0
+        self.enterContext(self.store("alpha", actor="ada"))
+        notes = [f"Note {number} on locks, queues and the order of events" for number in range(COUNT)]
+        commands = [MemoryWrite(title=f"Note {index}", content=text) for index, text in enumerate([*notes, CATS])]
+        self.cats = services.write_memories(commands=commands)[-1].id
+
+    def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "ERROR"}
+        process = subprocess.Popen(
+            [sys.executable, *arguments], cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.processes.callback(self.end, process)
+        return process
+
+    def end(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+        for pipe in filter(None, (process.stdin, process.stdout)):
+            pipe.close()
+
+    def model_process(self) -> subprocess.Popen[bytes]:
+        (self.home / ADDRESS_FILE).unlink(missing_ok=True)
+        process = self.spawn("-m", "memoryhub.serving.embedding")
+        poll((self.home / ADDRESS_FILE).exists, what="the address of the process that holds the model")
+        return process
+
+    def embed(self) -> str:
+        output, _ = self.spawn("-c", EMBED_ONCE).communicate()
+        return output.decode()
+
+    def lag(self) -> float:
+        lines = [line for line in render().decode().splitlines() if 'projector="embeddings-' in line]
+        return float(lines[0].rpartition(" ")[2])
+
+    def first(self) -> int:
+        return poll(lambda: meaning.nearest("feline animals").hits, what="an answer by meaning")[0][0]
+
+    def test_a_worker_that_is_killed_in_the_middle_leaves_answers_and_its_lag_and_the_next_one_ends_it(self):
+        self.model_process()
+        worker = self.spawn("-c", EMBED_ONCE)
+        poll(Vector.objects.count, what="the first vectors")
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        done = Vector.objects.count()
+        self.assertTrue(0 < done < COUNT, done)
+        self.assertGreater(self.lag(), 0)
+        self.assertEqual(len(meaning.nearest("locks").hits), done)
+        self.assertIn(f"embedded {COUNT + 1 - done} texts", self.embed())
+        self.assertEqual(self.lag(), 0)
+        self.assertEqual((self.first(), Vector.objects.count()), (self.cats, COUNT + 1))
+        self.assertTrue(EmbeddingModel.objects.get().complete)
+        self.assertTrue(log.verify().ok)
+
+    def test_where_the_model_process_is_killed_the_reason_is_said_and_the_next_one_answers(self):
+        holder = self.model_process()
+        self.embed()
+        self.assertEqual(self.first(), self.cats)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        self.assertEqual(meaning.nearest("feline animals").problem, NOT_RUNNING)
+        services.write_memory(command=MemoryWrite(title="While it is away", content="writes go on"))
+        self.assertIn(NOT_RUNNING, self.embed())
+        self.assertGreater(self.lag(), 0)
+        index = current_store().path.parent / "index" / "vectors-1.bin"
+        index.write_bytes(index.read_bytes()[:-100])
+        self.model_process()
+        self.assertEqual(self.first(), self.cats)
+        self.assertIn("embedded 1 texts", self.embed())
+        self.assertEqual(self.lag(), 0)
+
+    def test_only_those_who_know_the_secret_are_answered_and_about_stores_of_this_hub_alone(self):
+        self.model_process()
+        self.embed()
+        with self.assertRaisesRegex(Unavailable, "not of this hub"):
+            index = {"path": "/etc/events.db", "key": 1, "revision": 1}
+            model = {"name": "all-MiniLM-L6-v2-int8", "version": "1", "dimensions": 384}
+            remote._ask({"do": "nearest", "index": {**index, "model": model}, "question": "q", "limit": 1}, 30)
+        address = self.home / ADDRESS_FILE
+        self.assertEqual(address.stat().st_mode & 0o777, 0o600)
+        address.write_text(json.dumps({**json.loads(address.read_text()), "secret": "guessed"}))
+        self.assertIn("secret is not this hub's", meaning.nearest("feline animals").problem)
+        self.assertTrue(project_store("alpha").path.exists())
+
+    def test_it_ends_with_the_process_that_started_it(self):
+        holder = self.model_process()
+        assert holder.stdin
+        holder.stdin.close()
+        self.assertEqual(holder.wait(60), 0)
