@@ -43,7 +43,10 @@ class Node:
 
 @dataclass(slots=True)
 class Line:
-    """One edge: its path, from the decision that names to the one that is named, and where its relation stands."""
+    """One edge: its path, from the decision that names to the one that is named, and where its relation stands.
+
+    Of several edges between the same two decisions, one has the path.
+    """
 
     path: str
     label: str
@@ -78,6 +81,9 @@ class _Place:
         return _LANE if self.node is None else HEIGHT
 
 
+_Routes = Mapping[tuple[int, int], list[_Place]]
+
+
 def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], current: int) -> Drawing:
     """Lay out decisions and the edges among them, which close no circle.
 
@@ -90,7 +96,8 @@ def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], 
     drawn = sorted({edge for edge in edges if edge[0] in known and edge[2] in known})
     columns = _columns(known, drawn, current)
     places = {each: _Place(columns[each], each) for each in sorted(known)}
-    routes = {edge: _route(places[edge[0]], places[edge[2]]) for edge in drawn}
+    pairs = dict.fromkeys((start, end) for start, _, end in drawn)
+    routes = {(start, end): _route(places[start], places[end]) for start, end in pairs}
     by_column = _ordered(places, routes)
     height = _stack(by_column)
     told = _told(drawn)
@@ -102,7 +109,7 @@ def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], 
     ]
     return Drawing(
         nodes=nodes,
-        lines=_lines(routes),
+        lines=_lines(drawn, routes),
         width=len(by_column) * (WIDTH + _GAP_X) - _GAP_X + 2 * _MARGIN,
         height=height,
     )
@@ -145,7 +152,7 @@ def _route(start: _Place, end: _Place) -> list[_Place]:
     return route
 
 
-def _ordered(places: Mapping[int, _Place], routes: Mapping[Edge, list[_Place]]) -> list[list[_Place]]:
+def _ordered(places: Mapping[int, _Place], routes: _Routes) -> list[list[_Place]]:
     """Return the columns, each ordered so that few lines cross: every place near the mean of its neighbours."""
     last = max(place.column for place in places.values())
     columns: list[list[_Place]] = [[] for _ in range(last + 1)]
@@ -189,14 +196,15 @@ def _stack(columns: Sequence[Sequence[_Place]]) -> int:
     return round(tallest + 2 * _MARGIN)
 
 
-def _lines(routes: Mapping[Edge, list[_Place]]) -> list[Line]:
+def _lines(edges: Sequence[Edge], routes: _Routes) -> list[Line]:
     """Return the edges as paths; labels in the same gap between columns keep off each other."""
     by_gap: dict[int, list[Line]] = {}
-    for (_, relation, _), route in routes.items():
-        start, following = route[0], route[1]
+    paths = {pair: _path(route) for pair, route in routes.items()}
+    for first, relation, last in edges:
+        start, following = routes[first, last][:2]
         label = str(EdgeRelation(relation).label).lower()
         x, y = _x(start.column) - _GAP_X / 2, (start.middle + following.middle) / 2
-        by_gap.setdefault(start.column, []).append(Line(_path(route), label, round(x, 1), y))
+        by_gap.setdefault(start.column, []).append(Line(paths.pop((first, last), ""), label, round(x, 1), y))
     for labels in by_gap.values():
         _part(labels)
     return [line for labels in by_gap.values() for line in labels]

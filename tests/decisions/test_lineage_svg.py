@@ -68,6 +68,11 @@ class DrawLineageTests(SimpleTestCase):
         heights = sorted(line.y for line in drawing.lines)
         self.assertTrue(all(below - above >= 15 for above, below in pairwise(heights)))
 
+    def test_several_edges_between_two_share_a_path(self) -> None:
+        drawing = drawn([(2, "refines", 1), (2, "supersedes", 1)], current=2)
+        self.assertEqual([bool(line.path) for line in drawing.lines], [True, False])
+        self.assertEqual([line.label for line in drawing.lines], ["refines", "supersedes"])
+
     def test_edges_to_what_is_not_drawn_are_left_out(self) -> None:
         self.assertEqual(draw_lineage([decision(1)], [(1, "refines", 9), (9, "refines", 1)], 1).lines, [])
 
