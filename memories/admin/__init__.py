@@ -3,14 +3,18 @@
 from memories.admin.conflict import ConflictAdmin
 from memories.admin.kinds import GuidelineAdmin, KnowledgeAdmin, ObservationAdmin, ToolAdmin
 from memories.admin.memory import MemoryAdmin
+from memories.admin.pack_page import ContextPackAdmin
+from memories.admin.search_page import SearchAdmin
 from memories.admin.tag import TagAdmin
 
 __all__ = [
     "ConflictAdmin",
+    "ContextPackAdmin",
     "GuidelineAdmin",
     "KnowledgeAdmin",
     "MemoryAdmin",
     "ObservationAdmin",
+    "SearchAdmin",
     "TagAdmin",
     "ToolAdmin",
 ]

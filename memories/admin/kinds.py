@@ -20,9 +20,10 @@ from memories.admin.filters import (
     ValidityFilter,
 )
 from memories.admin.lists import MemoryListAdmin
+from memories.admin.uses import UseFilter
 from memories.models import Guideline, Knowledge, MemoryKind, Observation, Tool
 
-_COMMON = (DeletedFilter, ConflictFilter, ScopeFilter, UpdatedFilter, TagFilter, SessionFilter)
+_COMMON = (DeletedFilter, ConflictFilter, UseFilter, ScopeFilter, UpdatedFilter, TagFilter, SessionFilter)
 
 
 class KindAdmin(MemoryListAdmin):

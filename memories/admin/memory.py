@@ -26,6 +26,7 @@ from memories.admin.filters import (
 from memories.admin.relations import RelationViews, relations_shown
 from memories.admin.rendering import render
 from memories.admin.section import page_name
+from memories.admin.uses import UseFilter, use_shown
 from memories.admin.versions import VersionViews
 from memories.kinds import KINDS
 from memories.models import Memory, MemoryKind, MemoryVersion
@@ -48,6 +49,7 @@ class MemoryAdmin(RelationViews, VersionViews):
         TypeFilter,
         DeletedFilter,
         ConflictFilter,
+        UseFilter,
         ScopeFilter,
         UpdatedFilter,
         TagFilter,
@@ -93,6 +95,7 @@ class MemoryAdmin(RelationViews, VersionViews):
             "versions": versions[:_VERSIONS_SHOWN],
             "tags": cells.tag_links(found.tags, self.url("changelist")),
             **relations_shown(found),
+            **use_shown(found),
         }
 
     def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:

@@ -19,7 +19,11 @@ _PAGES = (
     ("Knowledge", "knowledge"),
     ("Conflicts", "conflict"),
     ("Tags", "tag"),
+    ("Search", "searchdocument"),
+    ("Context pack", "contextpack"),
 )
+_FIRST = {"contextpack": "now"}
+"""Where a page of the section does not begin with its list."""
 
 
 class SectionAdmin(HubModelAdmin):
@@ -47,11 +51,12 @@ def section_pages(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _page(request: HttpRequest, name: str, model: str, open_conflicts: int) -> dict[str, Any]:
-    url = reverse(f"admin:memories_{model}_changelist")
+    within = reverse(f"admin:memories_{model}_changelist")
+    url = reverse(f"admin:memories_{model}_{_FIRST[model]}") if model in _FIRST else within
     return {
         "name": name,
         "url": url,
-        "current": request.path == url,
+        "current": request.path in (url, within),
         "count": open_conflicts if model == "conflict" else 0,
     }
 

@@ -19,6 +19,10 @@ class MemoryUseQuerySet(models.QuerySet["MemoryUse"]):
         """Keep what packs told, and what nobody came back to."""
         return self.filter(given__gt=0, found=0, fetched=0, cited=0, updated=0)
 
+    def used(self) -> MemoryUseQuerySet:
+        """Keep what was found, fetched, cited or updated."""
+        return self.exclude(found=0, fetched=0, cited=0, updated=0)
+
 
 class MemoryUse(StoreModel):
     """How often a memory came to use; one that never did has no row."""

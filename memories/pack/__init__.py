@@ -1,6 +1,6 @@
 """The context pack: what an agent should know before it goes on, within a budget of tokens."""
 
 from memories.pack import parts  # noqa: F401 - registers the sections
-from memories.pack.service import compose_pack, pack_context, pack_digest, replay_pack
+from memories.pack.service import compose_pack, pack_context, pack_digest, preview_pack, replay_pack
 
-__all__ = ["compose_pack", "pack_context", "pack_digest", "replay_pack"]
+__all__ = ["compose_pack", "pack_context", "pack_digest", "preview_pack", "replay_pack"]

@@ -74,7 +74,14 @@ def pack_context(*, command: ContextPackRequest) -> Pack:
 
 def compose_pack(*, command: ContextPackRequest) -> str:
     """Return what a pack would say now, without sending one."""
-    return _text(0, compose(_request(command), command.max_tokens), current_store().name)
+    return preview_pack(command=command).text
+
+
+def preview_pack(*, command: ContextPackRequest) -> Pack:
+    """Return the pack that would be sent now, with the number that it would have, without sending it."""
+    body = compose(_request(command), command.max_tokens)
+    number = log.head()[0] + 1
+    return Pack(number, _text(number, body, current_store().name), body.digest, body)
 
 
 def opening_pack(session_id: str) -> str:

@@ -1,0 +1,176 @@
+"""The pages of context packs: what a session that begins is told now, and every pack that was sent, made again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memories.admin import marks
+from memories.admin.answers import sentence
+from memories.admin.diff import word_diff
+from memories.admin.pack_page_bar import token_bar
+from memories.admin.section import SectionAdmin, section_pages
+from memories.models import ContextPack
+from memories.pack import preview_pack, replay_pack
+from memories.pack.service import Pack
+from memories.schemas.pack import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
+from memoryhub.core.admin import cells
+from memoryhub.core.admin.filters import SinceFilter, ValueFilter
+from memoryhub.core.errors import HubError
+
+_LATEST = 8
+_OFFERED = 30
+_LEAST, _MOST = 200, 20_000
+
+
+class SessionFilter(ValueFilter):
+    """Packs that one session was sent."""
+
+    title = "session"
+    parameter_name = "session"
+    field = "session_id"
+
+
+class PackForm(forms.Form):
+    """What a session would ask."""
+
+    query = forms.CharField(
+        required=False,
+        label="About",
+        max_length=2_000,
+        widget=forms.TextInput(attrs={"placeholder": "what the work is about; empty for what changed last"}),
+    )
+    max_tokens = forms.IntegerField(required=False, label="Token budget", min_value=_LEAST, max_value=_MOST)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"label_suffix": "", **kwargs})
+        self.fields["max_tokens"].widget.attrs["placeholder"] = str(DEFAULT_TOKENS)
+
+    def command(self) -> ContextPackRequest | None:
+        """Return the command, or None where the form says what is wrong."""
+        if not self.is_valid():
+            return None
+        typed = self.cleaned_data
+        return ContextPackRequest(query=typed["query"], max_tokens=typed["max_tokens"] or DEFAULT_TOKENS)
+
+
+@admin.register(ContextPack)
+class ContextPackAdmin(SectionAdmin):
+    """Packs that were sent, the latest first."""
+
+    list_display = ("number", "about", "sent", "tokens_bar", "told", "short_digest")
+    list_display_links = ("number",)
+    list_filter = (SinceFilter, SessionFilter)
+    ordering = ("-id",)
+    sortable_by = ("number",)
+    stream_kind = "pack"
+    list_title = "Packs sent"
+    detail_template = "admin/memories/pack.html"
+    empty_title = "No pack was sent yet"
+    empty_text = "A session that begins is sent one by its client's hook; agents ask for one with memory_context."
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the pack of now, and the comparison of two."""
+        own = [
+            path("now/", self.admin_site.admin_view(self.now_view), name="memories_contextpack_now"),
+            path(
+                "<path:object_id>/compare/", self.admin_site.admin_view(self.compare_view), name="memories_pack_compare"
+            ),
+        ]
+        return [*own, *super().get_urls()]
+
+    def now_view(self, request: HttpRequest) -> HttpResponse:
+        """Show what a session that begins would be told now. Nothing is sent by that."""
+        form = PackForm(request.GET)
+        command = form.command()
+        context = {"title": "Context pack", "form": form, "section": section_pages(request)}
+        if command:
+            context |= pack_context_of(preview_pack(command=command), command.max_tokens)
+        latest = list(ContextPack.objects.order_by("-id")[:_LATEST])
+        return self.page(request, "admin/memories/pack_now.html", None, **context, latest=latest)
+
+    def detail(self, request: HttpRequest, found: ContextPack) -> dict[str, Any]:
+        """Return the pack made again, and the others that it can be compared with."""
+        others = ContextPack.objects.exclude(id=found.pk).order_by("-id")[:_OFFERED]
+        return {"comparable": others, "title": f"Pack #{found.pk}", **_made_again(found)}
+
+    def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Show what differs between two packs, the earlier one first."""
+        found = self.find(request, object_id)
+        given = request.GET.get("with", "")
+        other = self.find(request, given if given.isdecimal() else "0")
+        first, second = sorted((found, other), key=lambda pack: pack.pk)
+        context = {
+            "title": f"Pack #{first.pk} → #{second.pk}",
+            "first": first,
+            "second": second,
+            "pair": (first, second),
+        }
+        return self.page(request, "admin/memories/pack_compare.html", found, **{**context, **_compared(first, second)})
+
+    @admin.display(description="#", ordering="id")
+    def number(self, pack: ContextPack) -> SafeString:
+        """Return the id."""
+        return cells.code(f"#{pack.pk}")
+
+    @admin.display(description="sent")
+    def sent(self, pack: ContextPack) -> SafeString:
+        """Return when it was sent first."""
+        return cells.moment(pack.created_at)
+
+    @admin.display(description="about")
+    def about(self, pack: ContextPack) -> SafeString:
+        """Return what was asked, and in which session."""
+        title = cells.link(self.url("change", pack.pk), pack.query[:120] or "what changed last", "title")
+        session = format_html('<code class="id under">{}</code>', pack.session_id) if pack.session_id else ""
+        return format_html("{} {}", title, session)
+
+    @admin.display(description="tokens")
+    def tokens_bar(self, pack: ContextPack) -> SafeString:
+        """Return its size against its budget."""
+        return marks.bar(pack.tokens, pack.max_tokens)
+
+    @admin.display(description="told")
+    def told(self, pack: ContextPack) -> str:
+        """Return how many things it told."""
+        return cells.counted(len(pack.marks), "item")
+
+    @admin.display(description="digest")
+    def short_digest(self, pack: ContextPack) -> SafeString:
+        """Return the beginning of its digest."""
+        return cells.code(pack.digest[:12])
+
+
+def pack_context_of(pack: Pack, budget: int) -> dict[str, Any]:
+    """Return what a page shows of a pack: its text, its bar, and whether it is what was sent."""
+    return {"pack": pack, "bar": token_bar(pack, budget), "is_empty": not pack.body.sections}
+
+
+def _made_again(sent: ContextPack) -> dict[str, Any]:
+    try:
+        return pack_context_of(replay_pack(command=ContextReplay(id=sent.pk)), sent.max_tokens)
+    except HubError as error:
+        return {"problem": sentence(error)}
+
+
+def _compared(first: ContextPack, second: ContextPack) -> dict[str, Any]:
+    """Return what differs: of items, by what was kept of both; of the texts, by making both again."""
+    gone = sorted(_named(key) for key in set(first.marks) - set(second.marks))
+    come = sorted(_named(key) for key in set(second.marks) - set(first.marks))
+    changed = sorted(_named(key) for key in first.marks if first.marks[key] != second.marks.get(key, first.marks[key]))
+    counts = {"gone": gone, "come": come, "changed": changed, "same": first.digest == second.digest}
+    try:
+        one, two = (replay_pack(command=ContextReplay(id=each.pk)) for each in (first, second))
+    except HubError as error:
+        return {**counts, "problem": sentence(error)}
+    return {**counts, "diff": word_diff(one.body.text, two.body.text), "proven": one.as_sent and two.as_sent}
+
+
+def _named(key: str) -> str:
+    return key.rpartition(" ")[2]
