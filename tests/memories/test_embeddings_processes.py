@@ -72,7 +72,8 @@ class ProcessTests(HubTestCase):
         return float(lines[0].rpartition(" ")[2])
 
     def first(self) -> int:
-        return poll(lambda: meaning.nearest("feline animals").hits, what="an answer by meaning")[0][0]
+        hits = poll(lambda: meaning.nearest("feline animals").hits, what="an answer by meaning")
+        return int(hits[0][0])
 
     def test_a_worker_that_is_killed_in_the_middle_leaves_answers_and_its_lag_and_the_next_one_ends_it(self):
         self.model_process()
