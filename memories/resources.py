@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from memories.embeddings.meaning import model_name
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
 from memories.search import engine
 from memories.selectors import filtered, hits, listed
@@ -54,16 +55,20 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     question = MemorySearch(
         query=command.query, type=command.memory_type, tags=command.tags, sources=[SearchSourceName.MEMORY]
     )
-    ranked = engine.rank(question)
+    ranked = engine.rank(question, others=True)
     least = ranked.hits[0][1] * command.threshold if ranked.hits else 0.0
     good = [hit for hit in ranked.hits if hit[1] >= least]
     shown = good[command.offset : command.offset + command.limit]
     note_read(Use.FOUND, [memory_id for memory_id, _ in shown])
     return {
         "query": command.query,
-        "memories": hits(shown, question),
+        "memories": hits(shown, question, reasons=ranked.why),
         "pagination": _pagination(command.limit, command.offset, len(good)),
-        "metadata": {"threshold": command.threshold, "mode": ranked.mode, "embedding_model": None},
+        "metadata": {
+            "threshold": command.threshold,
+            "mode": ranked.mode,
+            "embedding_model": model_name() if ranked.mode == "hybrid" else None,
+        },
     }
 
 

@@ -30,7 +30,7 @@ class Meaning:
 def nearest(question: str) -> Meaning:
     """Return the documents of the current store whose texts are nearest to a question."""
     if current_store().scope is Scope.VIEW:
-        return Meaning(problem="a past moment is searched by words alone")
+        return Meaning(problem="there are no vectors of a past moment")
     try:
         return _nearest(question)
     except Unavailable as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from memories.schemas import MemorySearch
 from memories.scopes import Level
 from memories.search import fulltext
+from memories.search.blend import Asked, Blended, blend_others, reasons
 from memories.search.fulltext import BODY_WEIGHT, RANKED_AT_MOST, TITLE_WEIGHT
 from memories.search.index import has_full_text
 from memories.search.text import terms
@@ -28,19 +29,29 @@ class Ranked:
 
     hits: list[tuple[int, float]]
     mode: str
+    why: dict[int, str] = field(default_factory=dict)
+    """By what each was found, where anything but the words was asked: ``text; meaning 0.52``, the cosine."""
+    problems: list[str] = field(default_factory=list)
+    """Why another ranking could not say anything."""
 
 
-def rank(command: MemorySearch, mode: str = "auto", level: Level | None = None) -> Ranked:
+def rank(command: MemorySearch, mode: str = "auto", level: Level | None = None, *, others: bool = False) -> Ranked:
     """Return what matches the question and the filters in the current store.
 
     Args:
         command: the question and its filters.
         mode: ``auto``, or ``basic`` for LIKE although FTS5 is there.
         level: whom its memories hold for; None for everyone.
+        others: whether other rankings, by meaning say, are blended in; without them, the answer follows from the
+            store alone and is the same at any time, whichever processes run.
     """
     if mode != "basic" and has_full_text():
         found = fulltext.rank(terms(command.query), *_conditions(command, level, "f.rowid"))
-        return Ranked(_weighed(_with_successors(found, command, level), command.query), "fts5")
+        blended = Blended(found)
+        if others:
+            blended = blend_others(found, Asked(command.query, *_conditions(command, level, "d.id")))
+        hits = _weighed(_with_successors(blended.hits, command, level), command.query)
+        return Ranked(hits, "hybrid" if blended.scores else "fts5", reasons(blended), blended.problems)
     found = _like(command.query, *_conditions(command, level, "d.id"))
     return Ranked(_weighed(_with_successors(found, command, level), command.query), "basic")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from memories.models import MemoryScope
 from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.search import engine
+from memories.search.blend import TEXT
 from memories.search.snippets import snippet
 from memories.search.text import terms
 from memories.selectors.conflicts import open_conflicts
@@ -22,6 +23,9 @@ from memoryhub.core.schemas import Listing
 from memoryhub.core.searchable import notes_of
 from memoryhub.core.stores import current_store, use_store
 
+_MODES = ("basic", "fts5", "hybrid")
+"""How stores are searched, from the simplest on: by LIKE, by words, by words and meaning."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -31,6 +35,7 @@ class _Found:
     place: int
     """Of its store in the chain of those that hold, nearest first."""
     id: int
+    why: str = TEXT
 
 
 @retrieval("search")
@@ -49,7 +54,7 @@ def search(*, command: MemorySearch, mode: str = "auto", whole_store: bool = Fal
     )
     if command.iteration_id:
         chain = [level for level in chain if level.store == current_store()]
-    found, used = _ranked(chain, command, mode)
+    found, used, problems = _ranked(chain, command, mode)
     parts = decode_cursor(command.cursor, (int,))
     start = parts[0] if parts else 0
     shown = found[start : start + command.limit]
@@ -63,22 +68,28 @@ def search(*, command: MemorySearch, mode: str = "auto", whole_store: bool = Fal
         line=hit_line,
         max_tokens=command.max_tokens,
         mode=used,
+        note=f"by words alone: {problems[0]}" if problems else None,
     )
     note_found(listing.results, {_scope_of(level): level.store for level in chain})
     return listing
 
 
-def _ranked(chain: Sequence[scopes.Level], command: MemorySearch, mode: str) -> tuple[list[_Found], str]:
-    """Return the hits of all stores, best first, the nearer store's before the farther's where they are as good."""
-    found, used = [], "fts5"
+def _ranked(chain: Sequence[scopes.Level], command: MemorySearch, mode: str) -> tuple[list[_Found], str, list[str]]:
+    """Return the hits of all stores, best first, the nearer store's before the farther's where they are as good.
+
+    After them how they were found, the simplest of what stores have, and why not by meaning too.
+    """
+    found: list[_Found] = []
+    used, problems = [], []
     for place, level in enumerate(chain):
         with use_store(level.store):
-            ranked = engine.rank(command, mode, level)
-        used = ranked.mode if ranked.mode == "basic" else used
-        found += [_Found(score, place, document_id) for document_id, score in ranked.hits]
+            ranked = engine.rank(command, mode, level, others=True)
+        used.append(ranked.mode)
+        problems += ranked.problems
+        found += [_Found(score, place, each, ranked.why.get(each, TEXT)) for each, score in ranked.hits]
     if len(chain) > 1:
         found.sort(key=lambda hit: (-hit.score, hit.place))
-    return found, used
+    return found, min(used, key=_MODES.index, default="fts5"), problems
 
 
 def _hits(chain: Sequence[scopes.Level], shown: Sequence[_Found], command: MemorySearch) -> list[dict[str, Any]]:
@@ -87,7 +98,8 @@ def _hits(chain: Sequence[scopes.Level], shown: Sequence[_Found], command: Memor
         mine = [(hit.id, hit.score) for hit in shown if hit.place == place]
         if mine:
             with use_store(level.store):
-                by_place[place] = {hit["id"]: hit for hit in hits(mine, command, _scope_of(level))}
+                reasons = {hit.id: hit.why for hit in shown if hit.place == place}
+                by_place[place] = {hit["id"]: hit for hit in hits(mine, command, _scope_of(level), reasons)}
     return [by_place[hit.place][hit.id] for hit in shown]
 
 
@@ -96,9 +108,20 @@ def _scope_of(level: scopes.Level) -> MemoryScope:
 
 
 def hits(
-    shown: list[tuple[int, float]], command: MemorySearch, scope: MemoryScope = MemoryScope.PROJECT
+    shown: list[tuple[int, float]],
+    command: MemorySearch,
+    scope: MemoryScope = MemoryScope.PROJECT,
+    reasons: Mapping[int, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return ranked ids of the current store as hits, each with its evidence."""
+    """Return ranked ids of the current store as hits, each with its evidence.
+
+    Args:
+        shown: ids with their scores.
+        command: the question.
+        scope: that of the store.
+        reasons: by what each was found; default: its words.
+    """
+    found_by = reasons or {}
     ids = [document_id for document_id, _ in shown]
     documents = engine.documents_of(ids)
     if command.compact:
@@ -115,6 +138,7 @@ def hits(
             "conflicts": conflicts.get(document_id, []),
             "superseded_by": successors.get(document_id, []),
             "note": notes.get(document_id, ""),
+            "why": found_by.get(document_id, TEXT),
         }
         for document_id, score in shown
     ]

@@ -43,6 +43,7 @@ def page(
     line: Callable[[dict[str, Any]], str],
     max_tokens: int | None,
     mode: str | None = None,
+    note: str | None = None,
 ) -> Listing:
     """Cut ``items`` to the token budget and say what was left out.
 
@@ -54,6 +55,7 @@ def page(
         line: an item as one line, by which its tokens are counted.
         max_tokens: the budget, or None.
         mode: how a search was done, if it is one.
+        note: what to know of that.
     """
     kept = tokens.fit(items, max_tokens, line)
     has_more = more or len(kept) < len(items)
@@ -65,6 +67,7 @@ def page(
         has_more=has_more,
         next_cursor=cursor_of(kept[-1]) if has_more and kept else None,
         mode=mode,
+        note=note,
     )
     return Listing(results=kept, meta=meta)
 
@@ -77,6 +80,8 @@ def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: s
     end = f"{meta.returned_count} of {meta.total_count}"
     if meta.mode == "basic":
         end += "; mode: basic (no full-text index)"
+    elif meta.note:
+        end += f"; mode: {meta.mode}"
     if meta.next_cursor:
         end += f"; more: cursor={meta.next_cursor}"
     return "\n".join([*map(line, listing.results), f"({end})"])

@@ -63,6 +63,8 @@ class Meta(BaseModel):
     has_more: bool
     next_cursor: str | None = None
     mode: str | None = None
+    note: str | None = None
+    """What to know of how it was found."""
 
 
 class Listing(BaseModel):

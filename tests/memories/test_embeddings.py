@@ -251,7 +251,7 @@ class IndexTests(EmbeddingTestCase):
             return meaning.nearest("felines")
 
         with as_of(1):
-            self.assertEqual(ask().problem, "a past moment is searched by words alone")
+            self.assertEqual(ask().problem, "there are no vectors of a past moment")
 
     def test_without_a_running_hub_the_reason_is_said(self):
         from memories.embeddings.remote import NOT_RUNNING, RemoteEngine

@@ -1,0 +1,33 @@
+"""The ranking by meaning, as searches blend it in."""
+
+from __future__ import annotations
+
+import json
+
+from memories.embeddings import meaning
+from memories.search.blend import Answered, Asked, Ranker, define_ranker
+from memoryhub.core import rows
+
+MEANING = "meaning"
+
+_WEIGHT = 0.5
+"""Measured for the bundled model; docs/retrieval.md has the figures."""
+_ALONE = 0.3
+"""Texts that have nothing to do with each other are near 0."""
+_GOOD = 0.4
+_ALONE_AT_MOST = 50
+
+
+def rank(asked: Asked) -> Answered:
+    """Return the documents nearest to the question that meet its conditions, with their cosines."""
+    found = meaning.nearest(asked.question)
+    if not found.hits:
+        return Answered(problem=found.problem, asked=found.model is not None)
+    ids = json.dumps([each for each, _ in found.hits])
+    where = " AND ".join(["d.id IN (SELECT value FROM json_each(%s))", *asked.conditions])
+    passing = rows.fetch(f"SELECT d.id FROM memories_searchdocument d WHERE {where}", [ids, *asked.parameters])
+    allowed = {document_id for (document_id,) in passing}
+    return Answered([hit for hit in found.hits if hit[0] in allowed])
+
+
+define_ranker(Ranker(MEANING, rank, weight=_WEIGHT, good=_GOOD, alone=_ALONE, alone_at_most=_ALONE_AT_MOST))
