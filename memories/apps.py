@@ -14,6 +14,6 @@ class MemoriesConfig(AppConfig):
         """Register events, projectors, entities, packs and the search index."""
         from memories import entities, pack, projectors  # noqa: F401
         from memories.embeddings import ranker  # noqa: F401
-        from memories.search import index, sources  # noqa: F401
+        from memories.search import index, sources, upgrade  # noqa: F401
         from memories.uses import projectors as use_projectors  # noqa: F401
         from memories.uses import ranking  # noqa: F401

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 from memoryhub.core import clock, rows
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event
@@ -99,21 +102,67 @@ def session_document(event: Event[SessionStarted] | Event[SessionEnded]) -> Docu
 
 
 @indexed_when(USER_MESSAGE, ASSISTANT_MESSAGE, NOTE_ADDED)
-def message_document(event: Event[Message] | Event[Note]) -> Document:
-    """Make what was said in a turn findable."""
-    content = event.payload.content
-    return Document(
-        id=event.position,
-        source="message",
-        type=event.type.rpartition(".")[2],
-        title=content.strip().split("\n", 1)[0][:120],
-        body=content,
-        created_at=event.occurred_at,
-        session_id=event.session_id,
-    )
+def message_documents(event: Event[Message] | Event[Note]) -> list[Document]:
+    """Make what was said in a turn findable; and what was said before it, by the words of what now follows."""
+    return _messages([event.position, *_around([event.position])])
 
 
 @indexed_when(PAYLOAD_ERASED)
 def forget_erased(event: Event[PayloadErased]) -> Removal:
     """Take whatever the erased events created out of the index."""
     return Removal(tuple(event.payload.positions))
+
+
+@indexed_when(PAYLOAD_ERASED)
+def messages_around_erased(event: Event[PayloadErased]) -> list[Document]:
+    """Take the words of erased messages from the documents of those that stood beside them."""
+    return _messages(_around(event.payload.positions))
+
+
+_SAID = "event_type IN ('message.user', 'message.assistant', 'note.added')"
+_NEAR_CHARACTERS = 500
+"""So much of a neighbour is among a message's own words; a long answer would drown them."""
+
+
+def _beside(column: str, sign: str, order: str) -> str:
+    """Return the subquery of the nearest message before or after ``e`` in its session that is not erased."""
+    return (
+        f"(SELECT {column} FROM raw_events n WHERE n.session_id = e.session_id AND n.session_id <> '' "
+        f"AND n.position {sign} e.position AND n.{_SAID} AND n.payload_json IS NOT NULL "
+        f"ORDER BY n.position {order} LIMIT 1)"
+    )
+
+
+_BEFORE, _AFTER = ("<", "DESC"), (">", "ASC")
+_EXCERPT = f"substr(json_extract(n.payload_json, '$.content'), 1, {_NEAR_CHARACTERS})"
+_THESE = f"FROM raw_events e WHERE e.position IN (SELECT value FROM json_each(%s)) AND e.{_SAID}"
+_AROUND = f"SELECT {_beside('n.position', *_BEFORE)}, {_beside('n.position', *_AFTER)} {_THESE}"
+_MESSAGES = (
+    "SELECT e.position, e.event_type, e.session_id, e.occurred_at, json_extract(e.payload_json, '$.content'), "
+    f"{_beside(_EXCERPT, *_BEFORE)}, {_beside(_EXCERPT, *_AFTER)} {_THESE} AND e.payload_json IS NOT NULL"
+)
+
+
+def _around(positions: Sequence[int]) -> list[int]:
+    """Return the messages that stand beside these in their sessions."""
+    found = rows.fetch(_AROUND, [json.dumps(list(positions))])
+    return sorted({each for pair in found for each in pair if each is not None})
+
+
+def _messages(positions: Sequence[int]) -> list[Document]:
+    """Return the documents of messages, each with what was said before and after it."""
+    return [
+        Document(
+            id=position,
+            source="message",
+            type=event_type.rpartition(".")[2],
+            title=content.strip().split("\n", 1)[0][:120],
+            body=content,
+            near="\n".join(filter(None, (before, after))),
+            created_at=clock.from_text(occurred_at),
+            session_id=session_id,
+        )
+        for position, event_type, session_id, occurred_at, content, before, after in rows.fetch(
+            _MESSAGES, [json.dumps(list(positions))]
+        )
+    ]

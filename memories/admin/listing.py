@@ -8,6 +8,8 @@ from django.contrib.admin.views.main import ORDER_VAR
 from django.db.models import Case, F, IntegerField, QuerySet, Value, When
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from memories import selectors
 from memories.models import Memory, MemoryKind
@@ -60,7 +62,7 @@ def search(request: HttpRequest, queryset: QuerySet[Any], question: str, kind: M
     The index holds no deleted memory, so these are looked for in their text, and only where the list shows them.
     """
     found = selectors.search(command=_command(request, question, kind), whole_store=True).results
-    request.memory_snippets = {hit["id"]: hit["snippet"] for hit in found}  # type: ignore[attr-defined]
+    request.memory_snippets = {hit["id"]: _marked(hit) for hit in found}  # type: ignore[attr-defined]
     ids = [hit["id"] for hit in found]
     matching: QuerySet[Any] = queryset.filter(id__in=ids)
     if request.GET.get("state") in ("deleted", "all"):
@@ -74,6 +76,15 @@ def in_order(request: HttpRequest, matching: QuerySet[Any], ids: list[int], *the
         return matching
     ranked: QuerySet[Any] = matching.annotate(place=_places(ids)).order_by("place", *then, "-id")
     return ranked
+
+
+def _marked(hit: dict[str, Any]) -> SafeString:
+    """Return a hit's snippet with the words that it was found by marked."""
+    text, shown, parts = hit["snippet"], 0, []
+    for start, end in hit["matches"]:
+        parts.append((text[shown:start], text[start:end]))
+        shown = end
+    return format_html("{}{}", format_html_join("", "{}<mark>{}</mark>", parts), text[shown:])
 
 
 def _command(request: HttpRequest, question: str, kind: MemoryKind | None) -> MemorySearch:

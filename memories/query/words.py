@@ -32,7 +32,7 @@ def shares(question: str, *, basic: bool, include_deleted: bool) -> Sql:
         return Sql("SELECT 0 AS id, 0.0 AS share WHERE 0")
     if basic:
         return _like(words, "" if include_deleted else "m.deleted_at IS NULL")
-    expressions = [form for word in words for form in (f'"{word}"', f'title : "{word}"')]
+    expressions = [form for word in words for form in (f'{{title body}} : "{word}"', f'title : "{word}"')]
     found = Sql(_INDEXED.format(words=len(words)), (as_list(expressions),))
     if not include_deleted:
         return found

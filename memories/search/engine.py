@@ -11,9 +11,11 @@ from memories.schemas import MemorySearch
 from memories.scopes import Level
 from memories.search import fulltext
 from memories.search.blend import Asked, Blended, blend_others, reasons
-from memories.search.fulltext import BODY_WEIGHT, RANKED_AT_MOST, TITLE_WEIGHT
+from memories.search.fulltext import RANKED_AT_MOST
 from memories.search.index import has_full_text
-from memories.search.text import terms
+from memories.search.pipeline import USUAL, Pipeline
+from memories.search.surroundings import Factors, Hits, refine
+from memories.search.text import phrases, terms
 from memoryhub.core import rows
 from memoryhub.core.searchable import askings, demotions, successors_of, text_queries, weights_of
 from sessions_app.selectors import find_iteration
@@ -27,15 +29,24 @@ _SHOWN = ("id", "source", "kind", "type", "title", "session_id", "created_at")
 class Ranked:
     """The ids of what matches, best first, each with its score (higher is better)."""
 
-    hits: list[tuple[int, float]]
+    hits: Hits
     mode: str
+    factors: Factors = field(default_factory=dict)
+    """What beside its words raised or lowered a hit's score, by name, for those hits where something did."""
     why: dict[int, str] = field(default_factory=dict)
     """By what each was found, where anything but the words was asked: ``text; meaning 0.52``, the cosine."""
     problems: list[str] = field(default_factory=list)
     """Why another ranking could not say anything."""
 
 
-def rank(command: MemorySearch, mode: str = "auto", level: Level | None = None, *, others: bool = False) -> Ranked:
+def rank(
+    command: MemorySearch,
+    mode: str = "auto",
+    level: Level | None = None,
+    *,
+    others: bool = False,
+    pipeline: Pipeline = USUAL,
+) -> Ranked:
     """Return what matches the question and the filters in the current store.
 
     Args:
@@ -44,21 +55,19 @@ def rank(command: MemorySearch, mode: str = "auto", level: Level | None = None, 
         level: whom its memories hold for; None for everyone.
         others: whether other rankings, by meaning say, are blended in; without them, the answer follows from the
             store alone and is the same at any time, whichever processes run.
+        pipeline: what counts how much.
     """
+    factors: Factors = {}
     if mode != "basic" and has_full_text():
-        found = fulltext.rank(terms(command.query), *_conditions(command, level, "f.rowid"))
-        blended = Blended(found)
-        if others:
-            blended = blend_others(found, Asked(command.query, *_conditions(command, level, "d.id")))
-        hits = _weighed(_with_successors(blended.hits, command, level), command.query)
-        return Ranked(hits, "hybrid" if blended.scores else "fts5", reasons(blended), blended.problems)
+        blended = _by_index(command, level, pipeline, others=others)
+        found, factors = refine(blended.hits, terms(command.query), pipeline)
+        found = _weighed(_with_successors(found, command, level), command.query, factors)
+        return Ranked(found, "hybrid" if blended.scores else "fts5", factors, reasons(blended), blended.problems)
     found = _like(command.query, *_conditions(command, level, "d.id"))
-    return Ranked(_weighed(_with_successors(found, command, level), command.query), "basic")
+    return Ranked(_weighed(_with_successors(found, command, level), command.query, factors), "basic", factors)
 
 
-def _with_successors(
-    hits: list[tuple[int, float]], command: MemorySearch, level: Level | None
-) -> list[tuple[int, float]]:
+def _with_successors(hits: Hits, command: MemorySearch, level: Level | None) -> Hits:
     """Let what stands instead of one of the best hits be found as well as that one, whatever its own words."""
     best = dict(hits[:_LOOKED_AFTER])
     raised: dict[int, float] = {}
@@ -74,16 +83,30 @@ def _with_successors(
     return sorted(scores.items(), key=lambda hit: -hit[1])
 
 
-def _weighed(hits: list[tuple[int, float]], question: str) -> list[tuple[int, float]]:
-    """Let what has expired or been replaced count less, and what the question asks for by its kind count more."""
+def _by_index(command: MemorySearch, level: Level | None, pipeline: Pipeline, *, others: bool) -> Blended:
+    names = phrases(command.query) if pipeline.phrases else []
+    conditions, parameters = _conditions(command, level, "f.rowid")
+    found = fulltext.rank(terms(command.query), conditions, parameters, names=names, pipeline=pipeline)
+    return blend_others(found, Asked(command.query, *_conditions(command, level, "d.id"))) if others else Blended(found)
+
+
+def _weighed(hits: Hits, question: str, factors: Factors) -> Hits:
+    """Let what has expired or been replaced count less, and what the question asks for by its kind count more.
+
+    What was done to a hit is added to ``factors``.
+    """
     ids = [each for each, _ in hits]
     weights = dict.fromkeys(ids, 1.0)
-    picked = [(among(ids), weight) for among, weight in demotions() if ids]
-    picked += [(_of_source(ids, asking.source), asking.weight) for asking in askings(question) if ids]
-    for some, weight in picked:
+    picked = [(among(ids), weight, why) for among, weight, why in demotions() if ids]
+    picked += [(_of_source(ids, each.source), each.weight, "asked for") for each in askings(question) if ids]
+    for some, weight, why in picked:
         weights |= {each: weights[each] * weight for each in some}
-    for reason in weights_of(ids).values():
+        for each in some:
+            factors.setdefault(each, {})[why] = weight
+    for why, reason in weights_of(ids).items():
         weights |= {each: weights[each] * weight for each, weight in reason.items()}
+        for each, weight in reason.items():
+            factors.setdefault(each, {})[why] = weight
     if all(weight == 1.0 for weight in weights.values()):
         return hits
     return sorted(((each, score * weights[each]) for each, score in hits), key=lambda hit: -hit[1])
@@ -132,13 +155,13 @@ def _marks(values: Sequence[Any]) -> str:
     return ", ".join(["%s"] * len(values))
 
 
-def _like(question: str, conditions: list[str], parameters: list[Any]) -> list[tuple[int, float]]:
+def _like(question: str, conditions: list[str], parameters: list[Any]) -> Hits:
     words = terms(question)
     if not words:
         return []
     texts = " UNION ALL ".join(text_queries().values())
     patterns = [f"%{word}%" for word in words]
-    score = " + ".join([f"({TITLE_WEIGHT} * (t.title LIKE %s) + {BODY_WEIGHT} * (t.body LIKE %s))"] * len(words))
+    score = " + ".join([f"({USUAL.title} * (t.title LIKE %s) + (t.body LIKE %s))"] * len(words))
     where = "".join(f" AND {condition}" for condition in conditions)
     found = rows.fetch(
         f"WITH t (id, title, body) AS ({texts}), s AS (SELECT t.id, {score} AS score FROM t) "

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from memories.search.pipeline import USUAL, Pipeline
 from memories.search.text import match_any
 from memoryhub.core import rows
 
 RANKED_AT_MOST = 1000
 """So many matches are ranked and counted."""
-
-TITLE_WEIGHT, BODY_WEIGHT = 2.0, 1.0
 
 _LARGE_STORE = 20_000
 """Documents above which it pays to look at the words one by one first."""
@@ -22,8 +21,22 @@ _ENOUGH = 50
 Hits = list[tuple[int, float]]
 
 
-def rank(words: list[str], conditions: list[str], parameters: list[Any]) -> Hits:
+def rank(
+    words: list[str],
+    conditions: list[str],
+    parameters: list[Any],
+    *,
+    names: list[str] | None = None,
+    pipeline: Pipeline = USUAL,
+) -> Hits:
     """Return the ids that match any of ``words`` and all conditions on ``d``, best first, with their scores.
+
+    Args:
+        words: what is looked for.
+        conditions: SQL conditions on ``f``, the index, and ``d``, the documents.
+        parameters: of the conditions.
+        names: names of several words that count more as a whole.
+        pipeline: the weights of the columns.
 
     In a large store, documents with only common words are not scored, as long as the rarer words find enough: bm25
     gives a word that is everywhere next to nothing, and scoring its matches is what takes the time. The score of a
@@ -31,22 +44,23 @@ def rank(words: list[str], conditions: list[str], parameters: list[Any]) -> Hits
     """
     if not words:
         return []
+    wanted = [*words, *(names or [])]
     rare = _rarest(words) if len(words) > 1 and _is_large() else words
     if len(rare) < len(words):
         among = "+f.rowid IN (SELECT rowid FROM search_fts WHERE search_fts MATCH %s)"
-        hits = _scored(words, [among, *conditions], [match_any(rare), *parameters])
+        hits = _scored(wanted, [among, *conditions], [match_any(rare), *parameters], pipeline)
         if len(hits) >= _ENOUGH:
             return hits
-    return _scored(words, conditions, parameters)
+    return _scored(wanted, conditions, parameters, pipeline)
 
 
-def _scored(words: list[str], conditions: list[str], parameters: list[Any]) -> Hits:
+def _scored(words: list[str], conditions: list[str], parameters: list[Any], pipeline: Pipeline) -> Hits:
     join = "JOIN memories_searchdocument d ON d.id = f.rowid" if any("d." in each for each in conditions) else ""
     where = "".join(f" AND {condition}" for condition in conditions)
     found = rows.fetch(
-        f"SELECT f.rowid, bm25(search_fts, {TITLE_WEIGHT}, {BODY_WEIGHT}) AS score FROM search_fts f {join} "
+        f"SELECT f.rowid, bm25(search_fts, %s, 1.0, %s, %s) AS score FROM search_fts f {join} "
         f"WHERE search_fts MATCH %s{where} ORDER BY score LIMIT {RANKED_AT_MOST}",
-        [match_any(words), *parameters],
+        [pipeline.title, pipeline.near, pipeline.date, match_any(words), *parameters],
     )
     return [(document_id, -score) for document_id, score in found]
 

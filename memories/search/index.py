@@ -11,18 +11,24 @@ from typing import Any
 from django.db import connections
 
 from memories.embeddings.vectors import forget
+from memories.search.shaping import date_words, shaped
 from memoryhub.core import rows
 from memoryhub.core.projection import Event, after_rebuild, define_companions, project_every_event
 from memoryhub.core.routing import require_current_alias
-from memoryhub.core.schema import require_optional_sql
+from memoryhub.core.schema import require_optional_sql, require_sql
 from memoryhub.core.searchable import Document, Removal, makers_for
 
 CREATE = (
-    "CREATE VIRTUAL TABLE IF NOT EXISTS search_fts USING fts5(title, body, content='', contentless_delete=1, "
-    "tokenize='porter unicode61 remove_diacritics 2')"
+    "CREATE VIRTUAL TABLE IF NOT EXISTS search_fts USING fts5(title, body, near, date, "
+    "content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2')"
 )
 
 require_optional_sql("memories.search", CREATE, needs="fts5")
+require_sql(
+    "memories.search.conversations",
+    "CREATE INDEX IF NOT EXISTS search_document_message ON memories_searchdocument (session_id, id) "
+    "WHERE source = 'message'",
+)
 define_companions(
     "memories_searchdocument", "search_fts_data", "search_fts_idx", "search_fts_docsize", "search_fts_config"
 )
@@ -33,8 +39,10 @@ _PUT = (
     "kind = excluded.kind, type = excluded.type, title = excluded.title, created_at = excluded.created_at"
 )
 
-_NEW_TEXT = "INSERT INTO search_fts (rowid, title, body) VALUES (%s, %s, %s)"
-_TEXT = "INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (%s, %s, %s)"
+_COLUMNS = "search_fts (rowid, title, body, near, date) VALUES (%s, %s, %s, %s, %s)"
+_NEW_TEXT = f"INSERT INTO {_COLUMNS}"
+PUT_TEXT = f"INSERT OR REPLACE INTO {_COLUMNS}"
+"""Takes what ``text_row`` returns."""
 
 
 def has_full_text() -> bool:
@@ -84,10 +92,22 @@ def put(document: Document, *, is_new: bool = False) -> None:
         ],
     )
     if has_full_text():
-        rows.execute(
-            _NEW_TEXT if is_new else _TEXT,
-            [document.id, document.title, document.body],
-        )
+        rows.execute(_NEW_TEXT if is_new else PUT_TEXT, text_row(document))
+
+
+def text_row(document: Document) -> tuple[int, str, str, str, str]:
+    """Return a document's row of the full-text index.
+
+    A message has no title of its own, only its first line again; that is left out. So is the date of what has no text,
+    which would otherwise be found first by its date alone, being so short.
+    """
+    return (
+        document.id,
+        "" if document.source == "message" else shaped(document.title),
+        shaped(document.body),
+        shaped(document.near),
+        date_words(document.created_at) if document.body else "",
+    )
 
 
 def remove(document_id: int) -> None:

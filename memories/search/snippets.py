@@ -1,9 +1,12 @@
-"""The part of a text that shows why it was found."""
+"""The part of a text that shows why it was found, and where in it the words are."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
+
+from memories.search.words import spans
 
 LENGTH = 200
 """Characters of a snippet."""
@@ -11,6 +14,23 @@ LENGTH = 200
 _READ = 20_000
 _PLACES = 100
 _STEM = 5
+
+Spans = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A snippet as data."""
+
+    text: str
+    matches: Spans
+    """Where in ``text`` the words stand: begin and end of each, in characters."""
+
+
+def excerpt(text: str, words: list[str]) -> Excerpt:
+    """Return a snippet and where in it the words are, in whatever form."""
+    cut = snippet(text, words)
+    return Excerpt(cut, spans(cut, words))
 
 
 def snippet(text: str, words: list[str]) -> str:

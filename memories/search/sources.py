@@ -30,7 +30,7 @@ def expired_among(ids: Sequence[int]) -> set[int]:
     return {row[0] for row in found}.intersection(ids)
 
 
-define_demotion(expired_among, EXPIRED_WEIGHT)
+define_demotion(expired_among, EXPIRED_WEIGHT, why="expired")
 
 
 @indexed_when(MEMORY_WRITTEN)

@@ -3,31 +3,90 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterator
 
+from memories.search.shaping import MONTHS, UNSPACED, name_parts, pairs
 from memoryhub.core.searchable import askings
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W_]+")
+_NAME = re.compile(r"[^\W_]+(?:[-._/:\\]{1,2}[^\W_]+){1,7}")
+_ISO_DATE = re.compile(r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
 _MAX_TERMS = 32
+_MAX_PHRASES = 4
 
 STOP_WORDS = frozenset(
     """a about after all also am an and any are as at be because been before being but by can could did do does doing
     down during each few for from further had has have having he her here hers him his how i if in into is it its itself
     just me more most my no nor not now of off on once only or other our ours out over own same she should so some such
     than that the their theirs them then there these they this those through to too under until up us very was we were
-    what when where which while who whom why will with would you your yours""".split()
+    what when where which while who whom why will with would you your yours d ll m re s t ve""".split()
 )
-"""English words that say nothing about what is looked for."""
+"""English words that say nothing about what is looked for, and what is left of them behind an apostrophe."""
+
+SPANISH_STOP_WORDS = frozenset(
+    """al aquel aquella como con cual cuales cuando cuanto cuantos de del desde donde el ella ellas ellos en es esa ese
+    eso esta estaba estaban estan estas este esto estos fue fueron ha hace hacia han hasta hay la las le les lo los mas
+    mi mis muy nos nosotros o para pero por porque que quien quienes se ser si sobre su sus tambien te tenemos tiene un
+    una unas unos y ya""".split()
+)
+"""The same in Spanish, without their accents; words that say something in English or in code are not among them."""
 
 
 def terms(question: str) -> list[str]:
-    """Return the words to look for, without repeats; stop words only where nothing else is left."""
-    words = _words(question)
-    telling = [word for word in _words(_without_asking(question)) if word not in STOP_WORDS]
+    """Return the words to look for, without repeats; stop words only where nothing else is left.
+
+    Of a camelCase name, the whole and its parts; of what is written without spaces, every two signs that follow each
+    other; of a date such as 2023-05-08, the day and the month as people write them.
+    """
+    question = unicodedata.normalize("NFC", question)
+    words = list(dict.fromkeys(_words(question)))
+    telling = [word for word in dict.fromkeys(_words(_without_asking(question))) if not is_stop_word(word)]
     return (telling or words)[:_MAX_TERMS]
 
 
-def _words(question: str) -> list[str]:
-    return list(dict.fromkeys(_WORD.findall(question.lower().replace("_", " "))))
+def is_stop_word(word: str) -> bool:
+    """Return whether the word says nothing, in English or in Spanish."""
+    return word in STOP_WORDS or _without_accents(word) in SPANISH_STOP_WORDS
+
+
+def phrases(question: str) -> list[str]:
+    """Return the names of several parts (``a.b_c``, ``src/a.py:3``, ``write-ahead``), each as words in their order."""
+    found = [" ".join(_WORD.findall(name.lower())) for name in _NAME.findall(unicodedata.normalize("NFC", question))]
+    return list(dict.fromkeys(found))[:_MAX_PHRASES]
+
+
+def match_any(words: list[str]) -> str:
+    """Return the FTS5 expression that any of the words meets; each is quoted, so none is an operator."""
+    return " OR ".join(f'"{word}"*' if _is_one_sign(word) else f'"{word}"' for word in words)
+
+
+def _is_one_sign(word: str) -> bool:
+    """Return whether it is a single sign of a run without spaces, which is indexed as the first of two."""
+    return len(word) == 1 and bool(UNSPACED.match(word))
+
+
+def _words(question: str) -> Iterator[str]:
+    for year, month, day in _ISO_DATE.findall(question):
+        yield from (str(int(day)), MONTHS[int(month) - 1].lower(), year)
+    for token in _WORD.findall(_ISO_DATE.sub(" ", question)):
+        if not token.isascii() and UNSPACED.search(token):
+            yield from _unspaced(token)
+            continue
+        yield token.lower()
+        yield from (part.lower() for part in name_parts(token))
+
+
+def _unspaced(token: str) -> Iterator[str]:
+    for run in UNSPACED.findall(token):
+        yield from pairs(run) or [run]
+    yield from UNSPACED.sub(" ", token).lower().split()
+
+
+def _without_accents(word: str) -> str:
+    if word.isascii():
+        return word
+    return "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
 
 
 def _without_asking(question: str) -> str:
@@ -35,8 +94,3 @@ def _without_asking(question: str) -> str:
     for asking in askings(question):
         question = asking.words.sub(" ", question)
     return question
-
-
-def match_any(words: list[str]) -> str:
-    """Return the FTS5 expression that any of the words meets; each is quoted, so none is an operator."""
-    return " OR ".join(f'"{word}"' for word in words)

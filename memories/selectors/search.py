@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from memories import scopes
@@ -12,8 +12,9 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.search import engine
 from memories.search.blend import TEXT
-from memories.search.snippets import snippet
+from memories.search.snippets import excerpt
 from memories.search.text import terms
+from memories.search.why import why
 from memories.selectors.conflicts import open_conflicts
 from memories.selectors.relations import superseded_by
 from memories.uses.notes import note_found
@@ -35,6 +36,7 @@ class _Found:
     place: int
     """Of its store in the chain of those that hold, nearest first."""
     id: int
+    factors: Mapping[str, float] = field(default_factory=dict)
     why: str = TEXT
 
 
@@ -86,7 +88,10 @@ def _ranked(chain: Sequence[scopes.Level], command: MemorySearch, mode: str) -> 
             ranked = engine.rank(command, mode, level, others=True)
         used.append(ranked.mode)
         problems += ranked.problems
-        found += [_Found(score, place, each, ranked.why.get(each, TEXT)) for each, score in ranked.hits]
+        found += [
+            _Found(score, place, each, ranked.factors.get(each, {}), ranked.why.get(each, TEXT))
+            for each, score in ranked.hits
+        ]
     if len(chain) > 1:
         found.sort(key=lambda hit: (-hit.score, hit.place))
     return found, min(used, key=_MODES.index, default="fts5"), problems
@@ -96,10 +101,12 @@ def _hits(chain: Sequence[scopes.Level], shown: Sequence[_Found], command: Memor
     by_place: dict[int, dict[int, dict[str, Any]]] = {}
     for place, level in enumerate(chain):
         mine = [(hit.id, hit.score) for hit in shown if hit.place == place]
+        factors = {hit.id: hit.factors for hit in shown if hit.place == place}
         if mine:
             with use_store(level.store):
                 reasons = {hit.id: hit.why for hit in shown if hit.place == place}
-                by_place[place] = {hit["id"]: hit for hit in hits(mine, command, _scope_of(level), reasons)}
+                found_here = hits(mine, command, _scope_of(level), factors, reasons)
+                by_place[place] = {hit["id"]: hit for hit in found_here}
     return [by_place[hit.place][hit.id] for hit in shown]
 
 
@@ -111,6 +118,7 @@ def hits(
     shown: list[tuple[int, float]],
     command: MemorySearch,
     scope: MemoryScope = MemoryScope.PROJECT,
+    factors: Mapping[int, Mapping[str, float]] | None = None,
     reasons: Mapping[int, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Return ranked ids of the current store as hits, each with its evidence.
@@ -119,9 +127,10 @@ def hits(
         shown: ids with their scores.
         command: the question.
         scope: that of the store.
+        factors: what raised or lowered their scores, as the engine says.
         reasons: by what each was found; default: its words.
     """
-    found_by = reasons or {}
+    factors, found_by = factors or {}, reasons or {}
     ids = [document_id for document_id, _ in shown]
     documents = engine.documents_of(ids)
     if command.compact:
@@ -132,16 +141,29 @@ def hits(
         {
             **documents[document_id],
             "scope": scope.value,
-            "snippet": snippet(texts.get(document_id, ""), words),
+            **_excerpt(texts.get(document_id, ""), words),
             "score": round(score, 6),
             "event": document_id,
             "conflicts": conflicts.get(document_id, []),
             "superseded_by": successors.get(document_id, []),
             "note": notes.get(document_id, ""),
-            "why": found_by.get(document_id, TEXT),
+            "why": _why(
+                why(documents[document_id]["title"], texts.get(document_id, ""), words, factors.get(document_id, {})),
+                found_by.get(document_id, TEXT),
+            ),
         }
         for document_id, score in shown
     ]
+
+
+def _why(by_words: str, found_by: str) -> str:
+    """Return why a hit ranks where it does: by its words, by what else it was found, or by that alone."""
+    return by_words + found_by.removeprefix(TEXT) if found_by.startswith(TEXT) else found_by
+
+
+def _excerpt(text: str, words: list[str]) -> dict[str, Any]:
+    found = excerpt(text, words)
+    return {"snippet": found.text, "matches": found.matches}
 
 
 def _notes(documents: dict[int, dict[str, Any]]) -> dict[int, str]:

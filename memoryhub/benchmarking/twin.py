@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from memories.search.index import PUT_TEXT, text_row
 from memories.search.text import match_any, terms
 from memoryhub.benchmarking.timing import WALL, Clock, seconds_by
 from memoryhub.core import log, rows, store_files
@@ -31,9 +32,9 @@ _TABLES = {
 The other tables, such as sessions and turns, are short here: they are compared row by row.
 """
 
-_PUT_TEXT = "INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (?, ?, ?)"
+_PUT_TEXT = PUT_TEXT.replace("%s", "?")
 _SEARCH = (
-    "SELECT rowid, bm25(search_fts, 2.0, 1.0) AS score FROM search_fts WHERE search_fts MATCH ? "
+    "SELECT rowid, bm25(search_fts, 2.0, 1.0, 0.3, 0.5) AS score FROM search_fts WHERE search_fts MATCH ? "
     "ORDER BY score LIMIT 1000"
 )
 """The plain query: all documents with any of the terms, scored. What the hub does to be faster than it, shows."""
@@ -122,9 +123,9 @@ def _put_sql(table: str, found: Rows) -> str:
     return f"{verb} INTO {table} VALUES ({', '.join('?' * len(found[0]))})"
 
 
-def _texts_after(position: int) -> Iterator[tuple[int, str, str]]:
+def _texts_after(position: int) -> Iterator[tuple[int, str, str, str, str]]:
     for event in log.read(log.ReplayWindow(after=position)):
         for make in makers_for(event.type):
             document = make(event)
             if isinstance(document, Document):
-                yield document.id, document.title, document.body
+                yield text_row(document)

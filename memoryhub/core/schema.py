@@ -7,6 +7,7 @@ and run again after every migration.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub.core.errors import Unavailable
-from memoryhub.core.routing import STORE_APPS
+from memoryhub.core.routing import STORE_APPS, current_alias
 
 META_TABLE = "CREATE TABLE IF NOT EXISTS store_meta (key text PRIMARY KEY, value text NOT NULL) WITHOUT ROWID"
 
@@ -34,6 +35,7 @@ LOG_TRIGGERS = {
 
 _required: dict[str, list[str]] = {}
 _optional: dict[str, tuple[str, list[str]]] = {}
+_steps: list[Callable[[], None]] = []
 
 
 def require_sql(name: str, *statements: str) -> None:
@@ -44,6 +46,12 @@ def require_sql(name: str, *statements: str) -> None:
 def require_optional_sql(name: str, *statements: str, needs: str) -> None:
     """Register idempotent SQL that is left out where SQLite lacks the module that it ``needs``."""
     _optional[name] = (needs, list(statements))
+
+
+def after_ensuring(step: Callable[[], None]) -> Callable[[], None]:
+    """Register what else is to be done in a store after all statements; it runs again and again, as they do."""
+    _steps.append(step)
+    return step
 
 
 require_sql(
@@ -65,7 +73,17 @@ def ensure(connection: BaseDatabaseWrapper) -> None:
         for statements in [*_required.values(), *possible]:
             for statement in statements:
                 cursor.execute(statement)
+        _run_steps(connection.alias)
         cursor.execute("INSERT OR REPLACE INTO store_meta VALUES ('fingerprint', %s)", [fingerprint()])
+
+
+def _run_steps(alias: str) -> None:
+    token = current_alias.set(alias)
+    try:
+        for step in _steps:
+            step()
+    finally:
+        current_alias.reset(token)
 
 
 @cache

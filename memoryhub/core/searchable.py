@@ -26,6 +26,8 @@ class Document:
     kind: str = ""
     type: str = ""
     session_id: str = ""
+    near: str = ""
+    """What stands beside it and is not its own: what was said before and after a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Asking:
 _makers: dict[str, list[DocumentMaker]] = {}
 _texts: dict[str, str] = {}
 _askings: list[Asking] = []
-_demotions: list[tuple[AmongThem, float]] = []
+_demotions: list[tuple[AmongThem, float, str]] = []
 _weights: dict[str, Weights] = {}
 _successors: list[Successors] = []
 _notes: dict[str, Notes] = {}
@@ -101,13 +103,19 @@ def askings(question: str) -> list[Asking]:
     return [asking for asking in _askings if asking.pattern.search(question)]
 
 
-def define_demotion(among: AmongThem, weight: float) -> None:
-    """Register that some of what is found counts less: ``among`` picks it, ``weight`` is put on its score."""
-    _demotions.append((among, weight))
+def define_demotion(among: AmongThem, weight: float, *, why: str) -> None:
+    """Register that some of what is found counts less: ``among`` picks it, ``weight`` is put on its score.
+
+    Args:
+        among: returns those of the ids that it is about.
+        weight: below 1.
+        why: one word for it, which such hits are told with.
+    """
+    _demotions.append((among, weight, why))
 
 
-def demotions() -> list[tuple[AmongThem, float]]:
-    """Return what counts less, each with its weight."""
+def demotions() -> list[tuple[AmongThem, float, str]]:
+    """Return what counts less, each with its weight and the word for it."""
     return list(_demotions)
 
 

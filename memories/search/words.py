@@ -1,0 +1,69 @@
+"""Where the words of a question are in a text that was found, in whatever form. Shown only: FTS5 does the finding."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from memories.search.shaping import PART, UNSPACED
+
+_TOKEN = re.compile(r"[^\W_]+")
+_ENDING = re.compile(r"(?<=\w{3})(?:ings?|ions?|ie[sd]|ed|es|ers?|ly|e|s|y)$")
+_READ = 20_000
+
+Spans = list[tuple[int, int]]
+
+
+def spans(text: str, words: Sequence[str]) -> Spans:
+    """Return where the words stand in a short text: begin and end of each, in order, none overlapping another."""
+    stems = {_stem(word) for word in words}
+    unspaced = [word for word in words if UNSPACED.match(word)]
+    found = [match.span() for pair in unspaced for match in re.finditer(re.escape(pair), text)]
+    found += [span for token in _TOKEN.finditer(text) for span in _in_token(token, stems)]
+    return _merged(sorted(found))
+
+
+def _in_token(token: re.Match[str], stems: set[str]) -> Iterator[tuple[int, int]]:
+    """Yield the whole token where it is one of the words, else those of its camelCase parts that are."""
+    if _stem(token[0]) in stems:
+        yield token.span()
+        return
+    for part in PART.finditer(token[0]):
+        if part[0] != token[0] and _stem(part[0]) in stems:
+            yield token.start() + part.start(), token.start() + part.end()
+
+
+def _merged(found: Spans) -> Spans:
+    merged: Spans = []
+    for start, end in found:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def words_in(text: str, words: Sequence[str]) -> list[str]:
+    """Return those of the words that the text has, in whatever form."""
+    plain = _plain(text[:_READ])
+    return [word for word in words if _begins_a_word(plain, _stem(word)) or (UNSPACED.match(word) and word in text)]
+
+
+def _begins_a_word(text: str, stem: str) -> bool:
+    place = text.find(stem)
+    while place > 0 and text[place - 1].isalnum():
+        place = text.find(stem, place + 1)
+    return place >= 0
+
+
+def _stem(word: str) -> str:
+    """Return what forms of an English word have in common, roughly: ``descaling`` and ``descaled`` are alike."""
+    stem = _ENDING.sub("", _plain(word))
+    return stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] else stem
+
+
+def _plain(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    return "".join(sign for sign in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(sign))

@@ -1,0 +1,197 @@
+"""How questions and texts become words: names, dates, other scripts; and where words are in what is shown."""
+
+from __future__ import annotations
+
+import os
+import random
+from datetime import datetime
+
+from django.test import SimpleTestCase
+
+from memories import selectors, services
+from memories.schemas import MemoryDelete, MemorySearch, MemoryTouch, MemoryWrite
+from memories.search.index import text_row
+from memories.search.shaping import date_words, shaped
+from memories.search.snippets import excerpt
+from memories.search.text import match_any, phrases, terms
+from memories.search.words import words_in
+from memoryhub.core import clock
+from memoryhub.core.errors import ConfirmationRequired
+from memoryhub.core.searchable import Document
+from tests.support import HubTestCase
+
+
+class QuestionTests(SimpleTestCase):
+    def test_a_camel_case_name_is_the_whole_and_its_parts(self):
+        self.assertEqual(terms("getUserName"), ["getusername", "get", "user", "name"])
+        self.assertEqual(terms("HTTPServer"), ["httpserver", "http", "server"])
+
+    def test_names_of_several_parts_are_looked_for_as_a_whole_too(self):
+        question = "os.path.join fails in src/core/stores.py:42 for snake_case, not write-ahead"
+        self.assertEqual(phrases(question), ["os path join", "src core stores py 42", "snake case", "write ahead"])
+
+    def test_an_error_message_is_its_words(self):
+        found = terms("TypeError: 'NoneType' object is not subscriptable")
+        self.assertEqual(found, ["typeerror", "type", "error", "nonetype", "none", "object", "subscriptable"])
+
+    def test_stop_words_of_spanish_are_left_out_with_and_without_their_accents(self):
+        self.assertEqual(terms("¿Cuándo es la reunión de los arquitectos?"), ["reunión", "arquitectos"])
+        self.assertEqual(terms("donde esta el fichero"), ["fichero"])
+
+    def test_a_date_in_digits_is_looked_for_as_people_write_it(self):
+        self.assertEqual(terms("on 2023-05-08"), ["8", "may", "2023"])
+
+    def test_chinese_is_every_two_signs_and_one_sign_the_beginning_of_two(self):
+        self.assertEqual(terms("数据库连接"), ["数据", "据库", "库连", "连接"])
+        self.assertEqual(match_any(terms("库")), '"库"*')
+
+    def test_what_apostrophes_leave_behind_is_not_looked_for(self):
+        self.assertEqual(terms("what's Ada's plan, we'll see"), ["ada", "plan", "see"])
+
+
+class ShapeTests(SimpleTestCase):
+    def test_parts_of_names_are_added_and_plain_text_stays(self):
+        self.assertEqual(shaped("call getUserName now"), "call getUserName now\nget User Name")
+        self.assertEqual(shaped("snake_case stays"), "snake_case stays")
+
+    def test_a_run_without_spaces_is_as_many_words_as_signs(self):
+        self.assertEqual(shaped("用 数据库 ok").split(), ["用", "数据", "据库", "库", "ok"])
+
+    def test_a_long_run_of_letters_is_no_name_and_takes_no_time(self):
+        self.assertEqual(shaped("aB" * 50_000), "aB" * 50_000 + "\n")
+
+    def test_a_title_that_repeats_the_beginning_and_the_date_of_no_text_are_left_out(self):
+        moment = datetime(2023, 5, 8, tzinfo=clock.now().tzinfo)
+        self.assertEqual(date_words(moment), "8 May 2023")
+        repeated = text_row(Document(1, "message", "Hello", "Hello\nthere", moment))
+        empty = text_row(Document(2, "session", "session x", "", moment))
+        self.assertEqual(repeated[1:], ("", "Hello\nthere", "", "8 May 2023"))
+        self.assertEqual(empty[1:], ("session x", "", "", ""))
+
+
+class ShownTests(SimpleTestCase):
+    def marked(self, text: str, question: str) -> list[str]:
+        found = excerpt(text, terms(question))
+        return [found.text[start:end] for start, end in found.matches]
+
+    def test_other_forms_of_the_words_are_marked_and_other_words_are_not(self):
+        text = "The machines were descaled; logging in to the catalogue is another matter."
+        self.assertEqual(self.marked(text, "descaling a machine"), ["machines", "descaled"])
+        self.assertEqual(self.marked(text, "log"), ["logging"])
+
+    def test_parts_of_names_accents_and_other_scripts_are_marked(self):
+        self.assertEqual(self.marked("see getUserName()", "user"), ["User"])
+        self.assertEqual(self.marked("la reunión fue ayer", "reunion"), ["reunión"])
+        self.assertEqual(self.marked("我们的数据库连接", "数据库"), ["数据库"])
+
+    def test_offsets_are_of_the_snippet_also_where_it_is_cut_out_of_a_long_text(self):
+        text = "filler words " * 100 + "the coffee machine is here " + "more filler " * 100
+        self.assertEqual(self.marked(text, "coffee machine"), ["coffee", "machine"])
+
+    def test_the_words_of_a_text_are_told_by_their_beginnings(self):
+        self.assertEqual(words_in("A catalogue of logs", ["log", "cat", "dog"]), ["log", "cat"])
+
+
+class ScriptsTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="ada"))
+        texts = {
+            "chinese": "我们把数据库连接放进池里。",
+            "japanese": "設定ファイルは起動時に読み込まれます。",
+            "korean": "검색 색인은 매일 다시 만들어집니다.",
+            "spanish": "La reunión de los arquitectos fue el viernes.",
+            "code": "def get_user_name(self): return self.userStore.loadByKey(self.key)",
+            "error": "TypeError: 'NoneType' object is not subscriptable in memoryhub/core/stores.py:42",
+        }
+        for title, content in texts.items():
+            services.write_memory(command=MemoryWrite(title=title, content=content))
+
+    def test_each_is_found_by_a_part_of_it(self):
+        questions = {
+            "数据库": "chinese",
+            "池": "chinese",
+            "設定ファイル": "japanese",
+            "색인": "korean",
+            "¿cuándo fue la reunion?": "spanish",
+            "load user store": "code",
+            "getUserName": "code",
+            "userStore.loadByKey": "code",
+            "core/stores.py:42": "error",
+            "NoneType": "error",
+        }
+        for question, title in questions.items():
+            with self.subTest(question):
+                found = selectors.search(command=MemorySearch(query=question)).results
+                self.assertEqual(found[0]["title"], title)
+
+
+SIGNS = [
+    '"',
+    "*",
+    "-",
+    "(",
+    ")",
+    "^",
+    ":",
+    "{",
+    "}",
+    "+",
+    "NEAR(",
+    " AND ",
+    " OR ",
+    " NOT ",
+    "\x00",
+    "'",
+    "\\",
+    "%",
+    "_",
+]
+PLAIN = (
+    "coffee machine retries uploads lantern getUserName os.path.join 2023-05-08 数据库 réunion 🙂 title: near near: in"
+)
+
+
+class ArbitraryQueryTests(HubTestCase):
+    """A query may be anything. ``MEMORY_HUB_TEST_QUERIES`` sets how many are tried."""
+
+    def query(self, source: random.Random) -> str:
+        parts = [
+            source.choice(
+                (
+                    source.choice(SIGNS),
+                    source.choice(PLAIN.split(" ")),
+                    "".join(chr(source.randrange(1, 0xD800)) for _ in range(source.randrange(1, 6))),
+                    chr(source.randrange(0x10000, 0x30000)),
+                    "betaish",
+                    "deletedish",
+                    "erasedish",
+                )
+            )
+            for _ in range(source.randrange(1, 9))
+        ]
+        return source.choice(("", " ")).join(parts)[:2000]
+
+    def test_no_query_raises_or_returns_what_is_deleted_or_of_another_project(self):
+        with self.store("beta", actor="ben"):
+            services.write_memory(command=MemoryWrite(title="betaish", content=f"betaish {PLAIN}"))
+        self.enterContext(self.store("alpha", actor="ada"))
+        kept = {
+            services.write_memory(command=MemoryWrite(title=f"Kept {word}", content=f"{word} {PLAIN}")).id
+            for word in PLAIN.split()
+        }
+        for word in ("deletedish", "erasedish"):
+            gone = services.write_memory(command=MemoryWrite(title=word, content=f"{word} {PLAIN}")).id
+            services.delete_memory(command=MemoryTouch(id=gone))
+        with self.assertRaises(ConfirmationRequired) as caught:
+            services.delete_memory(command=MemoryDelete(id=gone, permanent=True))
+        token = caught.exception.data["confirm_token"]
+        services.delete_memory(command=MemoryDelete(id=gone, permanent=True, confirm_token=token))
+        source = random.Random(6)
+        for number in range(int(os.environ.get("MEMORY_HUB_TEST_QUERIES", "300"))):
+            query = self.query(source)
+            mode = "basic" if number % 10 == 0 else "auto"
+            with self.subTest(query):
+                hits = selectors.search(command=MemorySearch(query=query, limit=100), mode=mode).results
+                self.assertLessEqual({hit["id"] for hit in hits}, kept)
+                self.assertFalse([hit for hit in hits if "ish" in hit["snippet"] + hit["title"]])
