@@ -1,0 +1,93 @@
+"""Measure how well the hub finds."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import ArgumentTypeError
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from django.core.management.base import CommandParser
+from django.db import connections
+from rich.console import Console
+from rich.progress import Progress as ProgressBar
+
+from memoryhub.benchmarking.surroundings import machine_facts, temporary_home
+from memoryhub.core.commands import HubCommand
+from memoryhub.core.errors import Invalid
+from memoryhub.evaluation.chart import svg
+from memoryhub.evaluation.conversations import conversations
+from memoryhub.evaluation.functions import COUNT, functions
+from memoryhub.evaluation.questions import QuestionSet
+from memoryhub.evaluation.report import as_data, render
+from memoryhub.evaluation.run import SetResult, evaluate
+from memoryhub.evaluation.stages import stages
+
+_PIPED_WIDTH = 120
+_DATA = "MEMORY_HUB_EVALUATION_DATA"
+
+
+class Command(HubCommand):
+    """``memory-hub evaluate``."""
+
+    help = (
+        "Measure how well searches find, in a temporary home: on functions of Python's standard library by their "
+        "docstrings, and on LoCoMo's conversations where their file is given. Shows what each stage of a ranking adds."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add what to measure, and where the results go."""
+        parser.add_argument(
+            "--data", type=Path, default=os.environ.get(_DATA), metavar="FILE", help=f"LoCoMo's JSON; default: ${_DATA}"
+        )
+        parser.add_argument("--functions", type=_count, default=COUNT, help=f"so many functions, {COUNT:,} at most")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures as JSON")
+        parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the stages")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Measure and print."""
+        data = Path(options["data"]) if options["data"] else None
+        if data and not data.is_file():
+            raise Invalid(f"{data} is no file; give LoCoMo's JSON with --data or {_DATA}")
+        with temporary_home(keep=False) as home:
+            try:
+                results = self._measure(data, options["functions"])
+                facts = machine_facts(home)
+            finally:
+                connections.close_all()
+        console = Console(file=cast("TextIO", self.stdout))
+        console.width = console.width if console.is_terminal else _PIPED_WIDTH
+        console.print(render(results))
+        if data is None:
+            self.stdout.write(f"without conversations: give LoCoMo's JSON with --data or {_DATA}")
+        if options["json"]:
+            options["json"].write_text(json.dumps(as_data(results, facts), indent=2, allow_nan=False) + "\n")
+        if options["svg"]:
+            options["svg"].write_text(svg(results))
+
+    def _measure(self, data: Path | None, count: int) -> list[SetResult]:
+        console = Console(stderr=True)
+        with ProgressBar(console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("writing", total=None)
+            return [
+                evaluate(
+                    each,
+                    stages(),
+                    lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+                )
+                for each in _sets(data, count)
+            ]
+
+
+def _sets(data: Path | None, count: int) -> Iterator[QuestionSet]:
+    if data:
+        yield conversations(data)
+    yield functions(count)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 2 <= int(text) <= COUNT:
+        raise ArgumentTypeError(f"{text!r} is no whole number from 2 to {COUNT:,}")
+    return int(text)
