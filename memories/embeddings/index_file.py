@@ -51,16 +51,14 @@ class IndexFile:
 
     def nearest(self, question: Matrix, limit: int) -> list[tuple[int, float]]:
         """Return the ids of the ``limit`` rows most like a vector of length 1, best first, with their cosines."""
+        if len(self.ids) <= _EXACT_UP_TO:
+            return _best(self.ids, self.scales, self.numbers, question, limit)
         rows = self._chosen(question, limit)
-        scores = self._scores(question, rows)
-        best = _largest(scores, limit)
-        return [(int(self.ids[rows[each]]), float(scores[each])) for each in best]
+        return _best(self.ids[rows], self.scales[rows], self.numbers[rows], question, limit)
 
     def _chosen(self, question: Matrix, limit: int) -> Any:
-        """Return the rows to compare: all, or those whose signs agree most with the question's."""
+        """Return the rows to compare: those whose signs agree most with the question's."""
         total = len(self.ids)
-        if total <= _EXACT_UP_TO:
-            return np.arange(total)
         wanted = _signs(question[None, :])[0]
         apart = np.zeros(total, np.uint16)
         for word in range(self.signs.shape[0]):
@@ -68,12 +66,14 @@ class IndexFile:
         count = min(total, max(_CHOSEN, limit, total // _CHOSEN_SHARE))
         return np.sort(np.argpartition(apart, count - 1)[:count])
 
-    def _scores(self, question: Matrix, rows: Any) -> Matrix:
-        scores = np.empty(len(rows), np.float32)
-        for start in range(0, len(rows), _AT_ONCE):
-            some = rows[start : start + _AT_ONCE]
-            scores[start : start + _AT_ONCE] = self.numbers[some].astype(np.float32) @ question
-        return np.asarray(scores * self.scales[rows], np.float32)
+
+def _best(ids: Any, scales: Any, numbers: Any, question: Matrix, limit: int) -> list[tuple[int, float]]:
+    scores = np.empty(len(ids), np.float32)
+    for start in range(0, len(ids), _AT_ONCE):
+        scores[start : start + _AT_ONCE] = numbers[start : start + _AT_ONCE].astype(np.float32) @ question
+    scores *= scales
+    best = _largest(scores, limit)
+    return list(zip(ids[best].tolist(), scores[best].tolist(), strict=True))
 
 
 def _largest(scores: Matrix, limit: int) -> Any:

@@ -15,7 +15,7 @@ from sessions_app.settings import project_settings
 
 logger = logging.getLogger(__name__)
 
-NEAREST_AT_MOST = 1000
+NEAREST_AT_MOST = 400
 
 
 @dataclass(frozen=True, slots=True)

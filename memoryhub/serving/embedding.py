@@ -95,6 +95,7 @@ _ANSWERS: dict[str, Callable[[Engine, dict[str, Any]], Any]] = {
 
 def main() -> None:
     """Answer until the standard input ends, as it does when the server does."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread would wait for the first, and spin
     driver.install()
     logs.configure({})
     env.prepare_home()
