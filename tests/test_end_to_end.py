@@ -23,7 +23,7 @@ SEEDS = Path(os.environ.get("MEMORY_HUB_SEEDS", ROOT.parent / "shared" / "seeds"
 OWN_QUESTIONS = {
     "what happens to waiting processes when somebody else is writing?": "jittered",
     "can a text be wiped for good and the hashes still agree?": "erasure",
-    "where do old revisions of a note live?": "payload",
+    "does a history copy every wording three times over?": "payload",
     "why does searching not need a second copy of everything?": "contentless",
 }
 SEED_QUESTIONS = {
