@@ -140,9 +140,11 @@ class CommandTests(HubTestCase):
         self.assertIn("standard library, functions: 10 documents", out.getvalue())
         data = json.loads((folder / "e.json").read_text())
         self.assertEqual([each["key"] for each in data["sets"]], ["conversations", "functions"])
+        self.assertEqual(data["sets"][0]["stages"][-1]["key"], "meaning")
+        self.assertEqual(data["sets"][1]["targets"], {"recall_10": {"floor": 0.76, "goal": 0.82}})
         self.assertEqual(data["sets"][0]["stages"][-1]["all"]["recall_10"], 1.0)
         drawing = ElementTree.fromstring((folder / "e.svg").read_text())
-        self.assertEqual(len(drawing.findall(".//{*}rect")), 4 * len(stages()))
+        self.assertEqual(len(drawing.findall(".//{*}rect")), 4 * len(stages(meaning=True)))
         self.assertFalse(any(self.home.glob("projects/*")))
 
     def test_a_file_that_is_not_there_is_refused(self):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from memoryhub.evaluation.goals import TARGETS
+from memoryhub.evaluation.goals import targets_of
 from memoryhub.evaluation.run import SetResult, StageResult
 
 _WIDTH, _LEFT, _SCALE = 760, 270, 440
@@ -39,7 +39,7 @@ def _set(result: SetResult) -> Iterator[str]:
     for index, stage in enumerate(result.stages):
         yield from _stage(stage, _HEAD + index * _ROW)
     bottom = _HEAD + _ROW * len(result.stages)
-    for name, target in TARGETS.get(result.set.key, {}).items():
+    for name, target in targets_of(result.set.key, result.stages[-1].stage).items():
         if name.startswith("recall"):
             x = _x(target.goal)
             yield f'<line class="goal" x1="{x}" y1="{_HEAD - 4}" x2="{x}" y2="{bottom - 4}"/>'

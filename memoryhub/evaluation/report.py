@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from memoryhub.evaluation.goals import TARGETS, verdicts
+from memoryhub.evaluation.goals import targets_of, verdicts
 from memoryhub.evaluation.run import SetResult, StageResult
 from memoryhub.evaluation.scores import Means
 
@@ -30,8 +30,8 @@ def _set_data(result: SetResult) -> dict[str, Any]:
         "label": result.set.label,
         "documents": result.set.documents,
         "stages": [_stage_data(stage) for stage in result.stages],
-        "targets": {name: asdict(target) for name, target in TARGETS.get(result.set.key, {}).items()},
-        "verdicts": verdicts(result.set.key, last.all),
+        "targets": {name: asdict(target) for name, target in targets_of(result.set.key, last.stage).items()},
+        "verdicts": verdicts(result.set.key, last.stage, last.all),
         "milliseconds": asdict(result.cost.milliseconds),
         "tokens": result.cost.tokens,
     }
@@ -57,8 +57,9 @@ def _parts(result: SetResult) -> Iterator[RenderableType]:
     title = f"{result.set.label}: {result.set.documents:,} documents, {len(result.set.questions):,} questions"
     yield _stages(title, result.stages)
     yield _categories(result.stages[-1])
-    for name, verdict in verdicts(result.set.key, result.stages[-1].all).items():
-        target, value = TARGETS[result.set.key][name], getattr(result.stages[-1].all, name)
+    last = result.stages[-1]
+    for name, verdict in verdicts(result.set.key, last.stage, last.all).items():
+        target, value = targets_of(result.set.key, last.stage)[name], getattr(last.all, name)
         floor = f", floor {target.floor:.2f}" if target.floor is not None else ""
         label = _COLUMNS[name].replace("\n", " ")
         yield Text(f"{label} {value:.3f}: {verdict} (goal {target.goal:.2f}{floor})")

@@ -58,7 +58,7 @@ def _stage(questions: QuestionSet, stage: Stage, progress: Progress) -> StageRes
     for done, question in enumerate(questions.questions):
         if done % _EVERY == 0:
             progress(f"{questions.label}: {stage.label}", done, len(questions.questions))
-        scored.append(score(question, ranked(question, stage.pipeline)))
+        scored.append(score(question, ranked(question, stage.pipeline, others=stage.others)))
     categories = list(dict.fromkeys(each.question.category for each in scored))
     return StageResult(
         stage,
@@ -72,10 +72,10 @@ def _of_half(scored: Sequence[Scored], half: int) -> Means:
     return means([each for each in scored if each.question.half == half])
 
 
-def ranked(question: Question, pipeline: Pipeline) -> list[tuple[int, str]]:
+def ranked(question: Question, pipeline: Pipeline, *, others: bool = False) -> list[tuple[int, str]]:
     """Return the ids and sessions of what answers a question, best first."""
     with use_store(question.store):
-        found = engine.rank(MemorySearch(query=question.text), pipeline=pipeline)
+        found = engine.rank(MemorySearch(query=question.text), pipeline=pipeline, others=others)
         ids = [each for each, _ in found.hits]
         documents = engine.documents_of(ids)
     return [(each, documents[each]["session_id"]) for each in ids]

@@ -14,10 +14,12 @@ class Stage:
     key: str
     label: str
     pipeline: Pipeline
+    others: bool = False
+    """Whether the ranking by meaning is blended in."""
 
 
-def stages() -> list[Stage]:
-    """Return the rankings from the plainest to the usual one."""
+def stages(*, meaning: bool = False) -> list[Stage]:
+    """Return the rankings from the plainest to the usual one; the last is with the meaning, where it is wanted."""
     words = replace(USUAL, near=0.0, date=0.0, neighbours=0.0, session=0.0, speaker=0.0, phrases=False)
     near = replace(words, near=USUAL.near)
     date = replace(near, date=USUAL.date)
@@ -25,6 +27,7 @@ def stages() -> list[Stage]:
     neighbours = replace(phrases, neighbours=USUAL.neighbours)
     session = replace(neighbours, session=USUAL.session)
     speaker = replace(session, speaker=USUAL.speaker)
+    with_meaning = [Stage("meaning", "+ what means nearly the same", USUAL, others=True)] if meaning else []
     return [
         Stage("words", "title and body", words),
         Stage("near", "+ what was said before and after", near),
@@ -33,4 +36,5 @@ def stages() -> list[Stage]:
         Stage("neighbours", "+ the neighbours' scores", neighbours),
         Stage("session", "+ the session that hits most", session),
         Stage("speaker", "+ the speaker whom the question names", speaker),
+        *with_meaning,
     ]

@@ -6,6 +6,7 @@ import json
 import os
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -14,11 +15,14 @@ from django.db import connections
 from rich.console import Console
 from rich.progress import Progress as ProgressBar
 
+from memories.embeddings.choice import AUTO, wanted_name
+from memories.embeddings.engine import use_engine
 from memoryhub.benchmarking.surroundings import machine_facts, temporary_home
 from memoryhub.core.commands import HubCommand
 from memoryhub.core.errors import Invalid
 from memoryhub.evaluation.chart import svg
 from memoryhub.evaluation.conversations import conversations
+from memoryhub.evaluation.embedding import embed
 from memoryhub.evaluation.functions import COUNT, functions
 from memoryhub.evaluation.questions import QuestionSet
 from memoryhub.evaluation.report import as_data, render
@@ -43,6 +47,9 @@ class Command(HubCommand):
             "--data", type=Path, default=os.environ.get(_DATA), metavar="FILE", help=f"LoCoMo's JSON; default: ${_DATA}"
         )
         parser.add_argument("--functions", type=_count, default=COUNT, help=f"so many functions, {COUNT:,} at most")
+        parser.add_argument(
+            "--words-alone", action="store_true", help="leave the meaning out, which takes most of the time"
+        )
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures as JSON")
         parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the stages")
 
@@ -53,7 +60,7 @@ class Command(HubCommand):
             raise Invalid(f"{data} is no file; give LoCoMo's JSON with --data or {_DATA}")
         with temporary_home(keep=False) as home:
             try:
-                results = self._measure(data, options["functions"])
+                results = self._measure(data, options["functions"], meaning=not options["words_alone"] and _has_model())
                 facts = machine_facts(home)
             finally:
                 connections.close_all()
@@ -67,21 +74,38 @@ class Command(HubCommand):
         if options["svg"]:
             options["svg"].write_text(svg(results))
 
-    def _measure(self, data: Path | None, count: int) -> list[SetResult]:
+    def _measure(self, data: Path | None, count: int, *, meaning: bool) -> list[SetResult]:
         console = Console(stderr=True)
         with ProgressBar(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task("writing", total=None)
-            return [
-                evaluate(
-                    each,
-                    stages(),
-                    lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
-                )
-                for each in _sets(data, count)
-            ]
+
+            def progress(what: str, done: int, total: int) -> None:
+                bar.update(task, description=what, completed=done, total=total)
+
+            with _engine() if meaning else nullcontext():
+                return [evaluate(each, stages(meaning=meaning), progress) for each in _sets(data, count, meaning)]
 
 
-def _sets(data: Path | None, count: int) -> Iterator[QuestionSet]:
+def _has_model() -> bool:
+    """Return whether texts can be embedded here."""
+    return wanted_name(os.environ.get("MEMORY_HUB_EMBEDDING_MODEL", AUTO)) is not None
+
+
+def _engine() -> AbstractContextManager[None]:
+    from memories.embeddings.local import LocalEngine
+
+    return use_engine(LocalEngine())
+
+
+def _sets(data: Path | None, count: int, meaning: bool) -> Iterator[QuestionSet]:  # noqa: FBT001
+    """Yield the sets, each written and, for the meaning, embedded."""
+    for each in _written(data, count):
+        if meaning:
+            embed(each)
+        yield each
+
+
+def _written(data: Path | None, count: int) -> Iterator[QuestionSet]:
     if data:
         yield conversations(data)
     yield functions(count)
