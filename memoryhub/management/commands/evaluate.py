@@ -28,6 +28,7 @@ from memoryhub.evaluation.questions import QuestionSet
 from memoryhub.evaluation.report import as_data, render
 from memoryhub.evaluation.run import SetResult, evaluate
 from memoryhub.evaluation.stages import stages
+from sessions_app.settings import PREFIX
 
 _PIPED_WIDTH = 120
 _DATA = "MEMORY_HUB_EVALUATION_DATA"
@@ -88,7 +89,7 @@ class Command(HubCommand):
 
 def _has_model() -> bool:
     """Return whether texts can be embedded here."""
-    return wanted_name(os.environ.get("MEMORY_HUB_EMBEDDING_MODEL", AUTO)) is not None
+    return wanted_name(os.environ.get(f"{PREFIX}EMBEDDING_MODEL", AUTO)) is not None
 
 
 def _engine() -> AbstractContextManager[None]:
