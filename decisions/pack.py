@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from django.db.models import QuerySet
+
 from decisions.models import Decision, DecisionStatus
-from memories.pack.sections import Item, Request, Section, define_section, one_line
+from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.search import engine
 
@@ -14,14 +16,17 @@ _TITLE, _CHOSEN = 120, 300
 
 
 def _decisions(request: Request) -> list[Item]:
-    """Return the decisions that stand: what answers the question best, or the latest where none is asked."""
+    """Return the decisions that stand: what answers the question best, and then the latest."""
     standing = Decision.objects.filter(status__in=STANDING)
-    if not request.query:
-        return [_item(decision) for decision in standing.order_by("-decided_at", "-id")[:_MOST]]
-    question = MemorySearch(query=request.query, sources=[SearchSourceName.DECISION])
+    latest = list(standing.order_by("-decided_at", "-id")[:_MOST])
+    return without_repeats(map(_item, [*(_answering(request.query, standing) if request.query else ()), *latest]))
+
+
+def _answering(query: str, standing: QuerySet[Decision]) -> list[Decision]:
+    question = MemorySearch(query=query, sources=[SearchSourceName.DECISION])
     ids = [each for each, _ in engine.rank(question).hits[:_MOST]]
     found = {decision.id: decision for decision in standing.filter(id__in=ids)}
-    return [_item(found[each]) for each in ids if each in found]
+    return [found[each] for each in ids if each in found]
 
 
 def _item(decision: Decision) -> Item:

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import F
 
 from memories.models import Conflict, Memory, MemoryKind, MemoryScope
-from memories.pack.sections import Item, Request, Section, define_section, one_line
+from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
@@ -37,8 +37,8 @@ def _guideline(level: Level, memory: Memory) -> Item:
 
 
 def _facts(request: Request) -> list[Item]:
-    """Return what is known: what answers the question best, or what changed last where none is asked."""
-    return _answering(request) if request.query else _latest(request)
+    """Return what is known: what answers the question best, and then what changed last."""
+    return without_repeats([*(_answering(request) if request.query else ()), *_latest(request)])
 
 
 def _latest(request: Request) -> list[Item]:

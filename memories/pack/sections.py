@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -64,6 +64,14 @@ def define_section(section: Section) -> None:
 def all_sections() -> list[Section]:
     """Return the parts of a pack in their order."""
     return sorted(_sections.values(), key=lambda section: section.order)
+
+
+def without_repeats(items: Iterable[Item]) -> list[Item]:
+    """Return the items in their order, each thing once."""
+    kept: dict[str, Item] = {}
+    for item in items:
+        kept.setdefault(item.reference, item)
+    return list(kept.values())
 
 
 def one_line(text: str, longest: int) -> str:

@@ -56,6 +56,13 @@ class ContentTests(PackTestCase):
         section = self.pack(query="which port does it listen on", max_tokens=300).data()["sections"]["facts"]
         self.assertIn("8321", section["items"][0])
 
+    def test_what_changed_last_fills_what_the_question_leaves(self):
+        self.write("Port of the hub", content="It listens on 8321.")
+        self.write("Something else")
+        items = self.pack(query="port").data()["sections"]["facts"]["items"]
+        self.assertEqual(len(items), 2)
+        self.assertIn("8321", items[0])
+
     def test_the_last_session_commits_and_conflicts_are_told(self):
         start_session(command=SessionStart(session_id="s-1", purpose="Lay the floor"))
         end_session(command=SessionEnd(session_id="s-1", summary="The floor is laid; the walls are open."))
