@@ -55,7 +55,9 @@ class SearchTests(AdminTestCase):
         best = self.write("The anchor of the log", "The head of the log is anchored outside the store.")
         self.write("Something else", "no word in common")
         self.assertEqual(self.memories(q="how is the log anchored"), [best, weak])
-        self.assertIn("<mark>anchored</mark> outside the store", self.page("memories/memory/", q="how is the log anchored"))
+        self.assertIn(
+            "<mark>anchored</mark> outside the store", self.page("memories/memory/", q="how is the log anchored")
+        )
 
     def test_another_order_can_be_chosen(self) -> None:
         second = self.write("b log", "the log, the log")
