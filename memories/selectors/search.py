@@ -15,6 +15,7 @@ from memories.search.blend import TEXT
 from memories.search.snippets import excerpt
 from memories.search.text import terms
 from memories.search.why import why
+from memories.search.words import words_in
 from memories.selectors.conflicts import open_conflicts
 from memories.selectors.relations import superseded_by
 from memories.uses.notes import note_found
@@ -23,6 +24,12 @@ from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 from memoryhub.core.searchable import notes_of
 from memoryhub.core.stores import current_store, use_store
+
+_BEST = 3
+"""Hits of a store by which it is judged how well it answers."""
+
+_LEAST_SHARE = 0.05
+"""What was found by its meaning alone still answers something."""
 
 _MODES = ("basic", "fts5", "hybrid")
 """How stores are searched, from the simplest on: by LIKE, by words, by words and meaning."""
@@ -81,20 +88,35 @@ def _ranked(chain: Sequence[scopes.Level], command: MemorySearch, mode: str) -> 
 
     After them how they were found, the simplest of what stores have, and why not by meaning too.
     """
-    found: list[_Found] = []
-    used, problems = [], []
-    for place, level in enumerate(chain):
+    all_ranked, scales = [], []
+    for level in chain:
         with use_store(level.store):
-            ranked = engine.rank(command, mode, level, others=True)
-        used.append(ranked.mode)
-        problems += ranked.problems
-        found += [
-            _Found(score, place, each, ranked.factors.get(each, {}), ranked.why.get(each, TEXT))
-            for each, score in ranked.hits
-        ]
+            all_ranked.append(engine.rank(command, mode, level, others=True))
+            scales.append(_scale(all_ranked[-1], command) if len(chain) > 1 else 1.0)
+    found = [
+        _Found(score * scale, place, each, ranked.factors.get(each, {}), ranked.why.get(each, TEXT))
+        for place, (ranked, scale) in enumerate(zip(all_ranked, scales, strict=True))
+        for each, score in ranked.hits
+    ]
     if len(chain) > 1:
         found.sort(key=lambda hit: (-hit.score, hit.place))
-    return found, min(used, key=_MODES.index, default="fts5"), problems
+    used = min((ranked.mode for ranked in all_ranked), key=_MODES.index, default="fts5")
+    return found, used, [problem for ranked in all_ranked for problem in ranked.problems]
+
+
+def _scale(ranked: engine.Ranked, command: MemorySearch) -> float:
+    """Return what makes a store's scores comparable with another's: its best hit then scores as it answers.
+
+    A score by words depends on how rare they are in its store, so that in a store of two memories the right one has
+    next to nothing. What it answers is the share of the question's words that one of the best hits has.
+    """
+    best = [each for each, _ in ranked.hits[:_BEST]]
+    if not best or ranked.hits[0][1] <= 0:
+        return 1.0
+    words = terms(command.query)
+    titles, texts = engine.documents_of(best), engine.texts_of(best)
+    answers = max(len(words_in(f"{titles[each]['title']} {texts.get(each, '')}", words)) for each in best)
+    return max(answers / max(len(words), 1), _LEAST_SHARE) / ranked.hits[0][1]
 
 
 def _hits(chain: Sequence[scopes.Level], shown: Sequence[_Found], command: MemorySearch) -> list[dict[str, Any]]:

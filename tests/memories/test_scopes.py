@@ -119,6 +119,15 @@ class InheritanceTests(ScopesTestCase):
         self.assertEqual(self.found("port", scope="global"), [("global", "Port")])
         self.assertEqual(self.found("port", scope="project"), [("project", "Port")])
 
+    def test_a_store_of_few_memories_is_not_outdone_by_a_large_one(self):
+        for number in range(30):
+            self.write(
+                f"Rule {number}", "global", content=f"Rule {number} of servers, in words that are rare elsewhere."
+            )
+        with self.store("gamma"):
+            self.write("Port of the server", content="The server listens on 8321.")
+            self.assertEqual(self.found("which port has the server")[0], ("project", "Port of the server"))
+
     def test_what_holds_for_another_session_is_not_found(self):
         with use_origin(session_id="s-2"):
             listed = selectors.list_memories(command=MemoryList()).results
