@@ -13,6 +13,7 @@ from memoryhub.benchmarking.measures.footprint import measure_peak_memory, measu
 from memoryhub.benchmarking.measures.hook import measure_hooks
 from memoryhub.benchmarking.measures.lineage import measure_lineage
 from memoryhub.benchmarking.measures.log import measure_rebuild, measure_verify
+from memoryhub.benchmarking.measures.pack import measure_packs
 from memoryhub.benchmarking.measures.query import measure_queries
 from memoryhub.benchmarking.measures.start import measure_starts
 from memoryhub.benchmarking.measures.stores import measure_stores
@@ -34,6 +35,7 @@ SIZED_MEASURES: dict[str, SizedMeasure] = {
     "size": measure_size,
     **{f"search.{door}": partial(measure_searches, door=door) for door in DOORS},
     **{f"write.{door}": partial(measure_writes, door=door) for door in DOORS},
+    "pack": measure_packs,
     "query": measure_queries,
     "lineage": measure_lineage,
     "memory": measure_peak_memory,
