@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from memories.embeddings.embedder import Embedder
 from memories.embeddings.wordpiece import BUNDLED_VOCABULARY
 from memoryhub.core.errors import Unavailable
 
@@ -41,16 +40,6 @@ class ModelFiles:
     lowercase: bool = True
     first_token: bool = False
     """Whether a text's vector is that of its first token; else it is the mean of all."""
-
-    def load(self) -> Embedder:
-        """Load the model: about half a second and 180 MB for the one that is bundled.
-
-        Raises:
-            Unavailable: it cannot be read, or is of a kind that is not known here.
-        """
-        from memories.embeddings.onnx import OnnxEmbedder
-
-        return OnnxEmbedder(self)
 
 
 def wanted_name(setting: str) -> str | None:

@@ -5,9 +5,7 @@ A process that holds models answers itself (``local``); every other one asks the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,26 +48,3 @@ class Engine(Protocol):
 
     def nearest(self, index: StoreIndex, question: str, limit: int) -> Nearest:
         """Return the documents of a store whose texts mean most nearly what the question does."""
-
-
-_own: ContextVar[Engine | None] = ContextVar("embedding_engine", default=None)
-
-
-def current_engine() -> Engine:
-    """Return what this process asks: the running hub, unless ``use_engine`` says otherwise."""
-    own = _own.get()
-    if own is not None:
-        return own
-    from memories.embeddings.remote import RemoteEngine
-
-    return RemoteEngine()
-
-
-@contextmanager
-def use_engine(engine: Engine) -> Iterator[None]:
-    """Ask ``engine`` inside the block."""
-    token = _own.set(engine)
-    try:
-        yield
-    finally:
-        _own.reset(token)

@@ -9,7 +9,8 @@ from typing import Any
 
 from memories.embeddings import vectors
 from memories.embeddings.choice import wanted_name
-from memories.embeddings.engine import Engine, current_engine
+from memories.embeddings.current import current_engine
+from memories.embeddings.engine import Engine
 from memories.embeddings.vectors import StoreModel, Text
 from memoryhub.core import log
 from memoryhub.core.log.read import read_all

@@ -80,8 +80,14 @@ class LocalEngine:
         with self._lock:
             self._asked_at = time.monotonic()
             if name not in self._models:
-                self._models[name] = find_files(name).load()
+                self._models[name] = _load(name)
             self._models.move_to_end(name)
             while len(self._models) > _MODELS_KEPT:
                 self._models.popitem(last=False)
             return self._models[name]
+
+
+def _load(name: str) -> Embedder:
+    from memories.embeddings.onnx import OnnxEmbedder
+
+    return OnnxEmbedder(find_files(name))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from memories.embeddings import vectors
 from memories.embeddings.choice import wanted_name
-from memories.embeddings.engine import Nearest, current_engine
+from memories.embeddings.current import current_engine
+from memories.embeddings.engine import Nearest
 from memories.schemas import Embedding
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.stores import Scope, current_store

@@ -29,10 +29,10 @@ class OnnxEmbedder:
     """Texts to vectors: tokens through the model, their mean or the first one's, scaled to length 1."""
 
     def __init__(self, files: ModelFiles) -> None:
-        """Load the model.
+        """Load the model: about half a second and 180 MB for the one that is bundled.
 
         Raises:
-            Unavailable: its files cannot be read.
+            Unavailable: its files cannot be read, or are of a kind that is not known here.
         """
         self.name, self.version = files.name, files.version
         self._first_token = files.first_token

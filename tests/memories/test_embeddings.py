@@ -9,7 +9,7 @@ from typing import Any
 from memories import services
 from memories.embeddings import meaning, vectors
 from memories.embeddings.choice import BUNDLED, find_files, wanted_name
-from memories.embeddings.engine import use_engine
+from memories.embeddings.current import use_engine
 from memories.embeddings.following import embed_current_store
 from memories.embeddings.local import LocalEngine
 from memories.embeddings.wordpiece import BUNDLED_VOCABULARY

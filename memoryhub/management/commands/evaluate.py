@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress as ProgressBar
 
 from memories.embeddings.choice import AUTO, wanted_name
-from memories.embeddings.engine import use_engine
+from memories.embeddings.current import use_engine
 from memoryhub.benchmarking.surroundings import machine_facts, temporary_home
 from memoryhub.core.commands import HubCommand
 from memoryhub.core.errors import Invalid
