@@ -1,0 +1,97 @@
+"""Sessions: what callers send and get."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
+
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Paging, self_evident, unlisted
+from sessions_app.models import SessionMode, SessionStatus
+
+_MODES = {"working_period": SessionMode.WORKING.value, "scratch_space": SessionMode.SCRATCH.value}
+
+
+class SessionStart(Command):
+    """Begin a session."""
+
+    purpose: str = Field("", max_length=2_000, description="what the session is for")
+    mode: Annotated[SessionMode, BeforeValidator(lambda mode: _MODES.get(str(mode), mode))] = Field(
+        SessionMode.WORKING, description="working, or scratch for a throw-away space"
+    )
+    directory: str = Field("", max_length=1_000, description="where the work happens")
+    agent: str = Field("", max_length=200, description="who works; default: the client's name")
+    session_id: Identifier | None = Field(None, description="default: a new one")
+    name: str = Field("", max_length=200, description="a label, before the purpose", json_schema_extra=unlisted)
+    metadata: dict[str, JsonValue] | None = Field(None, description="its mode alone", json_schema_extra=unlisted)
+    idempotency_key: IdempotencyKey = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_ours(cls, given: Any) -> Any:
+        """Read a label as part of the purpose, and the mode where it comes as metadata."""
+        if not isinstance(given, dict) or not (given.get("name") or given.get("metadata")):
+            return given
+        rest = {name: value for name, value in given.items() if name not in ("name", "metadata")}
+        metadata = given.get("metadata") or {}
+        if set(metadata) - {"mode"}:
+            raise ValueError("metadata takes mode alone; keep what else there is with memory_write, scope=session")
+        said = [str(given[name]) for name in ("name", "purpose") if given.get(name)]
+        return {**metadata, **rest, "purpose": ": ".join(said)}
+
+
+class SessionEnd(Command):
+    """End a session."""
+
+    summary: str = Field(
+        "", max_length=20_000, description="what was done, learnt and left open", json_schema_extra=self_evident
+    )
+    session_id: Identifier | None = Field(
+        None,
+        description="default: this connection's session, else the only active one",
+        json_schema_extra=self_evident,
+    )
+    discard: bool = Field(False, description="a scratch session's entries go; without it they are promoted")
+    status: Literal["completed", "discarded"] | None = Field(
+        None, description="discarded is discard=true", json_schema_extra=unlisted
+    )
+    keep: list[EntityId] = Field(
+        default_factory=list, max_length=1_000, description="with discard: promote these all the same"
+    )
+    idempotency_key: IdempotencyKey = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_ours(cls, given: Any) -> Any:
+        """Read the status to end with as whether to discard."""
+        if isinstance(given, dict) and given.get("status") == "discarded":
+            return {**given, "discard": True}
+        return given
+
+
+class SessionList(Paging):
+    """List sessions, newest first."""
+
+    status: SessionStatus | None = Field(None, description="only these")
+
+
+class SessionTouch(Command):
+    """Pause or resume a session."""
+
+    session_id: Identifier | None = Field(None, description="default: this connection's session")
+
+
+class SessionView(BaseModel):
+    """A session as every door shows it."""
+
+    id: int
+    session_id: str
+    purpose: str
+    mode: SessionMode
+    status: SessionStatus
+    directory: str
+    agent: str
+    started_at: datetime
+    ended_at: datetime | None
+    summary: str
