@@ -18,8 +18,8 @@ ALIKE = 0.7
 """Two texts that share so much of all their words say nearly the same."""
 
 _TOLD = 3
-_CANDIDATES = 12
-_PAIRS = 3
+_CANDIDATES = 8
+_PAIRS = 2
 _LEAST_WORDS = 6
 """A text of fewer words is alike too easily."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from memories.search.shaping import PART, UNSPACED
 
@@ -57,6 +58,7 @@ def _begins_a_word(text: str, stem: str) -> bool:
     return place >= 0
 
 
+@lru_cache(maxsize=8192)
 def _stem(word: str) -> str:
     """Return what forms of an English word have in common, roughly: ``descaling`` and ``descaled`` are alike."""
     stem = _ENDING.sub("", _plain(word))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from memories import scopes
@@ -35,16 +35,28 @@ _MODES = ("basic", "fts5", "hybrid")
 """How stores are searched, from the simplest on: by LIKE, by words, by words and meaning."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """One hit before it is shown: ids are of a store, so it says which."""
+_Found = tuple[float, int, int]
+"""One hit before it is shown: its score, the place of its store in the chain of those that hold, its id there."""
 
-    score: float
-    place: int
-    """Of its store in the chain of those that hold, nearest first."""
-    id: int
-    factors: Mapping[str, float] = field(default_factory=dict)
-    why: str = TEXT
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the stores of a chain have found."""
+
+    found: list[_Found]
+    """Best first, the nearer store's before the farther's where they are as good."""
+    ranked: list[engine.Ranked]
+    """A store each, nearest first."""
+
+    @property
+    def mode(self) -> str:
+        """How they were found: the simplest of what the stores have."""
+        return min((ranked.mode for ranked in self.ranked), key=_MODES.index, default="fts5")
+
+    @property
+    def problems(self) -> list[str]:
+        """Why stores did not go by meaning too."""
+        return [problem for ranked in self.ranked for problem in ranked.problems]
 
 
 @retrieval("search")
@@ -63,45 +75,36 @@ def search(*, command: MemorySearch, mode: str = "auto", whole_store: bool = Fal
     )
     if command.iteration_id:
         chain = [level for level in chain if level.store == current_store()]
-    found, used, problems = _ranked(chain, command, mode)
+    answer = _ranked(chain, command, mode)
     parts = decode_cursor(command.cursor, (int,))
     start = parts[0] if parts else 0
-    shown = found[start : start + command.limit]
-    hits = _hits(chain, shown, command)
+    shown = answer.found[start : start + command.limit]
+    hits = _hits(chain, answer, shown, command)
     ends = {id(hit): encode_cursor(start + index) for index, hit in enumerate(hits, 1)}
     listing = page(
         hits,
-        total=len(found),
-        more=start + command.limit < len(found),
+        total=len(answer.found),
+        more=start + command.limit < len(answer.found),
         cursor_of=lambda hit: ends[id(hit)],
         line=hit_line,
         max_tokens=command.max_tokens,
-        mode=used,
-        note=f"by words alone: {problems[0]}" if problems else None,
+        mode=answer.mode,
+        note=f"by words alone: {answer.problems[0]}" if answer.problems else None,
     )
     note_found(listing.results, {_scope_of(level): level.store for level in chain})
     return listing
 
 
-def _ranked(chain: Sequence[scopes.Level], command: MemorySearch, mode: str) -> tuple[list[_Found], str, list[str]]:
-    """Return the hits of all stores, best first, the nearer store's before the farther's where they are as good.
-
-    After them how they were found, the simplest of what stores have, and why not by meaning too.
-    """
-    all_ranked, scales = [], []
-    for level in chain:
+def _ranked(chain: Sequence[scopes.Level], command: MemorySearch, mode: str) -> _Answer:
+    ranked, found = [], []
+    for place, level in enumerate(chain):
         with use_store(level.store):
-            all_ranked.append(engine.rank(command, mode, level, others=True))
-            scales.append(_scale(all_ranked[-1], command) if len(chain) > 1 else 1.0)
-    found = [
-        _Found(score * scale, place, each, ranked.factors.get(each, {}), ranked.why.get(each, TEXT))
-        for place, (ranked, scale) in enumerate(zip(all_ranked, scales, strict=True))
-        for each, score in ranked.hits
-    ]
+            ranked.append(engine.rank(command, mode, level, others=True))
+            scale = _scale(ranked[-1], command) if len(chain) > 1 else 1.0
+        found += [(score * scale, place, each) for each, score in ranked[-1].hits]
     if len(chain) > 1:
-        found.sort(key=lambda hit: (-hit.score, hit.place))
-    used = min((ranked.mode for ranked in all_ranked), key=_MODES.index, default="fts5")
-    return found, used, [problem for ranked in all_ranked for problem in ranked.problems]
+        found.sort(key=lambda hit: (-hit[0], hit[1]))
+    return _Answer(found, ranked)
 
 
 def _scale(ranked: engine.Ranked, command: MemorySearch) -> float:
@@ -119,17 +122,17 @@ def _scale(ranked: engine.Ranked, command: MemorySearch) -> float:
     return max(answers / max(len(words), 1), _LEAST_SHARE) / ranked.hits[0][1]
 
 
-def _hits(chain: Sequence[scopes.Level], shown: Sequence[_Found], command: MemorySearch) -> list[dict[str, Any]]:
+def _hits(
+    chain: Sequence[scopes.Level], answer: _Answer, shown: Sequence[_Found], command: MemorySearch
+) -> list[dict[str, Any]]:
     by_place: dict[int, dict[int, dict[str, Any]]] = {}
-    for place, level in enumerate(chain):
-        mine = [(hit.id, hit.score) for hit in shown if hit.place == place]
-        factors = {hit.id: hit.factors for hit in shown if hit.place == place}
+    for place, (level, ranked) in enumerate(zip(chain, answer.ranked, strict=True)):
+        mine = [(each, score) for score, there, each in shown if there == place]
         if mine:
             with use_store(level.store):
-                reasons = {hit.id: hit.why for hit in shown if hit.place == place}
-                found_here = hits(mine, command, _scope_of(level), factors, reasons)
-                by_place[place] = {hit["id"]: hit for hit in found_here}
-    return [by_place[hit.place][hit.id] for hit in shown]
+                found_here = hits(mine, command, _scope_of(level), ranked.factors, ranked.why)
+            by_place[place] = {hit["id"]: hit for hit in found_here}
+    return [by_place[place][each] for _, place, each in shown]
 
 
 def _scope_of(level: scopes.Level) -> MemoryScope:

@@ -23,7 +23,8 @@ _NAMED = re.compile(
 
 def named_in(*texts: str) -> set[int]:
     """Return the ids that the texts name."""
-    return {int(number) for text in texts for before, number in _NAMED.findall(text) if not before}
+    named = (text for text in texts if "#" in text)
+    return {int(number) for text in named for before, number in _NAMED.findall(text) if not before}
 
 
 def define_citing(event_type: EventType[Any], texts: Texts) -> None:
