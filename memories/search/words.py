@@ -27,9 +27,12 @@ def spans(text: str, words: Sequence[str]) -> Spans:
 
 def _in_token(token: re.Match[str], stems: set[str]) -> Iterator[tuple[int, int]]:
     """Yield the whole token where it is one of the words, else those of its camelCase parts that are."""
-    if _stem(token[0]) in stems:
+    word = token[0]
+    if _stem(word) in stems:
         yield token.span()
         return
+    if word.isalpha() and (word.islower() or word.istitle()):
+        return  # a plain word has no parts
     for part in PART.finditer(token[0]):
         if part[0] != token[0] and _stem(part[0]) in stems:
             yield token.start() + part.start(), token.start() + part.end()
