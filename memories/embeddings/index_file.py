@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memoryhub.core.store_files import sync
+
 Matrix = NDArray[np.float32]
 
 _MAGIC = b"MEMHUBV1"
@@ -110,7 +112,7 @@ def write(path: Path, rows: Iterable[Row], *, count: int, dimensions: int, revis
         head = _HEAD.pack(_MAGIC, revision, count, dimensions)
         whole[:_BEGIN] = np.frombuffer(head + _SUM.pack(_checksum(head, body)), np.uint8)
         whole.flush()
-        _sync(draft)
+        sync(draft)
         draft.rename(path)
     finally:
         with suppress(FileNotFoundError):
@@ -134,14 +136,6 @@ def _checksum(head: bytes, body: Any) -> int:
     for start in range(0, len(body), _SUMMED_AT_ONCE):
         total = zlib.crc32(body[start : start + _SUMMED_AT_ONCE], total)
     return total
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read(path: Path) -> IndexFile | None:

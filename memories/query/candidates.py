@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from memories.kinds import EXPIRED_WEIGHT
 from memories.query import words
 from memories.query.cursor import Asked
 from memories.query.names import NAMED
@@ -19,9 +20,6 @@ RECENT_DAYS = 30
 
 NAME_CHARACTERS = 40
 """So much of a name is compared; a cursor has to carry it."""
-
-EXPIRED_WEIGHT = 0.5
-"""How much what has expired still counts."""
 
 PARTS = ("relation", "tags", "scope", "priority", "text", "recency")
 

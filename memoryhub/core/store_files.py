@@ -57,13 +57,13 @@ def create_store(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     shutil.copyfile(template, draft)
     try:
-        _sync(draft)
+        sync(draft)
         os.link(draft, path)
     except FileExistsError:
         pass
     finally:
         draft.unlink()
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def copy_template(target: Path) -> None:
@@ -89,7 +89,7 @@ def _build_template(path: Path) -> None:
     with connected(draft) as connection:
         schema.migrate(connection)
         connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    _sync(draft)
+    sync(draft)
     draft.rename(path)
 
 
@@ -130,11 +130,12 @@ def back_up(path: Path, *, reason: str) -> Path:
     target = folder / f"{stamp}-{reason}.db"
     with closing(connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as source, closing(connect(target)) as copy:
         source.backup(copy)
-    _sync(target)
+    sync(target)
     return target
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file or a folder is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -15,8 +15,8 @@ from sessions_app.events import PROJECT_DESCRIBED, ProjectDescribed
 from tests.support import HubTestCase
 
 
-class QueryTestCase(HubTestCase):
-    """Works in alpha, in session s-1; beta belongs to the same organisation."""
+class AcmeTestCase(HubTestCase):
+    """Works in alpha, in session s-1; beta belongs to the same organisation acme, gamma to none."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -26,6 +26,10 @@ class QueryTestCase(HubTestCase):
             with self.store(project), log.transaction():
                 log.append(log.prepare(PROJECT_DESCRIBED, ProjectDescribed(org="acme")), stream="project")
         self.enterContext(self.store("alpha", actor="ada", session_id="s-1"))
+
+
+class QueryTestCase(AcmeTestCase):
+    """Writes and asks there."""
 
     def write(self, title: str, scope: str = "project", kind: str = "guideline", **fields: Any) -> int:
         given = {"title": title, "scope": scope, "kind": kind, "content": f"{title} in {scope}.", **fields}

@@ -10,24 +10,12 @@ from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFaile
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import GLOBAL_STORE, current_store, org_store, project_store, use_store
-from sessions_app.events import PROJECT_DESCRIBED, ProjectDescribed
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.settings import change_settings
-from tests.support import HubTestCase
+from tests.memories.scoped import AcmeTestCase
 
 
-class ScopesTestCase(HubTestCase):
-    """Projects alpha and beta belong to the organisation acme, gamma to none."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        with use_store(org_store("acme"), create=True):
-            pass
-        for project in ("alpha", "beta"):
-            with self.store(project), log.transaction():
-                log.append(log.prepare(PROJECT_DESCRIBED, ProjectDescribed(org="acme")), stream="project")
-        self.enterContext(self.store("alpha", actor="ada", session_id="s-1"))
-
+class ScopesTestCase(AcmeTestCase):
     def write(self, title: str, scope: str = "project", **fields: object) -> WriteResult:
         fields = {"content": f"{title} in {scope}.", **fields}
         return services.write_memory(command=MemoryWrite.model_validate({"title": title, "scope": scope, **fields}))
