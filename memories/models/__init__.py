@@ -11,6 +11,7 @@ from memories.models.memory import (
     MemoryTag,
     MemoryType,
     MemoryVersion,
+    ReviewState,
 )
 from memories.models.pack import ContextPack
 from memories.models.search import SearchDocument
@@ -38,6 +39,7 @@ __all__ = [
     "Relation",
     "RelationType",
     "Resolution",
+    "ReviewState",
     "SearchDocument",
     "Tag",
     "Tool",

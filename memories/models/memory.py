@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from django.db import models
 
 from memoryhub.core.fields import PositionField
-from memoryhub.core.models import StoreModel
+from memoryhub.core.models import Quarantine, StoreModel
 from memoryhub.core.routing import StoreManager
 
 
@@ -39,7 +39,16 @@ class MemoryType(models.TextChoices):
     CONVERSATION = "conversation", "Conversation"
 
 
+class ReviewState(models.TextChoices):
+    """Whether a person stands behind it; where nobody asks, everything is accepted."""
+
+    ACCEPTED = "accepted", "Accepted"
+    PROPOSED = "proposed", "Proposed"
+    REJECTED = "rejected", "Rejected"
+
+
 _LIVE = models.Q(deleted_at__isnull=True)
+_UNREVIEWED = ~models.Q(review=ReviewState.ACCEPTED)
 _OF_SESSION = models.Q(scope=MemoryScope.SESSION)
 
 
@@ -47,8 +56,9 @@ class MemoryQuerySet(models.QuerySet["Memory"]):
     """Filters that more than one caller needs."""
 
     def live(self) -> MemoryQuerySet:
-        """Leave out what was deleted."""
-        return self.filter(deleted_at__isnull=True)
+        """Leave out what was deleted, and what is in quarantine."""
+        set_aside = Quarantine.objects.values("id")
+        return self.filter(deleted_at__isnull=True).exclude(id__in=set_aside)
 
     def of_session(self, session_id: str) -> MemoryQuerySet:
         """Leave out what holds for other sessions only."""
@@ -92,6 +102,9 @@ class Memory(StoreModel):
     created_at = models.DateTimeField("created")
     updated_at = models.DateTimeField("updated")
     deleted_at = models.DateTimeField("deleted", null=True)
+    review = models.CharField(max_length=16, choices=ReviewState, default=ReviewState.ACCEPTED)
+    review_reason = models.TextField(blank=True, default="", help_text="Why it waits for a person, or was rejected")
+    accepted_version = models.PositiveIntegerField(null=True, help_text="The one that holds while a later one waits")
 
     objects: ClassVar[Any] = MemoryManager()
 
@@ -111,6 +124,7 @@ class Memory(StoreModel):
             models.Index(fields=["session_id"], condition=_OF_SESSION, name="memory_of_session"),
             models.Index(fields=["valid_until"], condition=models.Q(valid_until__isnull=False), name="memory_expiry"),
             models.Index(fields=["deleted_at"], condition=models.Q(deleted_at__isnull=False), name="memory_deleted"),
+            models.Index(fields=["review", "updated_at", "id"], condition=_UNREVIEWED, name="memory_review"),
         ]
 
     def __str__(self) -> str:
