@@ -10,7 +10,7 @@ install()
 
 HOME = env.home()
 
-INSTALLED_APPS = ["memoryhub", "memoryhub.core", "sessions_app", "memories", "decisions"]
+INSTALLED_APPS = ["memoryhub", "memoryhub.core", "sessions_app", "memories", "decisions", "governance"]
 
 DATABASES = {
     "default": connection_settings(str(HOME / "hub.db"), create=True),

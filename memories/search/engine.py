@@ -17,6 +17,7 @@ from memories.search.pipeline import USUAL, Pipeline
 from memories.search.surroundings import Factors, Hits, refine
 from memories.search.text import phrases, terms
 from memoryhub.core import rows
+from memoryhub.core.quarantine import OUTSIDE
 from memoryhub.core.searchable import askings, demotions, successors_of, text_queries, weights_of
 from sessions_app.selectors import find_iteration
 
@@ -122,7 +123,7 @@ def _of_source(ids: Sequence[int], source: str) -> set[int]:
 
 def _conditions(command: MemorySearch, level: Level | None, document: str) -> tuple[list[str], list[Any]]:
     """Return the SQL conditions and their parameters; ``document`` is the column that has the id."""
-    wanted: list[tuple[str, list[Any]]] = []
+    wanted: list[tuple[str, list[Any]]] = [(f"{document} {OUTSIDE}", [])]
     if level:
         wanted.append(level.restrict(document))
     if command.sources:

@@ -10,3 +10,7 @@ class CoreConfig(AppConfig):
     label = "core"
     verbose_name = "Event log"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register events and projectors."""
+        from memoryhub.core import quarantine  # noqa: F401

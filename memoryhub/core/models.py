@@ -69,3 +69,16 @@ class ProjectionOffset(StoreModel):
 
     def __str__(self) -> str:
         return f"{self.projector} at #{self.position}"
+
+
+class Quarantine(StoreModel):
+    """Something that was set aside: nothing tells of it until it is let out again, and nothing of it is lost."""
+
+    id = PositionField(primary_key=True)
+    placed_by = models.BigIntegerField(help_text="The position of the event that set it aside")
+
+    class Meta:
+        db_table = "quarantine"
+
+    def __str__(self) -> str:
+        return f"#{self.id} in quarantine"

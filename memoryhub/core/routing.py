@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import models
 
-STORE_APPS = ("core", "sessions_app", "memories", "decisions")
+STORE_APPS = ("core", "sessions_app", "memories", "decisions", "governance")
 """Labels of the apps whose tables are in every store."""
 
 JOB_APPS = ("django_q",)

@@ -21,7 +21,7 @@ Answers = dict[str, dict[str, str]]
 """Protocol revision -> method -> the result as JSON text."""
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("memoryhub", "sessions_app", "memories", "decisions")
+_PACKAGES = ("memoryhub", "sessions_app", "memories", "decisions", "governance")
 _DISTRIBUTIONS = ("django", "mcp", "mcp_types", "pydantic", "pydantic_core")
 _SKIPPED_FOLDERS = frozenset({"migrations", "__pycache__", "templates", "static"})
 

@@ -1,0 +1,1 @@
+"""What is kept, and what goes: retention, holds, redaction, roll-back, staleness."""

@@ -1,0 +1,46 @@
+"""Holds, and the reports of retention."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from memoryhub.core.fields import PositionField
+from memoryhub.core.models import StoreModel
+
+
+class Hold(StoreModel):
+    """Something that no retention takes until it is lifted; its id is the position of the event that placed it."""
+
+    id = PositionField(primary_key=True)
+    stream_id = models.CharField("what is held", max_length=200, help_text="A stream, or * for the whole store")
+    reason = models.TextField()
+    placed_by = models.CharField(max_length=200)
+    placed_at = models.DateTimeField()
+    lifted_by = models.CharField(max_length=200, blank=True)
+    lifted_at = models.DateTimeField(null=True)
+    lift_reason = models.TextField(blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["stream_id"], condition=models.Q(lifted_at__isnull=True), name="hold_in_force"),
+        ]
+
+    def __str__(self) -> str:
+        return f"hold #{self.id} on {self.stream_id}"
+
+
+class RetentionRun(StoreModel):
+    """What one run of retention took away; its id is the position of the event that reports it."""
+
+    id = PositionField(primary_key=True)
+    cutoff = models.DateTimeField(help_text="As of when ages were counted")
+    events = models.PositiveIntegerField()
+    bytes = models.PositiveBigIntegerField()
+    report = models.JSONField(default=dict)
+    """Counts by rule and what was taken, and what was kept by what."""
+    actor = models.CharField(max_length=200)
+    source = models.CharField("door", max_length=32)
+    ran_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"retention #{self.id}: {self.events} events"

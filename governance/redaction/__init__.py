@@ -1,0 +1,8 @@
+"""Taking text out of everything that was kept, provably."""
+
+from __future__ import annotations
+
+
+def register() -> None:
+    """Register events and projectors."""
+    from governance.redaction import projectors  # noqa: F401

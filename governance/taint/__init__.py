@@ -1,0 +1,8 @@
+"""What came of a session, a client, a door or a time: quarantined, or undone."""
+
+from __future__ import annotations
+
+
+def register() -> None:
+    """Register events and projectors."""
+    from governance.taint import projectors  # noqa: F401

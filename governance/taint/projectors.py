@@ -1,0 +1,1 @@
+"""What is so, after what happened in taint."""

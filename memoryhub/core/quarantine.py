@@ -1,0 +1,64 @@
+"""Setting things aside: nothing tells of them any more, nothing of them is lost, and they can be let out again.
+
+An id names one thing in a store, whatever it is, so one table is enough for memories, decisions, messages and commits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from memoryhub.core import rows
+from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.projection import Event, define_event, projects
+from memoryhub.core.schemas import Payload
+
+OUTSIDE = "NOT IN (SELECT id FROM quarantine)"
+"""The condition on an id that is told of."""
+
+
+class QuarantinePlaced(Payload):
+    """Things were set aside."""
+
+    ids: list[int] = Field(min_length=1)
+    reason: str = ""
+
+
+class QuarantineLifted(Payload):
+    """Things were let out again."""
+
+    ids: list[int] = Field(min_length=1)
+    reason: str = ""
+
+
+QUARANTINE_PLACED = define_event("quarantine.placed", QuarantinePlaced)
+QUARANTINE_LIFTED = define_event("quarantine.lifted", QuarantineLifted)
+
+_PLACE = "INSERT OR IGNORE INTO quarantine (id, placed_by) SELECT value, %s FROM json_each(%s)"
+_LIFT = "DELETE FROM quarantine WHERE id IN (SELECT value FROM json_each(%s))"
+
+
+@projects(QUARANTINE_PLACED)
+def place(event: Event[QuarantinePlaced]) -> None:
+    """Set them aside; what was so already keeps the event that did it first."""
+    rows.execute(_PLACE, [event.position, json.dumps(event.payload.ids)])
+
+
+@projects(QUARANTINE_LIFTED)
+def lift(event: Event[QuarantineLifted]) -> None:
+    """Let them out."""
+    rows.execute(_LIFT, [json.dumps(event.payload.ids)])
+
+
+@projects(PAYLOAD_ERASED)
+def forget_erased(event: Event[PayloadErased]) -> None:
+    """Forget what is no longer there."""
+    rows.execute(_LIFT, [json.dumps(event.payload.positions)])
+
+
+def quarantined_among(ids: Sequence[int]) -> set[int]:
+    """Return those of the ids that are set aside."""
+    sql = "SELECT id FROM quarantine WHERE id IN (SELECT value FROM json_each(%s))"
+    return {row[0] for row in rows.fetch(sql, [json.dumps(list(ids))])}
