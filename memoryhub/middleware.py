@@ -15,6 +15,7 @@ from django.urls import get_script_prefix, set_script_prefix
 
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.origin import use_origin
+from memoryhub.core.permissions import Act, acts_of, may, use_acts
 from memoryhub.core.stores import GLOBAL_STORE, SLUG, StoreId, org_store, project_store, use_store
 from memoryhub.places import Place
 from memoryhub.problems import problem_for_status, problem_response, refuse_body
@@ -110,12 +111,13 @@ class CurrentStore:
     ) -> HttpResponseBase | None:
         """Call the view here, where database errors still come out as the hub's own."""
         store: StoreId | None = request.store  # type: ignore[attr-defined]
-        if store is None or not (request.user.is_active and request.user.is_staff):
+        if store is None or not may(request.user, Act.VIEW):
             return None
         try:
             with (
                 use_store(store, create=store == GLOBAL_STORE),
                 use_origin(source="admin", actor=request.user.get_username()),
+                use_acts(acts_of(request.user)),
             ):
                 return _finished(view(request, *args, **kwargs), store)
         except HubError as error:

@@ -13,6 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
 from django.views.decorators.http import require_POST
 
+from memoryhub.core.permissions import Act, may
 from memoryhub.core.routing import STORE_APPS, current_alias
 from memoryhub.core.stores import current_store
 from memoryhub.places import Place, other_places
@@ -45,6 +46,10 @@ class HubAdminSite(AdminSite):
     site_header = "Memory Hub"
     index_title = "Overview"
     enable_nav_sidebar = False
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Let in whoever may see the hub; others are sent to the page that says how to sign in."""
+        return may(request.user, Act.VIEW)
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """Register models of the stores; leave out those of hub.db and of the queue."""

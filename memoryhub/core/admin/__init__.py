@@ -1,8 +1,19 @@
 """The admin's bases, and the log's own pages. Apps build their ``admin.py`` on these."""
 
 from memoryhub.core.admin import cells
+from memoryhub.core.admin.access import needs, needs_to_change
 from memoryhub.core.admin.base import HubChangeList, HubModelAdmin
 from memoryhub.core.admin.events import RawEventAdmin
 from memoryhub.core.admin.filters import DefaultFilter, SinceFilter, ValueFilter
 
-__all__ = ["DefaultFilter", "HubChangeList", "HubModelAdmin", "RawEventAdmin", "SinceFilter", "ValueFilter", "cells"]
+__all__ = [
+    "DefaultFilter",
+    "HubChangeList",
+    "HubModelAdmin",
+    "RawEventAdmin",
+    "SinceFilter",
+    "ValueFilter",
+    "cells",
+    "needs",
+    "needs_to_change",
+]

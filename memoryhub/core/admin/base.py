@@ -22,6 +22,7 @@ from django.urls import reverse
 from memoryhub.core.admin.cells import event_title
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
+from memoryhub.core.permissions import Act, may
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -77,6 +78,14 @@ class HubModelAdmin(_ModelAdmin):
     empty_title = "Nothing here yet"
     empty_text = ""
     """What to do so that there is something."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whoever may see the hub sees every list."""
+        return may(request.user, Act.VIEW)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Whoever may see the hub sees every row."""
+        return may(request.user, Act.VIEW)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Rows come from events."""

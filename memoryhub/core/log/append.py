@@ -18,6 +18,7 @@ from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, pay
 from memoryhub.core.log.read import head as end_of_log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
+from memoryhub.core.permissions import act_of_event, demand
 from memoryhub.core.projection import Event, EventType, apply
 from memoryhub.core.routing import STORE_PREFIX, require_current_alias
 from memoryhub.core.sanitize import sanitize, sanitize_text
@@ -91,6 +92,7 @@ def guard(function: Guard) -> Guard:
 
 
 def _admitted(event_type: str) -> Origin:
+    demand(act_of_event(event_type))
     origin = current_origin()
     for each in _guards:
         origin = each(event_type, origin)
