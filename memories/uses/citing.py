@@ -9,6 +9,7 @@ from typing import Any
 
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryState
 from memories.uses.counting import cite
+from memoryhub.core import clock, rows
 from memoryhub.core.projection import Event, EventType, projects
 from sessions_app.events import SESSION_ENDED, SessionEnded
 from sessions_app.events.client import ASSISTANT_MESSAGE, Message
@@ -47,6 +48,20 @@ def _of_session(payload: SessionEnded) -> tuple[str, ...]:
 
 def _of_message(payload: Message) -> tuple[str, ...]:
     return (payload.content,)
+
+
+def cite_again(stream: str) -> None:
+    """Cite what the messages that a stream still has name; what came after a message it cannot name."""
+    for position, occurred_at, content in rows.fetch(_MESSAGES_LEFT, [ASSISTANT_MESSAGE.name, stream]):
+        earlier = {each for each in named_in(content) if each < position}
+        if earlier:
+            cite(earlier, by=stream, at=clock.from_text(occurred_at))
+
+
+_MESSAGES_LEFT = (
+    "SELECT position, occurred_at, json_extract(payload_json, '$.content') FROM raw_events "
+    "WHERE event_type = %s AND stream_id = %s AND payload_json IS NOT NULL ORDER BY position"
+)
 
 
 define_citing(MEMORY_WRITTEN, _of_memory)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from memories.events import CONTEXT_PACKED, MEMORY_REVISED, ContextPacked, MemoryRevised
 from memories.models import EndType
-from memories.uses import citing  # noqa: F401 - registers what cites
+from memories.uses.citing import cite_again
 from memories.uses.counting import count, forget_citing, forget_memory
 from memories.uses.events import MEMORIES_USED, MemoriesUsed
 from memories.uses.kinds import Use
-from memoryhub.core import clock
+from memoryhub.core import clock, rows
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event, projects
 
@@ -42,3 +44,14 @@ def forget_erased(event: Event[PayloadErased]) -> None:
         kind, _, memory_id = stream.partition(":")
         if kind == EndType.MEMORY:
             forget_memory(int(memory_id))
+    for (stream,) in rows.fetch(
+        _STREAMS_LEFT, [json.dumps(event.payload.positions), json.dumps(event.payload.streams)]
+    ):
+        forget_citing(stream)
+        cite_again(stream)
+
+
+_STREAMS_LEFT = (
+    "SELECT DISTINCT stream_id FROM raw_events WHERE position IN (SELECT value FROM json_each(%s)) "
+    "AND event_type = 'message.assistant' AND stream_id NOT IN (SELECT value FROM json_each(%s))"
+)

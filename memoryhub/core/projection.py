@@ -25,6 +25,8 @@ class EventType(Generic[P]):
     name: str
     schema: type[P]
     version: int = 1
+    alone: bool = False
+    """Whether one such event can be erased by itself: nothing else of its stream follows from what it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,9 @@ _after_rebuild: list[Callable[[], None]] = []
 _companions: dict[str, tuple[str, ...]] = {}
 
 
-def define_event(name: str, schema: type[P], *, version: int = 1) -> EventType[P]:
+def define_event(name: str, schema: type[P], *, version: int = 1, alone: bool = False) -> EventType[P]:
     """Register a type of event and return it; its name is ``thing.happened``."""
-    defined = EventType(name, schema, version)
+    defined = EventType(name, schema, version, alone)
     _types[name] = defined
     return defined
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, JsonValue
 
 from memoryhub.core.projection import EventType, define_event
 from memoryhub.core.schemas import Payload
+
+P = TypeVar("P", bound=Payload)
 
 MAX_TEXT = 100_000
 
@@ -65,13 +67,17 @@ class Approval(Payload):
     detail: str = Field("", max_length=MAX_TEXT)
 
 
-USER_MESSAGE = define_event("message.user", Message)
-ASSISTANT_MESSAGE = define_event("message.assistant", Message)
-TOOL_MESSAGE = define_event("message.tool", ToolMessage)
-FILE_EDITED = define_event("file.edited", FileEdited)
-COMMAND_RUN = define_event("command.run", CommandRun)
-NOTE_ADDED = define_event("note.added", Note)
-CONTEXT_COMPACTED = define_event("context.compacted", Note)
+def _define(name: str, schema: type[P]) -> EventType[P]:
+    return define_event(name, schema, alone=True)
+
+
+USER_MESSAGE = _define("message.user", Message)
+ASSISTANT_MESSAGE = _define("message.assistant", Message)
+TOOL_MESSAGE = _define("message.tool", ToolMessage)
+FILE_EDITED = _define("file.edited", FileEdited)
+COMMAND_RUN = _define("command.run", CommandRun)
+NOTE_ADDED = _define("note.added", Note)
+CONTEXT_COMPACTED = _define("context.compacted", Note)
 
 CLIENT_EVENTS: dict[str, EventType[Any]] = {
     each.name: each
@@ -83,12 +89,12 @@ CLIENT_EVENTS: dict[str, EventType[Any]] = {
         COMMAND_RUN,
         NOTE_ADDED,
         CONTEXT_COMPACTED,
-        define_event("phase.started", PhaseEvent),
-        define_event("phase.completed", PhaseEvent),
-        define_event("gate.passed", PhaseEvent),
-        define_event("gate.failed", PhaseEvent),
-        define_event("user.approved", Approval),
-        define_event("user.rejected", Approval),
+        _define("phase.started", PhaseEvent),
+        _define("phase.completed", PhaseEvent),
+        _define("gate.passed", PhaseEvent),
+        _define("gate.failed", PhaseEvent),
+        _define("user.approved", Approval),
+        _define("user.rejected", Approval),
     )
 }
 """What ``event_append`` takes, by name; ``phase_completed`` is understood as ``phase.completed``."""

@@ -6,7 +6,7 @@
 
 from memoryhub.core.log.append import Draft, append, find_by_key, guard, prepare, transaction
 from memoryhub.core.log.chain import Verification, verify
-from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_streams
+from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams
 from memoryhub.core.log.read import ReplayWindow, event_of, head, read, replay
 from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
 from memoryhub.core.log.views import view_at
@@ -20,6 +20,7 @@ __all__ = [
     "TableReport",
     "Verification",
     "append",
+    "erase_events",
     "erase_streams",
     "event_of",
     "find_by_key",

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from django.db.transaction import on_commit
 
 from memoryhub.core import rows
-from memoryhub.core.errors import NotFound
+from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.append import append, prepare, transaction
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import Event, define_event
+from memoryhub.core.projection import Event, define_event, event_type
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.schemas import Payload
 
 
 class PayloadErased(Payload):
-    """Whole streams lost their text. A stream goes as one, so that a rebuild without it comes out the same."""
+    """Events lost their text: whole streams, or events that stand alone, so that a rebuild comes out the same."""
 
     streams: list[str]
+    """Those that were erased whole; empty where single events were."""
     positions: list[int]
     reason: str
 
 
 PAYLOAD_ERASED = define_event("payload.erased", PayloadErased)
+
+_ERASE = (
+    "UPDATE raw_events SET payload_json = NULL, salt = NULL "
+    "WHERE position IN (SELECT value FROM json_each(%s)) AND payload_json IS NOT NULL"
+)
+_TYPES = (
+    "SELECT DISTINCT event_type FROM raw_events "
+    "WHERE position IN (SELECT value FROM json_each(%s)) AND payload_json IS NOT NULL"
+)
 
 
 def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased]:
@@ -38,10 +49,29 @@ def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased
         positions = sorted(found.values_list("position", flat=True))
         if not positions:
             raise NotFound("there is nothing left to erase in these streams")
-        marks = ", ".join(["%s"] * len(positions))
-        rows.execute(f"UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position IN ({marks})", positions)
-        payload = PayloadErased(streams=sorted(streams), positions=positions, reason=reason)
-        event = append(prepare(PAYLOAD_ERASED, payload), stream="erasures")
-        forget_views()  # now, lest this process dies at the commit; and then, for those that others made until then
-        on_commit(forget_views, using=require_current_alias())
+        return _erase(PayloadErased(streams=sorted(streams), positions=positions, reason=reason))
+
+
+def erase_events(positions: Sequence[int], *, reason: str) -> Event[PayloadErased]:
+    """Erase the payloads of single events, of types that stand alone; the rest of their streams stays.
+
+    Raises:
+        Invalid: one is of a type that others of its stream build upon.
+        NotFound: none of them has a payload left.
+    """
+    with transaction():
+        types = [name for (name,) in rows.fetch(_TYPES, [json.dumps(list(positions))])]
+        if not types:
+            raise NotFound("there is nothing left to erase of these events")
+        for name in types:
+            if not getattr(event_type(name), "alone", False):
+                raise Invalid(f"an event of type {name} cannot be erased by itself; erase its whole stream")
+        return _erase(PayloadErased(streams=[], positions=sorted(positions), reason=reason))
+
+
+def _erase(payload: PayloadErased) -> Event[PayloadErased]:
+    rows.execute(_ERASE, [json.dumps(payload.positions)])
+    event = append(prepare(PAYLOAD_ERASED, payload), stream="erasures")
+    forget_views()  # now, lest this process dies at the commit; and then, for those that others made until then
+    on_commit(forget_views, using=require_current_alias())
     return event
