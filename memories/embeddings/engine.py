@@ -5,12 +5,16 @@ A process that holds models answers itself (``local``); every other one asks the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 Nearest = list[tuple[int, float]]
 """Ids of documents, nearest first, each with its cosine."""
+
+Answer = Callable[[], Nearest]
+"""Waits for an answer and returns it."""
 
 Packed = tuple[float, bytes]
 """A vector: what its numbers are multiplied by, and the numbers, a signed byte each."""
@@ -46,5 +50,8 @@ class Engine(Protocol):
     def embed(self, model: ModelId, texts: Sequence[str]) -> list[Packed]:
         """Return a vector a text."""
 
-    def nearest(self, index: StoreIndex, question: str, limit: int) -> Nearest:
-        """Return the documents of a store whose texts mean most nearly what the question does."""
+    def asking(self, index: StoreIndex, question: str, limit: int) -> AbstractContextManager[Answer]:
+        """Ask which documents of a store have texts that mean most nearly what the question does.
+
+        Inside the block something else can be done, until the answer is called for.
+        """

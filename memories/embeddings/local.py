@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from memories.embeddings.choice import find_files
 from memories.embeddings.embedder import Embedder
-from memories.embeddings.engine import ModelId, Nearest, Packed, StoreIndex
+from memories.embeddings.engine import Answer, ModelId, Nearest, Packed, StoreIndex
 from memories.embeddings.index_file import quantized
 from memories.embeddings.indexes import Indexes
 from memoryhub.core.errors import Unavailable
@@ -53,8 +55,12 @@ class LocalEngine:
         """Return a vector a text."""
         return quantized(self._model(model).embed(texts)) if texts else []
 
-    def nearest(self, index: StoreIndex, question: str, limit: int) -> Nearest:
-        """Return the documents of a store whose texts mean most nearly what the question does."""
+    @contextmanager
+    def asking(self, index: StoreIndex, question: str, limit: int) -> Iterator[Answer]:
+        """Let the answer be called for; it is found only then, since this process has nobody else to find it."""
+        yield partial(self._nearest, index, question, limit)
+
+    def _nearest(self, index: StoreIndex, question: str, limit: int) -> Nearest:
         self._asked_at = time.monotonic()
         return self._indexes.open(index).nearest(self._vector(index.model, question), limit)
 

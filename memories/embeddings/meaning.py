@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from memories.embeddings import vectors
 from memories.embeddings.choice import wanted_name
@@ -13,6 +17,8 @@ from memories.schemas import Embedding
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.stores import Scope, current_store
 from sessions_app.settings import project_settings
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +36,25 @@ class Meaning:
 
 def nearest(question: str) -> Meaning:
     """Return the documents of the current store whose texts are nearest to a question."""
-    if current_store().scope is Scope.VIEW:
-        return Meaning(problem="there are no vectors of a past moment")
+    with asking(question) as answer:
+        return answer()
+
+
+@contextmanager
+def asking(question: str) -> Iterator[Callable[[], Meaning]]:
+    """Ask which documents of the current store are nearest; what is yielded waits for the answer and returns it.
+
+    Whoever holds the model works on it until then, beside what is done inside the block.
+    """
+    with ExitStack() as stack:
+        begun = _told(lambda: _begun(stack, question))
+        yield (lambda: begun) if isinstance(begun, Meaning) else (lambda: _told(begun))
+
+
+def _told(act: Callable[[], T]) -> T | Meaning:
+    """Return what ``act`` does, or the reason why it could not."""
     try:
-        return _nearest(question)
+        return act()
     except Unavailable as error:
         return Meaning(problem=error.message)
     except HubError:
@@ -43,12 +64,14 @@ def nearest(question: str) -> Meaning:
         return Meaning(problem=f"search by meaning failed: {type(error).__name__}")
 
 
-def _nearest(question: str) -> Meaning:
+def _begun(stack: ExitStack, question: str) -> Callable[[], Meaning]:
+    if current_store().scope is Scope.VIEW:
+        return partial(Meaning, problem="there are no vectors of a past moment")
     model = vectors.answering()
     if model is None:
-        return Meaning(problem=_why_none())
-    hits = current_engine().nearest(model.index(), question, NEAREST_AT_MOST)
-    return Meaning(hits, model.model.name)
+        return partial(Meaning, problem=_why_none())
+    answer = stack.enter_context(current_engine().asking(model.index(), question, NEAREST_AT_MOST))
+    return lambda: Meaning(answer(), model.model.name)
 
 
 def _why_none() -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from memories.embeddings import meaning
+from memories.embeddings.meaning import Meaning
 from memories.search.blend import Answered, Asked, Ranker, define_ranker
 from memoryhub.core import rows
 
@@ -18,9 +21,14 @@ _GOOD = 0.4
 _ALONE_AT_MOST = 50
 
 
-def rank(asked: Asked) -> Answered:
-    """Return the documents nearest to the question that meet its conditions, with their cosines."""
-    found = meaning.nearest(asked.question)
+@contextmanager
+def asking(asked: Asked) -> Iterator[Callable[[], Answered]]:
+    """Ask for the documents nearest to the question that meet its conditions, with their cosines."""
+    with meaning.asking(asked.question) as answer:
+        yield lambda: _passing(asked, answer())
+
+
+def _passing(asked: Asked, found: Meaning) -> Answered:
     if not found.hits:
         return Answered(problem=found.problem, asked=found.model is not None)
     ids = json.dumps([each for each, _ in found.hits])
@@ -30,4 +38,4 @@ def rank(asked: Asked) -> Answered:
     return Answered([hit for hit in found.hits if hit[0] in allowed])
 
 
-define_ranker(Ranker(MEANING, rank, weight=_WEIGHT, good=_GOOD, alone=_ALONE, alone_at_most=_ALONE_AT_MOST))
+define_ranker(Ranker(MEANING, asking, weight=_WEIGHT, good=_GOOD, alone=_ALONE, alone_at_most=_ALONE_AT_MOST))

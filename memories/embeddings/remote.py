@@ -6,11 +6,13 @@ import base64
 import json
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from memories.embeddings.engine import ModelId, Nearest, Packed, StoreIndex
+from memories.embeddings.engine import Answer, ModelId, Nearest, Packed, StoreIndex
 from memoryhub import env
 from memoryhub.core.errors import Unavailable
 
@@ -18,6 +20,8 @@ ADDRESS_FILE = "embedding.json"
 """In the home folder: where the hub listens, and the secret that it asks for."""
 
 NOT_RUNNING = "memory-hub serve, which holds the embedding model, is not running"
+
+_TOO_LATE = "the embedding model does not answer in time"
 
 _QUESTION_SECONDS = 1.5
 """So long a search waits for the vectors, a model that is being loaded included; then the words alone answer."""
@@ -40,35 +44,59 @@ class RemoteEngine:
         found = _ask({"do": "embed", "model": asdict(model), "texts": list(texts)}, _WORK_SECONDS)
         return [(scale, base64.b64decode(numbers)) for scale, numbers in found]
 
-    def nearest(self, index: StoreIndex, question: str, limit: int) -> Nearest:
-        """Return the documents of a store whose texts mean most nearly what the question does."""
-        global _silent_until  # noqa: PLW0603 - one hub, so one state for all who ask it
+    @contextmanager
+    def asking(self, index: StoreIndex, question: str, limit: int) -> Iterator[Answer]:
+        """Send the question; the hub looks for the answer while its caller does something else."""
         if time.monotonic() < _silent_until:
-            raise Unavailable("the embedding model does not answer in time")
-        try:
-            found = _ask(
-                {"do": "nearest", "index": asdict(index), "question": question, "limit": limit}, _QUESTION_SECONDS
-            )
-        except TimeoutError as error:
-            _silent_until = time.monotonic() + _PAUSE_SECONDS
-            raise Unavailable("the embedding model does not answer in time") from error
-        return [(document_id, score) for document_id, score in found]
+            raise Unavailable(_TOO_LATE)
+        request = {"do": "nearest", "index": asdict(index), "question": question, "limit": limit}
+        with _sent(request, _QUESTION_SECONDS) as connection:
+            yield partial(_nearest, connection)
+
+
+def _nearest(connection: socket.socket) -> Nearest:
+    global _silent_until  # noqa: PLW0603 - one hub, so one state for all who ask it
+    try:
+        return [(document_id, score) for document_id, score in _received(connection)]
+    except TimeoutError as error:
+        _silent_until = time.monotonic() + _PAUSE_SECONDS
+        raise Unavailable(_TOO_LATE) from error
 
 
 def _ask(request: dict[str, Any], seconds: float) -> Any:
+    with _sent(request, seconds) as connection:
+        return _received(connection)
+
+
+@contextmanager
+def _sent(request: dict[str, Any], seconds: float) -> Iterator[socket.socket]:
+    """Yield the connection over which a request was sent; whoever reads from it waits so many seconds at most."""
     port, secret = _address()
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+    with ExitStack() as stack:
+        with _or_away():
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=seconds))
             connection.sendall(json.dumps({"secret": secret, **request}).encode() + b"\n")
-            line = connection.makefile("rb").readline()
-    except TimeoutError:
-        raise
-    except OSError as error:
-        raise Unavailable(NOT_RUNNING) from error
+        yield connection
+
+
+def _received(connection: socket.socket) -> Any:
+    with _or_away(), connection.makefile("rb") as answers:
+        line = answers.readline()
     answer = json.loads(line or b'{"problem": "the embedding model ended while it was asked"}')
     if "problem" in answer:
         raise Unavailable(answer["problem"])
     return answer["result"]
+
+
+@contextmanager
+def _or_away() -> Iterator[None]:
+    """Say that nobody is there where the connection is refused or lost; a time that is over is another matter."""
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise Unavailable(NOT_RUNNING) from error
 
 
 def _address() -> tuple[int, str]:

@@ -6,7 +6,8 @@ words, so that everything after it works as without.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +44,8 @@ class Ranker:
     """Another ranking of the current store's documents."""
 
     name: str
-    rank: Callable[[Asked], Answered]
+    asking: Callable[[Asked], AbstractContextManager[Callable[[], Answered]]]
+    """Asks it; what is yielded waits for the answer, so that something else can be done until it is called."""
     weight: float
     """Its share of the sum, 0..1."""
     good: float
@@ -66,6 +68,9 @@ class Blended:
     """Hits that have none of the words."""
 
 
+Others = Sequence[tuple[Ranker, Callable[[], Answered]]]
+"""The rankings that were asked, each with what waits for its answer."""
+
 _rankers: list[Ranker] = []
 
 
@@ -74,12 +79,19 @@ def define_ranker(ranker: Ranker) -> None:
     _rankers.append(ranker)
 
 
-def blend_others(hits: Hits, asked: Asked) -> Blended:
-    """Return the hits of the words together with those of every registered ranking, best first."""
+@contextmanager
+def asking_others(asked: Asked) -> Iterator[Others]:
+    """Ask every registered ranking, and let them find their answers while something else is done."""
+    with ExitStack() as stack:
+        yield [(ranker, stack.enter_context(ranker.asking(asked))) for ranker in _rankers]
+
+
+def blend_others(hits: Hits, others: Others) -> Blended:
+    """Return the hits of the words together with those of the rankings that were asked, best first."""
     blended = Blended(hits)
     by_words = {each for each, _ in hits}
-    for ranker in _rankers:
-        said = ranker.rank(asked)
+    for ranker, answer in others:
+        said = answer()
         if said.problem:
             blended.problems.append(said.problem)
         elif said.asked:

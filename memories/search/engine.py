@@ -10,7 +10,7 @@ from typing import Any
 from memories.schemas import MemorySearch
 from memories.scopes import Level
 from memories.search import fulltext
-from memories.search.blend import Asked, Blended, blend_others, reasons
+from memories.search.blend import Asked, Blended, asking_others, blend_others, reasons
 from memories.search.fulltext import RANKED_AT_MOST
 from memories.search.index import has_full_text
 from memories.search.pipeline import USUAL, Pipeline
@@ -85,10 +85,16 @@ def _with_successors(hits: Hits, command: MemorySearch, level: Level | None) -> 
 
 
 def _by_index(command: MemorySearch, level: Level | None, pipeline: Pipeline, *, others: bool) -> Blended:
+    if not others:
+        return Blended(_by_words(command, level, pipeline))
+    with asking_others(Asked(command.query, *_conditions(command, level, "d.id"))) as asked:
+        return blend_others(_by_words(command, level, pipeline), asked)
+
+
+def _by_words(command: MemorySearch, level: Level | None, pipeline: Pipeline) -> Hits:
     names = phrases(command.query) if pipeline.phrases else []
     conditions, parameters = _conditions(command, level, "f.rowid")
-    found = fulltext.rank(terms(command.query), conditions, parameters, names=names, pipeline=pipeline)
-    return blend_others(found, Asked(command.query, *_conditions(command, level, "d.id"))) if others else Blended(found)
+    return fulltext.rank(terms(command.query), conditions, parameters, names=names, pipeline=pipeline)
 
 
 def _weighed(hits: Hits, question: str, factors: Factors) -> Hits:

@@ -83,7 +83,8 @@ def _nearest(engine: Engine, request: dict[str, Any]) -> Any:
     index = StoreIndex(**{**given, "model": ModelId(**given["model"])})
     if not Path(index.path).resolve().is_relative_to(env.home().resolve()):
         raise Invalid("that store is not of this hub")
-    return engine.nearest(index, request["question"], request["limit"])
+    with engine.asking(index, request["question"], request["limit"]) as answer:
+        return answer()
 
 
 _ANSWERS: dict[str, Callable[[Engine, dict[str, Any]], Any]] = {
