@@ -47,16 +47,17 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('cutoff', models.DateTimeField(help_text='As of when ages were counted')),
-                ('events', models.PositiveIntegerField()),
+                ('digest', models.CharField(help_text='Of exactly what was to go', max_length=64)),
+                ('events', models.PositiveIntegerField(help_text='To go; once it ran, that went')),
                 ('bytes', models.PositiveBigIntegerField()),
                 ('report', models.JSONField(default=dict)),
                 ('actor', models.CharField(max_length=200)),
                 ('source', models.CharField(max_length=32, verbose_name='door')),
-                ('ran_at', models.DateTimeField()),
+                ('began_at', models.DateTimeField(verbose_name='began')),
+                ('ran_at', models.DateTimeField(help_text='Empty until it is at its end', null=True, verbose_name='ended')),
             ],
             options={
-                'abstract': False,
-                'base_manager_name': 'objects',
+                'indexes': [models.Index(condition=models.Q(('ran_at__isnull', True)), fields=['id'], name='retention_unfinished')],
             },
         ),
         migrations.CreateModel(

@@ -30,17 +30,22 @@ class Hold(StoreModel):
 
 
 class RetentionRun(StoreModel):
-    """What one run of retention took away; its id is the position of the event that reports it."""
+    """One run of retention; its id is the position of the event that began it, which lists what may go."""
 
     id = PositionField(primary_key=True)
     cutoff = models.DateTimeField(help_text="As of when ages were counted")
-    events = models.PositiveIntegerField()
+    digest = models.CharField(max_length=64, help_text="Of exactly what was to go")
+    events = models.PositiveIntegerField(help_text="To go; once it ran, that went")
     bytes = models.PositiveBigIntegerField()
     report = models.JSONField(default=dict)
-    """Counts by rule and what was taken, and what was kept by what."""
+    """Counts by rule and what is to go, and what is kept by what; once it ran, what went."""
     actor = models.CharField(max_length=200)
     source = models.CharField("door", max_length=32)
-    ran_at = models.DateTimeField()
+    began_at = models.DateTimeField("began")
+    ran_at = models.DateTimeField("ended", null=True, help_text="Empty until it is at its end")
+
+    class Meta:
+        indexes = [models.Index(fields=["id"], condition=models.Q(ran_at__isnull=True), name="retention_unfinished")]
 
     def __str__(self) -> str:
         return f"retention #{self.id}: {self.events} events"
