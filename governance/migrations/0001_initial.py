@@ -67,11 +67,13 @@ class Migration(migrations.Migration):
                 ('action', models.CharField(choices=[('quarantine', 'Quarantined'), ('undo', 'Undone')], max_length=16)),
                 ('selection', models.JSONField(default=dict)),
                 ('steps', models.JSONField(default=list)),
+                ('left', models.JSONField(default=list)),
                 ('reason', models.TextField(blank=True)),
                 ('actor', models.CharField(max_length=200)),
                 ('made_at', models.DateTimeField()),
                 ('undone_by', models.CharField(blank=True, max_length=200)),
                 ('undone_at', models.DateTimeField(null=True)),
+                ('undone_left', models.JSONField(default=list)),
             ],
             options={
                 'abstract': False,

@@ -24,11 +24,15 @@ class Rollback(StoreModel):
     """Which events: session, actor, source, since, until."""
     steps = models.JSONField(default=list)
     """What was done, one object a thing, so that it can be undone."""
+    left = models.JSONField(default=list)
+    """What was left as it is, and why."""
     reason = models.TextField(blank=True)
     actor = models.CharField(max_length=200)
     made_at = models.DateTimeField()
     undone_by = models.CharField(max_length=200, blank=True)
     undone_at = models.DateTimeField(null=True)
+    undone_left = models.JSONField(default=list)
+    """What its undoing left as it is, and why."""
 
     def __str__(self) -> str:
         return f"roll-back #{self.id} ({self.action})"
