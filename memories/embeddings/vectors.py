@@ -11,10 +11,12 @@ from django.db import transaction
 
 from memories.embeddings.engine import ModelId, Packed, StoreIndex
 from memoryhub.core import rows
-from memoryhub.core.projection import after_rebuild
+from memoryhub.core.projection import after_rebuild, define_text_cache
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.searchable import text_queries
 from memoryhub.core.stores import current_store
+
+define_text_cache("memories_vector", "document_id")
 
 _READ_CHARACTERS = 6_000
 """Of a text's beginning; a model reads no more of it."""

@@ -60,6 +60,7 @@ _after_each: list[Projector] = []
 _by_header: list[Projector] = []
 _after_rebuild: list[Callable[[], None]] = []
 _companions: dict[str, tuple[str, ...]] = {}
+_text_caches: dict[str, str] = {}
 
 
 def define_event(name: str, schema: type[P], *, version: int = 1, alone: bool = False) -> EventType[P]:
@@ -122,6 +123,16 @@ def define_companions(table: str, *companions: str) -> None:
 def companions_of(table: str) -> tuple[str, ...]:
     """Return the tables that go with a read model's."""
     return _companions.get(table, ())
+
+
+def define_text_cache(table: str, column: str) -> None:
+    """Register a table that is no read model, but is made of texts; ``column`` has the id of the text's entity."""
+    _text_caches[table] = column
+
+
+def text_caches() -> dict[str, str]:
+    """Return the tables that are made of texts, each with its column of ids."""
+    return dict(_text_caches)
 
 
 def apply(event: Event[Any]) -> None:

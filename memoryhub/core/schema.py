@@ -24,14 +24,23 @@ _IMMUTABLE = (
     "actor source payload_digest chain_digest idempotency_key trace_id"
 ).split()
 
+_ERASES = "NEW.payload_json IS NULL AND NEW.salt IS NULL"
+_REDACTS = (
+    "OLD.payload_json IS NOT NULL AND NEW.payload_json IS NOT NULL AND NEW.salt IS NOT NULL AND NEW.salt <> OLD.salt"
+)
+
 LOG_TRIGGERS = {
     "raw_events_no_delete": "BEFORE DELETE ON raw_events",
-    "raw_events_no_change": "BEFORE UPDATE ON raw_events WHEN NEW.payload_json IS NOT NULL OR NEW.salt IS NOT NULL OR "
+    "raw_events_no_change": f"BEFORE UPDATE ON raw_events WHEN NOT (({_ERASES}) OR coalesce({_REDACTS}, 0)) OR "
     + " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in _IMMUTABLE),
     "raw_events_no_gap": "BEFORE INSERT ON raw_events WHEN NEW.position IS NOT "
     "(SELECT coalesce(max(position), 0) + 1 FROM raw_events)",
 }
-"""Name and condition of each; all of them abort. Updates may only erase: payload and salt to NULL, nothing else."""
+"""Name and condition of each; all of them abort.
+
+Updates may only erase, payload and salt to NULL, or redact, both replaced at once: an update of the payload alone, such
+as an accident makes, has no new salt. That a redaction was meant is proven by the event that tells of it.
+"""
 
 _required: dict[str, list[str]] = {}
 _optional: dict[str, tuple[str, list[str]]] = {}
@@ -57,6 +66,7 @@ def after_ensuring(step: Callable[[], None]) -> Callable[[], None]:
 require_sql(
     "core",
     META_TABLE,
+    "DROP TRIGGER IF EXISTS raw_events_no_change",
     *(
         f"CREATE TRIGGER IF NOT EXISTS {name} {when} BEGIN SELECT RAISE(ABORT, 'the event log is append-only'); END"
         for name, when in LOG_TRIGGERS.items()

@@ -9,12 +9,16 @@ from memoryhub.core.log.chain import Verification, verify
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams
 from memoryhub.core.log.read import ReplayWindow, event_of, head, read, replay
 from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
+from memoryhub.core.log.redact import redact_payloads
+from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
 from memoryhub.core.log.views import view_at
 
 __all__ = [
     "PAYLOAD_ERASED",
+    "PAYLOAD_REDACTED",
     "Draft",
     "PayloadErased",
+    "PayloadRedacted",
     "RebuildReport",
     "ReplayWindow",
     "TableReport",
@@ -29,6 +33,7 @@ __all__ = [
     "prepare",
     "read",
     "rebuild",
+    "redact_payloads",
     "replay",
     "table_digests",
     "transaction",

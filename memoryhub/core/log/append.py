@@ -18,7 +18,7 @@ from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, pay
 from memoryhub.core.log.read import head as end_of_log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
-from memoryhub.core.permissions import act_of_event, demand
+from memoryhub.core.permissions import act_of_event, demand, demand_hub
 from memoryhub.core.projection import Event, EventType, apply
 from memoryhub.core.routing import STORE_PREFIX, require_current_alias
 from memoryhub.core.sanitize import sanitize, sanitize_text
@@ -93,6 +93,8 @@ def guard(function: Guard) -> Guard:
 
 def _admitted(event_type: str) -> Origin:
     demand(act_of_event(event_type))
+    if current_store().scope is not Scope.PROJECT:
+        demand_hub()
     origin = current_origin()
     for each in _guards:
         origin = each(event_type, origin)
@@ -117,16 +119,25 @@ def transaction() -> Iterator[None]:
     alias = require_current_alias()
     if alias.startswith(f"{STORE_PREFIX}{Scope.VIEW}:"):
         raise Forbidden("this is how the store stood in the past, and the past cannot be written; leave as_of out")
-    with django_transaction.atomic(using=alias):
-        head = _Head(current_store())
-        token = _head.set(head)
-        try:
-            yield
-        finally:
-            _head.reset(token)
-        if head.position > head.start:
-            anchored = (head.store, head.position, head.digest)
-            django_transaction.on_commit(lambda: advance_anchor(*anchored), using=alias)
+    with django_transaction.atomic(using=alias), appending_to(current_store()):
+        yield
+
+
+@contextmanager
+def appending_to(store: StoreId) -> Iterator[None]:
+    """Let appends go to the current connection, as the next events of ``store``'s log; needs an open transaction.
+
+    The anchor moves after the outermost commit.
+    """
+    head = _Head(store)
+    token = _head.set(head)
+    try:
+        yield
+    finally:
+        _head.reset(token)
+    if head.position > head.start:
+        anchored = (head.store, head.position, head.digest)
+        django_transaction.on_commit(lambda: advance_anchor(*anchored), using=require_current_alias())
 
 
 def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_key: str | None = None) -> Event[P]:

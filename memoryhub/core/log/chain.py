@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from memoryhub.core import rows
 from memoryhub.core.log.anchor import Anchor, read_anchor
 from memoryhub.core.log.checkpoint import Checkpoint
 from memoryhub.core.log.digests import GENESIS, HEADER, chain_digest, payload_digest
+from memoryhub.core.log.redacted import redacted_digests
 from memoryhub.core.stores import current_store
 
 _BATCH = 5000
@@ -66,7 +67,7 @@ def verify(checkpoint: Checkpoint | None = None) -> Verification:
     Raises:
         Invalid: the checkpoint is of another store.
     """
-    walked = _Walk()
+    walked = _Walk(redacted_digests())
     try:
         known = _known(checkpoint)
         for row in _all_rows():
@@ -84,17 +85,17 @@ def check_links(*, first: int, last: int) -> dict[int, str]:
     Each is held against the digest of the one before it as that stands, so that one wrong link leaves the next alone.
     """
     position, previous = max(0, first - 2), GENESIS
-    found = {}
+    found, redacted = {}, redacted_digests()
     for row in _batch(position, last - position):
         if first <= row[0] <= last:
-            found[row[0]] = _flaw(row, position + 1, previous)
+            found[row[0]] = _flaw(row, position + 1, previous, redacted)
         position, previous = row[0], row[-1]
     return found
 
 
-def _flaw(row: tuple[Any, ...], expected: int, previous: str) -> str:
+def _flaw(row: tuple[Any, ...], expected: int, previous: str, redacted: Mapping[int, str]) -> str:
     try:
-        _checked(row, expected, previous)
+        _checked(row, expected, previous, redacted)
     except _Broken as broken:
         return broken.reason
     return ""
@@ -103,11 +104,12 @@ def _flaw(row: tuple[Any, ...], expected: int, previous: str) -> str:
 class _Walk:
     """How far the chain is known to hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, redacted: Mapping[int, str]) -> None:
         self.count, self.digest = 0, GENESIS
+        self._redacted = redacted
 
     def step(self, row: tuple[Any, ...]) -> None:
-        self.digest = _checked(row, self.count + 1, self.digest)
+        self.digest = _checked(row, self.count + 1, self.digest, self._redacted)
         self.count += 1
 
 
@@ -164,14 +166,14 @@ def _is_damage(error: DatabaseError) -> bool:
     return any(sign in str(error) for sign in ("malformed", "decode", "corrupt"))
 
 
-def _checked(row: tuple[Any, ...], expected: int, previous: str) -> str:
+def _checked(row: tuple[Any, ...], expected: int, previous: str, redacted: Mapping[int, str]) -> str:
     position = row[0]
     payload_json, salt, stored_payload, stored_chain = row[_WIDTH:]
     if position != expected:
         raise _Broken(expected, f"it is missing; the next is #{position}")
     if (payload_json is None) != (salt is None):
         raise _Broken(position, "its payload and its salt do not go together")
-    if payload_json is not None and not _is_payload(salt, payload_json, stored_payload):
+    if payload_json is not None and not _is_payload(salt, payload_json, redacted.get(position, stored_payload)):
         raise _Broken(position, "its payload is not the one that was written")
     chained = _chained(previous, row[:_WIDTH], stored_payload)
     if chained != stored_chain:

@@ -63,8 +63,10 @@ def head(database: str = "main") -> tuple[int, str]:
 
 
 def last_erasure(database: str = "main") -> int:
-    """Return the position of the last event that tells of an erasure, 0 where nothing was erased."""
-    found = rows.fetch(f"SELECT max(position) FROM {database}.raw_events WHERE event_type = 'payload.erased'")
+    """Return the position of the last event that tells of an erasure or a redaction, 0 where there was none."""
+    found = rows.fetch(
+        f"SELECT max(position) FROM {database}.raw_events WHERE event_type IN ('payload.erased', 'payload.redacted')"
+    )
     return found[0][0] or 0
 
 

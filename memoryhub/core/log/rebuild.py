@@ -95,7 +95,7 @@ def _attempt(store: StoreId, wanted: frozenset[str], progress: Callable[[int], N
     """Return the tables, or None where something was erased meanwhile, which the copy must not bring back."""
     erasure = last_erasure()
     last, _ = head()
-    with _temporary_copy(store):
+    with temporary_copy(store):
         follow(store.path, up_to=last, progress=progress)
         with attached(store.path, write=True), transaction.atomic(using=require_current_alias()):
             if last_erasure(LIVE) != erasure:
@@ -105,7 +105,8 @@ def _attempt(store: StoreId, wanted: frozenset[str], progress: Callable[[int], N
 
 
 @contextmanager
-def _temporary_copy(store: StoreId) -> Iterator[None]:
+def temporary_copy(store: StoreId) -> Iterator[None]:
+    """Make an empty copy of the store current; it is thrown away at the end."""
     folder = views.draft_folder(store)
     try:
         store_files.copy_template(folder / "events.db")
@@ -120,12 +121,17 @@ def _replace(model: type[models.Model], wanted: bool) -> TableReport:  # noqa: F
     _, before = _digest(model, LIVE)
     count, after = _digest(model, "main")
     if wanted:
-        columns = ", ".join(f'"{field.column}"' for field in model._meta.local_concrete_fields)
-        _copy_rows(table, columns)
-        for companion in companions_of(table):
-            if rows.fetch("SELECT 1 FROM main.sqlite_master WHERE name = %s", [companion]):
-                _copy_rows(companion, "*")
+        put_rows(model)
     return TableReport(table, count, before, after, wanted)
+
+
+def put_rows(model: type[models.Model]) -> None:
+    """Give the store the copy's rows of a read model, and what goes with its table."""
+    table = model._meta.db_table
+    _copy_rows(table, ", ".join(f'"{field.column}"' for field in model._meta.local_concrete_fields))
+    for companion in companions_of(table):
+        if rows.fetch("SELECT 1 FROM main.sqlite_master WHERE name = %s", [companion]):
+            _copy_rows(companion, "*")
 
 
 def _copy_rows(table: str, columns: str) -> None:

@@ -1,0 +1,147 @@
+"""Redaction: text that should never have been kept is taken out of payloads that stay otherwise as they were.
+
+The read models are made anew from the redacted log beside the store, as a rebuild does, so nothing that was made of the
+text outlasts it, whatever was made of it; one transaction then brings in the payloads, the event that tells of it, and
+every table. Until it commits, nothing has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db import transaction
+
+from memoryhub.core import ids, rows
+from memoryhub.core.errors import Invalid, Locked
+from memoryhub.core.log.append import COLUMNS, append, appending_to, prepare
+from memoryhub.core.log.copy import LIVE, apply_events, attached, take_events
+from memoryhub.core.log.digests import canonical_json, payload_digest
+from memoryhub.core.log.erase import PAYLOAD_ERASED
+from memoryhub.core.log.read import head, last_erasure
+from memoryhub.core.log.rebuild import put_rows, temporary_copy
+from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
+from memoryhub.core.log.views import forget_views
+from memoryhub.core.projection import Event, event_type, finish_rebuild, read_models, text_caches
+from memoryhub.core.routing import require_current_alias
+from memoryhub.core.stores import StoreId, current_store
+from memoryhub.core.validation import explain
+
+_ATTEMPTS = 3
+_PUT = (
+    "UPDATE {database}.raw_events AS e SET payload_json = json_extract(n.value, '$[0]'), "
+    "salt = json_extract(n.value, '$[1]') FROM json_each(%s) AS n WHERE e.position = CAST(n.key AS integer)"
+)
+_TAKE_EVENT = (
+    f"INSERT INTO {LIVE}.raw_events ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM main.raw_events "
+    "WHERE position = %s"
+)
+_ENTITIES = (
+    "SELECT min(position) FROM main.raw_events WHERE stream_id IN "
+    "(SELECT stream_id FROM main.raw_events WHERE position IN (SELECT value FROM json_each(%s))) GROUP BY stream_id"
+)
+
+
+def redact_payloads(
+    payloads: Mapping[int, Mapping[str, Any]],
+    *,
+    what: str,
+    reason: str = "",
+    progress: Callable[[int], None] = lambda _: None,
+) -> Event[PayloadRedacted]:
+    """Replace payloads by what is left of them; the chain still verifies, and the read models follow.
+
+    Args:
+        payloads: by position, each as JSON data that fits the event's schema still.
+        what: by what the text was found; never the text.
+        reason: why it goes.
+        progress: called with the number of events applied so far.
+
+    Raises:
+        Invalid: nothing is to be replaced, an event has no text any more, or what is left does not fit its schema.
+        Locked: events were erased time and again while it ran.
+    """
+    _check(payloads)
+    salted = {position: (canonical_json(payload), ids.random_bytes(16).hex()) for position, payload in payloads.items()}
+    store = current_store()
+    for _ in range(_ATTEMPTS):
+        event = _attempt(store, salted, what, reason, progress)
+        if event is not None:
+            forget_views()
+            finish_rebuild()
+            return event
+    raise Locked("events were erased while others were redacted; redact again")
+
+
+def _check(payloads: Mapping[int, Mapping[str, Any]]) -> None:
+    """Refuse what could not be read back: a rebuild would stop at it."""
+    from pydantic import ValidationError
+
+    found = dict(rows.fetch(_PRESENT, [json.dumps(list(payloads))]))
+    if not payloads or set(found) != set(payloads):
+        missing = f"event #{min(set(payloads) - set(found))} has no text" if payloads else "there is nothing"
+        raise Invalid(f"{missing} to redact")
+    for position, payload in payloads.items():
+        kind = event_type(found[position])
+        if kind is None or kind in (PAYLOAD_ERASED, PAYLOAD_REDACTED):
+            raise Invalid(f"event #{position} tells of a redaction or an erasure, and stays as it is")
+        try:
+            kind.schema.model_validate(payload)
+        except ValidationError as error:
+            raise Invalid(f"event #{position} would not hold together without it: {explain(error)}") from error
+
+
+_PRESENT = (
+    "SELECT position, event_type FROM raw_events "
+    "WHERE position IN (SELECT value FROM json_each(%s)) AND payload_json IS NOT NULL"
+)
+
+
+def _attempt(
+    store: StoreId,
+    salted: Mapping[int, tuple[str, str]],
+    what: str,
+    reason: str,
+    progress: Callable[[int], None],
+) -> Event[PayloadRedacted] | None:
+    erasure = last_erasure()
+    last, _ = head()
+    with temporary_copy(store):
+        with attached(store.path):
+            take_events(last)
+        _put(salted, "main")
+        apply_events(0, progress)
+        with attached(store.path, write=True), transaction.atomic(using=require_current_alias()):
+            if last_erasure(LIVE) != erasure:
+                return None
+            apply_events(take_events(head(LIVE)[0]))
+            return _bring_in(store, salted, what, reason)
+
+
+def _bring_in(store: StoreId, salted: Mapping[int, tuple[str, str]], what: str, reason: str) -> Event[PayloadRedacted]:
+    """Tell of the redaction in the copy, and give the store all that differs."""
+    digests = {position: payload_digest(salt, text) for position, (text, salt) in salted.items()}
+    draft = prepare(PAYLOAD_REDACTED, PayloadRedacted(digests=digests, what=what, reason=reason))
+    with appending_to(store):
+        event = append(draft, stream="redactions")
+    rows.execute(_TAKE_EVENT, [event.position])
+    _put(salted, LIVE)
+    for model in read_models():
+        put_rows(model)
+    _clear_caches(list(salted))
+    return event
+
+
+def _put(salted: Mapping[int, tuple[str, str]], database: str) -> None:
+    rows.execute(_PUT.format(database=database), [json.dumps(salted)])
+
+
+def _clear_caches(positions: list[int]) -> None:
+    """Drop what was made of the texts outside the read models: of the events themselves, and of what they are about."""
+    about = [row[0] for row in rows.fetch(_ENTITIES, [json.dumps(positions)])]
+    for table, column in text_caches().items():
+        rows.execute(
+            f"DELETE FROM {LIVE}.{table} WHERE {column} IN (SELECT value FROM json_each(%s))",
+            [json.dumps([*positions, *about])],
+        )

@@ -1,0 +1,37 @@
+"""What is known of redactions: the event that tells of one, and what stands in the place of what it took out."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import Field
+
+from memoryhub.core import rows
+from memoryhub.core.projection import define_event
+from memoryhub.core.schemas import Payload
+
+
+class PayloadRedacted(Payload):
+    """Text was taken out of payloads: what stands there now has a salt and a digest of its own."""
+
+    digests: dict[int, str] = Field(min_length=1)
+    """By position, that of the payload which stands there now; the chain goes on over the digest from before."""
+    what: str
+    """By what the text was found: a rule, or what the person called it; never the text."""
+    reason: str = ""
+
+
+PAYLOAD_REDACTED = define_event("payload.redacted", PayloadRedacted)
+
+_TOLD = (
+    "SELECT json_extract(payload_json, '$.digests') FROM raw_events "
+    "WHERE event_type = 'payload.redacted' AND payload_json IS NOT NULL ORDER BY position"
+)
+
+
+def redacted_digests() -> dict[int, str]:
+    """Return the digest that each redacted payload must have now, by position."""
+    found: dict[int, str] = {}
+    for (digests,) in rows.fetch(_TOLD):
+        found |= {int(position): digest for position, digest in json.loads(digests).items()}
+    return found

@@ -1,0 +1,115 @@
+"""Redaction: the text is in no table and no file, the rest is as it was, the chain holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db import DatabaseError
+
+from memories import selectors, services
+from memories.models import Memory
+from memories.schemas import MemoryGet, MemorySearch, MemoryUpdate, MemoryWrite
+from memoryhub.core import log, rows
+from memoryhub.core.errors import Invalid
+from memoryhub.core.log.anchor import read_anchor
+from memoryhub.core.log.chain import check_links
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import current_store
+from memoryhub.core.vacuum import wipe_free_space
+from tests.support import HubTestCase
+
+WORD = "quicksilverish"
+
+
+class RedactTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="ada"))
+        self.memory_id = services.write_memory(
+            command=MemoryWrite(
+                title=f"The {WORD} tank", content=f"It was {WORD}, and it held 400 litres.", tags=["tank"]
+            )
+        ).id
+        services.update_memory(command=MemoryUpdate(id=self.memory_id, content=f"Still {WORD}, now 500 litres."))
+        services.write_memory(command=MemoryWrite(title="Another", content="It stays as it is."))
+
+    def payloads(self, word: str = WORD) -> dict[int, dict[str, Any]]:
+        found = RawEvent.objects.filter(payload_json__contains=word).values_list("position", "payload_json")
+        return {position: json.loads(text.replace(word, "[REDACTED:word]")) for position, text in found}
+
+    def redact(self) -> log.PayloadRedacted:
+        return log.redact_payloads(self.payloads(), what="a word", reason="asked for").payload
+
+    def test_the_text_is_nowhere_and_the_rest_is_as_it_was(self):
+        self.redact()
+        wipe_free_space()
+        folder = current_store().path.parent
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        self.assertEqual([path.name for path in files if WORD[:9].encode() in path.read_bytes().lower()], [])
+        memory = Memory.objects.get(id=self.memory_id)
+        self.assertEqual(memory.title, "The [REDACTED:word] tank")
+        self.assertEqual((memory.content, memory.version), ("Still [REDACTED:word], now 500 litres.", 2))
+        (shown,) = selectors.get_memories(command=MemoryGet(ids=[self.memory_id], versions=True))
+        self.assertIn("it held 400 litres", json.dumps(shown))
+
+    def test_it_is_found_by_what_is_left_and_not_by_what_went(self):
+        self.redact()
+        found = selectors.search(command=MemorySearch(query=WORD)).results
+        self.assertEqual(found, [])
+        self.assertEqual(selectors.search(command=MemorySearch(query="litres tank")).results[0]["id"], self.memory_id)
+
+    def test_chain_anchor_and_rebuild_hold(self):
+        event = log.redact_payloads(self.payloads(), what="a word")
+        self.assertTrue(log.verify().ok, log.verify().reason)
+        self.assertTrue(log.rebuild().identical)
+        self.assertEqual(set(check_links(first=1, last=event.position).values()), {""})
+        anchor = read_anchor(current_store())
+        self.assertEqual((anchor.position, anchor.digest) if anchor else None, log.head())
+
+    def test_a_second_redaction_of_the_same_event_counts(self):
+        self.redact()
+        log.redact_payloads(self.payloads("litres"), what="another word")
+        self.assertTrue(log.verify().ok)
+        self.assertTrue(log.rebuild().identical)
+
+    def test_what_was_redacted_can_be_erased_too(self):
+        self.redact()
+        log.erase_streams([f"memory:{self.memory_id}"], reason="all of it")
+        self.assertTrue(log.verify().ok)
+        self.assertTrue(log.rebuild().identical)
+
+    def test_a_redacted_payload_that_was_changed_by_hand_breaks_the_chain(self):
+        self.redact()
+        rows.execute(
+            "UPDATE raw_events SET payload_json = replace(payload_json, '500', '900'), salt = %s WHERE position = 2",
+            ["ab" * 16],
+        )
+        found = log.verify()
+        self.assertEqual((found.ok, found.broken_position), (False, 2))
+
+    def test_a_payload_cannot_be_changed_by_accident(self):
+        for sql in (
+            "UPDATE raw_events SET payload_json = '{}' WHERE position = 1",
+            "UPDATE raw_events SET salt = 'ff' , payload_json = NULL WHERE position = 1",
+            "UPDATE raw_events SET salt = 'ff', actor = 'eve' WHERE position = 1",
+        ):
+            with self.subTest(sql=sql), self.assertRaisesRegex(DatabaseError, "append-only"):
+                rows.execute(sql)
+
+    def test_an_erased_payload_does_not_come_back(self):
+        payloads = self.payloads()
+        log.erase_streams([f"memory:{self.memory_id}"], reason="all of it")
+        with self.assertRaisesRegex(Invalid, "event #1 has no text to redact"):
+            log.redact_payloads(payloads, what="a word")
+        self.assertTrue(log.verify().ok)
+
+    def test_what_no_longer_fits_its_schema_changes_nothing(self):
+        before = log.head()
+        payload = json.loads(RawEvent.objects.get(position=1).payload_json)
+        with self.assertRaises(Invalid):
+            log.redact_payloads({1: {**payload, "title": ""}}, what="a title")
+        with self.assertRaises(Invalid):
+            log.redact_payloads({}, what="nothing")
+        self.assertEqual(log.head(), before)
+        self.assertTrue(log.rebuild().identical)
