@@ -16,4 +16,4 @@ class MemoriesConfig(AppConfig):
         from memories.embeddings import ranker  # noqa: F401
         from memories.search import index, sources, upgrade  # noqa: F401
         from memories.uses import projectors as use_projectors  # noqa: F401
-        from memories.uses import ranking  # noqa: F401
+        from memories.uses import prune, ranking  # noqa: F401

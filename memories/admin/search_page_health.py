@@ -13,7 +13,7 @@ from memoryhub.core import log
 from memoryhub.core.admin import cells
 from memoryhub.core.models import ProjectionOffset
 
-_JOBS = {"memoryhub.jobs.embed_texts": "texts embedded", "memoryhub.jobs.count_memory_uses": "uses counted"}
+_JOBS = {"embed texts": "texts embedded", "count uses": "uses counted"}
 _PLURALS = {"memory": "memories"}
 _CURSOR = "embeddings-"
 
@@ -56,7 +56,7 @@ def _models(documents: int) -> list[dict[str, Any]]:
 def _jobs() -> list[dict[str, Any]]:
     """Return when each job of the index last ran, if ever, and how it ended."""
     found: dict[str, Task] = {}
-    for task in Task.objects.filter(func__in=_JOBS).order_by("-stopped")[:20]:
-        found.setdefault(task.func, task)
-    ended = [(label, found[func]) for func, label in _JOBS.items() if func in found]
+    for task in Task.objects.filter(group__in=_JOBS).order_by("-stopped")[:20]:
+        found.setdefault(task.group, task)
+    ended = [(label, found[name]) for name, label in _JOBS.items() if name in found]
     return [{"label": label, "at": task.stopped, "success": task.success} for label, task in ended]

@@ -21,7 +21,14 @@ def main() -> None:
 
     django.setup()
     from django_q.cluster import Cluster
+    from django_q.signals import post_spawn
 
+    from memoryhub import jobs
+    from memoryhub.jobs import worker
+
+    worker.begin()
+    # There is one worker: when it begins, whoever had taken something from the queue is dead.
+    post_spawn.connect(lambda **_: jobs.release_held(), weak=False)
     cluster = Cluster()
     cluster.start()
     threading.Thread(target=_stop_at_end_of_input, args=[cluster], daemon=True).start()

@@ -26,8 +26,10 @@ ROOT = Path(__file__).parents[2]
 EMBED_ONCE = """
 import django
 django.setup()
-from memoryhub.jobs import embed_texts
-print(embed_texts(), flush=True)
+from memoryhub.core.jobs import find_job
+from memoryhub.jobs import run_job
+for each in run_job(job=find_job("embed texts"), asked_by="ada"):
+    print(each.message, flush=True)
 """
 CATS = "Cats sleep on warm roofs all afternoon"
 COUNT = 150

@@ -25,13 +25,14 @@ from memories.uses.citing import named_in
 from memories.uses.drain import count_uses
 from memories.uses.ranking import MOST, weight_of
 from memories.uses.selectors import uses_of
-from memoryhub import jobs
 from memoryhub.core import log
 from memoryhub.core.asof import as_of
 from memoryhub.core.errors import ConfirmationRequired
+from memoryhub.core.jobs import find_job
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import GLOBAL_STORE, current_store, project_store, use_store
+from memoryhub.jobs import run_job
 from memoryhub.signin import ensure_owner
 from sessions_app.schemas import SessionEnd, SessionStart
 from sessions_app.services import end_session, start_session
@@ -154,7 +155,11 @@ class CountingTests(UsesTestCase):
         self.find("port")
         with self.store("beta", source="mcp"):
             pass
-        self.assertEqual(jobs.count_memory_uses(), {"alpha": 1, "global:global": 2})
+        outcomes = run_job(job=find_job("count uses"), asked_by="ada")
+        told = {each.target.title: each.message for each in outcomes}
+        self.assertEqual(
+            told, {"project alpha": "1 use counted", "project beta": "", "the global scope": "2 uses counted"}
+        )
         with use_store(GLOBAL_STORE):
             self.assertEqual(self.use(shared), {"given": 1, "found": 1})
         with self.store("beta"):

@@ -202,7 +202,9 @@ class WorkerTests(TestCase):
                 server.api("POST", "projects", {"project_id": project})
             server.api("POST", "projects/beta/memories", {"title": "t", "content": "kept"})
             (server.home / "projects/alpha/events.db").write_bytes(b"this is no database" * 1000)
-            enqueue = "from django_q.tasks import async_task; async_task('memoryhub.jobs.verify_stores')"
+            enqueue = (
+                "from django_q.tasks import async_task; async_task('memoryhub.jobs.run_scheduled', 'verify stores')"
+            )
             code, output = run("shell", "--verbosity", "0", "--command", enqueue, home=server.home)
             self.assertEqual(code, 0, output)
 

@@ -1,0 +1,216 @@
+"""Making a backup: copied at one moment, verified, and only then given its name."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from memoryhub import env
+from memoryhub.backups import copying
+from memoryhub.core import clock, log, rows
+from memoryhub.core.errors import Conflict, Invalid, Unavailable
+from memoryhub.core.integrity import damage
+from memoryhub.core.log.anchor import read_anchor
+from memoryhub.core.log.read import last_erasure
+from memoryhub.core.store_files import sync
+from memoryhub.core.stores import StoreId, current_store
+
+KEPT = 7
+_NAME = re.compile(r"\d{8}T\d{6}Z(-\d+)?\.db")
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup that was just made and verified."""
+
+    path: Path
+    events: int
+    removed: int
+    """Older ones that went."""
+
+    def describe(self) -> str:
+        """Return what was done as one sentence."""
+        return f"{self.events} events copied and verified: {self.path}"
+
+
+def folder_of(store: StoreId | None) -> Path:
+    """Return where a store's backups are, or hub.db's; it may not exist yet."""
+    return env.home() / "backups" / (f"{store.scope}-{store.name}" if store else "hub")
+
+
+def backups_of(store: StoreId | None) -> list[Path]:
+    """Return a store's backups, or hub.db's, the oldest first."""
+    return sorted(path for path in folder_of(store).glob("*.db") if _NAME.fullmatch(path.name))
+
+
+def backups_kept() -> int:
+    """Return how many backups of each store are kept: ``MEMORY_HUB_BACKUPS``, else 7.
+
+    Raises:
+        Invalid: the setting is no number from 1.
+    """
+    given = os.environ.get("MEMORY_HUB_BACKUPS", str(KEPT))
+    if not given.isdecimal() or int(given) < 1:
+        raise Invalid(f"MEMORY_HUB_BACKUPS is {given[:40]!r}; it must be a number from 1")
+    return int(given)
+
+
+def back_up_store() -> Backup:
+    """Back up the current store to its folder, and remove the oldest backups and those that hold what was erased since.
+
+    Raises:
+        Unavailable: the copy is not sound: neither is the store, then; no backup is made, and none goes.
+    """
+    store = current_store()
+    kept = backups_kept()
+    target = _new_path(store)
+    events = _copy_verified(store, target)
+    erasure = last_erasure()
+    return Backup(target, events, _prune(store, kept, erasure))
+
+
+def back_up_store_to(path: Path) -> Backup:
+    """Back up the current store to a file that does not exist yet.
+
+    Raises:
+        Conflict: it exists.
+        Unavailable: the copy is not sound, or cannot be written.
+    """
+    if path.exists():
+        raise Conflict(f"{path} exists already; name another file")
+    if not path.parent.is_dir():
+        raise Unavailable(f"{path} cannot be written: there is no folder {path.parent}")
+    return Backup(path, _copy_verified(current_store(), path), 0)
+
+
+def back_up_hub() -> Path:
+    """Back up hub.db: who may come in, and what the jobs did."""
+    target = _new_path(None)
+    draft = _draft(target)
+    try:
+        copying.copy_database(env.home() / "hub.db", draft)
+        copying.make_single(draft)
+        with closing(copying.connect(draft)) as connection:
+            _require_whole(connection)
+        _put(draft, target)
+    finally:
+        copying.remove_database(draft)
+    for path in backups_of(None)[: -backups_kept()]:
+        path.unlink()
+    return target
+
+
+def _require_whole(connection: sqlite3.Connection) -> None:
+    found = [text for (text,) in connection.execute("PRAGMA integrity_check")]
+    if found != ["ok"]:
+        raise Unavailable(f"hub.db is damaged: {'; '.join(found)[:500]}")
+
+
+def _copy_verified(store: StoreId, target: Path) -> int:
+    """Copy a store to ``target``, which appears when the copy is known to be sound; return its number of events."""
+    draft = _draft(target)
+    anchored = _anchored(store)
+    try:
+        copying.copy_database(store.path, draft)
+        with copying.opened(draft):
+            events = require_sound(anchored)
+        copying.make_single(draft)
+        _put(draft, target)
+    finally:
+        copying.remove_database(draft)
+    return events
+
+
+def _anchored(store: StoreId) -> tuple[int, str] | None:
+    try:
+        anchor = read_anchor(store)
+    except ValueError as error:
+        raise Unavailable("the anchor file beside the store cannot be read; `memory-hub doctor` says more") from error
+    return (anchor.position, anchor.digest) if anchor else None
+
+
+def require_sound(anchored: tuple[int, str] | None = None) -> int:
+    """Return how many events the current copy has.
+
+    Args:
+        anchored: a position and its digest that were anchored before the copy was made.
+
+    Raises:
+        Unavailable: a page is damaged, the chain is broken, or it lacks what was anchored.
+    """
+    problem = damage()
+    if problem:
+        raise Unavailable(problem)
+    found = log.verify()
+    if not found.ok:
+        raise Unavailable(found.describe())
+    if anchored and anchored[0] and digest_at(anchored[0]) != anchored[1]:
+        raise Unavailable(f"#{anchored[0]}, which is anchored outside the store, is not in its log: its tail was cut")
+    return found.events
+
+
+def digest_at(position: int) -> str | None:
+    """Return the chain's digest at a position of the current store, None where it has none."""
+    found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
+    return found[0][0] if found else None
+
+
+def _new_path(store: StoreId | None) -> Path:
+    folder = folder_of(store)
+    env.prepare_home()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stamp = clock.now().strftime("%Y%m%dT%H%M%SZ")
+    names = (f"{stamp}.db", *(f"{stamp}-{number}.db" for number in range(2, 100)))
+    return next(path for path in map(folder.joinpath, names) if not path.exists())
+
+
+def _draft(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}.draft")
+
+
+def _put(draft: Path, target: Path) -> None:
+    """Give a finished copy its name, unless another process took that meanwhile."""
+    try:
+        os.link(draft, target)
+    except FileExistsError as error:
+        raise Conflict(f"{target} was made by another process just now") from error
+    except OSError:  # a disk without links
+        draft.rename(target)
+    sync(target.parent)
+
+
+def _prune(store: StoreId, kept: int, erasure: int) -> int:
+    """Remove the oldest, those that hold what was erased since, and the drafts of processes that died."""
+    backups = backups_of(store)
+    old = backups[:-kept]
+    old += [path for path in backups[-kept:-1] if erasure and _erasure_in(path) < erasure]
+    for path in old:
+        path.unlink()
+    for draft in folder_of(store).glob(".*.draft"):
+        if not _is_alive(draft):
+            copying.remove_database(draft)
+    return len(old)
+
+
+def _erasure_in(path: Path) -> int:
+    try:
+        with closing(copying.connect(path)) as connection:
+            found = connection.execute("SELECT max(position) FROM raw_events WHERE event_type = 'payload.erased'")
+            return int(found.fetchone()[0] or 0)
+    except sqlite3.Error:
+        return 0
+
+
+def _is_alive(draft: Path) -> bool:
+    pid = draft.name.split(".")[-2]
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,48 @@
+"""The jobs that make read models anew from the log."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+
+from memories.embeddings.following import embed_current_store
+from memoryhub.core import log
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.jobs import Run
+from memoryhub.core.stores import current_store
+
+_SEARCH_TABLES = ("memories_searchdocument",)
+
+
+def make_anew(run: Run) -> str:
+    """Rebuild all read models of the current store."""
+    return _rebuilt(run)
+
+
+def reindex(run: Run) -> str:
+    """Make the current store's full-text index anew, drop the cached index of its vectors, and embed what is behind."""
+    told = _rebuilt(run, only=_SEARCH_TABLES)
+    shutil.rmtree(current_store().path.with_name("index"), ignore_errors=True)
+    return "; ".join(filter(None, [told, _embedded(run)]))
+
+
+def _embedded(run: Run) -> str:
+    try:
+        return embed_current_store(until=run.until)
+    except Unavailable as error:
+        return f"the worker embeds what is behind, since {error.message}"
+
+
+def _rebuilt(run: Run, *, only: Sequence[str] = ()) -> str:
+    events = log.head()[0]
+
+    def told(done: int) -> None:
+        run.report(min(done, events), events)
+        run.require_time()
+
+    report = log.rebuild(told, only=only)
+    run.report(report.events, report.events)
+    replaced = [table for table in report.tables if table.replaced]
+    different = [table.table for table in replaced if not table.identical]
+    verdict = f"{', '.join(different)} differed and {'was' if len(different) == 1 else 'were'} put right"
+    return f"{report.events} events applied, {len(replaced)} tables: {verdict if different else 'all as they were'}"

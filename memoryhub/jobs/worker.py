@@ -1,0 +1,34 @@
+"""Whether a worker is there to do what is queued: it holds a lock for as long as it lives."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from memoryhub import env
+
+
+def _path() -> Path:
+    folder = env.prepare_home() / "locks"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder / "worker"
+
+
+def begin() -> int:
+    """Be known as a worker until this process and those that it forks have ended; return the open file."""
+    descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def is_there() -> bool:
+    """Return whether a worker lives."""
+    descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

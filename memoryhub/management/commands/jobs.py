@@ -1,0 +1,101 @@
+"""List the hub's jobs, or run one here and now."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from memoryhub.core.commands import HubCommand
+from memoryhub.core.errors import Invalid, Locked, NotFound
+from memoryhub.core.jobs import Job, Over, find_job
+from memoryhub.core.stores import GLOBAL_STORE, StoreId, org_store, project_store
+
+EXIT_FAILED = 14
+_ROW = "{:<22} {:<13} {:<17} {:<12} {}"
+
+
+class Command(HubCommand):
+    """``memory-hub jobs``."""
+
+    help = (
+        "List the jobs with their last and next runs; or run one in the foreground, without a worker "
+        f"(exit code {EXIT_FAILED} if it failed, {Locked.exit_code} if it is running already)."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the job and what to run it over."""
+        parser.add_argument("name", nargs="?", help="the job to run, such as backup or verify-stores")
+        where = parser.add_mutually_exclusive_group()
+        where.add_argument("--project", metavar="ID", help="run it over this project alone; default: over every store")
+        where.add_argument("--org", metavar="ID", help="over this organisation's store alone")
+        where.add_argument("--global", action="store_true", dest="over_global", help="over the global scope alone")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """List, or run."""
+        from memoryhub import jobs  # noqa: F401 - all jobs are known now
+        from memoryhub.serving.databases import prepare_databases
+
+        store = _store(options)
+        prepare_databases()
+        if options["name"]:
+            self._run(find_job(options["name"]), store)
+        elif store:
+            raise Invalid("name the job to run over it, such as backup")
+        else:
+            self._list()
+
+    def _list(self) -> None:
+        from memoryhub.jobs.standing import standings
+
+        self.stdout.write(_ROW.format("JOB", "RUNS", "LAST RUN (UTC)", "RESULT", "NEXT RUN (UTC)"))
+        for each in standings():
+            ended = each.last.ended_at if each.last else None
+            due = "off" if each.is_off else _moment(each.next_run)
+            self.stdout.write(_ROW.format(each.job.slug, each.job.every, _moment(ended), each.result, due))
+            for failure in each.failures:
+                if failure.last:
+                    self.stdout.write(f"  {failure.target.title}: {failure.last.result}: {failure.last.message}")
+
+    def _run(self, job: Job, store: StoreId | None) -> None:
+        from memoryhub.jobs import BUSY, run_job
+        from memoryhub.jobs.following import following
+
+        targets = _targets(job, store)
+        with following(job, len(targets), self.stderr) as watch:
+            outcomes = run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
+        for each in outcomes:
+            self.stdout.write(f"{each.target.title}: {each.result}: {each.message or 'nothing to do'}")
+        if any(each.result not in ("ok", BUSY) for each in outcomes):
+            sys.exit(EXIT_FAILED)
+        if any(each.result == BUSY for each in outcomes):
+            sys.exit(Locked.exit_code)
+
+
+def _targets(job: Job, store: StoreId | None) -> list[Any]:
+    from memoryhub.jobs.places import Target, targets_of
+
+    if store is None:
+        return targets_of(job)
+    if job.over is Over.HUB:
+        raise Invalid(f"job {job.slug!r} is of the hub; run it without a store")
+    if job.over is Over.PROJECTS and Target(store) not in targets_of(job) and store.scope != "project":
+        raise Invalid(f"job {job.slug!r} is run over projects; name one with --project")
+    if not store.path.exists():
+        raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
+    return [Target(store)]
+
+
+def _store(options: dict[str, Any]) -> StoreId | None:
+    if options["project"]:
+        return project_store(options["project"])
+    if options["org"]:
+        return org_store(options["org"])
+    return GLOBAL_STORE if options["over_global"] else None
+
+
+def _moment(moment: datetime | None) -> str:
+    return f"{moment:%Y-%m-%d %H:%M}" if moment else "–"
