@@ -12,20 +12,23 @@ from memories.api import router as memories
 from memories.context_api import router as context
 from memories.links_api import router as links
 from memories.query_api import router as queries
+from memories.review_api import router as reviews
 from memoryhub import __version__, health, metrics, organizations, projects, summaries
 from memoryhub.auth import BearerToken, SignedIn, is_known
+from memoryhub.core.permissions import demand_hub
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Paging
 from memoryhub.hooks import router as hooks
-from memoryhub.rest import HubAPI, from_caller, in_project
+from memoryhub.rest import HubAPI, from_caller, granted, in_project
 from sessions_app.api import router as sessions
 from sessions_app.schemas import OrgDescribe, ProjectDescribe
 from sessions_app.work_api import router as work
 
 DESCRIPTION = """Everything a project's memory holds, over HTTP.
 
-Send `Authorization: Bearer <token>` with the text of the file `token` in the hub's home folder, or sign in to the
-admin. Errors are `application/problem+json`, with one sentence that says what to do. Lists page by cursor."""
+Send `Authorization: Bearer <token>` with a token of the page Tokens, or with the text of the file `token` in the hub's
+home folder; or sign in to the admin. Errors are `application/problem+json`, with one sentence that says what to do.
+Lists page by cursor."""
 
 api = HubAPI(
     title="Memory Hub",
@@ -47,6 +50,7 @@ def show_health(request: HttpRequest) -> Any:
 @hub.get("metrics", response={200: None}, tags=["hub"], summary="How the hub does, as Prometheus text")
 def show_metrics(request: HttpRequest) -> Any:
     """Turns, refusals, lags, how long answers took, and what the stores hold; true across all processes."""
+    demand_hub()
     return HttpResponse(metrics.render(), content_type=metrics.CONTENT_TYPE)
 
 
@@ -119,10 +123,12 @@ def describe_project(request: HttpRequest, project_id: str, command: ProjectDesc
     return summaries.reported(projects.describe_project(project_id=project_id, command=command))
 
 
+hub.add_decorator(granted)
+hooks.add_decorator(granted)
 api.add_router("", hub)
 api.add_router("", hooks)
 scopes.add_decorator(from_caller)
 api.add_router("", scopes)
-for router in (memories, context, links, queries, decisions, sessions, work):
+for router in (memories, reviews, context, links, queries, decisions, sessions, work):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)

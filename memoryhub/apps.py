@@ -1,6 +1,7 @@
 """The registry of organisations, projects and tokens as a Django app."""
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
+from django.db.models.signals import post_migrate
 
 
 class HubConfig(AppConfig):
@@ -10,3 +11,19 @@ class HubConfig(AppConfig):
     label = "memoryhub"
     verbose_name = "Memory Hub"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Have the roles' groups made whenever hub.db is migrated; a process that works on stores alone knows none."""
+        if apps.is_installed("django.contrib.auth"):
+            from memoryhub.access.roles import sync_groups
+
+            post_migrate.connect(sync_groups, sender=self)
+        post_migrate.connect(_install_schedules, dispatch_uid="memoryhub.schedules")
+
+
+def _install_schedules(app_config: AppConfig, using: str, **_: object) -> None:
+    """Have the schedules of the jobs installed with the queue's tables."""
+    if app_config.label == "django_q" and using == "jobs":
+        from memoryhub.jobs import install_schedules
+
+        install_schedules()

@@ -1,19 +1,35 @@
-"""Who may use the REST door: the bearer of the hub's token, or a signed-in user whose page sends the CSRF token."""
+"""Who may use the REST door: the bearer of a token, or a signed-in user whose page sends the CSRF token.
+
+Whoever it is, ``request.auth`` says who acts, and ``request.grant`` what she or it may do, and in which projects.
+"""
 
 from __future__ import annotations
 
 import hmac
+import threading
 from typing import Any
 
+from django.core.signals import request_finished
+from django.dispatch import receiver
 from django.http import HttpRequest
 from ninja.security import HttpBearer
-from ninja.security.session import SessionAuthIsStaff
+from ninja.security.session import SessionAuth
 
 from memoryhub import env
-from memoryhub.core.errors import Unauthorized
+from memoryhub.access import tokens
+from memoryhub.access.routes import act_of_route
+from memoryhub.core.errors import HubError, Unauthorized
+from memoryhub.core.permissions import EVERYTHING, Act, Grant, demand, grant_of, use_grant
+from memoryhub.models import AgentToken
 
-TOKEN_ACTOR = "token"  # noqa: S105 - who acts, when the token does
-HOW = "send 'Authorization: Bearer …' with the text of the file 'token' in the hub's home folder, or sign in"
+TOKEN_ACTOR = "token"  # noqa: S105 - who acts, when the hub's own token does
+HOW = (
+    "send 'Authorization: Bearer …' with a token of the page Tokens, or with the text of the file 'token' in the hub's "
+    "home folder, or sign in"
+)
+_PREFIX = "api/v1/"
+_thread = threading.local()
+"""``note``: what is to be done at the end of the request that this thread answers."""
 
 
 def read_token() -> str:
@@ -25,33 +41,68 @@ def read_token() -> str:
 
 
 class BearerToken(HttpBearer):
-    """The text of the file ``token`` in the hub's home folder."""
+    """The text of the file ``token`` in the hub's home folder, or an agent's token."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Any:
         """Return the actor.
 
         Raises:
-            Unauthorized: the token is not this hub's; a session beside it does not count then.
+            Unauthorized: the token is not this hub's, has expired, or was revoked; a session beside it does not count.
+            Forbidden: it does not allow what the route does.
         """
-        if not hmac.compare_digest(token.strip().encode("utf-8", "replace"), read_token().encode()):
+        text = token.strip()
+        agent = tokens.recognise(text)
+        if agent is not None:
+            _note_at_the_end(request, agent)
+            return _admitted(request, tokens.actor_of(agent), tokens.grant_of(agent))
+        if not hmac.compare_digest(text.encode("utf-8", "replace"), read_token().encode()):
             raise Unauthorized(f"this is not the token of this hub; {HOW}")
-        return TOKEN_ACTOR
+        return _admitted(request, TOKEN_ACTOR, EVERYTHING)
 
 
-class SignedIn(SessionAuthIsStaff):
+class SignedIn(SessionAuth):
     """The session of the admin; writes need its CSRF token in ``X-CSRFToken``."""
 
     def __call__(self, request: HttpRequest) -> Any:
-        """Return the user's name, or None for who is not signed in."""
-        if not request.user.is_authenticated:
+        """Return the user's name, or None for who is not signed in.
+
+        Raises:
+            Forbidden: her role does not allow what the route does.
+        """
+        grant = grant_of(request.user)
+        if Act.VIEW not in grant.acts:
             return None
         user = super().__call__(request)
-        return user.get_username() if user else None
+        return _admitted(request, user.get_username(), grant) if user else None
 
 
 def is_known(request: HttpRequest) -> bool:
-    """Whether the request comes from someone who may see details; never raises."""
+    """Whether the request comes from someone who may see details of all projects; never raises."""
     try:
-        return bool(BearerToken()(request) or SignedIn()(request))
-    except Unauthorized:
+        actor = BearerToken()(request) or SignedIn()(request)
+    except HubError:
         return False
+    return bool(actor) and request.grant.projects is None  # type: ignore[attr-defined]
+
+
+def _admitted(request: HttpRequest, actor: str, grant: Grant) -> str:
+    route = request.resolver_match.route if request.resolver_match else ""
+    with use_grant(grant):
+        demand(act_of_route(request.method or "", route.removeprefix(_PREFIX)))
+    request.grant = grant  # type: ignore[attr-defined]
+    return actor
+
+
+def _note_at_the_end(request: HttpRequest, agent: AgentToken) -> None:
+    """Keep for the end of the request what notes that the token was used."""
+    note = tokens.due_note(agent, request.META.get("REMOTE_ADDR", ""))
+    if note is not None:
+        _thread.note = note
+
+
+@receiver(request_finished)
+def _note_use(**_: Any) -> None:
+    """Do it now that the answer is sent."""
+    note = _thread.__dict__.pop("note", None)
+    if note is not None:
+        note()

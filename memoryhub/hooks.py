@@ -15,6 +15,7 @@ from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.identity import bind_project, identify_project
 from memoryhub.core.origin import use_origin
+from memoryhub.core.permissions import demand_hub
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command, Identifier
 from memoryhub.core.spool import Kept
@@ -45,6 +46,7 @@ def take_hook(
 
     With the same ``Idempotency-Key`` again nothing is added.
     """
+    demand_hub()
     heard = hear(client=client, event=event, told=told)
     if heard.effect is Effect.NOTHING:
         return Status(204, None)

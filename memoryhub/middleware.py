@@ -15,7 +15,7 @@ from django.urls import get_script_prefix, set_script_prefix
 
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.origin import use_origin
-from memoryhub.core.permissions import Act, acts_of, may, use_acts
+from memoryhub.core.permissions import Act, grant_of, may, use_grant
 from memoryhub.core.stores import GLOBAL_STORE, SLUG, StoreId, org_store, project_store, use_store
 from memoryhub.places import Place
 from memoryhub.problems import problem_for_status, problem_response, refuse_body
@@ -117,7 +117,7 @@ class CurrentStore:
             with (
                 use_store(store, create=store == GLOBAL_STORE),
                 use_origin(source="admin", actor=request.user.get_username()),
-                use_acts(acts_of(request.user)),
+                use_grant(grant_of(request.user)),
             ):
                 return _finished(view(request, *args, **kwargs), store)
         except HubError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from memoryhub.core.permissions import PERMISSIONS, Act
+
 
 class StoreCheck(models.Model):
     """The last time a store's chain was walked, and what was found."""
@@ -28,6 +30,49 @@ class SignInLink(models.Model):
 
     def __str__(self) -> str:
         return f"sign-in link of {self.username}"
+
+
+class HubAccess(models.Model):
+    """Has no rows: the permissions that the groups of the roles give are about the hub as a whole."""
+
+    class Meta:
+        managed = False
+        default_permissions = ()
+        permissions = [
+            (PERMISSIONS[Act.VIEW].partition(".")[2], "Can see every page"),
+            (PERMISSIONS[Act.REVIEW].partition(".")[2], "Can write, review, settle and delete softly"),
+            (PERMISSIONS[Act.GOVERN].partition(".")[2], "Can redact, erase, roll back, and change policies"),
+            (PERMISSIONS[Act.ADMINISTER].partition(".")[2], "Can manage people, tokens and jobs"),
+        ]
+
+    def __str__(self) -> str:
+        return "access to the hub"
+
+
+class AgentToken(models.Model):
+    """A token that lets a program in, to some projects and for some acts, until it expires or is revoked."""
+
+    name = models.CharField(max_length=64, unique=True)
+    """Never given twice, because events name who acted by it."""
+    prefix = models.CharField(max_length=16, unique=True)
+    """The beginning of its text, which is no secret: by it a person recognises it, and the hub finds it."""
+    token_hash = models.CharField(max_length=64)
+    projects = models.JSONField(null=True)
+    """Ids of the projects that it is for; None: the whole hub."""
+    verbs = models.JSONField()
+    """Of ``read``, ``write`` and ``admin``; each one comes with those before it."""
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+    """To the minute."""
+    last_used_from = models.CharField(max_length=64, blank=True)
+    """The address that it came from."""
+    revoked_at = models.DateTimeField(null=True)
+    revoked_by = models.CharField(max_length=150, blank=True)
+
+    def __str__(self) -> str:
+        return f"token {self.name}"
 
 
 class JobResult(models.TextChoices):

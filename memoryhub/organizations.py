@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden
+from memoryhub.core.permissions import Act, demand, demand_hub
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores import Scope, StoreId, org_store, use_store
 from memoryhub.core.stores import list_orgs as org_ids
@@ -83,6 +84,8 @@ def create_org(*, command: OrgCreate) -> OrgDetails:
         Conflict: there is one of that id, and ``if_exists`` is ``error``.
         Forbidden: the caller works in a project of another organisation than the one to be described.
     """
+    demand(Act.GOVERN)
+    demand_hub()
     store = org_store(command.org_id)
     description = OrgDescribe(**command.model_dump(exclude_unset=True, exclude={"org_id", "if_exists"}))
     draft_description(command=description, scope=Scope.ORG)  # before anything is made
@@ -99,6 +102,7 @@ def describe_org(*, org_id: str, command: OrgDescribe) -> OrgDetails:
     Raises:
         NotFound: there is no such organisation.
     """
+    demand_hub()
     with use_store(org_store(org_id)):
         redacted = describe(command=command).redacted
     return _details(org_store(org_id), redacted)
@@ -106,6 +110,7 @@ def describe_org(*, org_id: str, command: OrgDescribe) -> OrgDetails:
 
 def list_orgs(*, command: Paging) -> Listing:
     """Return a page of organisations' cards."""
+    demand_hub()
     return page_of_cards(org_ids(), command, org_card, id_field="org_id", line=org_line)
 
 
@@ -115,6 +120,7 @@ def get_org(*, org_id: str) -> OrgDetails:
     Raises:
         NotFound: there is no such organisation.
     """
+    demand_hub()
     return _details(org_store(org_id))
 
 

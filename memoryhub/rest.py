@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from memoryhub.auth import HOW
 from memoryhub.core.errors import HubError, Invalid, Unauthorized
 from memoryhub.core.origin import use_origin
+from memoryhub.core.permissions import EVERYTHING, use_grant
 from memoryhub.core.rest import command_of
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores import project_store, use_store
@@ -32,7 +33,7 @@ def in_project(view: View) -> View:
 
     @wraps(view)
     def inside(request: HttpRequest, **arguments: Any) -> Any:
-        with use_store(project_store(_project_of(request))):
+        with use_grant(request.grant), use_store(project_store(_project_of(request))):  # type: ignore[attr-defined]
             return from_caller(view)(request, **arguments)
 
     return inside
@@ -44,8 +45,19 @@ def from_caller(view: View) -> View:
     @wraps(view)
     def inside(request: HttpRequest, **arguments: Any) -> Any:
         _refuse_unknown_parameters(request, arguments)
-        with use_origin(**_origin(request)):
+        with use_grant(request.grant), use_origin(**_origin(request)):  # type: ignore[attr-defined]
             return view(request, **_with_key(request, arguments))
+
+    return inside
+
+
+def granted(view: View) -> View:
+    """Run a route with the rights of the caller who was let in, and nothing else of hers; of nobody, with all."""
+
+    @wraps(view)
+    def inside(request: HttpRequest, **arguments: Any) -> Any:
+        with use_grant(getattr(request, "grant", EVERYTHING)):
+            return view(request, **arguments)
 
     return inside
 

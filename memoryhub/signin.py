@@ -13,22 +13,30 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from memoryhub.access.people import find_person
+from memoryhub.access.roles import OWNER, active_owners
 from memoryhub.core import clock
-from memoryhub.core.errors import Gone
+from memoryhub.core.errors import Forbidden, Gone
 from memoryhub.models import SignInLink
 
-OWNER = "owner"
 LINK_LIFETIME = timedelta(minutes=15)
 _TOKEN_BYTES = 32
 
 
 def ensure_owner() -> User:
-    """Return the user who owns this hub, made on first use: a superuser without a password."""
-    return User.objects.filter(username=OWNER).first() or User.objects.create_superuser(OWNER)
+    """Return the first of those who own this hub and may sign in; on first use one is made, without a password."""
+    return active_owners().first() or User.objects.create_superuser(OWNER)
 
 
 def create_link_token(*, username: str = OWNER) -> str:
-    """Return the secret part of a new sign-in link; only its hash is kept, for 15 minutes."""
+    """Return the secret part of a new sign-in link; only its hash is kept, for 15 minutes.
+
+    Raises:
+        NotFound: there is no such person.
+        Forbidden: she is deactivated.
+    """
+    if not find_person(username).is_active:
+        raise Forbidden(f"{username} is deactivated; an owner activates her again on the page People")
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     SignInLink.objects.filter(expires_at__lt=clock.now()).delete()
     SignInLink.objects.create(token_hash=_hash(token), username=username, expires_at=clock.now() + LINK_LIFETIME)
@@ -51,7 +59,7 @@ def redeem_link_token(token: str) -> User:
     # One UPDATE, so that of two who follow the link at once only one gets in.
     if not link.filter(used_at__isnull=True, expires_at__gt=now).update(used_at=now):
         raise Gone("this sign-in link was used already or has expired; run `memory-hub signin` for a new one")
-    return User.objects.get(username=link.get().username)
+    return find_person(link.get().username)
 
 
 def _hash(token: str) -> str:

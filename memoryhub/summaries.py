@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from memoryhub import organizations, projects
+from memoryhub.core.permissions import demand_hub
 from memoryhub.core.schemas import Meta, Paging
 from memoryhub.core.stores import list_orgs, project_store, use_store
 from memoryhub.core.stores import list_projects as project_ids
@@ -83,6 +84,7 @@ def summarize_orgs() -> list[OrgStanding]:
 
 def list_org_standings(*, command: Paging) -> OrgPage:
     """Return a page of organisations."""
+    demand_hub()
     listing = page_of_cards(list_orgs(), command, organizations.standing_reader(), id_field="org_id", line=org_line)
     return OrgPage.model_validate(listing.model_dump())
 

@@ -5,16 +5,18 @@ Every door asks here, and no page, route or tool has a rule of its own:
 - a page for its user: ``require(request.user, Act.REVIEW)`` before it changes anything, ``may(…)`` before it shows a
   button; templates ask ``{% if may.review %}``;
 - what is below the doors for whoever calls: ``demand(Act.GOVERN)``. A door that lets in callers with fewer rights than
-  all says which they have with ``use_acts``; where nobody said, as on the command line, every act is allowed.
+  all says which they have with ``use_grant``; where nobody said, as on the command line, everything is allowed.
 
-Behind both stands the log: it demands of each event the act that ``act_of_event`` names, whoever forgot to ask.
+Behind both stand the log, which demands of each event the act that ``act_of_event`` names, and the stores, which open
+no project that the caller has no right to, whoever forgot to ask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -44,18 +46,43 @@ ROLES = {
 }
 """The groups, and the acts that each one may do."""
 
+VERBS = {
+    "read": frozenset({Act.VIEW}),
+    "write": frozenset({Act.VIEW, Act.REVIEW}),
+    "admin": ALL_ACTS,
+}
+"""What a token may be made for, and the acts that each one allows."""
+
 _WANTED = {
     Act.VIEW: "see this hub",
     Act.REVIEW: "change what is kept here",
     Act.GOVERN: "redact, erase, roll back, or change policies and settings",
     Act.ADMINISTER: "manage people, tokens and jobs",
 }
-_BY_EVENT = {"context.packed": Act.VIEW, "payload": Act.GOVERN, "project": Act.GOVERN, "quarantine": Act.GOVERN}
+_BY_EVENT = {
+    "context.packed": Act.VIEW,
+    "payload": Act.GOVERN,
+    "project": Act.GOVERN,
+    "quarantine": Act.GOVERN,
+    "rollback": Act.GOVERN,
+}
 """What an event needs by its type, or by the first part of it, where that is not ``REVIEW``.
 
 That a pack was given is noted when one only reads.
 """
-_allowed: ContextVar[frozenset[Act]] = ContextVar("allowed_acts", default=ALL_ACTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a caller may do, and in which projects."""
+
+    acts: frozenset[Act] = ALL_ACTS
+    projects: frozenset[str] | None = None
+    """None: in all of them, in organisations, and in the global scope."""
+
+
+EVERYTHING = Grant()
+_grant: ContextVar[Grant] = ContextVar("grant", default=EVERYTHING)
 
 
 def may(user: Any, act: Act) -> bool:
@@ -63,9 +90,9 @@ def may(user: Any, act: Act) -> bool:
     return bool(user.is_active and user.has_perm(PERMISSIONS[act]))
 
 
-def acts_of(user: Any) -> frozenset[Act]:
+def grant_of(user: Any) -> Grant:
     """Return what a user may do."""
-    return frozenset(act for act in Act if may(user, act))
+    return Grant(frozenset(act for act in Act if may(user, act)))
 
 
 def require(user: Any, act: Act) -> None:
@@ -84,8 +111,31 @@ def demand(act: Act) -> None:
     Raises:
         Forbidden: the caller's role or token does not allow it.
     """
-    if act not in _allowed.get():
+    if act not in _grant.get().acts:
         raise Forbidden(f"this caller {_lacking(act)}", needs=act.value)
+
+
+def demand_hub() -> None:
+    """Pass if whoever calls has a right to the whole hub, and not to some projects alone.
+
+    Raises:
+        Forbidden: it is a token for some projects.
+    """
+    if _grant.get().projects is not None:
+        raise Forbidden(
+            "this token is for some projects alone; organisations, the global scope and the hub need another"
+        )
+
+
+def reaches(project: str) -> bool:
+    """Whether whoever calls may know of a project."""
+    projects = _grant.get().projects
+    return projects is None or project in projects
+
+
+def reached(projects: Iterable[str]) -> list[str]:
+    """Return those of the projects that whoever calls may know of."""
+    return [project for project in projects if reaches(project)]
 
 
 def act_of_event(event_type: str) -> Act:
@@ -94,15 +144,20 @@ def act_of_event(event_type: str) -> Act:
 
 
 @contextmanager
-def use_acts(acts: frozenset[Act]) -> Iterator[None]:
-    """Allow these acts and no others inside the block."""
-    token = _allowed.set(acts)
+def use_grant(grant: Grant) -> Iterator[None]:
+    """Allow inside the block what the grant allows, and nothing else."""
+    token = _grant.set(grant)
     try:
         yield
     finally:
-        _allowed.reset(token)
+        _grant.reset(token)
+
+
+def verb_for(act: Act) -> str:
+    """Return the least verb that allows an act."""
+    return next(verb for verb, acts in VERBS.items() if act in acts)
 
 
 def _lacking(act: Act) -> str:
     roles = " or ".join(name for name, acts in ROLES.items() if act in acts)
-    return f"may not {_WANTED[act]}; that needs the role {roles}, which an owner gives on the page People"
+    return f"may not {_WANTED[act]}; that needs the role {roles}, or a token with {verb_for(act)}"

@@ -25,6 +25,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from memoryhub import env
 from memoryhub.core import store_files
 from memoryhub.core.errors import HubError, Invalid, Locked, NotFound, Unavailable
+from memoryhub.core.permissions import reached, reaches
 from memoryhub.core.routing import STORE_PREFIX, current_alias, require_current_alias
 from memoryhub.core.sqlite.options import connection_settings
 
@@ -99,8 +100,8 @@ def org_store(org_id: str) -> StoreId:
 
 
 def list_projects() -> list[str]:
-    """Return the ids of all projects that have a store, in order."""
-    return _names_in("projects")
+    """Return the ids of all projects that have a store and that the caller may know of, in order."""
+    return reached(_names_in("projects"))
 
 
 def list_orgs() -> list[str]:
@@ -137,11 +138,13 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
     """Open ``store`` and make it the current one inside the block.
 
     Raises:
-        NotFound: there is no such store, and ``create`` is off.
+        NotFound: there is no such store, and ``create`` is off; or the caller has no right to know of it.
         Locked: another process held it for longer than the busy timeout.
         Unavailable: it cannot be opened, read or written.
     """
     with _translated(store):
+        if store.scope is Scope.PROJECT and not reaches(store.name):
+            raise _unknown(store)
         _open(store, create=create)
         token = current_alias.set(store.alias)
         try:
@@ -188,11 +191,16 @@ def _stat(store: StoreId, *, create: bool) -> _Opened:
         if store.alias in _opened or store.alias in _failed:
             raise Unavailable(f"memory database unavailable: the file of {store.name!r} is gone") from None
         if not create:
-            known = ", ".join(_names_in(_FOLDERS[store.scope])) or "none"
-            raise NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {known}") from None
+            raise _unknown(store) from None
         store_files.create_store(store.path)
         stat = store.path.stat()
     return _Opened(stat.st_ino, stat.st_dev)
+
+
+def _unknown(store: StoreId) -> NotFound:
+    names = _names_in(_FOLDERS[store.scope])
+    known = ", ".join(reached(names) if store.scope is Scope.PROJECT else names) or "none"
+    return NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {known}")
 
 
 def _add(store: StoreId, found: _Opened) -> None:

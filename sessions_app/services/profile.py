@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from memoryhub.core import log
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log import Draft
+from memoryhub.core.permissions import demand_hub
 from memoryhub.core.stores import Scope, current_store, list_orgs
 from sessions_app.events.profile import PROJECT_DESCRIBED, ProjectDescribed
 from sessions_app.profile import profile
@@ -54,6 +55,7 @@ def draft_description(*, command: OrgDescribe, scope: Scope) -> Draft[ProjectDes
     if misplaced and scope != Scope.PROJECT:
         raise Invalid(f"{misplaced[0]!r} belongs to a project, not to the {scope} scope; leave it out")
     if "org_id" in said:
+        demand_hub()  # what another organisation keeps would be inherited
         said["org"] = _known(said.pop("org_id"))
     return log.prepare(PROJECT_DESCRIBED, ProjectDescribed(**said))
 

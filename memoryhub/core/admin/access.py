@@ -50,8 +50,6 @@ class Rights:
         self._user = user
 
     def __getitem__(self, act: str) -> bool:
-        if act not in Act:
-            raise KeyError(act)
         return may(self._user, Act(act))
 
     def __iter__(self) -> Iterator[str]:

@@ -91,9 +91,9 @@ def guard(function: Guard) -> Guard:
     return function
 
 
-def _admitted(event_type: str) -> Origin:
+def _admitted(event_type: str, store: StoreId) -> Origin:
     demand(act_of_event(event_type))
-    if current_store().scope is not Scope.PROJECT:
+    if store.scope is not Scope.PROJECT:
         demand_hub()
     origin = current_origin()
     for each in _guards:
@@ -156,7 +156,7 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     if head is None:
         raise RuntimeError("append() needs an open log.transaction()")
     position = head.position + 1
-    origin = _admitted(draft.type.name)
+    origin = _admitted(draft.type.name, head.store)
     event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
     head.digest = _insert(event, draft.data, head, origin, _checked_key(idempotency_key))
     head.position = position

@@ -57,10 +57,10 @@ class Command(HubCommand):
 
         for backup in prepare_databases():
             self.stdout.write(f"Backed up before the upgrade: {backup}")
-        signin.ensure_owner()
+        owner = signin.ensure_owner()
         jobs.install_schedules()
         auth.read_token()
-        return signin.link(address, signin.create_link_token())
+        return signin.link(address, signin.create_link_token(username=owner.username))
 
     def _announce(self, address: str, link: str, *, open_it: bool) -> None:
         self.stdout.write(f"Memory Hub serves {env.home()} at {address}/")

@@ -1,17 +1,25 @@
-"""A new sign-in link to the running hub."""
+"""A new sign-in link to the running hub, for its owner or for another person."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from memoryhub.core.commands import HubCommand
-from memoryhub.core.errors import Unavailable
+from django.core.management.base import CommandParser
+
+from memoryhub.core.commands import HubCommand, command_from
+from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.permissions import ROLES
 
 
 class Command(HubCommand):
     """``memory-hub signin``."""
 
-    help = "Print a new link that signs you in to the running hub once, within 15 minutes."
+    help = "Print a new link that signs a person in to the running hub once, within 15 minutes."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add who signs in."""
+        parser.add_argument("--user", metavar="NAME", help="who; default: the first owner")
+        parser.add_argument("--role", choices=ROLES, help="with --user: make this person, or give her this role")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the link."""
@@ -21,4 +29,19 @@ class Command(HubCommand):
         running = lock.find_running()
         if running is None:
             raise Unavailable("Memory Hub is not running; `memory-hub serve` starts it and prints a link")
-        self.stdout.write(signin.link(running.address, signin.create_link_token()))
+        if options["role"] and not options["user"]:
+            raise Invalid("--role needs --user: whose role it is")
+        name = self._person(options["user"], options["role"]) if options["user"] else signin.ensure_owner().username
+        self.stdout.write(signin.link(running.address, signin.create_link_token(username=name)))
+
+    def _person(self, name: str, role: str | None) -> str:
+        from memoryhub.access import people
+
+        known = {person.name: person for person in people.list_people()}
+        if name in known and role not in (None, known[name].role):
+            people.change_role(name=name, role=str(role))
+        elif name not in known and role is None:
+            raise Invalid(f"there is no person {name[:64]!r} yet; say with --role what she may do: {', '.join(ROLES)}")
+        elif name not in known:
+            people.add_person(command=command_from(people.PersonAdd, {"name": name, "role": role}))
+        return name

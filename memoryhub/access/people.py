@@ -1,0 +1,132 @@
+"""The people of this hub: made, given a role, let in by a link, and deactivated. There is always an active owner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from pydantic import AfterValidator, Field, StringConstraints
+
+from memoryhub.access.roles import OWNER, active_owners, give_role, role_of
+from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.permissions import ROLES
+from memoryhub.core.schemas import Command
+from memoryhub.models import SignInLink
+
+Role = Literal["viewer", "reviewer", "owner"]
+_TAKEN = frozenset({"token", "unknown", "memory-hub"})
+"""What events call those who act and are no people."""
+
+
+def _of_a_person(name: str) -> str:
+    if name in _TAKEN:
+        raise ValueError("events call others by this name; choose another")
+    return name
+
+
+PersonName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$"), AfterValidator(_of_a_person)]
+
+
+class PersonAdd(Command):
+    """Let a person in."""
+
+    name: PersonName = Field(description="1 to 64 of a-z, 0-9, '.', '_', '-'; events name her by it")
+    role: Role = Field(description="viewer: sees all; reviewer: writes and reviews; owner: all")
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A person as the page shows her."""
+
+    name: str
+    role: str
+    signed_in_at: datetime | None
+    is_active: bool
+    is_last_owner: bool
+    """She can be neither demoted nor deactivated."""
+
+
+def list_people() -> list[Person]:
+    """Return everyone, those who may come in first, in order of their names."""
+    last = _last_owner()
+    users = User.objects.prefetch_related("groups").order_by("-is_active", "username")
+    return [Person(user.username, role_of(user), user.last_login, user.is_active, user.pk == last) for user in users]
+
+
+def add_person(*, command: PersonAdd) -> User:
+    """Make a person, without a password.
+
+    Raises:
+        Conflict: there is one of that name.
+    """
+    with transaction.atomic():
+        if User.objects.filter(username=command.name).exists():
+            raise Conflict(f"there is a person {command.name!r} already; change her role, or choose another name")
+        user = User.objects.create_user(command.name)
+        give_role(user, command.role)
+    return user
+
+
+def change_role(*, name: str, role: str) -> None:
+    """Give a person another role; it counts from her next click.
+
+    Raises:
+        NotFound: there is no such person.
+        Invalid: there is no such role.
+        Conflict: she is the last active owner.
+    """
+    if role not in ROLES:
+        raise Invalid(f"role must be one of {', '.join(ROLES)}, not {role[:64]!r}")
+    with transaction.atomic():
+        user = find_person(name)
+        if role != OWNER:
+            _keep_an_owner(user, "get another role")
+        give_role(user, role)
+
+
+def deactivate_person(*, name: str) -> None:
+    """End a person's sessions and links, and let her in no more until she is activated again.
+
+    Raises:
+        NotFound: there is no such person.
+        Conflict: she is the last active owner.
+    """
+    with transaction.atomic():
+        user = find_person(name)
+        _keep_an_owner(user, "be deactivated")
+        User.objects.filter(pk=user.pk).update(is_active=False)
+        SignInLink.objects.filter(username=name).delete()
+
+
+def activate_person(*, name: str) -> None:
+    """Let a deactivated person in again, with the role that she had.
+
+    Raises:
+        NotFound: there is no such person.
+    """
+    User.objects.filter(pk=find_person(name).pk).update(is_active=True)
+
+
+def find_person(name: str) -> User:
+    """Return the person of that name.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = User.objects.filter(username=name).first()
+    if found is None:
+        raise NotFound(f"there is no person {name[:64]!r} in this hub; the page People lists them")
+    return found
+
+
+def _keep_an_owner(user: User, what: str) -> None:
+    if user.pk == _last_owner():
+        raise Conflict(f"{user.username} is the last active owner and can't {what}; make another person owner first")
+
+
+def _last_owner() -> int | None:
+    owners = list(active_owners().values_list("pk", flat=True)[:2])
+    return owners[0] if len(owners) == 1 else None

@@ -1,0 +1,31 @@
+"""What each route of the REST door needs: reading is for those who see, changing for those who review, and so on."""
+
+from __future__ import annotations
+
+from memoryhub.core.permissions import Act
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_PROJECT = "projects/<project_id>/"
+_READS = frozenset({"query"})
+"""What takes its question in a body: POST changes nothing there."""
+_GOVERNED = frozenset({"settings", "retention", "holds", "redactions", "rollbacks", "quarantine", "rules"})
+"""The first parts of a project's routes whose changes are an owner's."""
+_ADMINISTERED = frozenset({"hooks", "jobs"})
+"""Those of the hub's; hooks speak in a client's name, and may in any project."""
+
+
+def act_of_route(method: str, route: str) -> Act:
+    """Return what a request needs.
+
+    Args:
+        method: of HTTP, in capitals.
+        route: Django's pattern without what all routes begin with, such as ``projects/<project_id>/memories``.
+    """
+    if method in _SAFE:
+        return Act.VIEW
+    if not route.startswith(_PROJECT):
+        return Act.ADMINISTER if route.partition("/")[0] in _ADMINISTERED else Act.GOVERN
+    part = route.removeprefix(_PROJECT).partition("/")[0]
+    if part in _READS:
+        return Act.VIEW
+    return Act.GOVERN if part in _GOVERNED else Act.REVIEW
