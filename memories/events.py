@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from pydantic import Field, JsonValue
 
 from memories.kinds import KINDS
-from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution
+from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
 from memoryhub.core.projection import define_event
 from memoryhub.core.schemas import Payload, Tag
 
@@ -53,8 +54,21 @@ class MemoryState(Payload):
 _PLAIN = tuple(name for name in MemoryState.model_fields if name not in ("type", "tags", "resource_links"))
 
 
+class Standing(Payload):
+    """Whether a person stands behind a memory, and why not."""
+
+    state: ReviewState = ReviewState.ACCEPTED
+    reason: str = ""
+    """Why it waits for a person, or was rejected."""
+    accepted_version: int | None = None
+    """The version that holds while a later one waits."""
+
+
 class MemoryWritten(MemoryState):
     """A memory came to be."""
+
+    review: Standing | None = None
+    """Only where it is not accepted."""
 
 
 class MemoryRevised(MemoryState):
@@ -66,6 +80,42 @@ class MemoryRevised(MemoryState):
     reason: str = ""
     conflicts_with: int | None = None
     """The version that the writer had not seen, when it was written within the conflict window."""
+    review: Standing | None = None
+    """Only where it is not accepted."""
+
+
+class Verdict(StrEnum):
+    """What a person said of a memory that she looked at."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    WITHDRAWN = "withdrawn"
+    """The verdict before it is taken back."""
+
+
+class Merged(Payload):
+    """The memory that took over the text of another one."""
+
+    memory_id: int
+    version: int
+    """That it has since."""
+    before_version: int
+    before: Standing
+
+
+class MemoryReviewed(Payload):
+    """A person gave her verdict on a version of a memory."""
+
+    memory_id: int
+    verdict: Verdict
+    version: int
+    """The one that she looked at."""
+    stands: int
+    """The version that stands since: another one where she edited it, or where an earlier one holds again."""
+    reason: str = ""
+    before: Standing
+    after: Standing
+    merged: Merged | None = None
 
 
 class MemoryTouched(Payload):
@@ -132,6 +182,7 @@ MEMORY_REVISED = define_event("memory.revised", MemoryRevised)
 MEMORY_SEEN = define_event("memory.seen", MemoryTouched)
 MEMORY_DELETED = define_event("memory.deleted", MemoryTouched)
 MEMORY_RESTORED = define_event("memory.restored", MemoryTouched)
+MEMORY_REVIEWED = define_event("memory.reviewed", MemoryReviewed)
 CONFLICT_RESOLVED = define_event("conflict.resolved", ConflictResolved)
 TAG_CREATED = define_event("tag.created", TagCreated)
 RELATION_CREATED = define_event("relation.created", RelationCreated)

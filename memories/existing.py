@@ -6,14 +6,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from memories.events import MemoryState
-from memories.models import Memory, MemoryScope
+from memories.events import MemoryState, MemoryWritten, Standing
+from memories.models import Memory, MemoryScope, ReviewState
 from memories.projectors.memories import content_hash
+from memories.projectors.review import ACCEPTED
 from memoryhub.core import rows
 
 _PLAIN = ("kind", "type", "scope", "title", "content", "topic_key", "author", "source")
 _JSON = ("tags", "resource_links", "attributes")
-_COLUMNS = ("id", "version", "session_id", *_PLAIN, *_JSON)
+_STANDING = ("review", "review_reason", "accepted_version")
+_COLUMNS = ("id", "version", "session_id", *_STANDING, *_PLAIN, *_JSON)
 
 Place = tuple[str, str]
 """Within what names are unique: a scope, and the session where that is the scope."""
@@ -25,30 +27,43 @@ def place_of(state: MemoryState, session_id: str) -> Place:
 
 
 class Existing:
-    """A live memory: its id, its current version, who wrote it first, and its state."""
+    """A memory that is not deleted: its id, its current version, who wrote it first, its state, and how it stands."""
 
-    def __init__(self, memory_id: int, version: int, session_id: str, state: MemoryState) -> None:
+    def __init__(
+        self, memory_id: int, version: int, session_id: str, state: MemoryState, standing: Standing = ACCEPTED
+    ) -> None:
         self.id = memory_id
         self.version = version
         self.session_id = session_id
         self.state = state
+        self.standing = standing
 
     @classmethod
     def of(cls, memory: Memory) -> Existing:
         """Return a read model's row as its state."""
         fields = {name: getattr(memory, name) for name in MemoryState.model_fields}
-        return cls(memory.id, memory.version, memory.session_id, MemoryState(**fields))
+        return cls(memory.id, memory.version, memory.session_id, MemoryState(**fields), standing_of(memory))
 
     def differs(self, state: MemoryState) -> bool:
         """Whether anything that ``state`` sets is not so already."""
         mine, given = self.state.columns(), state.columns()
         return any(mine[name] != given[name] for name in state.model_fields_set & set(mine) - {"author"})
 
-    def revised(self, state: MemoryState) -> None:
+    def revised(self, state: MemoryState, standing: Standing | None) -> None:
         """Go on to the next version."""
+        self.standing = standing or ACCEPTED
         fields = {name: getattr(state, name) for name in MemoryState.model_fields}
         self.state = MemoryState(**fields)
         self.version += 1
+
+
+def standing_of(memory: Memory) -> Standing:
+    """Return how a memory stands."""
+    return _standing(memory.review, memory.review_reason, memory.accepted_version)
+
+
+def _standing(review: str, reason: str, accepted_version: int | None) -> Standing:
+    return Standing(state=ReviewState(review), reason=reason, accepted_version=accepted_version)
 
 
 class ExistingMemories:
@@ -77,9 +92,9 @@ class ExistingMemories:
         """Return the memory of the same title."""
         return self._by_title.get((self._place(state), state.kind, state.title))
 
-    def add(self, memory_id: int, state: MemoryState) -> None:
+    def add(self, memory_id: int, written: MemoryWritten) -> None:
         """Take in what this batch has just written."""
-        self._index(Existing(memory_id, 1, self._session_id, state))
+        self._index(Existing(memory_id, 1, self._session_id, written, written.review or ACCEPTED))
 
     def _place(self, state: MemoryState) -> Place:
         return place_of(state, self._session_id)
@@ -113,4 +128,5 @@ def _existing(row: tuple[Any, ...]) -> Existing:
     fields = dict(zip(_COLUMNS, row, strict=True))
     parsed = {name: json.loads(fields[name]) for name in _JSON}
     state = MemoryState(**{name: fields[name] for name in _PLAIN}, **parsed)
-    return Existing(fields["id"], fields["version"], fields["session_id"], state)
+    standing = _standing(*(fields[name] for name in _STANDING))
+    return Existing(fields["id"], fields["version"], fields["session_id"], state, standing)

@@ -23,6 +23,9 @@ MAX_ATTRIBUTES = 50_000
 EXPIRED_WEIGHT = 0.5
 """How much what has expired still counts when results are ranked."""
 
+PROPOSED_WEIGHT = 0.7
+"""How much what waits for a person counts."""
+
 Text = Annotated[str, StringConstraints(max_length=10_000)]
 
 

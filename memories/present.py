@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from memories.ends import reference
-from memories.models import MemoryKind, MemoryScope
+from memories.models import MemoryKind, MemoryScope, ReviewState
 from memories.present_links import related_line
 from memories.schemas import WriteResult, WriteStatus
 
@@ -15,12 +15,22 @@ def warnings(item: dict[str, Any]) -> str:
     """Return what to know before relying on an item: deleted, expired, superseded, or with open conflicts."""
     said = [
         "deleted" if item.get("deleted_at") else "",
+        _reviewed(item),
         "expired" if item.get("expired") else "",
         *(f"conflict #{each} open" for each in item.get("conflicts", [])),
         *(f"superseded by #{each}" for each in item.get("superseded_by", [])),
     ]
     told = ", ".join(filter(None, said))
     return f" ({told})" if told else ""
+
+
+def _reviewed(item: dict[str, Any]) -> str:
+    """Return how an item stands that a person has not accepted."""
+    if item.get("review", ReviewState.ACCEPTED) == ReviewState.ACCEPTED:
+        return ""
+    if item["review"] == ReviewState.REJECTED:
+        return f"rejected: {item['review_reason']}" if item["review_reason"] else "rejected"
+    return f"proposed; v{item['accepted_version']} holds" if item["accepted_version"] else "proposed"
 
 
 def _what(item: dict[str, Any]) -> str:
@@ -111,4 +121,15 @@ def write_text(result: WriteResult) -> str:
     said = _SAID[result.status].format(**result.model_dump())
     similar = "".join(f"; #{each.id} says nearly the same: {each.title}" for each in result.similar)
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
-    return f"{said} {result.title}{scope}{redacted}{similar}".rstrip()
+    return f"{said} {result.title}{scope}{redacted}{similar}{_standing(result)}".rstrip()
+
+
+def _standing(result: WriteResult) -> str:
+    """Return what a person has to do with what was written, if anything."""
+    if result.review is ReviewState.ACCEPTED or result.status in (WriteStatus.DELETED, WriteStatus.ERASED):
+        return ""
+    if result.review is ReviewState.REJECTED:
+        why = f": {result.review_reason}" if result.review_reason else ""
+        return f"; a person has rejected it{why}"
+    until = f"; v{result.accepted_version} holds until then" if result.accepted_version else ""
+    return f"; proposed: a person will review it{until}"

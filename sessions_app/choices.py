@@ -19,3 +19,11 @@ class EndedWith(StrEnum):
 
     PROMOTE = "promote"
     DISCARD = "discard"
+
+
+class ReviewPolicy(StrEnum):
+    """Which of what agents write waits for a person."""
+
+    OFF = "off"
+    SAMPLED = "sampled"
+    ALL = "all"

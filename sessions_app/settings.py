@@ -10,15 +10,15 @@ import os
 import tomllib
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from memoryhub import env
 from memoryhub.core import rows
 from memoryhub.core.errors import Invalid
 from memoryhub.core.validation import explain
-from sessions_app.choices import TurnPolicy
+from sessions_app.choices import ReviewPolicy, TurnPolicy
 
 PREFIX = "MEMORY_HUB_"
 CONFIG_FILE = "config.toml"
@@ -37,6 +37,14 @@ class Ranking(BaseModel):
     recency: float = Field(0.5, ge=0, le=100)
 
 
+def _listed(value: Any) -> Any:
+    """Return a list of the environment, separated by commas, as one."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Source = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=200)]
+
+
 class ProjectSettings(BaseModel):
     """What a project can be told."""
 
@@ -53,6 +61,17 @@ class ProjectSettings(BaseModel):
     embedding_model: str = Field(
         "auto", min_length=1, max_length=300, description="what finds by meaning: auto, none, a folder, or a hub id"
     )
+    review_policy: ReviewPolicy = Field(
+        ReviewPolicy.OFF, description="which of what agents write waits for a person: off, sampled or all"
+    )
+    review_sample_percent: int = Field(10, ge=1, le=100, description="so many of a hundred texts are sampled")
+    review_sources: Annotated[list[Source], BeforeValidator(_listed)] = Field(
+        default_factory=list, max_length=50, description="doors and agents of which everything waits for a person"
+    )
+    review_below_confidence: float = Field(
+        0.0, ge=0, le=1, description="knowledge that is less certain waits for a person"
+    )
+    packs_accepted_only: bool = Field(True, description="context packs leave out what waits for a person")
     ranking: Ranking = Field(default_factory=Ranking, description="the weight of each part of a query's ranking")
 
 

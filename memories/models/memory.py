@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db import models
+from django.db.models.expressions import RawSQL
 
 from memoryhub.core.fields import PositionField
 from memoryhub.core.models import Quarantine, StoreModel
@@ -56,9 +57,15 @@ class MemoryQuerySet(models.QuerySet["Memory"]):
     """Filters that more than one caller needs."""
 
     def live(self) -> MemoryQuerySet:
-        """Leave out what was deleted, and what is in quarantine."""
+        """Leave out what was deleted, what a person has rejected, and what is in quarantine."""
         set_aside = Quarantine.objects.values("id")
-        return self.filter(deleted_at__isnull=True).exclude(id__in=set_aside)
+        return self.filter(_LIVE).exclude(review=ReviewState.REJECTED).exclude(id__in=set_aside)
+
+    def in_review(self, state: ReviewState) -> MemoryQuerySet:
+        """Keep what a person has not accepted and is in this state; the condition as it is said finds its index."""
+        set_aside = Quarantine.objects.values("id")
+        said = self.filter(deleted_at__isnull=True, review=state).exclude(id__in=set_aside)
+        return said.filter(RawSQL("NOT (memories_memory.review = 'accepted')", [], models.BooleanField()))
 
     def of_session(self, session_id: str) -> MemoryQuerySet:
         """Leave out what holds for other sessions only."""

@@ -9,6 +9,7 @@ from django.db.models import F
 
 from memories.models import Conflict, Memory, MemoryKind, MemoryScope
 from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
+from memories.review.packs import tells, told
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
@@ -56,7 +57,7 @@ def _answering(request: Request) -> list[Item]:
     for level in request.chain:
         with use_store(level.store):
             scores = dict(engine.rank(question, "auto", level).hits[:_MOST])
-            known = Memory.objects.live().filter(id__in=list(scores)).exclude(kind=MemoryKind.GUIDELINE)
+            known = told(Memory.objects.live().filter(id__in=list(scores)).exclude(kind=MemoryKind.GUIDELINE))
             found += [(scores[memory.id], _fact(level, memory)) for memory in known]
     return [item for _, item in sorted(found, key=lambda each: (-each[0], each[1].reference))]
 
@@ -73,7 +74,7 @@ def _conflicts(request: Request) -> list[Item]:
     for level in request.chain:
         with use_store(level.store):
             opened = Conflict.objects.filter(resolved_at__isnull=True).select_related("memory").order_by("-id")[:_MOST]
-            found += [_conflict(level, conflict) for conflict in opened]
+            found += [_conflict(level, conflict) for conflict in opened if tells(conflict.memory)]
     return found
 
 
@@ -131,8 +132,8 @@ def _in_each(request: Request, memories: Any, order: str) -> Iterator[tuple[Leve
     """Yield the live memories that hold, of each store in turn, the session's before the project's."""
     for level in request.chain:
         with use_store(level.store):
-            found = memories().live().of_session(level.session_id).exclude(valid_until__lte=request.now)
-            ordered = list(found.order_by(order, "-id")[:_MOST])
+            found = memories().live().of_session(level.session_id)
+            ordered = told(found, order=(order, "-id"), most=_MOST, now=request.now)
         ordered.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
         yield from ((level, memory) for memory in ordered)
 

@@ -21,6 +21,7 @@ from memories.events import (
 )
 from memories.kinds import attribute_columns
 from memories.models import Conflict, Memory, MemoryTag, MemoryVersion
+from memories.projectors.review import standing_columns
 from memoryhub.core import rows
 from memoryhub.core.projection import Event, projects
 from sessions_app.choices import EndedWith
@@ -51,6 +52,7 @@ def write(event: Event[MemoryWritten]) -> None:
         created_at=now,
         updated_at=now,
         deleted_at=None,
+        **standing_columns(event.payload.review),
         **_state_columns(event.payload),
     )
     _add_version(event, event.position, version=1, base_version=None, reason="", conflicts_with=None)
@@ -66,6 +68,7 @@ def revise(event: Event[MemoryRevised]) -> None:
         payload.memory_id,
         version=payload.version,
         updated_at=event.occurred_at,
+        **standing_columns(payload.review),
         **_state_columns(payload),
     )
     _add_version(

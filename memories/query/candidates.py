@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from memories.kinds import EXPIRED_WEIGHT
+from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
 from memories.query import words
 from memories.query.cursor import Asked
 from memories.query.names import NAMED
 from memories.query.places import PROXIMITY, Place, store_key
 from memories.query.related import related_ids, tags_at
-from memories.query.sql import LISTED, Sql, as_list, every, joined
+from memories.query.sql import LISTED, LIVE, Sql, as_list, every, joined
 from memories.schemas.query import QueryOrder
 from memoryhub.core import rows
 
@@ -90,7 +90,7 @@ class Candidates:
         command = self._command
         yield self._place.holds
         if not command.include_inactive:
-            yield Sql("m.deleted_at IS NULL")
+            yield Sql(LIVE)
         if command.types:
             yield Sql(f"m.kind IN {LISTED}", (as_list(sorted(set(command.types))),))
         if command.type:
@@ -113,7 +113,7 @@ class Candidates:
         now = rows.time_value(self._asked.now)
         columns = joined(
             "m.id AS id, m.title AS title, {} AS tags, coalesce(m.priority, 0) / 100.0 AS priority, {} AS text, "
-            "{} AS recency, coalesce(m.valid_until <= {}, 0) AS expired",
+            "{} AS recency, coalesce(m.valid_until <= {}, 0) AS expired, m.review = 'proposed' AS proposed",
             self._overlap(),
             Sql("t.share" if self._command.search else "0.0"),
             self._recency(),
@@ -154,7 +154,8 @@ class Candidates:
         weights = self._asked.weights
         fixed = {"relation": 1.0 if self._asked.related else 0.0, "scope": PROXIMITY[self._place.scope]}
         terms = [f"{getattr(weights, part)!r} * {part}" for part in PARTS]
-        score = f"({' + '.join(terms)}) * CASE WHEN expired THEN {EXPIRED_WEIGHT} ELSE 1.0 END"
+        lowered = f"CASE WHEN expired THEN {EXPIRED_WEIGHT} WHEN proposed THEN {PROPOSED_WEIGHT} ELSE 1.0 END"
+        score = f"({' + '.join(terms)}) * {lowered}"
         whole = "SELECT *, " + ", ".join(f"{value!r} AS {part}" for part, value in fixed.items()) + " FROM parts"
         scored = f"SELECT *, {score} AS score FROM ({whole})"
         return Sql(f"SELECT {_KEYS[self._command.order]} AS key, id, score, {', '.join(PARTS)} FROM ({scored})")

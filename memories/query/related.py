@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from memories import scopes
 from memories.models import PROJECT, EndType, MemoryScope
 from memories.query.places import Place, places_of, positions_of, store_key
-from memories.query.sql import Sql
+from memories.query.sql import LIVE, Sql
 from memories.schemas.query import RelatedTo, RelatedType
 from memoryhub.core import rows
 from memoryhub.core.asof import viewed_store
@@ -88,7 +88,7 @@ def _of_id(related_to: RelatedTo, places: list[Place]) -> End | None:
 
 
 def _of_name(related_to: RelatedTo, places: list[Place]) -> End | None:
-    return _first(places, related_to, Sql("m.title = %s AND m.deleted_at IS NULL", (related_to.id,)))
+    return _first(places, related_to, Sql(f"m.title = %s AND {LIVE}", (related_to.id,)))
 
 
 def _first(places: list[Place], related_to: RelatedTo, condition: Sql) -> End | None:

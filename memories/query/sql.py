@@ -41,3 +41,9 @@ def as_list(values: Iterable[Any]) -> str:
 
 LISTED = "(SELECT value FROM json_each(%s))"
 """The values of a list that is one parameter."""
+
+LIVE = "m.deleted_at IS NULL AND m.review <> 'rejected'"
+"""The condition that a memory is neither deleted nor rejected."""
+NOT_LIVE = "(m.deleted_at IS NOT NULL OR m.review = 'rejected')"
+HOLDS = "(m.review = 'accepted' OR m.accepted_version IS NOT NULL)"
+"""The condition that a person stands behind a memory, or behind the version before one that waits."""

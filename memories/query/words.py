@@ -6,7 +6,7 @@ them, so while others write, what is ranked would move between two pages.
 
 from __future__ import annotations
 
-from memories.query.sql import Sql, as_list
+from memories.query.sql import LIVE, NOT_LIVE, Sql, as_list
 from memories.search.index import has_full_text
 from memories.search.text import terms
 
@@ -25,18 +25,18 @@ def mode() -> str:
 def shares(question: str, *, basic: bool, include_deleted: bool) -> Sql:
     """Return the query of ``id, share`` for all that have any of the question's words; shares are 0 to 1.
 
-    The full-text index has only what is not deleted; words of what is deleted are looked for by LIKE.
+    The full-text index has only what is live; words of what is deleted or rejected are looked for by LIKE.
     """
     words = terms(question)
     if not words:
         return Sql("SELECT 0 AS id, 0.0 AS share WHERE 0")
     if basic:
-        return _like(words, "" if include_deleted else "m.deleted_at IS NULL")
+        return _like(words, "" if include_deleted else LIVE)
     expressions = [form for word in words for form in (f'{{title body}} : "{word}"', f'title : "{word}"')]
     found = Sql(_INDEXED.format(words=len(words)), (as_list(expressions),))
     if not include_deleted:
         return found
-    deleted = _like(words, "m.deleted_at IS NOT NULL")
+    deleted = _like(words, NOT_LIVE)
     return Sql(f"{found.text} UNION ALL {deleted.text}", (*found.parameters, *deleted.parameters))
 
 

@@ -36,6 +36,12 @@ class MemoryView(BaseModel):
     created_at: datetime
     updated_at: datetime
     deleted_at: datetime | None
+    review: str
+    """``accepted``, ``proposed`` or ``rejected``."""
+    review_reason: str
+    """Why it waits for a person, or was rejected."""
+    accepted_version: int | None
+    """The version that holds while a later one waits."""
     expired: bool
     """Whether ``valid_until`` has passed."""
     conflicts: list[int]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, JsonValue, StringConstraints, model_validator
 
 from memories.events import ResourceLink
-from memories.models import MemoryKind, MemoryScope, Resolution
+from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Tag, self_evident, unlisted
 
 MAX_CONTENT = 100_000
@@ -186,6 +186,12 @@ class WriteResult(BaseModel):
     """Of a new memory: those that say nearly the same; nothing is merged by itself."""
     conflict: int | None = None
     """The conflict that this write opened: another had written since the version that it was made from."""
+    review: ReviewState = ReviewState.ACCEPTED
+    """Whether a person stands behind it; where nobody asks, it is accepted."""
+    review_reason: str = ""
+    """Why it waits for a person, or was rejected."""
+    accepted_version: int | None = None
+    """The version that holds while this one waits."""
     embedding: Embedding | None = None
     """Whether what it wrote will be found by meaning too; None where it wrote no text."""
 

@@ -140,7 +140,7 @@ def index_problem() -> str:
 
 
 _UNFOUND_MEMORY = (
-    "SELECT 1 FROM (SELECT max(id) AS newest FROM memories_memory WHERE deleted_at IS NULL) "
+    "SELECT 1 FROM (SELECT max(id) AS newest FROM memories_memory WHERE deleted_at IS NULL AND review <> 'rejected') "
     "WHERE newest IS NOT NULL AND newest NOT IN (SELECT id FROM memories_searchdocument)"
 )
 _UNFOUND_DOCUMENT = (

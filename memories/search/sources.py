@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from memories.events import (
     MEMORY_DELETED,
     MEMORY_RESTORED,
+    MEMORY_REVIEWED,
     MEMORY_REVISED,
     MEMORY_WRITTEN,
+    MemoryReviewed,
     MemoryRevised,
     MemoryTouched,
     MemoryWritten,
 )
-from memories.kinds import EXPIRED_WEIGHT, attribute_text
-from memories.models import Memory
+from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT, attribute_text
+from memories.models import Memory, ReviewState
 from memoryhub.core import clock, rows
 from memoryhub.core.projection import Event
-from memoryhub.core.searchable import Document, Removal, define_demotion, define_text, indexed_when
+from memoryhub.core.searchable import Document, Removal, define_demotion, define_notes, define_text, indexed_when
 from sessions_app.choices import EndedWith
 from sessions_app.events import SESSION_ENDED, SessionEnded
 
@@ -31,6 +34,25 @@ def expired_among(ids: Sequence[int]) -> set[int]:
 
 
 define_demotion(expired_among, EXPIRED_WEIGHT, why="expired")
+
+
+def proposed_among(ids: Sequence[int]) -> set[int]:
+    """Return those of the ids that wait for a person; an index has just those."""
+    return {row[0] for row in rows.fetch(_PROPOSED)}.intersection(ids)
+
+
+_PROPOSED = "SELECT id FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed'"
+
+define_demotion(proposed_among, PROPOSED_WEIGHT, why="proposed")
+
+
+def review_notes(ids: Sequence[int]) -> dict[int, str]:
+    """Return a word for each of the ids that wait for a person."""
+    found = rows.fetch(f"{_PROPOSED} AND id IN (SELECT value FROM json_each(%s))", [json.dumps(list(ids))])
+    return {row[0]: ReviewState.PROPOSED.value for row in found}
+
+
+define_notes("memory", review_notes)
 
 
 @indexed_when(MEMORY_WRITTEN)
@@ -49,12 +71,14 @@ def written_document(event: Event[MemoryWritten]) -> Document:
     )
 
 
-@indexed_when(MEMORY_REVISED, MEMORY_RESTORED)
-def present_document(event: Event[MemoryRevised | MemoryTouched]) -> Document | None:
-    """Make a memory findable as it is now, unless it is deleted."""
+@indexed_when(MEMORY_REVISED, MEMORY_RESTORED, MEMORY_REVIEWED)
+def present_document(event: Event[MemoryRevised | MemoryTouched | MemoryReviewed]) -> Document | Removal | None:
+    """Make a memory findable as it is now, unless it is deleted or rejected."""
     memory = Memory.objects.get(id=event.payload.memory_id)
     if memory.deleted_at:
         return None
+    if memory.review == ReviewState.REJECTED:
+        return Removal((memory.id,))
     return Document(
         id=memory.id,
         source="memory",

@@ -73,6 +73,7 @@ def listed(memories: Sequence[Memory], *, compact: bool) -> list[dict[str, Any]]
 def count_by_type() -> dict[str, int]:
     """Return the number of live memories of each type."""
     found = rows.fetch(
-        "SELECT type, count(*) FROM memories_memory WHERE deleted_at IS NULL GROUP BY type ORDER BY type"
+        "SELECT type, count(*) FROM memories_memory WHERE deleted_at IS NULL AND review <> 'rejected' "
+        "GROUP BY type ORDER BY type"
     )
     return dict(found)

@@ -6,6 +6,7 @@ from memories import scopes
 from memories.events import CONFLICT_RESOLVED, MEMORY_WRITTEN, ConflictResolved, MemoryState, MemoryWritten
 from memories.existing import Existing
 from memories.models import Conflict, MemoryScope, Resolution
+from memories.review.policy import Policy
 from memories.schemas import ConflictResolve, ConflictResult
 from memories.selectors.conflicts import find_conflict
 from memories.selectors.versions import state_at
@@ -96,6 +97,7 @@ def _split(existing: Existing, conflict: Conflict, command: ConflictResolve) -> 
     if earlier.scope is MemoryScope.SESSION:
         fields["scope"] = MemoryScope.PROJECT
     payload = MemoryWritten(**fields)
+    payload = payload.model_copy(update={"review": Policy.current().of_new(payload)})
     refuse_taken_title(Existing(0, 0, existing.session_id, payload), payload)
     return log.append(log.prepare(MEMORY_WRITTEN, payload), entity="memory").position
 

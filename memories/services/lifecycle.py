@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from memories import scopes
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MemoryTouched
-from memories.existing import Existing, ExistingMemories
+from memories.existing import Existing, ExistingMemories, standing_of
 from memories.models import Memory
 from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, WriteResult, WriteStatus
 from memories.selectors.memories import find_memory
 from memories.services.erase import erase_memory
-from memories.services.results import live_memory, result_of, with_embedding, written
+from memories.services.results import live_memory, result_of, with_embedding, with_standing, written
 from memories.services.revise import restore_version
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict
@@ -53,7 +53,8 @@ def _touch(
         memory = find(command.id)
         draft = log.prepare(event_type, MemoryTouched(memory_id=memory.id, reason=command.reason))
         log.append(draft, stream=f"memory:{memory.id}", idempotency_key=command.idempotency_key)
-        return with_embedding([written(memory.id, memory.version, status, memory, draft)])[0]
+        result = written(memory.id, memory.version, status, memory, draft)
+        return with_embedding([with_standing(result, standing_of(memory))])[0]
 
 
 def _restorable(memory_id: int) -> Memory:

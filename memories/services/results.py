@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from memories.embeddings.meaning import renewal
-from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, MemoryState
-from memories.existing import Existing, ExistingMemories
+from memories.events import (
+    MEMORY_DELETED,
+    MEMORY_RESTORED,
+    MEMORY_REVISED,
+    MEMORY_SEEN,
+    MEMORY_WRITTEN,
+    MemoryState,
+    Standing,
+)
+from memories.existing import Existing, ExistingMemories, standing_of
 from memories.models import Memory
 from memories.schemas import WriteResult, WriteStatus
 from memories.selectors.memories import find_memory
@@ -72,11 +80,22 @@ def refuse_taken_title(existing: Existing, state: MemoryState) -> None:
 def kept(existing: Existing, status: WriteStatus) -> WriteResult:
     """Return the answer to a write that left the memory's state as it was."""
     state = existing.state
-    return WriteResult(id=existing.id, version=existing.version, status=status, title=state.title, scope=state.scope)
+    return WriteResult(
+        id=existing.id,
+        version=existing.version,
+        status=status,
+        title=state.title,
+        scope=state.scope,
+        **_told(existing.standing),
+    )
 
 
 def written(
-    memory_id: int, version: int, status: WriteStatus, state: MemoryState | Memory, draft: Draft[Any]
+    memory_id: int,
+    version: int,
+    status: WriteStatus,
+    state: MemoryState | Memory,
+    draft: Draft[Any],
 ) -> WriteResult:
     """Return the answer to a write, with what was redacted of it."""
     return WriteResult(
@@ -89,6 +108,19 @@ def written(
     )
 
 
+def with_standing(result: WriteResult, standing: Standing | None) -> WriteResult:
+    """Return an answer that says how the memory stands."""
+    return result.model_copy(update=_told(standing)) if standing else result
+
+
+def _told(standing: Standing) -> dict[str, Any]:
+    return {
+        "review": standing.state,
+        "review_reason": standing.reason,
+        "accepted_version": standing.accepted_version,
+    }
+
+
 def result_of(event: RawEvent, redactions: Sequence[str] = ()) -> WriteResult:
     """Return the first answer to a call that came again with its idempotency key."""
     memory = find_memory(int(event.stream_id.removeprefix("memory:")))
@@ -99,5 +131,6 @@ def result_of(event: RawEvent, redactions: Sequence[str] = ()) -> WriteResult:
         title=memory.title,
         scope=memory.scope,
         redacted=list(redactions),
+        **_told(standing_of(memory)),
     )
     return with_embedding([result])[0]

@@ -6,14 +6,24 @@ from datetime import timedelta
 from typing import Any
 
 from memories import scopes
-from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryRevised, MemoryState, MemoryWritten
+from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryRevised, MemoryState, MemoryWritten, Standing
 from memories.existing import Existing
 from memories.kinds import check_attributes, check_type
 from memories.models import Memory, MemoryScope, MemoryVersion
 from memories.pack.told import refuse_told_text
+from memories.projectors.review import ACCEPTED
+from memories.review.policy import Policy
 from memories.schemas import Embedding, MemoryRestore, MemoryUpdate, WriteResult, WriteStatus
 from memories.selectors.versions import state_at
-from memories.services.results import kept, live_memory, refuse_taken_title, result_of, with_embedding, written
+from memories.services.results import (
+    kept,
+    live_memory,
+    refuse_taken_title,
+    result_of,
+    with_embedding,
+    with_standing,
+    written,
+)
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Invalid, PreconditionFailed
 from sessions_app.settings import project_settings
@@ -82,6 +92,7 @@ def append_version(
     reason: str,
     key: str | None,
     unseen: int | None = None,
+    standing: Standing | None = None,
 ) -> WriteResult:
     """Append the next version of ``existing``; needs an open transaction of the log.
 
@@ -92,7 +103,9 @@ def append_version(
         reason: why it was made.
         key: the call's idempotency key.
         unseen: the version that its writer had not seen, which makes it a conflict.
+        standing: how the memory stands with it; by default, as the project's policy says.
     """
+    stands = standing or Policy.current().of_revision(existing, state)
     fields = state.columns() | {"attributes": state.attributes}
     payload = MemoryRevised(
         **fields,
@@ -101,13 +114,14 @@ def append_version(
         base_version=base,
         reason=reason,
         **({} if unseen is None else {"conflicts_with": unseen}),
+        **({} if stands in (None, ACCEPTED) else {"review": stands}),
     )
     draft = log.prepare(MEMORY_REVISED, payload)
     event = log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
     same_text = (existing.state.title, existing.state.content) == (draft.payload.title, draft.payload.content)
-    existing.revised(draft.payload)
+    existing.revised(draft.payload, draft.payload.review)
     status = WriteStatus.UPDATED if unseen is None else WriteStatus.CONFLICT
-    result = written(existing.id, existing.version, status, draft.payload, draft)
+    result = with_standing(written(existing.id, existing.version, status, draft.payload, draft), stands)
     told = {"embedding": Embedding.KEPT} if same_text else {}
     opened = {} if unseen is None else {"conflict": event.position}
     return with_embedding([result.model_copy(update={**told, **opened})])[0]

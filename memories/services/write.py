@@ -17,8 +17,9 @@ from memories.existing import Existing, ExistingMemories
 from memories.kinds import check_attributes, check_type
 from memories.models import MemoryScope
 from memories.pack.told import refuse_told_text
+from memories.review.policy import Policy
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
-from memories.services.results import kept, result_of, with_embedding, written
+from memories.services.results import kept, result_of, with_embedding, with_standing, written
 from memories.services.revise import append_version
 from memories.similar import similar_memories
 from memoryhub.core import log
@@ -61,7 +62,8 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
 
 
 def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[WriteResult]:
-    drafts = [log.prepare(MEMORY_WRITTEN, _written(command, scope)) for command in batch]
+    policy = Policy.current()
+    drafts = [log.prepare(MEMORY_WRITTEN, _written(command, scope, policy)) for command in batch]
     with log.transaction():
         existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
         results = with_embedding(
@@ -77,7 +79,7 @@ def _with_similar(result: WriteResult, state: MemoryState) -> WriteResult:
     return result.model_copy(update={"similar": similar_memories(result.id, state)})
 
 
-def _written(command: MemoryWrite, scope: MemoryScope) -> MemoryWritten:
+def _written(command: MemoryWrite, scope: MemoryScope, policy: Policy) -> MemoryWritten:
     refuse_told_text(command.content)
     fields = command.model_dump(exclude=_NOT_STATE, exclude_unset=True)
     if command.type:
@@ -87,7 +89,9 @@ def _written(command: MemoryWrite, scope: MemoryScope) -> MemoryWritten:
     if scope is not MemoryScope.PROJECT:
         fields["scope"] = scope
     fields["author"] = command.author or current_origin().actor
-    return MemoryWritten(**fields)
+    written = MemoryWritten(**fields)
+    standing = policy.of_new(written)
+    return written.model_copy(update={"review": standing}) if standing else written
 
 
 def _write(command: MemoryWrite, draft: Draft[MemoryWritten], existing: ExistingMemories) -> WriteResult:
@@ -106,7 +110,7 @@ def _write(command: MemoryWrite, draft: Draft[MemoryWritten], existing: Existing
         return _meet_title(titled, command, draft)
     event = log.append(draft, entity="memory", idempotency_key=key)
     existing.add(event.position, payload)
-    return written(event.position, 1, WriteStatus.CREATED, payload, draft)
+    return with_standing(written(event.position, 1, WriteStatus.CREATED, payload, draft), payload.review)
 
 
 def _meet_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
@@ -141,7 +145,7 @@ def _count_up(existing: Existing, key: str | None) -> WriteResult:
 
 
 def _revise(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
-    merged = {**existing.state.columns(), **draft.payload.model_dump(exclude_unset=True)}
+    merged = {**existing.state.columns(), **draft.payload.model_dump(exclude={"review"}, exclude_unset=True)}
     state = MemoryState(**merged)
     result = append_version(existing, state, base=existing.version, reason="", key=key)
     return result.model_copy(update={"redacted": list(draft.redactions)})

@@ -1,0 +1,326 @@
+"""Review: what agents write waits for a person where a project asks for it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from unittest import mock
+
+from memories import selectors, services
+from memories.events import Verdict
+from memories.models import Memory, ReviewState
+from memories.pack import compose_pack
+from memories.present import memory_text, write_text
+from memories.review.policy import is_sampled
+from memories.review.schemas import ReviewEdit, ReviewList, ReviewMerge, ReviewResult, ReviewTouch, ReviewVerdict
+from memories.review.selectors import count_waiting, last_verdict_of, list_reviews
+from memories.review.services import accept_edited, merge_into, review_many, review_memory, withdraw_verdict
+from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
+from memories.schemas.pack import ContextPackRequest
+from memoryhub.core import log
+from memoryhub.core.errors import Conflict, Gone, Invalid, NotFound, PreconditionFailed
+from memoryhub.core.origin import use_origin
+from sessions_app.schemas import SettingsChange
+from sessions_app.services.settings import change_settings
+from tests.support import HubTestCase
+
+ACCEPTED, PROPOSED, REJECTED = ReviewState.ACCEPTED, ReviewState.PROPOSED, ReviewState.REJECTED
+TITLE = "Retry three times"
+
+
+class ReviewTestCase(HubTestCase):
+    """Works in alpha, where everything that codex writes is reviewed by ada."""
+
+    policy: dict[str, Any] = {"review_policy": "all"}
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="codex", source="mcp"))
+        self.configure(**self.policy)
+
+    def configure(self, **settings: Any) -> None:
+        change_settings(command=SettingsChange(settings=settings))
+
+    def write(self, title: str = TITLE, content: str = "", **fields: Any) -> WriteResult:
+        text = content or ("After a timeout." if title == TITLE else f"About {title}.")
+        return services.write_memory(command=MemoryWrite(title=title, content=text, **fields))
+
+    def update(self, memory_id: int, **fields: Any) -> WriteResult:
+        return services.update_memory(command=MemoryUpdate(id=memory_id, **fields))
+
+    def say(self, memory_id: int, verdict: str, **fields: Any) -> ReviewResult:
+        with use_origin(actor="ada", source="admin"):
+            return review_memory(command=ReviewVerdict(id=memory_id, verdict=Verdict(verdict), **fields))
+
+    def accept(self, memory_id: int, **fields: Any) -> ReviewResult:
+        return self.say(memory_id, "accepted", **fields)
+
+    def reject(self, memory_id: int, reason: str = "", **fields: Any) -> ReviewResult:
+        return self.say(memory_id, "rejected", reason=reason, **fields)
+
+    def withdraw(self, memory_id: int) -> ReviewResult:
+        with use_origin(actor="ada", source="admin"):
+            return withdraw_verdict(command=ReviewTouch(id=memory_id))
+
+    def accepted(self, title: str = TITLE, content: str = "", **fields: Any) -> int:
+        with use_origin(actor="ada", source="admin"):
+            return self.write(title, content, **fields).id
+
+    def memory(self, memory_id: int) -> Memory:
+        found: Memory = Memory.objects.get(id=memory_id)
+        return found
+
+    def standing(self, memory_id: int) -> tuple[str, int, int | None]:
+        memory = self.memory(memory_id)
+        return memory.review, memory.version, memory.accepted_version
+
+    def found(self, query: str = "timeout") -> list[tuple[int, str]]:
+        listing = selectors.search(command=MemorySearch(query=query))
+        return [(hit["id"], hit["note"]) for hit in listing.results]
+
+    def pack(self, query: str = "") -> str:
+        return compose_pack(command=ContextPackRequest(query=query))
+
+    def assert_rebuilds(self) -> None:
+        self.assertTrue(log.rebuild().identical)
+
+
+class PolicyTests(ReviewTestCase):
+    policy: dict[str, Any] = {"review_policy": "off"}
+
+    def test_nothing_waits_where_nobody_asks(self) -> None:
+        result = self.write()
+        self.assertEqual((result.review, self.memory(result.id).review), (ACCEPTED, ACCEPTED))
+
+    def test_everything_that_agents_write_waits_and_nothing_that_a_person_writes(self) -> None:
+        self.configure(review_policy="all")
+        result = self.write()
+        self.assertEqual((result.review, result.review_reason), (PROPOSED, "everything is reviewed"))
+        self.assertIn("proposed: a person will review it", write_text(result))
+        self.assertEqual(self.memory(self.accepted("Another")).review, ACCEPTED)
+
+    def test_a_sample_is_the_same_for_the_same_text(self) -> None:
+        self.configure(review_policy="sampled", review_sample_percent=40)
+        texts = [f"Text number {number}." for number in range(40)]
+        results = [self.write(f"Title {number}", text) for number, text in enumerate(texts)]
+        proposed = [result.review is PROPOSED for result in results]
+        self.assertEqual(proposed, [is_sampled(f"  {text}\n", 40) for text in texts])
+        self.assertTrue(any(proposed) and not all(proposed))
+        self.assertIn("40 %", next(each.review_reason for each in results if each.review is PROPOSED))
+
+    def test_doors_agents_and_imports_can_be_named(self) -> None:
+        self.configure(review_sources=["agent:Codex", "import", "rest"])
+        self.assertEqual(self.write().review_reason, "everything from agent:codex is reviewed")
+        with use_origin(actor="claude", source="mcp"):
+            self.assertEqual(self.write("Other").review, ACCEPTED)
+            imported = self.write("Imported", topic_key="import:markdown:README.md#top")
+            self.assertEqual(imported.review_reason, "everything from import is reviewed")
+        with use_origin(actor="script", source="rest"):
+            self.assertEqual(self.write("Third").review, PROPOSED)
+
+    def test_uncertain_knowledge_waits(self) -> None:
+        self.configure(review_below_confidence=0.6)
+        unsure = self.write("Unsure", kind="knowledge", attributes={"confidence": 0.5})
+        sure = self.write("Sure", kind="knowledge", attributes={"confidence": 0.6})
+        self.assertEqual((unsure.review_reason, sure.review), ("its confidence 0.5 is below 0.6", ACCEPTED))
+
+    def test_what_holds_for_one_session_waits_when_it_is_promoted(self) -> None:
+        self.configure(review_policy="all")
+        with use_origin(session_id="s-1"):
+            result = self.write(scope="session")
+            self.assertEqual(result.review, ACCEPTED)
+            self.assertEqual(self.update(result.id, promote=True).review, PROPOSED)
+        self.assertEqual(self.standing(result.id), (PROPOSED, 2, None))
+
+    def test_a_list_in_the_environment_is_separated_by_commas(self) -> None:
+        with mock.patch.dict(os.environ, MEMORY_HUB_REVIEW_SOURCES="import, mcp"):
+            self.assertEqual(self.write().review_reason, "everything from mcp is reviewed")
+
+
+class QueueTests(ReviewTestCase):
+    def test_what_waits_is_found_and_counts_less_and_is_in_no_pack(self) -> None:
+        waiting = self.write().id
+        known = self.accepted("Retry five times", "After a timeout!")
+        self.assertEqual(self.found(), [(known, ""), (waiting, "proposed")])
+        self.assertIn(f"#{known} ", self.pack("timeout"))
+        self.assertNotIn(f"#{waiting} ", self.pack("timeout") + self.pack())
+        shown = selectors.get_memories(command=MemoryGet(ids=[waiting]))[0]
+        self.assertIn("(proposed)", memory_text(shown))
+        self.configure(packs_accepted_only=False)
+        self.assertIn(f"#{waiting} ", self.pack())
+
+    def test_what_is_rejected_is_out_of_everything_but_a_look_by_id(self) -> None:
+        memory_id = self.write().id
+        self.reject(memory_id, "It is wrong.")
+        self.configure(packs_accepted_only=False)
+        self.assertEqual((self.found(), count_waiting()), ([], 0))
+        self.assertNotIn(f"#{memory_id} ", self.pack())
+        self.assertEqual(selectors.list_memories(command=MemoryList()).results, [])
+        shown = selectors.get_memories(command=MemoryGet(ids=[memory_id]))[0]
+        self.assertIn("(rejected: It is wrong.)", memory_text(shown))
+        with self.assertRaises(NotFound):
+            selectors.get_memories(command=MemoryGet(name="Retry three times"))
+        self.accept(memory_id)
+        self.assertEqual((self.found(), self.standing(memory_id)), ([(memory_id, "")], (ACCEPTED, 1, None)))
+        self.assert_rebuilds()
+
+    def test_the_text_that_was_rejected_is_not_proposed_again(self) -> None:
+        memory_id = self.write().id
+        self.reject(memory_id, "It is wrong.")
+        again = self.write("Retry thrice", "After a timeout.")
+        self.assertEqual((again.id, again.status, again.review), (memory_id, "seen", REJECTED))
+        self.assertIn("a person has rejected it: It is wrong.", write_text(again))
+        revised = self.update(memory_id, content="After a timeout of the lock.")
+        self.assertEqual((revised.review, revised.review_reason), (PROPOSED, "revised after it was rejected"))
+
+    def test_the_queue_pages_from_what_has_waited_longest(self) -> None:
+        ids = [self.write(f"Title {number}", f"Text {number}").id for number in range(5)]
+        first = list_reviews(command=ReviewList(limit=2))
+        self.accept(ids[0])
+        second = list_reviews(command=ReviewList(limit=2, cursor=first.meta.next_cursor))
+        shown = [item["id"] for item in (*first.results, *second.results)]
+        self.assertEqual((shown, first.meta.total_count, count_waiting()), (ids[:4], 5, 4))
+        item = first.results[0]
+        self.assertEqual((item["actor"], item["door"], item["event"]), ("codex", "mcp", ids[0]))
+
+    def test_the_queue_filters_by_who_proposed_and_how(self) -> None:
+        mine = self.write().id
+        with use_origin(actor="claude", source="rest"):
+            theirs = self.write("Other", "Text.", kind="guideline").id
+        for filters, expected in (
+            ({"actor": "codex"}, mine),
+            ({"source": "rest"}, theirs),
+            ({"kind": "guideline"}, theirs),
+        ):
+            found = list_reviews(command=ReviewList.model_validate(filters)).results
+            self.assertEqual([item["id"] for item in found], [expected], filters)
+        with self.store("beta"):
+            self.assertEqual((count_waiting(), list_reviews(command=ReviewList()).results), (0, []))
+
+
+class VerdictTests(ReviewTestCase):
+    def test_verdicts_that_make_no_sense_are_refused(self) -> None:
+        memory_id = self.write().id
+        self.update(memory_id, content="After a timeout of the lock.")
+        with self.assertRaises(PreconditionFailed) as refused:
+            self.accept(memory_id, base_version=1)
+        self.assertEqual(refused.exception.data, {"id": memory_id, "version": 2})
+        self.accept(memory_id, base_version=2)
+        with self.assertRaisesMessage(Conflict, "is accepted already"):
+            self.accept(memory_id)
+        with self.assertRaises(NotFound):
+            self.accept(999)
+        services.delete_memory(command=MemoryTouch(id=memory_id))
+        with self.assertRaises(Gone):
+            self.reject(memory_id)
+
+    def test_a_key_gives_the_first_answer_again(self) -> None:
+        memory_id = self.write().id
+        answers = [self.accept(memory_id, idempotency_key="k-1") for _ in range(2)]
+        self.assertEqual(answers[0], answers[1])
+
+    def test_one_bad_verdict_stops_none_of_many(self) -> None:
+        ids = [self.write(f"Title {number}", f"Text {number}").id for number in range(3)]
+        self.reject(ids[1])
+        many = [ReviewVerdict(id=each, verdict=Verdict.REJECTED, reason="noise") for each in (*ids, 999)]
+        outcomes = review_many(commands=many)
+        self.assertEqual([bool(each.refused) for each in outcomes], [False, True, False, True])
+        self.assertIn("is rejected already", outcomes[1].refused)
+        self.assertEqual(count_waiting(), 0)
+
+    def test_an_edit_and_its_acceptance_are_one(self) -> None:
+        memory_id = self.write().id
+        taken = self.accepted("Taken", "Another text.")
+        with use_origin(actor="ada", source="admin"):
+            with self.assertRaises(Conflict) as refused:
+                accept_edited(command=ReviewEdit(id=memory_id, title="Taken"))
+            self.assertEqual((refused.exception.data["id"], self.memory(memory_id).version), (taken, 1))
+            done = accept_edited(command=ReviewEdit(id=memory_id, base_version=1, content="After a second timeout."))
+        self.assertEqual((done.review, self.standing(memory_id)), (ACCEPTED, (ACCEPTED, 2, None)))
+        self.withdraw(memory_id)
+        self.assertEqual(self.standing(memory_id), (PROPOSED, 3, None))
+        self.assertEqual(self.memory(memory_id).content, "After a timeout.")
+        self.assert_rebuilds()
+
+    def test_a_merge_gives_the_text_to_another_and_rejects_the_first(self) -> None:
+        target = self.accepted("How we retry", "Three times.", tags=["net"])
+        memory_id = self.write(tags=["lock"]).id
+        with use_origin(actor="ada", source="admin"):
+            with self.assertRaises(Invalid):
+                merge_into(command=ReviewMerge(id=memory_id, into=memory_id))
+            done = merge_into(
+                command=ReviewMerge(id=memory_id, into=target, into_version=1, content="Three times, after a timeout.")
+            )
+        merged = self.memory(target)
+        self.assertEqual(
+            (merged.version, merged.content, merged.tags), (2, "Three times, after a timeout.", ["lock", "net"])
+        )
+        self.assertEqual((done.review_reason, done.merged_into), (f"merged into #{target}", target))
+        self.withdraw(memory_id)
+        self.assertEqual((self.memory(target).content, self.standing(memory_id)), ("Three times.", (PROPOSED, 1, None)))
+        self.assert_rebuilds()
+
+    def test_a_verdict_is_taken_back_once_and_only_while_nothing_has_changed(self) -> None:
+        first, second = self.write().id, self.write("Other", "Text.").id
+        self.accept(first)
+        self.reject(second, "noise")
+        given = last_verdict_of("ada")
+        self.assertEqual(given and given.payload.memory_id, second)
+        self.withdraw(second)
+        self.assertEqual(self.standing(second), (PROPOSED, 1, None))
+        self.assertEqual(self.memory(second).review_reason, "everything is reviewed")
+        given = last_verdict_of("ada")
+        self.assertEqual(given and given.payload.memory_id, first)
+        with self.assertRaisesMessage(Conflict, "no verdict"):
+            self.withdraw(second)
+        self.update(first, content="After a timeout of the lock.")
+        with self.assertRaisesMessage(PreconditionFailed, "has changed since the verdict"):
+            self.withdraw(first)
+        self.assert_rebuilds()
+
+
+class RevisionTests(ReviewTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.rule = self.accepted("Be kind", "To everyone.", kind="guideline", attributes={"priority": 90})
+
+    def test_the_accepted_version_is_told_until_a_person_has_looked(self) -> None:
+        result = self.update(self.rule, content="To nobody.", attributes={"priority": 1})
+        self.assertEqual(self.standing(self.rule), (PROPOSED, 2, 1))
+        self.assertIn("v1 holds until then", write_text(result))
+        self.assertIn(f"- #{self.rule} p90 general: Be kind: To everyone.", self.pack())
+        self.update(self.rule, content="To some.")
+        self.assertEqual(self.standing(self.rule), (PROPOSED, 3, 1))
+        item = list_reviews(command=ReviewList()).results[0]
+        self.assertEqual(item["diff"], "To [-everyone-]{+some+}.")
+        self.accept(self.rule)
+        self.assertIn("p1 general: Be kind: To some.", self.pack())
+
+    def test_a_rejected_revision_leaves_the_accepted_version(self) -> None:
+        self.update(self.rule, title="Be unkind", content="To nobody.")
+        done = self.reject(self.rule, "No.")
+        self.assertEqual((done.review, self.standing(self.rule)), (ACCEPTED, (ACCEPTED, 3, None)))
+        memory = self.memory(self.rule)
+        self.assertEqual((memory.title, memory.content, memory.priority), ("Be kind", "To everyone.", 90))
+        self.withdraw(self.rule)
+        self.assertEqual((self.standing(self.rule), self.memory(self.rule).title), ((PROPOSED, 4, 1), "Be unkind"))
+        self.assertIn("Be kind: To everyone.", self.pack())
+        self.assert_rebuilds()
+
+    def test_a_fact_that_is_made_to_expire_is_told_as_it_was_accepted(self) -> None:
+        fact = self.accepted("The port", "It is 8080.", kind="knowledge")
+        self.update(fact, attributes={"valid_until": "2020-01-01T00:00:00Z"})
+        self.assertIn(f"#{fact} ", self.pack())
+        self.assertIn(f"#{fact} ", self.pack("port"))
+
+    def test_a_person_who_edits_accepts(self) -> None:
+        self.update(self.rule, content="To nobody.")
+        with use_origin(actor="ada", source="admin"):
+            self.update(self.rule, content="To all.")
+        self.assertEqual(self.standing(self.rule), (ACCEPTED, 3, None))
+
+    def test_a_topic_that_is_written_again_waits_too(self) -> None:
+        topic = self.accepted("Build", "Run make.", topic_key="build")
+        result = self.write("Build", "Run cargo.", topic_key="build")
+        self.assertEqual((result.id, self.standing(topic)), (topic, (PROPOSED, 2, 1)))
+        self.assert_rebuilds()
