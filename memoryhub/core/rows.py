@@ -45,9 +45,9 @@ def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[
     return rows
 
 
-def iterate(sql: str) -> Iterator[tuple[Any, ...]]:
+def iterate(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of one query in the current store, a thousand in memory at a time."""
-    cursor = connections[require_current_alias()].run(sql, ())  # type: ignore[attr-defined]
+    cursor = connections[require_current_alias()].run(sql, parameters)  # type: ignore[attr-defined]
     while batch := cursor.fetchmany(1000):
         yield from batch
 
