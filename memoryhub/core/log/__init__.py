@@ -6,7 +6,7 @@
 
 from memoryhub.core.log.append import Draft, append, find_by_key, guard, prepare, transaction
 from memoryhub.core.log.chain import Verification, verify
-from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams
+from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams, stands_alone
 from memoryhub.core.log.read import ReplayWindow, event_of, head, read, replay
 from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
 from memoryhub.core.log.redact import redact_payloads
@@ -35,6 +35,7 @@ __all__ = [
     "rebuild",
     "redact_payloads",
     "replay",
+    "stands_alone",
     "table_digests",
     "transaction",
     "verify",

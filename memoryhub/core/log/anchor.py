@@ -57,6 +57,17 @@ def advance_anchor(store: StoreId, position: int, digest: str) -> None:
         os.close(descriptor)
 
 
+def replace_anchor(store: StoreId, position: int, digest: str) -> None:
+    """Set the anchor to the head of a store that was restored, be that before it or behind it."""
+    descriptor = os.open(anchor_path(store), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.pwrite(descriptor, f"{position} {digest}".ljust(_WIDTH - 1).encode() + b"\n", 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _sync_now_and_then(store: StoreId, descriptor: int) -> None:
     now = time.monotonic()
     if now - _synced_at.get(store, -_SYNC_SECONDS) >= _SYNC_SECONDS:

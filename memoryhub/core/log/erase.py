@@ -64,9 +64,15 @@ def erase_events(positions: Sequence[int], *, reason: str) -> Event[PayloadErase
         if not types:
             raise NotFound("there is nothing left to erase of these events")
         for name in types:
-            if not getattr(event_type(name), "alone", False):
+            if not stands_alone(name):
                 raise Invalid(f"an event of type {name} cannot be erased by itself; erase its whole stream")
         return _erase(PayloadErased(streams=[], positions=sorted(positions), reason=reason))
+
+
+def stands_alone(type_name: str) -> bool:
+    """Whether events of this type can be erased one by one."""
+    kind = event_type(type_name)
+    return kind is not None and kind.alone
 
 
 def _erase(payload: PayloadErased) -> Event[PayloadErased]:

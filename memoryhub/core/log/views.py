@@ -117,6 +117,11 @@ def forget_views() -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def count_views() -> int:
+    """Return how many views of the current store are kept."""
+    return sum(1 for _ in _folder().glob(f"{_key(current_store())}-*"))
+
+
 def draft_folder(store: StoreId) -> Path:
     """Return a new, empty folder for a copy of ``store``; whoever asked removes it."""
     folder = _folder() / f".draft-{_key(store)}-{os.getpid()}-{time.monotonic_ns()}"

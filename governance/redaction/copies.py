@@ -1,0 +1,70 @@
+"""What was made of events: every copy of a text that there is, and those that stay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from governance.redaction.matching import Matcher
+from governance.redaction.proof import Proof
+from governance.redaction.schemas import Kept
+from memoryhub import env
+from memoryhub.core import rows
+from memoryhub.core.log.views import count_views
+from memoryhub.core.stores import current_store
+
+_HEADERS = ("session_id", "turn_id", "actor", "idempotency_key", "trace_id")
+_MOST_HEADERS = 20
+_LISTED = "(SELECT value FROM json_each(%s))"
+_COUNTS = {
+    "versions of memories": f"SELECT count(*) FROM memories_memoryversion WHERE id IN {_LISTED}",
+    "search documents": f"SELECT count(*) FROM memories_searchdocument WHERE id IN {_LISTED}",
+    "vectors": f"SELECT count(*) FROM memories_vector WHERE document_id IN {_LISTED}",
+    "context packs that told of it": "SELECT count(*) FROM memories_contextpack p WHERE EXISTS (SELECT 1 FROM "
+    f"json_each(p.marks) m WHERE CAST(substr(m.key, instr(m.key, '#') + 1) AS integer) IN {_LISTED})",
+}
+
+
+def entities_of(positions: Sequence[int]) -> list[int]:
+    """Return the ids of what the events are about: those of their streams' first events."""
+    found = rows.fetch(
+        "SELECT position FROM raw_events WHERE stream_seq = 1 AND stream_id IN (SELECT stream_id FROM raw_events "
+        f"WHERE position IN {_LISTED}) ORDER BY position",
+        [json.dumps(list(positions))],
+    )
+    return [row[0] for row in found]
+
+
+def count_copies(positions: Sequence[int], entities: Sequence[int]) -> dict[str, int]:
+    """Return how many copies there are of what the events say, by what each is; those that are none are left out."""
+    listed = json.dumps(sorted({*positions, *entities}))
+    counts = {"events of the log": len(positions)}
+    counts |= {name: rows.fetch(sql, [listed])[0][0] for name, sql in _COUNTS.items()}
+    counts["views of the past"] = count_views()
+    return {name: count for name, count in counts.items() if count}
+
+
+def kept_headers(matcher: Matcher) -> list[Kept]:
+    """Return the names in the headers of events that hold what is to go: the chain is made over them."""
+    kept: list[Kept] = []
+    for column in _HEADERS:
+        for (value,) in rows.fetch(f"SELECT DISTINCT {column} FROM raw_events WHERE {column} <> ''"):
+            if len(kept) < _MOST_HEADERS and matcher.clean_text(value):
+                kept.append(Kept(where=f"{column} of events", why="headers are in the chain and cannot be redacted"))
+                break
+    return kept
+
+
+def kept_files(proof: Proof) -> list[Kept]:
+    """Return the files that hold it still, with what to do about each."""
+    own = current_store().path.parent
+    return [Kept(where=str(path.relative_to(env.home())), why=_why(path, own)) for path in proof.left]
+
+
+def _why(path: Path, own: Path) -> str:
+    if env.home() / "backups" in path.parents or "backup" in path.name:
+        return "a backup from before; delete it, or make a new one"
+    if own in path.parents:
+        return "a reader holds on to it; it goes when that ends, so look again"
+    return "of another store, or what a client has left to be taken in; redact it there too"

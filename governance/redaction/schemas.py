@@ -1,0 +1,96 @@
+"""What is to be taken out, and what a look at it shows; the same at every door."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, StringConstraints, model_validator
+
+from memoryhub.core.schemas import Command, EntityId
+
+Label = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+
+
+class RedactionSelect(Command):
+    """What to look for, and where.
+
+    One of ``text``, ``pattern`` and ``rules`` says what is taken out of the texts; with ``whole``, everything that
+    ``ids`` or ``search`` names is erased instead.
+    """
+
+    text: str | None = Field(None, min_length=2, max_length=100_000, description="this very text")
+    pattern: str | None = Field(None, min_length=1, max_length=1_000, description="an RE2 regular expression")
+    rules: bool = Field(False, description="whatever the rules for secrets find today")
+    ignore_case: bool = Field(False, description="of text and pattern")
+    whole: bool = Field(False, description="erase what is selected altogether")
+    ids: list[EntityId] = Field(default_factory=list, max_length=1_000, description="only in these things")
+    search: str | None = Field(None, min_length=1, max_length=2_000, description="only in what this question finds")
+    event_types: list[str] = Field(default_factory=list, max_length=50, description="only in events of these types")
+    label: Label = Field("removed", description="what stands in its place: [REDACTED:label]")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> RedactionSelect:
+        ways = [name for name in ("text", "pattern", "rules", "whole") if getattr(self, name)]
+        if len(ways) != 1:
+            raise ValueError("say what to take out by exactly one of text, pattern, rules and whole")
+        if self.whole and not (self.ids or self.search):
+            raise ValueError("whole needs ids or search; it never means the whole store")
+        return self
+
+
+class RedactionRun(RedactionSelect):
+    """Take it out, once it was looked at."""
+
+    reason: str = Field("", max_length=2_000, description="why; kept in the log")
+    confirm_token: str | None = Field(None, max_length=64, description="of the preview")
+
+
+class Place(BaseModel):
+    """One string of one event in which something is to be taken out."""
+
+    position: int
+    event_type: str
+    stream: str
+    occurred_at: datetime
+    field: str = Field(description="such as content, or attributes.examples[0]")
+    before: str = Field(description="the text around the first find")
+    after: str
+    finds: int
+    marked: list[tuple[int, int]] = Field(description="where in ``before`` each find stands: start, end")
+
+
+class Kept(BaseModel):
+    """Where it stands and stays, and why."""
+
+    where: str
+    why: str
+
+
+class RedactionPreview(BaseModel):
+    """What would be done."""
+
+    events: int
+    finds: int
+    entities: int
+    copies: dict[str, int] = Field(description="what was made of these events, by what it is, and how many")
+    places: list[Place] = Field(description="the first 100")
+    kept: list[Kept]
+    confirm_token: str
+    question: str = Field(description="the sentence to confirm")
+
+
+class RedactionDone(BaseModel):
+    """What was done."""
+
+    id: int | None = Field(description="the event that tells of it; None where only whole things were erased")
+    events: int
+    finds: int
+    searched_files: int = Field(description="of the home folder, read byte by byte for what was taken out")
+    searched_bytes: int
+    left: list[Kept] = Field(description="files that hold it still, with what to do about them")
+
+
+def shown(model: BaseModel) -> dict[str, Any]:
+    """Return an answer as JSON data."""
+    return model.model_dump(mode="json")

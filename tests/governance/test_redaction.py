@@ -1,0 +1,214 @@
+"""Redaction after the fact: shown first, done everywhere, proven by bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from decisions.schemas import DecisionRecord
+from decisions.services import record_decision
+from governance.models import Redaction
+from governance.redaction.schemas import RedactionPreview, RedactionRun, RedactionSelect
+from governance.redaction.service import preview_redaction, redact
+from memories import selectors, services
+from memories.models import Memory
+from memories.pack.service import pack_context
+from memories.schemas import MemorySearch, MemoryUpdate, MemoryWrite
+from memories.schemas.pack import ContextPackRequest
+from memoryhub.core import log
+from memoryhub.core.errors import ConfirmationRequired, Invalid, NotFound
+from memoryhub.core.origin import use_origin
+from sessions_app.schemas import EventAppend, SessionStart, TurnBegin
+from sessions_app.services import start_session
+from sessions_app.services.turns import append_event, begin_turn
+from tests.support import HubTestCase
+
+WORD = "marmaladeish"
+
+
+class RedactionTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="ada"))
+        self.memory = self.write(f"The {WORD} tank", f'It was "{WORD}", says {WORD}.', attributes={})
+        services.update_memory(command=MemoryUpdate(id=self.memory, content=f"Now {WORD} again.", tags=[WORD]))
+        self.decision = record_decision(
+            command=DecisionRecord(title="Feed twice", chosen="Twice", rationale=f"{WORD} said so")
+        ).id
+        start_session(command=SessionStart(session_id="s-1", purpose=f"Ask {WORD}"))
+        turn = begin_turn(command=TurnBegin(session_id="s-1", turn_id="t-1"))
+        for name, payload in (
+            ("message.user", {"content": f"Who is {WORD}?"}),
+            ("message.tool", {"tool": "grep", "input": {WORD: [f"-e {WORD}"]}, "output": "none"}),
+            ("message.assistant", {"content": "No idea."}),
+        ):
+            append_event(command=EventAppend(type=name, payload=payload, ack_token=turn.ack_token))
+        self.write("Another", "It stays as it is.")
+        pack_context(command=ContextPackRequest(max_tokens=900))
+
+    def write(self, title: str, content: str, **fields: object) -> int:
+        return services.write_memory(command=MemoryWrite(title=title, content=content, **fields)).id
+
+    def preview(self, **fields: object) -> RedactionPreview:
+        return preview_redaction(command=RedactionSelect(**{"text": WORD, **fields}))
+
+    def redact(self, **fields: object) -> object:
+        selection = {"text": WORD, **fields}
+        token = preview_redaction(command=RedactionSelect(**selection)).confirm_token
+        return redact(command=RedactionRun(**selection, confirm_token=token, reason="it is a name"))
+
+    def files_with(self, word: str) -> list[Path]:
+        return [path for path in self.home.rglob("*") if path.is_file() and word.encode() in path.read_bytes().lower()]
+
+    def test_the_preview_shows_every_place_and_copy_and_changes_nothing(self):
+        before = log.head()
+        shown = self.preview()
+        self.assertEqual((shown.events, shown.finds, shown.entities), (6, 11, 4))
+        self.assertEqual(
+            {place.field for place in shown.places},
+            {"title", "content", "tags[0]", "rationale", "purpose", f"input.{WORD}[0]", "input"},
+        )
+        first = shown.places[0]
+        self.assertEqual(first.before[slice(*first.marked[0])], WORD)
+        self.assertIn("[REDACTED:removed]", first.after)
+        self.assertEqual(shown.copies["versions of memories"], 2)
+        self.assertGreaterEqual(shown.copies["search documents"], 3)
+        self.assertEqual(shown.copies["context packs that told of it"], 1)
+        self.assertEqual(log.head(), before)
+
+    def test_afterwards_no_file_of_the_home_folder_holds_it(self):
+        self.assertTrue(self.files_with(WORD))
+        done = self.redact()
+        self.assertEqual((done.events, done.left), (6, []))
+        self.assertGreater(done.searched_bytes, 100_000)
+        self.assertEqual(self.files_with(WORD[:10]), [])
+        self.assertTrue(log.verify().ok)
+        self.assertTrue(log.rebuild().identical)
+
+    def test_everything_else_stands_as_it_was(self):
+        self.redact(label="name")
+        memory = Memory.objects.get(id=self.memory)
+        self.assertEqual((memory.content, memory.version), ("Now [REDACTED:name] again.", 2))
+        self.assertEqual(selectors.search(command=MemorySearch(query="feed twice")).results[0]["id"], self.decision)
+        self.assertEqual(selectors.search(command=MemorySearch(query=WORD)).results, [])
+        done = Redaction.objects.get()
+        self.assertEqual(
+            (done.what, done.reason, done.events, done.actor), ("a text called name", "it is a name", 6, "ada")
+        )
+
+    def test_it_needs_the_token_of_what_would_be_done_now(self):
+        token = self.preview().confirm_token
+        self.write("One more", f"Also {WORD}.")
+        for given_token in (None, token, "0" * 16):
+            with self.assertRaises(ConfirmationRequired):
+                redact(command=RedactionRun(text=WORD, confirm_token=given_token))
+        self.assertTrue(self.files_with(WORD))
+
+    def test_by_pattern_whatever_the_case(self):
+        self.assertEqual(self.preview(text=None, pattern="MARMALADE[a-z]+", ignore_case=True).finds, 11)
+        self.redact(text=None, pattern=r"\bmarmalade[a-z]+\b")
+        self.assertEqual(self.files_with(WORD), [])
+
+    def test_only_in_what_was_selected(self):
+        self.assertEqual(self.preview(ids=[self.memory]).events, 2)
+        self.assertEqual(self.preview(search="feed twice", ids=[self.decision]).events, 1)
+        self.assertEqual(self.preview(event_types=["message.user"]).events, 1)
+        self.redact(ids=[self.memory])
+        self.assertEqual(self.preview().events, 4)
+
+    def test_whole_things_go_altogether(self):
+        message = self.preview(event_types=["message.user"]).places[0].position
+        selection = {"text": None, "whole": True, "ids": [self.decision, message]}
+        self.assertEqual(self.preview(**selection).events, 2)
+        done = self.redact(**selection)
+        self.assertEqual((done.id, done.events), (None, 2))
+        self.assertEqual(self.preview().events, 4)
+        self.assertTrue(log.rebuild().identical)
+
+    def test_a_backup_that_holds_it_is_told_of_and_left_alone(self):
+        backup = self.home / "backups" / "alpha.db"
+        backup.parent.mkdir(exist_ok=True)
+        backup.write_bytes(b"... " + WORD.encode())
+        done = self.redact()
+        self.assertEqual([each.where for each in done.left], ["backups/alpha.db"])
+        self.assertIn("a backup from before", done.left[0].why)
+
+    def test_a_name_in_the_headers_is_told_of_before(self):
+        with use_origin(actor=f"{WORD}-bot"):
+            self.write("By a bot", f"{WORD} again")
+        (kept,) = self.preview().kept
+        self.assertIn("actor of events", kept.where)
+
+    def test_rules_that_have_grown_find_what_was_kept_before(self):
+        secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
+        with self.assertRaisesRegex(NotFound, "nothing of that"):
+            self.preview(text=None, rules=True)
+        self.smuggle(secret)
+        shown = self.preview(text=None, rules=True)
+        self.assertEqual((shown.events, shown.places[0].before[slice(*shown.places[0].marked[0])]), (1, secret))
+        self.redact(text=None, rules=True)
+        self.assertEqual(self.files_with(secret.lower()), [])
+        self.assertTrue(log.rebuild().identical)
+
+    def smuggle(self, secret: str) -> None:
+        """Have a payload hold a secret that today's rules would have caught."""
+        position = self.write("Deploy", "With the key PLACE-OF-THE-KEY.")
+        from memoryhub.core.models import RawEvent
+
+        payload = json.loads(RawEvent.objects.get(position=position).payload_json)
+        log.redact_payloads(
+            {position: {**payload, "content": f"With the key {secret}."}}, what="a test that puts one in"
+        )
+
+    def test_what_makes_no_sense_is_refused(self):
+        for fields in (
+            {},
+            {"text": WORD, "pattern": "x"},
+            {"whole": True},
+            {"text": "x"},
+            {"text": WORD, "label": "No Label"},
+        ):
+            with self.subTest(fields=fields), self.assertRaises(ValidationError):
+                RedactionSelect(**fields)
+        for pattern in ("(", "a*", "x{1,2000}"):
+            with self.subTest(pattern=pattern), self.assertRaises(Invalid):
+                self.preview(text=None, pattern=pattern)
+
+    def test_another_store_is_left_alone(self):
+        with self.store("beta"):
+            self.write("Of beta", f"{WORD} too.")
+        done = self.redact()
+        self.assertEqual([each.where for each in done.left], ["projects/beta/events.db-wal"])
+        with self.store("beta"):
+            self.assertEqual(self.preview().events, 1)
+
+
+class AnyTextTests(HubTestCase):
+    def test_whatever_is_taken_out_chain_and_rebuild_hold(self):
+        @settings(max_examples=15, deadline=None)
+        @given(st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=4), st.text(min_size=2, max_size=4))
+        def check(texts: list[str], wanted: str) -> None:
+            with self.store("alpha", actor="ada"):
+                for text in texts:
+                    services.write_memory(
+                        command=MemoryWrite(title="T", content=f"{text} {wanted}", if_exists="update")
+                    )
+                self.take_out(wanted)
+
+        check()
+
+    def take_out(self, wanted: str) -> None:
+        selection = RedactionSelect(text=wanted)
+        try:
+            token = preview_redaction(command=selection).confirm_token
+        except NotFound:
+            return  # sanitising took it out already, as it does with what cannot be stored
+        redact(command=RedactionRun(text=wanted, confirm_token=token))
+        self.assertTrue(log.verify().ok)
+        self.assertTrue(log.rebuild().identical)
+        with self.assertRaises(NotFound):
+            preview_redaction(command=selection)
