@@ -17,7 +17,7 @@ from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.identity import identify_project
 from memoryhub.core.origin import use_origin
 from memoryhub.core.schemas import Command
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores import GLOBAL_STORE, StoreId, org_store, project_store, use_store
 from memoryhub.core.validation import explain
 
 C = TypeVar("C", bound=Command)
@@ -65,6 +65,28 @@ def _let_output_go() -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)
+
+
+def add_store_options(parser: CommandParser, purpose: str) -> None:
+    """Add ``--project``, ``--org`` and ``--global``, of which one may be given.
+
+    Args:
+        parser: of the command.
+        purpose: the help; ``{}`` stands for the store.
+    """
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--project", metavar="ID", help=purpose.format("this project"))
+    where.add_argument("--org", metavar="ID", help=purpose.format("this organisation's store"))
+    where.add_argument("--global", action="store_true", dest="over_global", help=purpose.format("the global scope"))
+
+
+def store_option(options: dict[str, Any]) -> StoreId | None:
+    """Return the store that the options name, if any."""
+    if options["project"]:
+        return project_store(options["project"])
+    if options["org"]:
+        return org_store(options["org"])
+    return GLOBAL_STORE if options["over_global"] else None
 
 
 class ProjectCommand(HubCommand):

@@ -9,10 +9,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import HubCommand
+from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.errors import Invalid, Locked, NotFound
 from memoryhub.core.jobs import Job, Over, find_job
-from memoryhub.core.stores import GLOBAL_STORE, StoreId, org_store, project_store
+from memoryhub.core.stores import StoreId
 
 EXIT_FAILED = 14
 _ROW = "{:<22} {:<13} {:<17} {:<12} {}"
@@ -29,17 +29,14 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the job and what to run it over."""
         parser.add_argument("name", nargs="?", help="the job to run, such as backup or verify-stores")
-        where = parser.add_mutually_exclusive_group()
-        where.add_argument("--project", metavar="ID", help="run it over this project alone; default: over every store")
-        where.add_argument("--org", metavar="ID", help="over this organisation's store alone")
-        where.add_argument("--global", action="store_true", dest="over_global", help="over the global scope alone")
+        add_store_options(parser, "run it over {} alone; default: over all")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """List, or run."""
         from memoryhub import jobs  # noqa: F401 - all jobs are known now
         from memoryhub.serving.databases import prepare_databases
 
-        store = _store(options)
+        store = store_option(options)
         prepare_databases()
         if options["name"]:
             self._run(find_job(options["name"]), store)
@@ -87,14 +84,6 @@ def _targets(job: Job, store: StoreId | None) -> list[Any]:
     if not store.path.exists():
         raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
     return [Target(store)]
-
-
-def _store(options: dict[str, Any]) -> StoreId | None:
-    if options["project"]:
-        return project_store(options["project"])
-    if options["org"]:
-        return org_store(options["org"])
-    return GLOBAL_STORE if options["over_global"] else None
 
 
 def _moment(moment: datetime | None) -> str:

@@ -1,0 +1,226 @@
+"""Putting a backup back: verified and upgraded beside the store, then written into its file in one transaction.
+
+The file itself stays, so that other processes which have it open go on with it: they see the store as it was, or as it
+is restored, and can lose nothing, since the store's write lock is held from the look at its head to the end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db import connections
+
+from memoryhub import env
+from memoryhub.backups import copying
+from memoryhub.backups.making import digest_at, folder_of, require_sound
+from memoryhub.core import clock, log, rows, schema
+from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
+from memoryhub.core.log.anchor import anchor_path, read_anchor, replace_anchor
+from memoryhub.core.log.views import forget_views
+from memoryhub.core.routing import require_current_alias
+from memoryhub.core.store_files import file_lock, sync
+from memoryhub.core.stores import StoreId, forget, use_store
+
+_LOCK_SECONDS = 60.0
+_LATE_SECONDS = 2.0
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was done."""
+
+    events: int
+    kept: Path | None
+    """The store as it was before; None where there was none."""
+    undone: int
+    """Events of the store that the file does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    position: int
+    digest: str
+
+
+def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
+    """Put a backup in the place of a store, which is kept beside first.
+
+    Args:
+        store: it need not exist, or be readable.
+        source: a file that ``backup`` made, or any copy of the store.
+        replace: go on though the store has events that the file lacks, or cannot be read.
+
+    Raises:
+        NotFound: there is no such file.
+        Invalid: it is no store, or another one's.
+        Unavailable: it is damaged, its chain is broken, or a newer hub wrote it.
+        Conflict: the store has events that the file lacks, or cannot be read, and ``replace`` is off.
+        Locked: another process restores or upgrades it.
+    """
+    kept = _kept_path(store)
+    draft = kept.with_name(f".{kept.name}.{os.getpid()}.draft")
+    try:
+        copying.copy_database(source, draft)
+        head = _prepared(draft, store)
+        copying.make_single(draft)
+        store.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with file_lock(store.path.with_name("upgrade.lock"), timeout=_LOCK_SECONDS):
+            restored = _put_back(store, draft, kept, replace=replace)
+            _finish(store, head)
+    finally:
+        copying.remove_database(draft)
+    return Restored(head.position, *restored)
+
+
+def _prepared(draft: Path, store: StoreId) -> _Head:
+    """Verify the copy of the backup, bring it to this version, and return its head."""
+    _require_store(draft)
+    with copying.opened(draft):
+        _require_of(store)
+        if schema.stored_fingerprint(connections[require_current_alias()]) != schema.fingerprint():
+            schema.migrate(connections[require_current_alias()])
+        require_sound()
+        return _Head(*log.head())
+
+
+def _require_store(draft: Path) -> None:
+    with closing(copying.connect(draft)) as connection:
+        try:
+            found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'raw_events'").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise Invalid(f"the file is no SQLite database: {error}") from error
+    if not found:
+        raise Invalid("the file is no store: it has no event log")
+
+
+def _require_of(store: StoreId) -> None:
+    names = [name for (name,) in rows.fetch("SELECT DISTINCT project_id FROM raw_events LIMIT 2")]
+    others = [name for name in names if name != store.name]
+    if others:
+        raise Invalid(f"the file is of {others[0]!r}, not of {store.name!r}; restore it there")
+
+
+def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
+    """Return where the store is kept as it was, and how many of its events the draft lacks."""
+    if not store.path.exists():
+        _put_new(store, draft)
+        return None, 0
+    try:
+        return kept, _overwrite(store, draft, kept, replace=replace)
+    except sqlite3.DatabaseError as error:
+        if "locked" in str(error):
+            raise Locked("memory database is locked by another process") from error
+        _swap_broken(store, draft, kept, reason=str(error), replace=replace)
+        return kept, 0
+
+
+def _put_new(store: StoreId, draft: Path) -> None:
+    anchor_path(store).unlink(missing_ok=True)
+    os.link(draft, store.path)
+    sync(store.path.parent)
+
+
+def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int:
+    """Write the draft's pages into the store's file, in one transaction of SQLite's own backup."""
+    newer: list[int] = []
+
+    def look(_status: int, _left: int, _pages: int) -> None:
+        """Under the write lock, before anything is committed: is anything newer here, and is it kept?"""
+        if newer:
+            return
+        newer.append(_newer(store, draft))
+        _require_replace(newer[0], replace=replace)
+        copying.copy_database(store.path, kept)
+        copying.make_single(kept)
+        _await_anchor(store)
+        anchor_path(store).unlink(missing_ok=True)  # until the end either state is right
+
+    with closing(copying.connect(draft)) as source, closing(copying.connect(store.path, mode="rw")) as target:
+        target.execute("PRAGMA synchronous=FULL")
+        target.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        source.backup(target, pages=1, progress=look)
+    return newer[0]
+
+
+def _newer(store: StoreId, draft: Path) -> int:
+    """Return how many events the store has that the draft lacks."""
+    with closing(copying.connect(store.path, mode="rw")) as live, closing(copying.connect(draft)) as copy:
+        last = _last(live)
+        common, beyond = 0, min(last, _last(copy)) + 1
+        while beyond - common > 1:
+            middle = (common + beyond) // 2
+            same = _digest(live, middle) == _digest(copy, middle)
+            common, beyond = (middle, beyond) if same else (common, middle)
+        return last - common
+
+
+def _last(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT coalesce(max(position), 0) FROM raw_events").fetchone()[0])
+
+
+def _digest(connection: sqlite3.Connection, position: int) -> str:
+    found = connection.execute("SELECT chain_digest FROM raw_events WHERE position = ?", [position]).fetchone()
+    return str(found[0]) if found else ""
+
+
+def _require_replace(newer: int, *, replace: bool) -> None:
+    if newer and not replace:
+        count = f"{newer} event{'' if newer == 1 else 's'}"
+        raise Conflict(
+            f"the store has {count} that the file lacks, and what was erased since would be back; "
+            "say --replace to go on: the store is kept beside as it is"
+        )
+
+
+def _swap_broken(store: StoreId, draft: Path, kept: Path, *, reason: str, replace: bool) -> None:
+    """Move a file that SQLite cannot open aside, with all that belongs to it, and put the draft in its place."""
+    if not replace:
+        raise Conflict(f"the store cannot be read ({reason}); say --replace to go on: its file is kept beside")
+    for end in ("-wal", "-shm", ""):
+        path = store.path.with_name(store.path.name + end)
+        if path.exists():
+            path.rename(kept.with_name(kept.name + end))
+    _put_new(store, draft)
+
+
+def _kept_path(store: StoreId) -> Path:
+    env.prepare_home()
+    folder = folder_of(store)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stamp = clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
+    return folder / f"{stamp}Z-before-restore.db"
+
+
+def _await_anchor(store: StoreId) -> None:
+    """Wait for the process that has just committed to anchor its event; it may have died, so not for long."""
+    with closing(copying.connect(store.path, mode="rw")) as live:
+        last = _last(live)
+    deadline = time.monotonic() + _LATE_SECONDS
+    while _anchored(store) < last and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+
+
+def _anchored(store: StoreId) -> int:
+    try:
+        anchor = read_anchor(store)
+    except ValueError:
+        return 0
+    return anchor.position if anchor else 0
+
+
+def _finish(store: StoreId, head: _Head) -> None:
+    """Anchor the head, and drop the caches that were made of what the store was."""
+    forget(store)
+    shutil.rmtree(store.path.with_name("index"), ignore_errors=True)
+    with use_store(store):
+        if digest_at(head.position) != head.digest:
+            raise Unavailable("the store is not what was restored: another process changed it; run restore again")
+        replace_anchor(store, *log.head())  # a writer may have gone on from there already
+        forget_views()

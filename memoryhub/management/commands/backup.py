@@ -1,0 +1,45 @@
+"""Back up stores while they are in use."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from memoryhub.backups.making import back_up_hub, back_up_store, back_up_store_to
+from memoryhub.core.commands import HubCommand, add_store_options, store_option
+from memoryhub.core.errors import Invalid
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import StoreId, use_store
+from memoryhub.jobs.places import all_stores
+
+
+class Command(HubCommand):
+    """``memory-hub backup``."""
+
+    help = "Copy every store and hub.db, or one store, while they are in use; each copy is verified before it counts."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the store and the file."""
+        add_store_options(parser, "back up {} alone; default: all, and hub.db")
+        parser.add_argument(
+            "--to", metavar="FILE", type=Path, help="write to FILE, not to the home's backups; one store"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print a line a backup."""
+        store = store_option(options)
+        if options["to"] and store is None:
+            raise Invalid("--to takes one store; name it with --project, --org or --global")
+        with use_origin(source="cli", actor=getpass.getuser()):
+            for each in [store] if store else all_stores():
+                self._back_up(each, options["to"])
+            if store is None:
+                self.stdout.write(f"hub.db: {back_up_hub()}")
+
+    def _back_up(self, store: StoreId, to: Path | None) -> None:
+        with use_store(store):
+            backup = back_up_store_to(to) if to else back_up_store()
+        self.stdout.write(f"{store.scope} {store.name}: {backup.describe()}")
