@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from memoryhub.core.errors import ConfirmationRequired, HubError, Invalid, Unavailable
 from memoryhub.core.origin import use_origin
+from memoryhub.core.permissions import EVERYTHING, Act, Grant, demand, use_grant
 from memoryhub.core.stores import use_store
 from memoryhub.core.tools import Answer, Tool, all_tools
 from memoryhub.core.validation import explain
@@ -40,6 +41,8 @@ class Caller:
 
     actor: str
     connection: str
+    grant: Grant = EVERYTHING
+    """What it may do; over stdio everything, as whoever starts the process may."""
 
 
 class Calls:
@@ -58,6 +61,7 @@ class Calls:
         """
         as_json = arguments.get("format") == "json"
         try:
+            _check_right(tool, caller)
             given = _arguments(tool, arguments)
             token = str(arguments.get("ack_token") or "")
             turns = await self._keepers.of(caller.connection)
@@ -80,13 +84,16 @@ class Calls:
         """Run ``work`` in a thread, with the bound project's store and the caller's origin set."""
         turns = await self._keepers.of(caller.connection)
         return await self._workers.run(
-            lambda job: self._run_here(work, job, turns, actor=caller.actor, project_id=project_id), writes=writes
+            lambda job: self._run_here(work, job, turns, caller=caller, project_id=project_id), writes=writes
         )
 
-    def _run_here(self, work: Callable[[], T], job: Job[T], turns: TurnKeeper, *, actor: str, project_id: object) -> T:
+    def _run_here(
+        self, work: Callable[[], T], job: Job[T], turns: TurnKeeper, *, caller: Caller, project_id: object
+    ) -> T:
         store = self._binding.check(project_id)
+        origin = use_origin(source="mcp", actor=caller.actor, session_id=turns.session_id)
         try:
-            with use_store(store, create=True), use_origin(source="mcp", actor=actor, session_id=turns.session_id):
+            with use_grant(caller.grant), use_store(store, create=True), origin:
                 connection = connections[store.alias]
                 connection.ensure_connection()
                 job.watch(connection.connection)
@@ -104,6 +111,13 @@ def _handle(tool: Tool, given: BaseModel, actor: str, token: str, turns: TurnKee
             return tool.handler(given)
     with turns.turn(actor):
         return tool.handler(given)
+
+
+def _check_right(tool: Tool, caller: Caller) -> None:
+    """Refuse a tool that writes to who may only read, before anything is looked at."""
+    if tool.writes:
+        with use_grant(caller.grant):
+            demand(Act.REVIEW)
 
 
 def clean_actor(name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -12,16 +11,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memoryhub import env
 from memoryhub.core.errors import HubError, Unauthorized
+from memoryhub.mcp.admission import Admission
 from memoryhub.mcp.options import LOOPBACK
-from memoryhub.mcp.server import SESSION_HEADER
+from memoryhub.mcp.server import ACTOR, SESSION_HEADER
 from memoryhub.mcp.threads import stopping_error
 
 logger = logging.getLogger(__name__)
 
 _PROBLEM = "application/problem+json"
-_HOW = "send 'Authorization: Bearer …' with the text of the file 'token' in the hub's home folder"
 
 
 def allowed_callers(host: str, port: int, names: list[str]) -> TransportSecuritySettings:
@@ -41,14 +39,14 @@ class Gate:
         self,
         application: ASGIApp,
         callers: TransportSecuritySettings,
+        admission: Admission,
         *,
-        token_wanted: bool,
         on_session_end: Callable[[str], Awaitable[None]],
     ) -> None:
         """``on_session_end`` is called with the id of a session that its client has ended."""
         self._application = application
         self._security = TransportSecurityMiddleware(callers)
-        self._token_wanted = token_wanted
+        self._admission = admission
         self._on_session_end = on_session_end
         self._answering = 0
         self._closed = False
@@ -69,23 +67,32 @@ class Gate:
             await self._application(scope, receive, send)
             return
         request = Request(scope)
-        refusal = await self._refusal(request)
+        refusal = await self._security.validate_request(request)
         if refusal is not None:
             await refusal(scope, receive, send)
-        elif request.method == "POST":
-            await self._answer(scope, receive, send)
-        else:
-            await self._application(scope, receive, send)
-            if request.method == "DELETE":
-                await self._on_session_end(request.headers.get(SESSION_HEADER, ""))
+            return
+        try:
+            note = await self._admission.admit(request)
+            if self._closed:
+                raise stopping_error()
+        except HubError as error:
+            await _problem(error)(scope, receive, send)
+            return
+        try:
+            await self._pass_on(request, receive, send)
+        finally:
+            if note is not None:
+                self._admission.do_later(note)
 
-    async def _refusal(self, request: Request) -> Response | None:
-        foreign = await self._security.validate_request(request)
-        if foreign is not None:
-            return foreign
-        if self._token_wanted and not _has_token(request):
-            return _problem(Unauthorized(f"this address wants the token of the hub; {_HOW}"))
-        return _problem(stopping_error()) if self._closed else None
+    async def _pass_on(self, request: Request, receive: Receive, send: Send) -> None:
+        if request.method == "POST":
+            await self._answer(request.scope, receive, self._admission.watch(send, request.scope[ACTOR]))
+            return
+        await self._application(request.scope, receive, send)
+        if request.method == "DELETE":
+            session = request.headers.get(SESSION_HEADER, "")
+            self._admission.forget(session)
+            await self._on_session_end(session)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._answering += 1
@@ -96,12 +103,6 @@ class Gate:
             self._answering -= 1
             if not self._answering:
                 self._idle.set()
-
-
-def _has_token(request: Request) -> bool:
-    kind, _, given = request.headers.get("authorization", "").partition(" ")
-    expected = env.read_or_create_secret(env.TOKEN_FILE)
-    return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), expected.encode())
 
 
 def _problem(error: HubError) -> Response:

@@ -63,7 +63,11 @@ def _announce(project: str, listener: socket.socket, options: Options) -> None:
     host, port = listener.getsockname()[:2]
     at = f"[{host}]" if ":" in host else host
     env.read_or_create_secret(env.TOKEN_FILE)
-    who = f"whoever sends the token in {env.home() / env.TOKEN_FILE}" if options.token else "everyone on this machine"
+    who = (
+        f"whoever sends the token in {env.home() / env.TOKEN_FILE}, or an agent's token"
+        if options.token
+        else "everyone on this machine"
+    )
     sys.stderr.write(f"Memory Hub serves {project} over MCP at http://{at}:{port}{PATH} to {who}\n")
     sys.stderr.flush()
 
@@ -78,6 +82,7 @@ def _run(hub: Hub, options: Options, listener: socket.socket) -> int:
 
 
 async def _serve(hub: Hub, options: Options, listener: socket.socket) -> None:
+    from memoryhub.mcp.admission import Admission
     from memoryhub.mcp.gate import Gate, allowed_callers  # these need Django, which the hub has set up
     from memoryhub.mcp.turns import IDLE_SECONDS
 
@@ -89,7 +94,8 @@ async def _serve(hub: Hub, options: Options, listener: socket.socket) -> None:
         max_sessions=MAX_SESSIONS,
         session_idle_timeout=IDLE_SECONDS,
     )
-    gate = Gate(application, callers, token_wanted=options.token, on_session_end=hub.keepers.leave)
+    admission = Admission(hub.binding.store().name, token_wanted=options.token)
+    gate = Gate(application, callers, admission, on_session_end=hub.keepers.leave)
     server = _Server(_configuration(gate))
     ending = _Ending(hub, gate, server)
     loop = asyncio.get_running_loop()

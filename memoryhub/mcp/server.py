@@ -32,6 +32,8 @@ LEGACY_RESOURCE_NOT_FOUND = -32002
 """The code of the handshake revisions; later ones use that of invalid parameters."""
 MAX_TYPED = 500
 SESSION_HEADER = "mcp-session-id"
+ACTOR, GRANT = "memoryhub.actor", "memoryhub.grant"
+"""Where the door over HTTP leaves in a request's scope who was let in, and with which rights."""
 _FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """What the newest revision wants of a list; the SDK leaves it out for the others."""
 
@@ -189,4 +191,6 @@ def _caller(context: Context) -> Caller:
     actor = clean_actor(client.client_info.name if client else "")
     if context.request is None:
         return Caller(actor, "")
-    return Caller(actor, context.request.headers.get(SESSION_HEADER) or f"client {actor}")
+    scope = context.request.scope
+    actor = scope[ACTOR] or actor
+    return Caller(actor, context.request.headers.get(SESSION_HEADER) or f"client {actor}", scope[GRANT])
