@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,20 @@ _LOG_OPTIONS = (
     "--no-ext-diff",
     "--no-textconv",
     "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00",
+)
+_HEAD_OF_CHANGE = re.compile(rb"\x00([0-9a-f]{40,64})\n")
+_BIG_IS_BINARY = ("-c", "core.bigFileThreshold=512k")
+_CHANGE_OPTIONS = (
+    "--no-walk=unsorted",
+    "--ignore-missing",
+    "--patch",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-renames",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--format=tformat:%x00%H",
 )
 
 
@@ -103,6 +118,26 @@ def read_commit(repository: Path, revision: str) -> CommitRecord | None:
         return None
     done = _run(repository, "log", "-z", "--max-count=1", *_LOG_OPTIONS, found.stdout.decode("ascii").strip(), "--")
     return next(_commits(_tokens(iter([done.stdout]))), None)
+
+
+def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
+    """Return what commits changed in files, by full hash, as unified diffs; what the repository lacks is left out.
+
+    A file of more than half a megabyte counts as binary, so that an answer cannot grow without bound.
+
+    Args:
+        repository: a folder in it.
+        shas: full hashes.
+        paths: from the top of the repository.
+
+    Raises:
+        Unavailable: git is not installed or does not answer.
+    """
+    places = [f":(top,literal){path}" for path in paths]
+    done = _run(repository, *_BIG_IS_BINARY, "log", *_CHANGE_OPTIONS, *shas, "--", *places)
+    _, *parts = _HEAD_OF_CHANGE.split(done.stdout)
+    found = {sha.decode("ascii"): _text(diff).strip("\n") for sha, diff in zip(parts[::2], parts[1::2], strict=True)}
+    return {sha: diff for sha, diff in found.items() if sha in shas}
 
 
 def _window(limit: int | None, since: str | None) -> list[str]:

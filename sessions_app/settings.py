@@ -45,6 +45,21 @@ def _listed(value: Any) -> Any:
 Source = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=200)]
 
 
+def _mapped(value: Any) -> Any:
+    """Return a map of the environment, which is written as JSON, as one."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+ReviewAfter = Annotated[
+    dict[
+        Annotated[str, StringConstraints(pattern=r"^(decision|observation|guideline|tool|knowledge)(/[\w.-]{1,64})?$")],
+        Annotated[int, Field(ge=1, le=36_500)],
+    ],
+    BeforeValidator(_mapped),
+]
+"""Days by ``decision``, ``decision/<impact>``, a kind of memory or ``<kind>/<type>``; the closest name holds."""
+
+
 class ProjectSettings(BaseModel):
     """What a project can be told."""
 
@@ -72,6 +87,9 @@ class ProjectSettings(BaseModel):
         0.0, ge=0, le=1, description="knowledge that is less certain waits for a person"
     )
     packs_accepted_only: bool = Field(True, description="context packs leave out what waits for a person")
+    review_after: ReviewAfter = Field(
+        default_factory=dict, description="days after which what nobody looked at is to be affirmed, by kind"
+    )
     ranking: Ranking = Field(default_factory=Ranking, description="the weight of each part of a query's ranking")
 
 

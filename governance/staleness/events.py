@@ -1,1 +1,16 @@
 """What can happen in staleness."""
+
+from __future__ import annotations
+
+from memoryhub.core.projection import define_event
+from memoryhub.core.schemas import EntityId, Payload
+
+
+class ThingAffirmed(Payload):
+    """Someone looked at a memory or a decision again and found that it holds."""
+
+    entity_id: EntityId
+    reason: str = ""
+
+
+THING_AFFIRMED = define_event("thing.affirmed", ThingAffirmed, alone=True)

@@ -1,1 +1,41 @@
 """What is so, after what happened in staleness."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from governance.staleness.events import THING_AFFIRMED
+from memoryhub.core import rows
+from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.projection import Event, project_headers, projects
+
+_AFFIRM = (
+    "INSERT INTO governance_affirmation (entity_id, event, actor, reason, affirmed_at) VALUES (%s, %s, %s, %s, %s) "
+    "ON CONFLICT (entity_id) DO UPDATE SET event = excluded.event, actor = excluded.actor, "
+    "reason = excluded.reason, affirmed_at = excluded.affirmed_at"
+)
+
+
+@project_headers
+def affirm(event: Event[Any]) -> None:
+    """Keep the latest affirmation of the thing whose stream it is in: that holds even where its reason was erased."""
+    if event.type != THING_AFFIRMED.name:
+        return
+    entity_id = int(event.stream_id.rpartition(":")[2])
+    reason = event.payload.reason if event.payload else ""
+    when = rows.time_value(event.occurred_at)
+    rows.execute(_AFFIRM, [entity_id, event.position, event.actor, reason, when])
+
+
+@projects(PAYLOAD_ERASED)
+def forget_erased(event: Event[PayloadErased]) -> None:
+    """Drop the reasons that were erased, and the affirmations of things that were erased whole."""
+    rows.execute(
+        "UPDATE governance_affirmation SET reason = '' WHERE event IN (SELECT value FROM json_each(%s))",
+        [json.dumps(event.payload.positions)],
+    )
+    gone = [int(tail) for _, _, tail in (each.partition(":") for each in event.payload.streams) if tail.isdecimal()]
+    rows.execute(
+        "DELETE FROM governance_affirmation WHERE entity_id IN (SELECT value FROM json_each(%s))", [json.dumps(gone)]
+    )

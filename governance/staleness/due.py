@@ -1,0 +1,132 @@
+"""What should be looked at again: each source of reasons is one query, whatever the store holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from governance.staleness.governing import LIVE_DECISION, LIVE_MEMORY, Governing, fetch_among, governing
+from governance.staleness.schemas import Why
+from governance.staleness.touching import Touched, touched
+from memoryhub.core import clock, rows
+from sessions_app.settings import project_settings
+
+_EXPIRED = (
+    "SELECT m.id, m.valid_until FROM memories_memory m "
+    f"WHERE m.valid_until IS NOT NULL AND m.valid_until <= %s AND {LIVE_MEMORY} {{among}}"
+)
+_MARKED = f"""
+SELECT d.id, d.review, coalesce(
+  (SELECT max(c.committed_at) FROM decisions_commitlink l JOIN sessions_app_commit c ON c.id = l.commit_id
+   WHERE l.decision_id = d.id AND l.link_type = 'reverts'), d.decided_at)
+FROM decisions_decision d WHERE d.review <> '' AND {LIVE_DECISION} {{among}}"""
+_POLICIES = (
+    "WITH policies(kind, type, days, cutoff) AS (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), "
+    "json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(%s)) "
+)
+_OLD_MEMORIES = f"""{_POLICIES}
+SELECT m.id, max(m.updated_at, coalesce(a.affirmed_at, '')), p.days
+FROM policies p JOIN memories_memory m ON m.kind = p.kind AND m.updated_at <= p.cutoff
+LEFT JOIN governance_affirmation a ON a.entity_id = m.id
+WHERE (p.type = m.type OR (p.type = '' AND NOT EXISTS
+    (SELECT 1 FROM policies own WHERE own.kind = m.kind AND own.type = m.type)))
+  AND coalesce(a.affirmed_at, '') <= p.cutoff AND {LIVE_MEMORY} {{among}}"""
+_OLD_DECISIONS = f"""{_POLICIES}
+SELECT d.id, max(d.decided_at, coalesce(a.affirmed_at, '')), p.days
+FROM policies p JOIN decisions_decision d ON p.kind = 'decision' AND d.decided_at <= p.cutoff
+LEFT JOIN governance_affirmation a ON a.entity_id = d.id
+WHERE (p.type = d.impact OR (p.type = '' AND NOT EXISTS
+    (SELECT 1 FROM policies own WHERE own.kind = 'decision' AND own.type = d.impact)))
+  AND coalesce(a.affirmed_at, '') <= p.cutoff AND {LIVE_DECISION} {{among}}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason to look at a thing again."""
+
+    why: Why
+    since: datetime
+    says: str
+
+
+@dataclass(slots=True)
+class Due:
+    """A thing that should be looked at again."""
+
+    id: int
+    reasons: list[Reason] = field(default_factory=list)
+    touched: Touched | None = None
+
+    @property
+    def since(self) -> datetime:
+        """When the first reason came up."""
+        return min(reason.since for reason in self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """All that should be looked at again, what has waited longest first."""
+
+    due: list[Due]
+    governing: dict[int, Governing]
+    """What governs files, due or not."""
+
+
+def queue(*, now: datetime | None = None, among: Collection[int] | None = None) -> Queue:
+    """Return what is due in the current store.
+
+    Args:
+        now: as of when ages and ends count; default: now.
+        among: ask for these ids only.
+    """
+    moment = now or clock.now()
+    found: dict[int, Due] = {}
+    things = governing(among)
+    for each, last in touched(things.values()).items():
+        _due(found, each).touched = last
+    for entity_id, reason in _reasons(moment, among, found):
+        _due(found, entity_id).reasons.append(reason)
+    return Queue(sorted(found.values(), key=lambda due: (due.since, due.id)), things)
+
+
+def _due(found: dict[int, Due], entity_id: int) -> Due:
+    return found.setdefault(entity_id, Due(entity_id))
+
+
+def _reasons(now: datetime, among: Collection[int] | None, found: dict[int, Due]) -> Iterator[tuple[int, Reason]]:
+    """Yield the reasons, those that say most first."""
+    for due in list(found.values()):
+        if due.touched:
+            yield due.id, Reason(Why.TOUCHED, _moment(due.touched.first_at), _says_touched(due.touched.commit_count))
+    for entity_id, review, since in fetch_among(_MARKED, "d.id", among):
+        yield entity_id, Reason(Why.REVERTED, _moment(since), review)
+    for entity_id, ended in fetch_among(_EXPIRED, "m.id", among, [rows.time_value(now)]):
+        yield entity_id, Reason(Why.EXPIRED, _moment(ended), f"it was valid until {str(ended)[:10]}")
+    yield from _aged(now, among)
+
+
+def _aged(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
+    policies = [(*_split(name), days) for name, days in project_settings().review_after.items()]
+    if not policies:
+        return
+    given = [json.dumps([(*each, rows.time_value(now - timedelta(days=each[2]))) for each in policies], default=str)]
+    for sql, column in ((_OLD_MEMORIES, "m.id"), (_OLD_DECISIONS, "d.id")):
+        for entity_id, looked_at, days in fetch_among(sql, column, among, given):
+            since = _moment(looked_at) + timedelta(days=days)
+            yield entity_id, Reason(Why.AGE, since, f"nobody has looked at it for {days} days")
+
+
+def _split(name: str) -> tuple[str, str]:
+    kind, _, of = name.partition("/")
+    return kind, of
+
+
+def _says_touched(count: int) -> str:
+    return "a commit touched what it governs" if count == 1 else f"{count} commits touched what it governs"
+
+
+def _moment(stored: Any) -> datetime:
+    return clock.from_text(rows.time_text(stored))

@@ -1,0 +1,110 @@
+"""Which files a memory or a decision governs, and since when nobody has looked at it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from decisions.models import ArtifactKind, DecisionStatus, LinkType
+from memoryhub.core import rows
+from memoryhub.core.quarantine import OUTSIDE
+from sessions_app.profile import profile
+
+GOVERNS = "governs"
+"""The type of a memory's resource link that names a file or folder which it governs."""
+MAX_FILES = 50
+"""A commit of more files says little of which of them a decision is about; it governs none."""
+
+LIVE_MEMORY = (
+    f"m.deleted_at IS NULL AND m.review = 'accepted' AND NOT m.ephemeral AND m.scope <> 'session' AND m.id {OUTSIDE}"
+)
+"""The condition on a memory that holds beyond its session."""
+LIVE_DECISION = f"d.status = '{DecisionStatus.ACCEPTED}' AND d.id {OUTSIDE}"
+"""The condition on a decision that stands."""
+
+_MEMORIES = f"""
+SELECT m.id, max(v.id, coalesce(a.event, 0)), substr(max(m.updated_at, coalesce(a.affirmed_at, '')), 1, 19),
+  json_extract(link.value, '$.uri')
+FROM memories_memory m
+JOIN memories_memoryversion v ON v.memory_id = m.id AND v.version = m.version
+LEFT JOIN governance_affirmation a ON a.entity_id = m.id
+JOIN json_each(m.resource_links) link
+WHERE m.resource_links LIKE '%"{GOVERNS}"%' AND json_extract(link.value, '$.type') = '{GOVERNS}'
+  AND {LIVE_MEMORY} {{among}}"""
+_FROM_DECISIONS = f"""
+SELECT d.id, max(d.id, coalesce(a.event, 0)),
+  max(replace(substr(e.occurred_at, 1, 19), 'T', ' '), coalesce(substr(a.affirmed_at, 1, 19), '')), {{path}}
+FROM decisions_decision d
+JOIN raw_events e ON e.position = d.id
+LEFT JOIN governance_affirmation a ON a.entity_id = d.id
+{{joined}}
+WHERE {LIVE_DECISION} {{among}}"""
+_NAMED = _FROM_DECISIONS.format(
+    path="named.value",
+    joined=f"JOIN decisions_artifactlink named ON named.decision_id = d.id AND named.kind = '{ArtifactKind.FILE_PATH}'",
+    among="{among}",
+)
+_CARRIED_OUT = _FROM_DECISIONS.format(
+    path="json_extract(file.value, '$.path')",
+    joined=f"JOIN decisions_commitlink l ON l.decision_id = d.id AND l.link_type = '{LinkType.IMPLEMENTS}' "
+    f"JOIN sessions_app_commit c ON c.id = l.commit_id AND json_array_length(c.files) <= {MAX_FILES} "
+    "JOIN json_each(c.files) file",
+    among="{among}",
+)
+
+
+@dataclass(slots=True)
+class Governing:
+    """A thing that governs files, and when someone looked at it last."""
+
+    id: int
+    position: int
+    """Of the event by which it was written, revised or affirmed last."""
+    looked_at: str
+    """When that was, as the store keeps times, cut to seconds: git keeps no more of a commit's."""
+    paths: set[str] = field(default_factory=set)
+
+
+def governing(among: Collection[int] | None = None) -> dict[int, Governing]:
+    """Return what governs files, by id; with ``among`` only those of these ids."""
+    found: dict[int, Governing] = {}
+    root = profile().root_path.rstrip("/")
+    for entity_id, position, looked_at, uri in _rows(among):
+        path = governed_path(uri, root)
+        if path:
+            thing = found.setdefault(entity_id, Governing(entity_id, position, looked_at))
+            thing.paths.add(path)
+    return found
+
+
+def _rows(among: Collection[int] | None) -> Iterable[tuple[Any, ...]]:
+    for sql, column in ((_MEMORIES, "m.id"), (_NAMED, "d.id"), (_CARRIED_OUT, "d.id")):
+        yield from fetch_among(sql, column, among)
+
+
+def fetch_among(
+    sql: str, column: str, among: Collection[int] | None, parameters: Iterable[Any] = ()
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a query whose ``{among}`` is to restrict a column to some ids, or to nothing."""
+    if among is None:
+        return rows.fetch(sql.format(among=""), [*parameters])
+    restricted = sql.format(among=f"AND {column} IN (SELECT value FROM json_each(%s))")
+    return rows.fetch(restricted, [*parameters, json.dumps(sorted(among))])
+
+
+def governed_path(uri: str, root: str = "") -> str:
+    """Return what is named as commits name it: from the top of the repository, without a slash at its end.
+
+    Empty where it is no file of the repository: another URI, or a path outside ``root``.
+    """
+    scheme, has_scheme, rest = uri.strip().partition("://")
+    if has_scheme and scheme.lower() != "file":
+        return ""
+    path = "/" + unquote(rest).partition("/")[2] if has_scheme else uri.strip()
+    if path.startswith("/"):
+        path = path.removeprefix(f"{root}/") if root and path.startswith(f"{root}/") else ""
+    path = path.removeprefix("./").rstrip("/")
+    return "" if path in (".", "") or path.startswith("../") else path

@@ -1,0 +1,36 @@
+"""What should be looked at again as text for a model: one line each in lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governance.staleness.schemas import AffirmResult
+
+_PATHS = 3
+
+
+def stale_line(item: dict[str, Any]) -> str:
+    """Return a listed thing as one line: what it is, and why it should be looked at again."""
+    if "reasons" not in item:
+        return f"#{item['id']} {item['title']}"
+    said = "; ".join(filter(None, [*(_says(reason) for reason in item["reasons"]), *map(commit_text, item["commits"])]))
+    return f"#{item['id']} {item['kind']} {item['title']} — since {item['since'][:10]}: {said}"
+
+
+def _says(reason: dict[str, Any]) -> str:
+    return "" if reason["why"] == "touched" else str(reason["says"])
+
+
+def commit_text(commit: dict[str, Any]) -> str:
+    """Return what a commit did as a few words, with what it changed where that was asked for."""
+    paths = [file["path"] for file in commit["files"]]
+    more = f" and {len(paths) - _PATHS} more" if len(paths) > _PATHS else ""
+    said = f"commit {commit['sha'][:10]} “{commit['subject'][:80]}” touched {', '.join(paths[:_PATHS])}{more}"
+    return f"{said}\n{commit['diff']}\n" if commit["diff"] else said
+
+
+def affirmed_text(result: AffirmResult) -> str:
+    """Return what an affirmation did as one line."""
+    again = "" if result.is_new else " already"
+    redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
+    return f"#{result.id} {result.kind} affirmed{again}: {result.title}{redacted}"

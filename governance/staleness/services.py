@@ -1,0 +1,97 @@
+"""Affirming: someone looked at a thing again, and it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from decisions.models import Decision, DecisionStatus
+from decisions.schemas import DecisionMark
+from decisions.selectors import heads
+from decisions.services import mark_decision
+from governance.models import Affirmation
+from governance.staleness.events import THING_AFFIRMED, ThingAffirmed
+from governance.staleness.schemas import Affirm, AffirmResult, StaleKind
+from memories.models import Memory, ReviewState
+from memories.schemas import MemoryUpdate
+from memories.services import update_memory
+from memories.services.results import live_memory
+from memoryhub.core import clock, log
+from memoryhub.core.entities import find_entities
+from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.quarantine import quarantined_among
+
+
+def affirm(*, command: Affirm) -> AffirmResult:
+    """Say that a memory or a decision holds: it is due again by its age from now on, or by the next commit.
+
+    What was to be looked at again for a revert is settled by it. Knowledge that has expired holds again: until
+    ``valid_until``, or without an end.
+
+    Raises:
+        NotFound: nothing that can be affirmed has this id.
+        Gone: the memory is deleted.
+        Conflict: it does not hold: superseded, not accepted, or in quarantine; the sentence says what to do.
+        Invalid: ``valid_until`` is in the past, or is given for what has no end.
+    """
+    with log.transaction():
+        thing = _standing(command.id)
+        first = log.find_by_key(command.idempotency_key, THING_AFFIRMED)
+        if first:
+            return _result(thing, is_new=False)
+        draft = log.prepare(THING_AFFIRMED, ThingAffirmed(entity_id=command.id, reason=command.reason))
+        _settle(thing, command)
+        kind = "decision" if isinstance(thing, Decision) else "memory"
+        log.append(draft, stream=f"{kind}:{command.id}", idempotency_key=command.idempotency_key)
+        return _result(thing).model_copy(update={"redacted": list(draft.redactions)})
+
+
+def _standing(entity_id: int) -> Memory | Decision:
+    """Return the thing, which must hold."""
+    entity = find_entities([entity_id]).get(entity_id)
+    if entity is None or entity.type not in ("memory", "decision"):
+        said = f"#{entity_id} is a {entity.type}" if entity else f"there is no #{entity_id} here"
+        raise NotFound(f"{said}; affirm a memory or a decision", id=entity_id)
+    if quarantined_among([entity_id]):
+        raise Conflict(f"#{entity_id} is in quarantine; let it out before you affirm it", id=entity_id)
+    return _accepted_memory(entity_id) if entity.type == "memory" else _accepted_decision(entity_id)
+
+
+def _accepted_memory(entity_id: int) -> Memory:
+    memory = live_memory(entity_id)
+    if memory.review != ReviewState.ACCEPTED:
+        raise Conflict(f"#{entity_id} is {memory.review}; accept it in the review queue instead", id=entity_id)
+    return memory
+
+
+def _accepted_decision(entity_id: int) -> Decision:
+    decision: Decision = Decision.objects.get(id=entity_id)
+    if decision.status == DecisionStatus.SUPERSEDED:
+        standing = ", ".join(f"#{head}" for head in heads([entity_id]).get(entity_id, []))
+        raise Conflict(f"#{entity_id} is superseded; affirm what stands now: {standing}", id=entity_id)
+    if decision.status != DecisionStatus.ACCEPTED:
+        raise Conflict(f"#{entity_id} is {decision.status}; accept it before you affirm it", id=entity_id)
+    return decision
+
+
+def _settle(thing: Memory | Decision, command: Affirm) -> None:
+    """Take away what would make it due again at once."""
+    if command.valid_until and command.valid_until <= clock.now():
+        raise Invalid("valid_until has passed already; give a time to come, or leave it out")
+    if isinstance(thing, Decision):
+        if command.valid_until:
+            raise Invalid("a decision has no valid_until; leave it out, or supersede the decision")
+        if thing.review:
+            mark_decision(command=DecisionMark(id=thing.id, reviewed=True, reason=command.reason))
+        return
+    has_expired = thing.valid_until is not None and thing.valid_until <= clock.now()
+    if has_expired or command.valid_until:
+        until = clock.to_text(command.valid_until) if command.valid_until else None
+        attributes: dict[str, Any] = {"valid_until": until}
+        reason = command.reason or "affirmed"
+        update_memory(command=MemoryUpdate(id=thing.id, attributes=attributes, change_reason=reason))
+
+
+def _result(thing: Memory | Decision, *, is_new: bool = True) -> AffirmResult:
+    affirmed = Affirmation.objects.get(entity_id=thing.id)
+    kind = StaleKind.DECISION if isinstance(thing, Decision) else thing.kind
+    return AffirmResult(id=thing.id, kind=kind, title=thing.title, affirmed_at=affirmed.affirmed_at, is_new=is_new)
