@@ -79,7 +79,8 @@ def index_event(event: Event[Any]) -> None:
 
 def put(document: Document, *, is_new: bool = False) -> None:
     """Make a document findable as it is now; one that is new replaces none, which is quicker."""
-    rows.execute(
+    rows.put(
+        "memories_searchdocument",
         _PUT,
         [
             document.id,
@@ -92,7 +93,7 @@ def put(document: Document, *, is_new: bool = False) -> None:
         ],
     )
     if has_full_text():
-        rows.execute(_NEW_TEXT if is_new else PUT_TEXT, text_row(document))
+        rows.put("search_fts", _NEW_TEXT if is_new else PUT_TEXT, text_row(document))
 
 
 def text_row(document: Document) -> tuple[int, str, str, str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any
@@ -17,9 +18,23 @@ _Adapter = Callable[[Any], Any]
 
 def insert(model: type[models.Model], **values: Any) -> None:
     """Insert one row; fields that are not named take their model's default."""
-    adapters, defaults, sql = _insert_plan(model, tuple(values))
+    adapters, others, sql = _insert_plan(model, tuple(values))
     row = [adapt(value) if adapt else value for adapt, value in zip(adapters, values.values(), strict=True)]
-    execute(sql, [*row, *(default() for default in defaults)])
+    put(model._meta.db_table, sql, [*row, *others])
+
+
+def put(table: str, sql: str, row: Sequence[Any]) -> None:
+    """Run an INSERT into ``table``; inside ``gathering`` it waits for others like it."""
+    connections[require_current_alias()].insert(table, sql, row)  # type: ignore[attr-defined]
+
+
+def gathering() -> AbstractContextManager[None]:
+    """Let ``insert`` and ``put`` wait, inside the block, until a statement names their table or the block ends.
+
+    Whoever reads sees every row all the same. The block is inside a transaction, which an error must undo.
+    """
+    found: AbstractContextManager[None] = connections[require_current_alias()].gathering()  # type: ignore[attr-defined]
+    return found
 
 
 def update(model: type[models.Model], key: Any, **values: Any) -> None:
@@ -53,9 +68,7 @@ def iterate(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> Iterator[
 
 
 @cache
-def _insert_plan(
-    model: type[models.Model], names: tuple[str, ...]
-) -> tuple[list[_Adapter | None], list[Callable[[], Any]], str]:
+def _insert_plan(model: type[models.Model], names: tuple[str, ...]) -> tuple[list[_Adapter | None], list[Any], str]:
     fields = {field.attname: field for field in model._meta.local_concrete_fields}
     unknown = set(names) - set(fields)
     if unknown:
@@ -66,10 +79,11 @@ def _insert_plan(
     return [_adapters(model)[name] for name in names], [_default(model, name) for name in others], sql
 
 
-def _default(model: type[models.Model], name: str) -> Callable[[], Any]:
+def _default(model: type[models.Model], name: str) -> Any:
+    """Return the default of a column; each is the same every time, as a row follows from its event alone."""
     (field,) = (each for each in model._meta.local_concrete_fields if each.attname == name)
     adapt = _adapters(model)[name]
-    return lambda: adapt(field.get_default()) if adapt else field.get_default()
+    return adapt(field.get_default()) if adapt else field.get_default()
 
 
 @cache

@@ -119,7 +119,7 @@ def transaction() -> Iterator[None]:
     alias = require_current_alias()
     if alias.startswith(f"{STORE_PREFIX}{Scope.VIEW}:"):
         raise Forbidden("this is how the store stood in the past, and the past cannot be written; leave as_of out")
-    with django_transaction.atomic(using=alias), appending_to(current_store()):
+    with django_transaction.atomic(using=alias), rows.gathering(), appending_to(current_store()):
         yield
 
 
@@ -207,7 +207,7 @@ def _insert(event: Event[Any], data: dict[str, Any], head: _Head, origin: Origin
     )
     payload = payload_digest(salt, payload_json)
     chained = chain_digest(head.digest, header, payload)
-    rows.execute(_INSERT, [*header, payload_json, salt, payload, chained])
+    rows.put("raw_events", _INSERT, [*header, payload_json, salt, payload, chained])
     return chained
 
 

@@ -76,7 +76,7 @@ def take_events(up_to: int) -> int:
 def apply_events(after: int, progress: Progress = lambda _: None) -> int:
     """Apply the current copy's events behind ``after`` to its read models, and return how many there were."""
     count = 0
-    with transaction.atomic(using=require_current_alias()):
+    with transaction.atomic(using=require_current_alias()), rows.gathering():
         for event in read_all(after=after):
             apply(event)
             count += 1

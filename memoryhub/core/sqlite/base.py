@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from django.db.backends.sqlite3 import base
 from django.db.utils import OperationalError
 
+from memoryhub.core.sqlite.gathered import Gathered, Row
 from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
 
 _RETRY_SECONDS = (0.0005, 0.004)
@@ -29,12 +31,47 @@ class DatabaseWrapper(base.DatabaseWrapper):
         for pragma in PRAGMAS:
             self.connection.execute(pragma)
 
+    gathered: Gathered | None = None
+    """The inserts that wait; None where each is made at once."""
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Let inserts wait inside the block, which is inside a transaction; after an error they are forgotten."""
+        if self.gathered is not None:
+            yield
+            return
+        self.gathered = Gathered(self._run_many)
+        try:
+            yield
+            self.gathered.insert_all()
+        finally:
+            self.gathered = None
+
+    def insert(self, table: str, sql: str, row: Row) -> None:
+        """Insert a row into a table, now or together with others."""
+        if self.gathered is None:
+            self.run(sql, row)
+        else:
+            self.gathered.add(table, sql, row)
+
+    def create_cursor(self, name: str | None = None) -> Any:
+        """Return a cursor for Django's own statements, before which nothing waits."""
+        if self.gathered is not None:
+            self.gathered.insert_all()
+        return super().create_cursor(name)
+
+    def _run_many(self, sql: str, rows: list[Row]) -> None:
+        with self.wrap_database_errors:
+            self.connection.executemany(_with_question_marks(sql), rows)
+
     def run(self, sql: str, parameters: Sequence[Any]) -> Any:
         """Run one statement straight on the driver's connection, and return its cursor.
 
         A cursor of Django's costs several times what the statement does; errors are Django's all the same.
         """
         self.ensure_connection()
+        if self.gathered is not None:
+            self.gathered.insert_named_in(sql)
         with self.wrap_database_errors:
             return self.connection.execute(_with_question_marks(sql), parameters)
 
