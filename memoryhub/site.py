@@ -25,6 +25,7 @@ _TABS = (
     "sessions_app_turn",
     "sessions_app_iteration",
     "sessions_app_commit",
+    "governance_redaction",
     "core_rawevent",
 )
 """The lists in the navigation, in this order; others follow."""
@@ -83,7 +84,10 @@ class HubAdminSite(AdminSite):
         for name, listed in sorted(self._by_tab(models).items(), key=lambda pair: _PLACES.get(pair[0], len(_PLACES))):
             current = any(request.path.startswith(model["admin_url"]) for model in listed)
             first = next(model for model in listed if _name_of(model) == name)
-            tabs.append({"name": _title(first), "url": first["admin_url"], "current": current})
+            name_of_tab = getattr(self._registry[first["model"]], "tab_name", "") or _title(first)
+            count = getattr(self._registry[first["model"]], "tab_count", None)
+            tab = {"name": name_of_tab, "url": first["admin_url"], "current": current}
+            tabs.append({**tab, "count": count() if count and place else 0})
         return tabs
 
     def _by_tab(self, models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

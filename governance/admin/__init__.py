@@ -1,1 +1,3 @@
 """The admin pages of governance."""
+
+from governance.admin import redaction  # noqa: F401

@@ -15,6 +15,7 @@ from memories.embeddings.vectors import forget_files
 from memories.search.index import forget_removed
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, NotFound
+from memoryhub.core.permissions import Act, demand
 from memoryhub.core.vacuum import wipe_free_space
 
 _ROUNDS = 3
@@ -27,7 +28,9 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
     Raises:
         NotFound: nothing is found.
         Invalid: the pattern is none.
+        Forbidden: the caller may not redact.
     """
+    demand(Act.GOVERN)
     if command.whole:
         return _preview_whole(selected_events(command))
     findings = _found(command)
@@ -51,7 +54,9 @@ def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> Red
         NotFound: nothing is found.
         ConfirmationRequired: ``confirm_token`` is not that of what would be done now.
         Invalid: the pattern is none, or what is left of an event does not hold together.
+        Forbidden: the caller may not redact.
     """
+    demand(Act.GOVERN)
     if command.whole:
         return _erase_whole(command)
     findings = _found(command)

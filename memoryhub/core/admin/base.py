@@ -69,6 +69,8 @@ class HubModelAdmin(_ModelAdmin):
 
     tab = ""
     """The list whose tab this one shares, such as ``memories_memory``; empty for a tab of its own."""
+    tab_name = ""
+    """What the tab is called where it is not the name of its first list."""
     nouns: tuple[str, str] | None = None
     """What one and what many are called in a count; the model's own names where there are none."""
     list_title = ""

@@ -1,0 +1,48 @@
+"""The pages of governance as one section: what stands above each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, reverse
+
+from memoryhub.core.admin import HubModelAdmin
+
+_PAGES = (
+    ("To affirm", "affirmation"),
+    ("Redaction", "redaction"),
+    ("Retention", "retentionrun"),
+    ("Holds", "hold"),
+    ("Roll back", "rollback"),
+)
+
+
+class GovernanceAdmin(HubModelAdmin):
+    """A page of the section; all share one tab, which leads to the first of them that there is."""
+
+    tab = "governance_redaction"
+    tab_name = "Governance"
+    change_list_template = "admin/governance/change_list.html"
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list below the section's pages."""
+        return super().changelist_view(request, {"section": section_pages(request), **(extra_context or {})})
+
+    def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
+        """Return a page of the section; its template extends ``admin/governance/base.html``."""
+        return super().page(request, template, found, **{"section": section_pages(request), **context})
+
+
+def section_pages(request: HttpRequest) -> list[dict[str, Any]]:
+    """Return the section's pages for the navigation."""
+    found = ((name, _address(model)) for name, model in _PAGES)
+    return [{"name": name, "url": url, "current": request.path.startswith(url)} for name, url in found if url]
+
+
+def _address(model: str) -> str:
+    try:
+        return reverse(f"admin:governance_{model}_changelist")
+    except NoReverseMatch:
+        return ""

@@ -1,0 +1,45 @@
+"""What was redacted so far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governance.models import Redaction
+from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.schemas import Listing, Paging
+
+
+class RedactionList(Paging):
+    """List redactions, the latest first."""
+
+
+def list_redactions(*, command: RedactionList) -> Listing:
+    """Return a page of redactions: what was found by what, in how many events, who took it out, when and why."""
+    found = Redaction.objects.order_by("-id")
+    total = found.count()
+    cursor = decode_cursor(command.cursor, (int,))
+    if cursor:
+        found = found.filter(id__lt=cursor[0])
+    rows = [view(each) for each in found[: command.limit + 1]]
+    return page(
+        rows[: command.limit],
+        total=total,
+        more=len(rows) > command.limit,
+        cursor_of=lambda item: encode_cursor(item["id"]),
+        line=redaction_line,
+        max_tokens=command.max_tokens,
+    )
+
+
+def view(redaction: Redaction) -> dict[str, Any]:
+    """Return a redaction as JSON data."""
+    names = ("id", "what", "reason", "events", "actor", "source")
+    return {**{name: getattr(redaction, name) for name in names}, "redacted_at": redaction.redacted_at.isoformat()}
+
+
+def redaction_line(item: dict[str, Any]) -> str:
+    """Return a redaction as one line."""
+    reason = f": {item['reason']}" if item["reason"] else ""
+    return (
+        f"#{item['id']} {item['redacted_at'][:10]} {item['what']}, {item['events']} events, by {item['actor']}{reason}"
+    )

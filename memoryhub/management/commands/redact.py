@@ -1,0 +1,72 @@
+"""Take text out of everything that was kept."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
+from governance.redaction.service import preview_redaction, redact
+from memoryhub.core.commands import ProjectCommand, command_from
+
+_SHOWN = 20
+
+
+class Command(ProjectCommand):
+    """``memory-hub redact``."""
+
+    help = (
+        "Show what would be taken out of a project's log and of every copy; with --confirm TOKEN, take it out for good "
+        "and prove it by reading the files. --rules looks for whatever the rules for secrets find today."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add what to look for, and where."""
+        super().add_arguments(parser)
+        parser.add_argument("--text", help="this very text; - reads it from standard input")
+        parser.add_argument("--pattern", help="an RE2 regular expression")
+        parser.add_argument("--rules", action="store_true", default=None, help="whatever the rules for secrets find")
+        parser.add_argument("--whole", action="store_true", default=None, help="erase what --ids or --search selects")
+        parser.add_argument("--ignore-case", action="store_true", default=None)
+        parser.add_argument("--ids", type=int, nargs="+", metavar="ID", help="only in these things")
+        parser.add_argument("--search", metavar="QUESTION", help="only in what this finds")
+        parser.add_argument("--event-types", nargs="+", metavar="TYPE", help="only in events of these types")
+        parser.add_argument("--label", help="what stands in its place: [REDACTED:label]")
+        parser.add_argument("--reason", help="why; kept in the log")
+        parser.add_argument("--confirm", metavar="TOKEN", dest="confirm_token", help="the token that the preview shows")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Show it, or do it."""
+        if options["text"] == "-":
+            options["text"] = sys.stdin.read().rstrip("\n")
+        with self.store(options):
+            if options["confirm_token"]:
+                self._tell(redact(command=command_from(RedactionRun, options)))
+            else:
+                self._show(preview_redaction(command=command_from(RedactionSelect, options)))
+
+    def _show(self, preview: RedactionPreview) -> None:
+        for place in preview.places[:_SHOWN]:
+            head = f"#{place.position} {place.occurred_at.date()} {place.event_type} {place.field}"
+            self.stdout.write(f"{head}\n  - {_one_line(place.before)}\n  + {_one_line(place.after)}")
+        if len(preview.places) > _SHOWN:
+            self.stdout.write(f"… and {len(preview.places) - _SHOWN} places more")
+        copies = "; ".join(f"{count} {name}" for name, count in preview.copies.items())
+        self.stdout.write(f"{preview.finds} finds in {preview.events} events of {preview.entities} things ({copies})")
+        for kept in preview.kept:
+            self.stdout.write(f"stays in {kept.where}: {kept.why}")
+        self.stdout.write(f"nothing was changed; to do it, add: --confirm {preview.confirm_token}")
+
+    def _tell(self, done: RedactionDone) -> None:
+        self.stdout.write(
+            f"{done.finds} finds taken out of {done.events} events; {done.searched_files} files "
+            f"({done.searched_bytes:,} bytes) were read for them, and {len(done.left)} have any left"
+        )
+        for kept in done.left:
+            self.stdout.write(f"left in {kept.where}: {kept.why}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()) or "(nothing)"
