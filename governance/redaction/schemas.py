@@ -74,10 +74,16 @@ class RedactionPreview(BaseModel):
     finds: int
     entities: int
     copies: dict[str, int] = Field(description="what was made of these events, by what it is, and how many")
-    places: list[Place] = Field(description="the first 100")
+    all_places: int = Field(description="strings that hold a find")
+    places: list[Place] = Field(description="the first 100 of them")
     kept: list[Kept]
     confirm_token: str
     question: str = Field(description="the sentence to confirm")
+
+    @property
+    def more_places(self) -> bool:
+        """Whether there are more than are shown."""
+        return self.all_places > len(self.places)
 
 
 class RedactionDone(BaseModel):

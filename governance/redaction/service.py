@@ -42,6 +42,7 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
         question=f"take {_counted(findings.count, 'find')} out of {_counted(len(findings.found), 'event')} for good?",
         kept=[] if command.rules else kept_headers(Matcher(command)),
         places=places_of(findings),
+        all_places=sum(len(each.finds) for each in findings.found),
     )
 
 
@@ -133,12 +134,25 @@ def _preview_whole(events: list[Event]) -> RedactionPreview:
     positions = [event.position for event in events]
     question = f"erase {_counted(len(events), 'event')} altogether?"
     return _preview(
-        positions, finds=len(events), token=_token(events), question=question, kept=[], places=whole_places(events)
+        positions,
+        finds=len(events),
+        token=_token(events),
+        question=question,
+        kept=[],
+        places=whole_places(events),
+        all_places=len(events),
     )
 
 
 def _preview(
-    positions: list[int], *, finds: int, token: str, question: str, kept: list[Kept], places: list[Place]
+    positions: list[int],
+    *,
+    finds: int,
+    token: str,
+    question: str,
+    kept: list[Kept],
+    places: list[Place],
+    all_places: int,
 ) -> RedactionPreview:
     entities = entities_of(positions)
     return RedactionPreview(
@@ -147,6 +161,7 @@ def _preview(
         entities=len(entities),
         copies=count_copies(positions, entities),
         places=places,
+        all_places=all_places,
         kept=kept,
         confirm_token=token,
         question=question,
