@@ -98,7 +98,10 @@ def link_known_commit(event: Event[CommitLinked]) -> None:
 
 @projects(PAYLOAD_ERASED)
 def remove_erased(event: Event[PayloadErased]) -> None:
-    """Drop the decisions whose text was erased from the log, and what was linked to them."""
+    """Drop the decisions and commits whose text was erased from the log, and what was linked to them."""
+    for table in ("commitfile", "commitlink"):
+        sql = f"DELETE FROM decisions_{table} WHERE commit_id IN (SELECT value FROM json_each(%s))"
+        rows.execute(sql, [json.dumps(event.payload.positions)])
     for stream in event.payload.streams:
         kind, _, decision_id = stream.partition(":")
         if kind == "decision":
