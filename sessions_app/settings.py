@@ -19,6 +19,7 @@ from memoryhub.core import rows
 from memoryhub.core.errors import Invalid
 from memoryhub.core.validation import explain
 from sessions_app.choices import ReviewPolicy, TurnPolicy
+from sessions_app.retaining import MAX_RULES, Days, RetentionRule
 
 PREFIX = "MEMORY_HUB_"
 CONFIG_FILE = "config.toml"
@@ -90,6 +91,13 @@ class ProjectSettings(BaseModel):
     review_after: ReviewAfter = Field(
         default_factory=dict, description="days after which what nobody looked at is to be affirmed, by kind"
     )
+    retention_days: Days = Field(365, description="what was captured goes after so many days; never keeps it")
+    purge_deleted_after_days: Days = Field(
+        90, description="a memory that was deleted goes for good after so many days; never keeps it"
+    )
+    retention: list[RetentionRule] = Field(
+        default_factory=list, max_length=MAX_RULES, description="rules that come before these two; the first decides"
+    )
     ranking: Ranking = Field(default_factory=Ranking, description="the weight of each part of a query's ranking")
 
 
@@ -133,12 +141,17 @@ def _from_environment() -> dict[str, Any]:
 
 def _read(name: str, value: str) -> Any:
     """Return a setting of the environment; one that has parts is written as JSON."""
-    if name != "ranking":
+    if name not in _EXAMPLES:
         return value
     try:
         return json.loads(value)
     except json.JSONDecodeError as error:
-        raise Invalid(f'setting {PREFIX}RANKING is not JSON: {error.msg}; write {{"text": 2}}, say') from error
+        variable = f"{PREFIX}{name.upper()}"
+        raise Invalid(f"setting {variable} is not JSON: {error.msg}; write {_EXAMPLES[name]}, say") from error
+
+
+_EXAMPLES = {"ranking": '{"text": 2}', "retention": '[{"what": "captured", "after_days": 30}]'}
+"""Of the settings that have parts."""
 
 
 def _config_path() -> Path:

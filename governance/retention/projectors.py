@@ -1,1 +1,74 @@
 """What is so, after what happened in retention."""
+
+from __future__ import annotations
+
+from governance.models import Hold, RetentionRun
+from governance.retention.events import (
+    HOLD_LIFTED,
+    HOLD_PLACED,
+    RETENTION_BEGAN,
+    RETENTION_RAN,
+    HoldLifted,
+    HoldPlaced,
+    RetentionBegan,
+    RetentionRan,
+)
+from memoryhub.core import clock, rows
+from memoryhub.core.projection import Event, projects
+
+
+@projects(HOLD_PLACED)
+def place(event: Event[HoldPlaced]) -> None:
+    """Add the hold, in force."""
+    rows.insert(
+        Hold,
+        id=event.position,
+        stream_id=event.payload.stream_id,
+        reason=event.payload.reason,
+        placed_by=event.actor,
+        placed_at=event.occurred_at,
+    )
+
+
+@projects(HOLD_LIFTED)
+def lift(event: Event[HoldLifted]) -> None:
+    """Note that it is no longer in force, by whom and why."""
+    rows.update(
+        Hold,
+        event.payload.hold_id,
+        lifted_by=event.actor,
+        lifted_at=event.occurred_at,
+        lift_reason=event.payload.reason,
+    )
+
+
+@projects(RETENTION_BEGAN)
+def begin(event: Event[RetentionBegan]) -> None:
+    """Add the run, with what it set out to take."""
+    payload = event.payload
+    rows.insert(
+        RetentionRun,
+        id=event.position,
+        cutoff=clock.from_text(payload.cutoff),
+        digest=payload.digest,
+        events=payload.events,
+        bytes=payload.bytes,
+        report=payload.report,
+        actor=event.actor,
+        source=event.source,
+        began_at=event.occurred_at,
+    )
+
+
+@projects(RETENTION_RAN)
+def end(event: Event[RetentionRan]) -> None:
+    """Say what went."""
+    payload = event.payload
+    rows.update(
+        RetentionRun,
+        payload.run_id,
+        events=payload.events,
+        bytes=payload.bytes,
+        report=payload.report,
+        ran_at=event.occurred_at,
+    )

@@ -9,6 +9,7 @@ from memories.models import EndType
 from memories.uses.citing import cite_again
 from memories.uses.counting import count, forget_citing, forget_memory
 from memories.uses.events import MEMORIES_USED, MemoriesUsed
+from memories.uses.giving import forget_packs, own_memories
 from memories.uses.kinds import Use
 from memoryhub.core import clock, rows
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
@@ -18,9 +19,7 @@ from memoryhub.core.projection import Event, projects
 @projects(CONTEXT_PACKED)
 def count_given(event: Event[ContextPacked]) -> None:
     """Count what a pack told of its own store, once each, in whatever sections."""
-    references = {key.rpartition(" ")[2] for key in event.payload.marks}
-    own = {int(each[1:]) for each in references if each[:1] == "#" and each[1:].isdecimal()}
-    count(Use.GIVEN, dict.fromkeys(own, 1), event.occurred_at)
+    count(Use.GIVEN, dict.fromkeys(own_memories(event.payload.marks), 1), event.occurred_at)
 
 
 @projects(MEMORIES_USED)
@@ -38,7 +37,8 @@ def count_updated(event: Event[MemoryRevised]) -> None:
 
 @projects(PAYLOAD_ERASED)
 def forget_erased(event: Event[PayloadErased]) -> None:
-    """Drop what became of erased memories, and what erased texts cited."""
+    """Drop what became of erased memories, what erased texts cited, and what erased packs gave."""
+    forget_packs(event.payload.positions)
     for stream in event.payload.streams:
         forget_citing(stream)
         kind, _, memory_id = stream.partition(":")

@@ -61,9 +61,11 @@ _WANTED = {
 }
 _BY_EVENT = {
     "context.packed": Act.VIEW,
+    "hold": Act.GOVERN,
     "payload": Act.GOVERN,
     "project": Act.GOVERN,
     "quarantine": Act.GOVERN,
+    "retention": Act.GOVERN,
     "rollback": Act.GOVERN,
 }
 """What an event needs by its type, or by the first part of it, where that is not ``REVIEW``.

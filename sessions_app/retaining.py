@@ -1,0 +1,81 @@
+"""How long things are kept, as a project's settings say it: rules of which the first that fits decides."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+MAX_DAYS = 36_500
+MAX_RULES = 50
+PACK_EVENT = "context.packed"
+"""What tells of a context pack; it counts as captured, too."""
+
+
+class What(StrEnum):
+    """What a rule is about."""
+
+    CAPTURED = "captured"
+    """What clients told of their turns: messages, notes, calls of tools, commands, changed files; and context packs."""
+    PACK = "pack"
+    DELETED = "deleted"
+    """Softly deleted memories."""
+    MEMORY = "memory"
+    SESSION = "session"
+    DECISION = "decision"
+    ITERATION = "iteration"
+    COMMIT = "commit"
+
+
+_OWN = {
+    "event_type": frozenset({What.CAPTURED}),
+    "kind": frozenset({What.DELETED, What.MEMORY}),
+    "type": frozenset({What.DELETED, What.MEMORY}),
+    "scope": frozenset({What.DELETED, What.MEMORY}),
+}
+"""What each narrower condition can be said of."""
+
+
+def _never(value: Any) -> Any:
+    """Return None for ``never``: TOML, environment variables and forms have no null."""
+    return None if isinstance(value, str) and value.strip().lower() == "never" else value
+
+
+Days = Annotated[Annotated[int, Field(ge=1, le=MAX_DAYS)] | None, BeforeValidator(_never)]
+"""A number of whole days; None, or the word never, keeps."""
+
+
+class RetentionRule(BaseModel):
+    """How long one sort of thing is kept; what is left out fits everything."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    what: What
+    event_type: str | None = Field(None, pattern=r"^[a-z_]+\.[a-z_]+$", max_length=64)
+    kind: str | None = Field(None, pattern="^(observation|guideline|tool|knowledge)$")
+    type: str | None = Field(None, min_length=1, max_length=64)
+    scope: str | None = Field(None, pattern="^(session|project|org|global)$")
+    after_days: Days
+
+    @model_validator(mode="after")
+    def _fits(self) -> RetentionRule:
+        for name, whats in _OWN.items():
+            if getattr(self, name) is not None and self.what not in whats:
+                raise ValueError(f"{name} says nothing of {self.what}; only of {' and '.join(sorted(whats))}")
+        if self.event_type is not None and self.event_type not in captured_types():
+            raise ValueError(f"event_type must be one of {', '.join(captured_types())}, not {self.event_type}")
+        return self
+
+    def sentence(self) -> str:
+        """Return the rule as one line: ``captured, event_type message.user: after 30 days``."""
+        conditions = [f"{name} {getattr(self, name)}" for name in _OWN if getattr(self, name) is not None]
+        when = "never" if self.after_days is None else f"after {self.after_days} day{'s' * (self.after_days != 1)}"
+        return f"{', '.join([self.what, *conditions])}: {when}"
+
+
+def captured_types() -> list[str]:
+    """Return the names of the events that count as captured."""
+    from sessions_app.events.client import CLIENT_EVENTS
+
+    return [*CLIENT_EVENTS, PACK_EVENT]
