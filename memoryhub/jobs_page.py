@@ -1,0 +1,110 @@
+"""The page of the jobs: how each one stands, and a button that has it done now."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from memoryhub.core import clock
+from memoryhub.core.admin.cells import counted, lasted
+from memoryhub.core.errors import Forbidden, HubError, Invalid
+from memoryhub.core.jobs import find_job
+from memoryhub.core.permissions import Act, may, require
+from memoryhub.jobs import worker
+from memoryhub.jobs.asking import ask_worker
+from memoryhub.jobs.standing import OverOne, Standing, standings
+
+_BADGES = {"ok": "settled", "failed": "broken", "interrupted": "incomplete", "running": "active", "queued": "review"}
+
+
+@never_cache
+@require_safe
+def show_jobs(request: HttpRequest) -> HttpResponse:
+    """Show the jobs; with ``fragment``, only the part of the page that changes while they run."""
+    if not may(request.user, Act.VIEW):
+        return redirect(settings.LOGIN_URL)
+    shown = [_shown(each) for each in standings()]
+    context = {
+        "jobs": shown,
+        "busy": any(job["result"] in ("running", "queued") for job in shown),
+        "worker": worker.is_there(),
+        "may_run": may(request.user, Act.ADMINISTER),
+    }
+    page = "memoryhub/jobs_list.html" if "fragment" in request.GET else "memoryhub/jobs.html"
+    return render(request, page, context)
+
+
+@never_cache
+@require_POST
+def run_now(request: HttpRequest) -> HttpResponse:
+    """Ask the worker for a run, and say what came of it."""
+    try:
+        require(request.user, Act.ADMINISTER)
+        told = ask_worker(
+            job=find_job(request.POST.get("job", "")),
+            alias=request.POST.get("store"),
+            asked_by=request.user.get_username(),
+        )
+        messages.success(request, told)
+    except (Forbidden, Invalid) as error:
+        messages.error(request, _sentence(error.message))
+    except HubError as error:
+        messages.warning(request, _sentence(error.message))
+    return redirect("jobs")
+
+
+def _shown(standing: Standing) -> dict[str, Any]:
+    last, now = standing.last, standing.now
+    stores = [_shown_store(each) for each in standing.stores]
+    return {
+        "job": standing.job,
+        "result": standing.result,
+        "badge": _BADGES.get(standing.result, standing.result),
+        "last": last,
+        "now": now,
+        "next": "switched off" if standing.is_off else _ahead(standing.next_run),
+        "stores": stores,
+        "of_hub": len(stores) == 1 and not stores[0]["target"].store,
+        "counted": _counted(standing),
+        "failures": [each for each in stores if each["result"] in ("failed", "interrupted")],
+    }
+
+
+def _shown_store(each: OverOne) -> dict[str, Any]:
+    last = each.last
+    return {
+        "target": each.target,
+        "result": each.result,
+        "badge": _BADGES.get(each.result, each.result),
+        "now": each.now,
+        "last": last,
+        "lasted": lasted(last.started_at, last.ended_at) if last else "",
+        "message": (last.message.replace("`", "") or "nothing to do") if last else "",
+    }
+
+
+def _counted(standing: Standing) -> str:
+    stores = [each for each in standing.stores if each.target.store]
+    return counted(len(stores), "store") + (" and the hub" if len(stores) < len(standing.stores) else "")
+
+
+def _ahead(moment: datetime | None) -> str:
+    if moment is None:
+        return ""
+    minutes = int((moment - clock.now()).total_seconds()) // 60 + 1
+    if minutes < 1:
+        return "due now"
+    if minutes < 120:
+        return f"in {counted(minutes, 'minute')}"
+    return f"in {counted(minutes // 60, 'hour')}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

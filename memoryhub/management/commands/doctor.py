@@ -1,0 +1,52 @@
+"""Say what is wrong with this hub, and how to mend it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from memoryhub.core.commands import HubCommand, add_store_options, store_option
+from memoryhub.core.errors import NotFound
+from memoryhub.jobs.places import all_stores
+
+EXIT_FOUND = 15
+
+
+class Command(HubCommand):
+    """``memory-hub doctor``."""
+
+    help = f"Examine every store and the hub itself; each finding says how to mend it (exit code {EXIT_FOUND} if any)."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the store and ``--json``."""
+        add_store_options(parser, "examine {} alone; default: all, and the hub")
+        parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print the findings."""
+        from memoryhub.doctor import examine_hub, examine_store
+
+        store = store_option(options)
+        if store and not store.path.parent.is_dir():
+            raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
+        stores = [store] if store else all_stores()
+        found = [finding for each in stores for finding in examine_store(each)]
+        found += [] if store else examine_hub()
+        if options["json"]:
+            self.stdout.write(json.dumps([asdict(each) for each in found], ensure_ascii=False))
+        else:
+            for each in found:
+                self.stdout.write(f"{each.where}: {each.what}.\n  mend: {each.mend}")
+            self._sum_up(len(stores), len(found))
+        if found:
+            sys.exit(EXIT_FOUND)
+
+    def _sum_up(self, stores: int, findings: int) -> None:
+        examined = f"{stores} store{'' if stores == 1 else 's'} examined"
+        self.stdout.write(
+            f"{examined}: {findings} finding{'' if findings == 1 else 's'}" if findings else f"{examined}: all is well"
+        )
