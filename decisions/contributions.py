@@ -7,13 +7,15 @@ from decisions.selectors import count_by_status, decisions_of_commits
 from memories.uses.citing import define_citing
 from memoryhub.core import rows
 from memoryhub.core.contributions import define_part, define_statistics
+from memoryhub.core.quarantine import OUTSIDE
 
 
 def count_commits() -> dict[str, int]:
     """Return how many commits are evidence of a decision, and how many are of none."""
     linked, known = rows.fetch(
-        "SELECT (SELECT count(DISTINCT commit_id) FROM decisions_commitlink), "
-        "(SELECT count(*) FROM sessions_app_commit)"
+        f"SELECT (SELECT count(DISTINCT commit_id) FROM decisions_commitlink WHERE event {OUTSIDE} "
+        f"AND decision_id {OUTSIDE} AND commit_id {OUTSIDE}), "
+        f"(SELECT count(*) FROM sessions_app_commit WHERE id {OUTSIDE})"
     )[0]
     return {"with_decision": linked, "without_decision": known - linked}
 

@@ -8,6 +8,7 @@ from decisions.models import Decision, DecisionStatus
 from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.search import engine
+from memoryhub.core.quarantine import outside_quarantine
 
 STANDING = (DecisionStatus.ACCEPTED, DecisionStatus.PROPOSED)
 
@@ -17,7 +18,7 @@ _TITLE, _CHOSEN = 120, 300
 
 def _decisions(request: Request) -> list[Item]:
     """Return the decisions that stand: what answers the question best, and then the latest."""
-    standing = Decision.objects.filter(status__in=STANDING)
+    standing = outside_quarantine(Decision.objects.filter(status__in=STANDING))
     latest = list(standing.order_by("-decided_at", "-id")[:_MOST])
     return without_repeats(map(_item, [*(_answering(request.query, standing) if request.query else ()), *latest]))
 

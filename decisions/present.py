@@ -69,7 +69,8 @@ _TEXTS = (("context", "context"), ("chosen", "chosen"), ("rationale", "rationale
 
 
 def _head(decision: dict[str, Any]) -> str:
-    return f"#{decision['id']} decision {decision['status']} {decision['decided_at'][:10]}"
+    aside = f" ({decision['quarantine']})" if decision.get("quarantine") else ""
+    return f"#{decision['id']} decision {decision['status']} {decision['decided_at'][:10]}{aside}"
 
 
 def _where(decision: dict[str, Any]) -> str:

@@ -27,6 +27,8 @@ from memoryhub.core.projection import Event, projects
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 
 _PLAIN = ("title", "context", "chosen", "rationale", "impact", "phase", "topic", "status", "author", "source")
+_UNLESS_ASIDE = "DO UPDATE SET event = excluded.event WHERE event IN (SELECT id FROM quarantine)"
+"""What is there stays as it is; where it is in quarantine, whoever says it again makes it told of."""
 
 
 @projects(DECISION_RECORDED)
@@ -120,7 +122,7 @@ def _active_iteration() -> int | None:
 def _add_edge(event: Event[Any], from_id: int, edge: Edge) -> None:
     rows.execute(
         "INSERT INTO decisions_decisionedge (from_id, relation, to_id, event) VALUES (%s, %s, %s, %s) "
-        "ON CONFLICT DO NOTHING",
+        f"ON CONFLICT {_UNLESS_ASIDE}",
         [from_id, edge.relation, edge.to, event.position],
     )
     if edge.relation is EdgeRelation.SUPERSEDES:
@@ -136,7 +138,7 @@ def _add_evidence(
     for artifact in artifacts:
         rows.execute(
             "INSERT INTO decisions_artifactlink (decision_id, kind, value, event) VALUES (%s, %s, %s, %s) "
-            "ON CONFLICT DO NOTHING",
+            f"ON CONFLICT {_UNLESS_ASIDE}",
             [decision_id, artifact.kind, artifact.value, event.position],
         )
     for commit in commits:

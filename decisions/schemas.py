@@ -179,6 +179,8 @@ class DecisionView(BaseModel):
     """``{"id": …, "sha": …, "message": first line, "date": …, "link_type": …}``"""
     artifacts: list[dict[str, Any]]
     """``{"kind": …, "value": …}``"""
+    quarantine: str = ""
+    """Since when it is in quarantine, and why; then no list or search tells of it."""
 
 
 class DecisionResult(BaseModel):

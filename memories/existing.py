@@ -11,6 +11,7 @@ from memories.models import Memory, MemoryScope, ReviewState
 from memories.projectors.memories import content_hash
 from memories.projectors.review import ACCEPTED
 from memoryhub.core import rows
+from memoryhub.core.quarantine import OUTSIDE
 
 _PLAIN = ("kind", "type", "scope", "title", "content", "topic_key", "author", "source")
 _JSON = ("tags", "resource_links", "attributes")
@@ -119,7 +120,7 @@ def _fetch(states: Sequence[MemoryState]) -> list[tuple[Any, ...]]:
     conditions = [f"{column} IN ({', '.join(['%s'] * len(values))})" for column, values in wanted.items() if values]
     return rows.fetch(
         f"SELECT {', '.join(_COLUMNS)} FROM memories_memory "
-        f"WHERE deleted_at IS NULL AND ({' OR '.join(conditions)}) ORDER BY id",
+        f"WHERE deleted_at IS NULL AND id {OUTSIDE} AND ({' OR '.join(conditions)}) ORDER BY id",
         [value for values in wanted.values() for value in values],
     )
 

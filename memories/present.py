@@ -12,8 +12,9 @@ from memories.schemas import WriteResult, WriteStatus
 
 
 def warnings(item: dict[str, Any]) -> str:
-    """Return what to know before relying on an item: deleted, expired, superseded, or with open conflicts."""
+    """Return what to know before relying on an item: put aside, deleted, expired, superseded or disputed."""
     said = [
+        item.get("quarantine", ""),
         "deleted" if item.get("deleted_at") else "",
         _reviewed(item),
         "expired" if item.get("expired") else "",

@@ -10,6 +10,7 @@ from memories.schemas import SimilarMemory
 from memories.search.index import has_full_text
 from memories.search.text import STOP_WORDS
 from memoryhub.core import rows
+from memoryhub.core.quarantine import OUTSIDE
 
 _WORD = re.compile(r"\w{2,40}")
 _MOST_CHARACTERS = 20_000
@@ -24,11 +25,16 @@ _LEAST_WORDS = 6
 """A text of fewer words is alike too easily."""
 
 
-def similar_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
+def similar_memories(memory_id: int, state: MemoryState, *, least: float = ALIKE) -> list[SimilarMemory]:
     """Return the live memories of the current store that say nearly the same as a new one, the most alike first.
 
     Long words are rare words, mostly; two texts that are alike share nearly all of theirs. So a few pairs of them
     find whatever is alike, in the time of a look-up. Without FTS5 nothing is found.
+
+    Args:
+        memory_id: the one that is not to be found itself.
+        state: what it says.
+        least: the share of all their words that both have.
     """
     words = _words(f"{state.title} {state.content}")
     if len(words) < _LEAST_WORDS or not has_full_text():
@@ -37,7 +43,7 @@ def similar_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
         SimilarMemory(id=each, title=title, alike=round(_share(words, _words(f"{title} {content}")), 2))
         for each, title, content in _candidates(memory_id, words)
     ]
-    alike = sorted((each for each in found if each.alike >= ALIKE), key=lambda each: -each.alike)
+    alike = sorted((each for each in found if each.alike >= least), key=lambda each: -each.alike)
     return alike[:_TOLD]
 
 
@@ -55,6 +61,6 @@ def _candidates(memory_id: int, words: frozenset[str]) -> list[tuple[Any, ...]]:
     return rows.fetch(
         "SELECT m.id, m.title, m.content FROM (SELECT rowid FROM search_fts WHERE search_fts MATCH %s "
         "ORDER BY rowid DESC LIMIT %s) f JOIN memories_memory m ON m.id = f.rowid "
-        "WHERE m.deleted_at IS NULL AND m.id <> %s",
+        f"WHERE m.deleted_at IS NULL AND m.id <> %s AND m.id {OUTSIDE}",
         [" OR ".join(pairs), _CANDIDATES, memory_id],
     )

@@ -10,7 +10,7 @@ from memories.search.index import has_full_text
 from memories.selectors import count_by_type
 from memoryhub.core import clock, log, rows
 from memoryhub.core.asof import viewed_store
-from memoryhub.core.chronicle import chronicle, entity_of
+from memoryhub.core.chronicle import chronicle, entity_of, kept_quiet
 from memoryhub.core.contributions import statistics
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
@@ -31,7 +31,8 @@ def timeline(*, command: Timeline) -> list[dict[str, Any]]:
     """
     events = _of_iteration(command.iteration_id) if command.iteration_id else _around(command)
     titles = _titles([entity_of(event) for event in events])
-    return [chronicle(event, titles.get(entity_of(event))) for event in events]
+    aside = kept_quiet(events)
+    return [chronicle(event, aside.get(event.position) or titles.get(entity_of(event))) for event in events]
 
 
 def _around(command: Timeline) -> list[RawEvent]:

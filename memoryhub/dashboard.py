@@ -19,6 +19,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.charts import BarChart, bar_chart
 from memoryhub.core.models import RawEvent
+from memoryhub.core.quarantine import outside_quarantine
 from memoryhub.core.stores import Scope, current_store, org_store, project_store
 from memoryhub.places import Place
 from memoryhub.projects import projects_of
@@ -34,16 +35,17 @@ _DECISIONS = 5
 def overview() -> dict[str, Any]:
     """Return the context of the store's first page."""
     by_kind = count_by_kind()
-    active = Session.objects.filter(status=SessionStatus.ACTIVE)
+    sessions = outside_quarantine(Session.objects.all())
+    active = sessions.filter(status=SessionStatus.ACTIVE)
     return {
         **belonging(),
         "memory_count": sum(by_kind.values()),
-        "open_conflicts": Conflict.objects.filter(resolved_at__isnull=True).count(),
+        "open_conflicts": outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id").count(),
         "by_kind": [(kind, kind.label, by_kind[kind]) for kind in MemoryKind if by_kind.get(kind)],
-        "session_count": Session.objects.count(),
+        "session_count": sessions.count(),
         "active_count": active.count(),
         "active_sessions": active.order_by("-started_at")[:_ACTIVE],
-        "commit_count": Commit.objects.count(),
+        "commit_count": outside_quarantine(Commit.objects.all()).count(),
         "event_count": log.head()[0],
         "latest": latest_memories(),
         **latest_decisions(),
@@ -65,11 +67,12 @@ def latest_memories() -> list[tuple[Memory, SafeString]]:
 
 def latest_decisions() -> dict[str, Any]:
     """Return the decisions that were recorded last and stand, and how many wait to be looked at again."""
-    standing = Decision.objects.filter(status__in=STANDING).defer("context", "rationale", "alternatives")
+    told = outside_quarantine(Decision.objects.all())
+    standing = told.filter(status__in=STANDING).defer("context", "rationale", "alternatives")
     found = standing.order_by("-id")[:_DECISIONS]
     return {
         "latest_decisions": [(each, status(each.status), brief(each.chosen)) for each in found],
-        "open_reviews": Decision.objects.exclude(review="").count(),
+        "open_reviews": told.exclude(review="").count(),
     }
 
 

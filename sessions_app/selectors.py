@@ -7,11 +7,12 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from memoryhub.core.chronicle import chronicle
+from memoryhub.core.chronicle import chronicle, kept_quiet
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.quarantine import outside_quarantine
 from memoryhub.core.schemas import Listing, Paging
 from sessions_app.models import Commit, Iteration, Session, Turn
 from sessions_app.present import commit_line, iteration_line, session_line, turn_line
@@ -68,17 +69,19 @@ def get_iteration(*, command: IterationGet) -> dict[str, Any]:
     Raises:
         NotFound: there is no such iteration, or none at all.
     """
-    latest = Iteration.objects.order_by("-id").first() if command.id is None else find_iteration(command.id)
+    told = outside_quarantine(Iteration.objects.all())
+    latest = told.order_by("-id").first() if command.id is None else find_iteration(command.id)
     if latest is None:
         raise NotFound("there is no iteration yet; begin one with iteration_start")
     window = RawEvent.objects.filter(position__gte=latest.id)
     if latest.end_position:
         window = window.filter(position__lte=latest.end_position)
     newest = list(window.order_by("-position")[: command.events])
+    aside = kept_quiet(newest)
     return {
         **view_iteration(latest),
-        "commits": view_commits(Commit.objects.filter(iteration_id=latest.id).order_by("id")),
-        "events": [chronicle(event) for event in reversed(newest)],
+        "commits": view_commits(outside_quarantine(Commit.objects.filter(iteration_id=latest.id)).order_by("id")),
+        "events": [chronicle(event, aside.get(event.position)) for event in reversed(newest)],
         "left_out": window.count() - len(newest),
     }
 
@@ -97,7 +100,7 @@ def find_iteration(iteration_id: int) -> Iteration:
 
 def list_sessions(*, command: SessionList) -> Listing:
     """Return a page of sessions, newest first."""
-    sessions = Session.objects.all()
+    sessions = outside_quarantine(Session.objects.all())
     if command.status:
         sessions = sessions.filter(status=command.status)
     found = [_listed_session(session, compact=command.compact) for session in _page_of(sessions, command)]
@@ -106,7 +109,7 @@ def list_sessions(*, command: SessionList) -> Listing:
 
 def list_turns(*, command: TurnList) -> Listing:
     """Return a page of turns, newest first."""
-    turns = Turn.objects.all()
+    turns = outside_quarantine(Turn.objects.all())
     if command.session_id:
         turns = turns.filter(session_id=command.session_id)
     if command.status:
@@ -117,7 +120,7 @@ def list_turns(*, command: TurnList) -> Listing:
 
 def list_iterations(*, command: IterationList) -> Listing:
     """Return a page of iterations, newest first."""
-    iterations = Iteration.objects.all()
+    iterations = outside_quarantine(Iteration.objects.all())
     if command.status:
         iterations = iterations.filter(status=command.status)
     found = [view_iteration(iteration) for iteration in _page_of(iterations, command)]
@@ -126,7 +129,7 @@ def list_iterations(*, command: IterationList) -> Listing:
 
 def list_commits(*, command: Paging) -> Listing:
     """Return a page of commits, last recorded first."""
-    commits = Commit.objects.all()
+    commits = outside_quarantine(Commit.objects.all())
     listed = _page_of(commits, command)
     found = [{"id": each.id, "sha": each.sha} for each in listed] if command.compact else view_commits(listed)
     return _page(found, commits, command, commit_line)

@@ -9,6 +9,7 @@ from decisions.models import Decision
 from decisions.selectors.decisions import find_decisions, views
 from decisions.selectors.edges import ancestors, descendants
 from memoryhub.core.errors import NotFound
+from memoryhub.core.quarantine import outside_quarantine
 
 _BATCH = 500
 
@@ -21,7 +22,7 @@ def chosen_decisions(*, ids: Sequence[int] = (), lineage: bool = False) -> list[
     Raises:
         NotFound: one of the ids is no decision, or there is no decision at all.
     """
-    found = find_decisions(ids) if ids else list(Decision.objects.order_by("id"))
+    found = find_decisions(ids) if ids else list(outside_quarantine(Decision.objects.order_by("id")))
     if not found:
         raise NotFound("there is no decision here yet; record one, or name another project")
     if ids and lineage:

@@ -7,14 +7,15 @@ from typing import Any
 
 from decisions.models import Decision
 from decisions.schemas import DecisionView
-from decisions.selectors.edges import heads
+from decisions.selectors.edges import TOLD, heads
 from memoryhub.core import rows
 from memoryhub.core.entities import not_found
+from memoryhub.core.quarantine import OUTSIDE, quarantine_marks
 
 _STORED = [
     name
     for name in DecisionView.model_fields
-    if name not in ("edges", "superseded_by", "heads", "commits", "artifacts")
+    if name not in ("edges", "superseded_by", "heads", "commits", "artifacts", "quarantine")
 ]
 
 
@@ -41,13 +42,14 @@ def find_decisions(ids: Sequence[int]) -> list[Decision]:
 
 
 def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dict[str, Any]]:
-    """Return decisions as JSON data, with their edges and evidence, in five queries for any number of them.
+    """Return decisions as JSON data, with their edges and evidence, in six queries for any number of them.
 
     Without ``with_heads`` what stands instead of superseded ones is not looked for: their chains may be long.
     """
     ids = [decision.id for decision in decisions]
     edges, superseded_by = _edges(ids), _superseded_by(ids)
     commits, artifacts = commits_of(ids), _artifacts(ids)
+    aside = quarantine_marks(ids)
     replaced = heads([each for each in ids if each in superseded_by]) if with_heads else {}
     return [
         DecisionView(
@@ -57,6 +59,7 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
             heads=replaced.get(decision.id, []),
             commits=commits.get(decision.id, []),
             artifacts=artifacts.get(decision.id, []),
+            quarantine=aside.get(decision.id, ""),
         ).model_dump(mode="json")
         for decision in decisions
     ]
@@ -67,6 +70,7 @@ def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     found = _for_each(
         "SELECT l.decision_id, c.id, c.sha, c.message, c.committed_at, l.link_type FROM decisions_commitlink l "
         "JOIN sessions_app_commit c ON c.id = l.commit_id WHERE l.decision_id IN ({marks}) "
+        f"AND l.event {OUTSIDE} AND c.id {OUTSIDE} "
         "ORDER BY c.committed_at DESC, c.id DESC",
         ids,
     )
@@ -89,7 +93,8 @@ def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, 
     """Return the decisions that each commit is evidence of, the earliest first, and what it does to each."""
     found = _for_each(
         "SELECT l.commit_id, d.id, d.title, l.link_type FROM decisions_commitlink l "
-        "JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) ORDER BY d.id",
+        "JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) "
+        f"AND l.event {OUTSIDE} AND d.id {OUTSIDE} ORDER BY d.id",
         commit_ids,
     )
     return _grouped(
@@ -101,7 +106,8 @@ def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, 
 def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     found = _for_each(
         "SELECT e.from_id, e.relation, e.to_id, d.title FROM decisions_decisionedge e "
-        "JOIN decisions_decision d ON d.id = e.to_id WHERE e.from_id IN ({marks}) ORDER BY e.relation, e.to_id",
+        "JOIN decisions_decision d ON d.id = e.to_id WHERE e.from_id IN ({marks}) "
+        f"AND {TOLD} ORDER BY e.relation, e.to_id",
         ids,
     )
     return _grouped((start, {"relation": relation, "to": to, "title": title}) for start, relation, to, title in found)
@@ -109,8 +115,8 @@ def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 def _superseded_by(ids: Sequence[int]) -> dict[int, list[int]]:
     found = _for_each(
-        "SELECT to_id, from_id FROM decisions_decisionedge WHERE relation = 'supersedes' AND to_id IN ({marks}) "
-        "ORDER BY from_id",
+        "SELECT e.to_id, e.from_id FROM decisions_decisionedge e WHERE e.relation = 'supersedes' "
+        f"AND e.to_id IN ({{marks}}) AND {TOLD} ORDER BY e.from_id",
         ids,
     )
     return _grouped(found)
@@ -119,7 +125,7 @@ def _superseded_by(ids: Sequence[int]) -> dict[int, list[int]]:
 def _artifacts(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     found = _for_each(
         "SELECT decision_id, kind, value FROM decisions_artifactlink WHERE decision_id IN ({marks}) "
-        "ORDER BY kind, value",
+        f"AND event {OUTSIDE} ORDER BY kind, value",
         ids,
     )
     return _grouped((decision_id, {"kind": kind, "value": value}) for decision_id, kind, value in found)

@@ -6,8 +6,16 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from django.db.models import QuerySet
+
 from decisions.models import LINEAGE, DecisionEdge, EdgeRelation
 from memoryhub.core import rows
+from memoryhub.core.quarantine import OUTSIDE, outside_quarantine, quarantined_among
+
+TOLD = f"e.event {OUTSIDE} AND e.from_id {OUTSIDE} AND e.to_id {OUTSIDE}"
+"""The condition on an edge ``e`` that is told of: neither it nor its ends are in quarantine."""
+
+_UP = f"decisions_decisionedge e ON e.to_id = up.id AND e.relation = 'supersedes' AND e.event {OUTSIDE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +43,32 @@ def descendants(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[St
 
 
 def heads(decision_ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return for each decision what stands now instead of it: itself where nothing supersedes it."""
+    """Return for each decision what stands now instead of it: itself where nothing supersedes it.
+
+    What is in quarantine does not stand, nor does it keep what it superseded from standing; what supersedes it in turn
+    does.
+    """
     if not decision_ids:
         return {}
     marks = ", ".join(["%s"] * len(decision_ids))
     found = rows.fetch(
         f"WITH RECURSIVE up(id) AS (SELECT id FROM decisions_decision WHERE id IN ({marks}) "
-        "UNION SELECT e.from_id FROM up JOIN decisions_decisionedge e ON e.to_id = up.id "
-        "AND e.relation = 'supersedes') "
-        "SELECT up.id, e.from_id FROM up LEFT JOIN decisions_decisionedge e ON e.to_id = up.id "
-        "AND e.relation = 'supersedes'",
+        f"UNION SELECT e.from_id FROM up JOIN {_UP}) SELECT up.id, e.from_id FROM up LEFT JOIN {_UP}",
         list(decision_ids),
     )
+    void = quarantined_among([each for each, _ in found])
     above: dict[int, list[int]] = {}
     for decision_id, replacing in found:
         above.setdefault(decision_id, []).extend([] if replacing is None else [replacing])
     standing: dict[int, frozenset[int]] = {}
     for decision_id in above:
-        _find_standing(decision_id, above, standing)
+        _find_standing(decision_id, above, standing, void)
     return {each: sorted(standing[each], reverse=True) for each in decision_ids if each in standing}
 
 
-def _find_standing(decision_id: int, above: dict[int, list[int]], standing: dict[int, frozenset[int]]) -> None:
+def _find_standing(
+    decision_id: int, above: dict[int, list[int]], standing: dict[int, frozenset[int]], void: set[int]
+) -> None:
     """Note what stands instead of a decision and of those on the way there, which have no cycle."""
     waiting = [decision_id]
     while waiting:
@@ -66,20 +78,31 @@ def _find_standing(decision_id: int, above: dict[int, list[int]], standing: dict
             waiting += unknown
             continue
         waiting.pop()
-        known = {standing[each] for each in above[here]} or {frozenset((here,))}
-        standing[here] = known.pop() if len(known) == 1 else frozenset().union(*known)
+        known = {standing[each] for each in above[here]}
+        instead = known.pop() if len(known) == 1 else frozenset().union(*known)
+        standing[here] = instead or frozenset(() if here in void else (here,))
 
 
 def superseded_among(decision_ids: Sequence[int]) -> list[int]:
     """Return those of the decisions that others supersede, whatever their status, in the order given."""
-    edges = DecisionEdge.objects.filter(relation=EdgeRelation.SUPERSEDES, to_id__in=list(decision_ids))
-    replaced = set(edges.values_list("to_id", flat=True))
-    return [each for each in decision_ids if each in replaced]
+    standing = heads(decision_ids)
+    return [each for each in decision_ids if standing.get(each, [each]) not in ([each], [])]
+
+
+def told_edges() -> QuerySet[DecisionEdge]:
+    """Return the edges that are told of: neither they nor their ends are in quarantine."""
+    edges: QuerySet[DecisionEdge] = DecisionEdge.objects.all()
+    for field in ("event", "from_id", "to_id"):
+        edges = outside_quarantine(edges, field)
+    return edges
 
 
 def path_between(start: int, end: int, relations: Sequence[str] = LINEAGE) -> list[int]:
-    """Return the ids on a shortest way from ``start`` to ``end`` along the edges; empty where there is none."""
-    steps = {step.id: step for step in ancestors(start, relations)}
+    """Return the ids on a shortest way from ``start`` to ``end`` along the edges; empty where there is none.
+
+    Edges in quarantine count too: what is let out must find no cycle.
+    """
+    steps = {step.id: step for step in _walk(start, _reached(start, relations, "from_id", "to_id", "true"))}
     if end not in steps and end != start:
         return []
     path = [end]
@@ -88,15 +111,17 @@ def path_between(start: int, end: int, relations: Sequence[str] = LINEAGE) -> li
     return path[::-1]
 
 
-def _reached(decision_id: int, relations: Sequence[str], near: str, far: str) -> list[tuple[int, str, int]]:
+def _reached(
+    decision_id: int, relations: Sequence[str], near: str, far: str, condition: str = TOLD
+) -> list[tuple[int, str, int]]:
     """Return every edge of the part of the graph that can be reached from a decision, against or along the edges."""
     names = [str(EdgeRelation(relation)) for relation in relations]
     marks = ", ".join(["%s"] * len(names))
     found = rows.fetch(
         "WITH RECURSIVE reach(id) AS (VALUES (CAST(%s AS INTEGER)) UNION "
-        f"SELECT e.{far} FROM reach JOIN decisions_decisionedge e ON e.{near} = reach.id AND e.relation IN ({marks})) "
-        f"SELECT e.from_id, e.relation, e.to_id FROM reach JOIN decisions_decisionedge e ON e.{near} = reach.id "
-        f"AND e.relation IN ({marks})",
+        f"SELECT e.{far} FROM reach JOIN decisions_decisionedge e ON e.{near} = reach.id AND e.relation IN ({marks}) "
+        f"AND {condition}) SELECT e.from_id, e.relation, e.to_id FROM reach JOIN decisions_decisionedge e "
+        f"ON e.{near} = reach.id AND e.relation IN ({marks}) AND {condition}",
         [decision_id, *names, *names],
     )
     return [(start, relation, end) for start, relation, end in found]

@@ -16,6 +16,7 @@ from memories.selectors.suggestions import ids_among
 from memoryhub.core import rows
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 
@@ -50,7 +51,7 @@ def _wanted(command: DecisionGet) -> list[Decision]:
 
 def _of_topic(topic: str, limit: int) -> list[Decision]:
     """Return the chain of a topic: what stands first, then what led to it, the latest first."""
-    chain = Decision.objects.filter(topic=topic)
+    chain = outside_quarantine(Decision.objects.filter(topic=topic))
     standing = list(chain.exclude(status="superseded").order_by("-id")[:limit])
     before = list(chain.filter(status="superseded").order_by("-id")[: limit - len(standing)])
     if not standing and not before:
@@ -66,10 +67,12 @@ def _behind(file_path: str, limit: int) -> list[Decision]:
         "WITH touching(decision_id, weight) AS ("
         "SELECT l.decision_id, count(DISTINCT l.commit_id) FROM decisions_commitfile f "
         "JOIN decisions_commitlink l ON l.commit_id = f.commit_id "
-        "WHERE f.path = %s OR (f.path >= %s AND f.path < %s) GROUP BY l.decision_id "
+        "WHERE (f.path = %s OR (f.path >= %s AND f.path < %s)) "
+        f"AND l.event {OUTSIDE} AND l.commit_id {OUTSIDE} GROUP BY l.decision_id "
         "UNION ALL SELECT decision_id, 1 FROM decisions_artifactlink "
-        "WHERE kind = 'file_path' AND (value = %s OR (value >= %s AND value < %s))) "
-        "SELECT decision_id, sum(weight) FROM touching GROUP BY decision_id ORDER BY 2 DESC, 1 DESC LIMIT %s",
+        f"WHERE kind = 'file_path' AND (value = %s OR (value >= %s AND value < %s)) AND event {OUTSIDE}) "
+        f"SELECT decision_id, sum(weight) FROM touching WHERE decision_id {OUTSIDE} "
+        "GROUP BY decision_id ORDER BY 2 DESC, 1 DESC LIMIT %s",
         [*inside, *inside, limit],
     )
     if not found:
@@ -141,15 +144,17 @@ def filtered(command: DecisionList) -> QuerySet[Decision]:
         "topic": command.topic,
         "iteration_id": command.iteration_id,
     }
-    found: QuerySet[Decision] = Decision.objects.filter(**{key: value for key, value in wanted.items() if value})
+    matching = Decision.objects.filter(**{key: value for key, value in wanted.items() if value})
+    found: QuerySet[Decision] = outside_quarantine(matching)
     return found.exclude(review="") if command.review else found
 
 
 def suggest_decisions(typed: str) -> list[str]:
     """Return ids of decisions that begin with ``typed``, the newest first."""
-    return ids_among(Decision.objects.all(), typed)
+    return ids_among(outside_quarantine(Decision.objects.all()), typed)
 
 
 def count_by_status() -> dict[str, int]:
     """Return the number of decisions of each status."""
-    return dict(rows.fetch("SELECT status, count(*) FROM decisions_decision GROUP BY status ORDER BY status"))
+    counted = "SELECT status, count(*) FROM decisions_decision WHERE id {} GROUP BY status ORDER BY status"
+    return dict(rows.fetch(counted.format(OUTSIDE)))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from decisions.events import DECISION_LINKED, DECISION_MARKED, DecisionLinked, DecisionMarked, Edge
-from decisions.models import LINEAGE, Decision, DecisionEdge, DecisionStatus, EdgeRelation
+from decisions.models import LINEAGE, Decision, DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionResult
 from decisions.selectors.decisions import find_decision, find_decisions
-from decisions.selectors.edges import path_between, superseded_among
+from decisions.selectors.edges import path_between, superseded_among, told_edges
 from decisions.services.record import refuse_superseded
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
@@ -74,7 +74,7 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
 
 
 def _is_there(command: DecisionLink) -> bool:
-    edges = DecisionEdge.objects.filter(from_id=command.id, relation=command.relation, to_id=command.to)
+    edges = told_edges().filter(from_id=command.id, relation=command.relation, to_id=command.to)
     return bool(edges.exists())
 
 

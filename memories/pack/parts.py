@@ -14,6 +14,7 @@ from memories.schemas import MemorySearch, SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
 from memoryhub.core import rows
+from memoryhub.core.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.stores import use_store
 from sessions_app.models import Commit, Iteration, IterationStatus, Session, SessionStatus
 
@@ -73,7 +74,8 @@ def _conflicts(request: Request) -> list[Item]:
     found: list[Item] = []
     for level in request.chain:
         with use_store(level.store):
-            opened = Conflict.objects.filter(resolved_at__isnull=True).select_related("memory").order_by("-id")[:_MOST]
+            open_ones = outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id")
+            opened = open_ones.select_related("memory").order_by("-id")[:_MOST]
             found += [_conflict(level, conflict) for conflict in opened if tells(conflict.memory)]
     return found
 
@@ -88,7 +90,7 @@ def _conflict(level: Level, conflict: Conflict) -> Item:
 
 
 def _last_session(request: Request) -> list[Item]:
-    ended = Session.objects.exclude(session_id=request.session_id).exclude(summary="")
+    ended = outside_quarantine(Session.objects.exclude(session_id=request.session_id).exclude(summary=""))
     last = ended.exclude(status=SessionStatus.DISCARDED).order_by(F("ended_at").desc(nulls_last=True), "-id").first()
     if last is None:
         return []
@@ -101,7 +103,8 @@ def _turns(_: Request) -> list[Item]:
     """Return what users asked last."""
     found = rows.fetch(
         "SELECT e.position, e.occurred_at, json_extract(e.payload_json, '$.content') FROM raw_events e "
-        "WHERE e.event_type = 'message.user' AND e.payload_json IS NOT NULL ORDER BY e.position DESC LIMIT 12"
+        f"WHERE e.event_type = 'message.user' AND e.payload_json IS NOT NULL "
+        f"AND e.position {OUTSIDE} ORDER BY e.position DESC LIMIT 12"
     )
     return [
         Item(f"#{position}", f"- #{position} {occurred_at[:16]} {one_line(content, _TURN)}")
@@ -115,7 +118,7 @@ def _work(_: Request) -> list[Item]:
 
 
 def _open_iteration() -> Iterator[Item]:
-    active = Iteration.objects.filter(status=IterationStatus.ACTIVE).order_by("-id").first()
+    active = outside_quarantine(Iteration.objects.filter(status=IterationStatus.ACTIVE)).order_by("-id").first()
     if active:
         phase = f", now in phase {one_line(active.phase, 64)}" if active.phase else ""
         about = f"{one_line(active.command, 64)}: {one_line(active.description, _SHORT)}"
@@ -123,7 +126,7 @@ def _open_iteration() -> Iterator[Item]:
 
 
 def _commits() -> Iterator[Item]:
-    for commit in Commit.objects.order_by("-committed_at", "-id")[:8]:
+    for commit in outside_quarantine(Commit.objects.all()).order_by("-committed_at", "-id")[:8]:
         subject = one_line(commit.message.split("\n", 1)[0], _SHORT)
         yield Item(f"#{commit.id}", f"- #{commit.id} commit {commit.sha[:10]} {commit.committed_at.date()} {subject}")
 

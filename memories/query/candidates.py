@@ -14,6 +14,7 @@ from memories.query.related import related_ids, tags_at
 from memories.query.sql import LISTED, LIVE, Sql, as_list, every, joined
 from memories.schemas.query import QueryOrder
 from memoryhub.core import rows
+from memoryhub.core.quarantine import OUTSIDE
 
 RECENT_DAYS = 30
 """A memory that is so old counts half as recent as one of now."""
@@ -91,6 +92,8 @@ class Candidates:
         yield self._place.holds
         if not command.include_inactive:
             yield Sql(LIVE)
+        else:
+            yield Sql(f"m.id {OUTSIDE}")
         if command.types:
             yield Sql(f"m.kind IN {LISTED}", (as_list(sorted(set(command.types))),))
         if command.type:

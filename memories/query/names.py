@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED
 from memories.models import MemoryKind, MemoryScope
 from memories.query.places import Place
-from memories.query.sql import HOLDS, LISTED, as_list
+from memories.query.sql import HOLDS, LISTED, LIVE, as_list
 from memoryhub.core import rows
 from memoryhub.core.stores import use_store
 
@@ -40,7 +40,7 @@ def _of_place(place: Place, titles: set[str]) -> set[Name]:
     holds = place.holds
     found = rows.fetch(
         f"SELECT m.kind, m.title FROM memories_memory m WHERE m.title IN {LISTED} AND +m.kind IN {LISTED} "
-        f"AND m.deleted_at IS NULL AND {HOLDS} AND m.id NOT IN {LISTED} AND {holds.text}",
+        f"AND {LIVE} AND {HOLDS} AND m.id NOT IN {LISTED} AND {holds.text}",
         [as_list(sorted(titles)), as_list(NAMED), as_list(touched), *holds.parameters],
     )
     return {(kind, title) for kind, title in found} | (_earlier(place, touched) if touched else set())

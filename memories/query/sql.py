@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memoryhub.core import rows
+from memoryhub.core.quarantine import OUTSIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ def as_list(values: Iterable[Any]) -> str:
 LISTED = "(SELECT value FROM json_each(%s))"
 """The values of a list that is one parameter."""
 
-LIVE = "m.deleted_at IS NULL AND m.review <> 'rejected'"
-"""The condition that a memory is neither deleted nor rejected."""
+LIVE = f"m.deleted_at IS NULL AND m.review <> 'rejected' AND m.id {OUTSIDE}"
+"""The condition that a memory is neither deleted nor rejected nor in quarantine."""
 NOT_LIVE = "(m.deleted_at IS NOT NULL OR m.review = 'rejected')"
 HOLDS = "(m.review = 'accepted' OR m.accepted_version IS NOT NULL)"
 """The condition that a person stands behind a memory, or behind the version before one that waits."""

@@ -48,6 +48,8 @@ class MemoryView(BaseModel):
     """Ids of the conflicts between its versions that nobody has settled yet."""
     superseded_by: list[int]
     """Ids of what is related to it by ``supersedes``."""
+    quarantine: str = ""
+    """Since when it is in quarantine, and why; then no list or search tells of it."""
 
 
 class VersionView(BaseModel):

@@ -14,6 +14,7 @@ from memories.scopes import NEAREST_FIRST, Level
 from memories.selectors.conflicts import find_conflict
 from memories.selectors.versions import versions_of
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.quarantine import outside_quarantine
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 from memoryhub.core.stores import use_store
@@ -69,7 +70,8 @@ def _rank(level: Level) -> int:
 
 
 def _matching(command: ConflictList) -> Any:
-    found = Conflict.objects.select_related("memory").order_by("-id")
+    told = outside_quarantine(Conflict.objects.all(), "memory_id")
+    found = told.select_related("memory").order_by("-id")
     if command.memory_id:
         found = found.filter(memory_id=command.memory_id)
     return found if command.all else found.filter(resolved_at__isnull=True)

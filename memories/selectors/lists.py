@@ -14,6 +14,7 @@ from memories.selectors.memories import views
 from memoryhub.core import rows
 from memoryhub.core.origin import current_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 
@@ -46,8 +47,7 @@ def filtered(command: MemoryList) -> MemoryQuerySet:
         "created_at__lt": command.until,
     }
     found: MemoryQuerySet = Memory.objects.filter(**{key: value for key, value in wanted.items() if value})
-    if not command.include_deleted:
-        found = found.live()
+    found = outside_quarantine(found) if command.include_deleted else found.live()
     return found.of_session(command.session_id or current_origin().session_id).tagged(*command.tags)
 
 
@@ -74,6 +74,6 @@ def count_by_type() -> dict[str, int]:
     """Return the number of live memories of each type."""
     found = rows.fetch(
         "SELECT type, count(*) FROM memories_memory WHERE deleted_at IS NULL AND review <> 'rejected' "
-        "GROUP BY type ORDER BY type"
+        f"AND id {OUTSIDE} GROUP BY type ORDER BY type"
     )
     return dict(found)

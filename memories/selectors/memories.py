@@ -17,10 +17,13 @@ from memories.uses.selectors import uses_of
 from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Gone, Invalid, NotFound
+from memoryhub.core.quarantine import outside_quarantine, quarantine_marks
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.stores import use_store
 
-_STORED = [name for name in MemoryView.model_fields if name not in ("expired", "conflicts", "superseded_by")]
+_STORED = [
+    name for name in MemoryView.model_fields if name not in ("expired", "conflicts", "superseded_by", "quarantine")
+]
 _PARTS: dict[str, Callable[[list[int]], dict[int, Any]]] = {
     "versions": versions_of,
     "relations": relations_of,
@@ -44,7 +47,7 @@ def find_memory(memory_id: int) -> Memory:
 def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     """Return memories of the current store as JSON data, the same at every door."""
     ids = [memory.id for memory in memories]
-    conflicts, successors = open_conflicts(ids), superseded_by(ids)
+    conflicts, successors, aside = open_conflicts(ids), superseded_by(ids), quarantine_marks(ids)
     now = clock.now()
     return [
         MemoryView(
@@ -52,6 +55,7 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
             expired=memory.valid_until is not None and memory.valid_until <= now,
             conflicts=conflicts.get(memory.id, []),
             superseded_by=successors.get(memory.id, []),
+            quarantine=aside.get(memory.id, ""),
         ).model_dump(mode="json")
         for memory in memories
     ]
@@ -113,7 +117,6 @@ def _named(name: str, level: scopes.Level, command: MemoryGet) -> Memory | None:
     candidates = candidates.of_session(level.session_id)
     if command.kind:
         candidates = candidates.filter(kind=command.kind)
-    if not command.include_deleted:
-        candidates = candidates.live()
+    candidates = outside_quarantine(candidates) if command.include_deleted else candidates.live()
     found: list[Memory] = list(candidates.order_by("-updated_at", "-id"))
     return min(found, key=lambda memory: memory.scope != MemoryScope.SESSION, default=None)

@@ -16,6 +16,7 @@ from memoryhub.core import rows
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import NotFound
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 from memoryhub.core.stores import Scope, current_store
@@ -129,9 +130,9 @@ def _at(field: str, wanted: int, direction: Direction) -> Q:
 def with_ends(*, include_deleted: bool = False) -> QuerySet[Relation]:
     """Return the relations whose ends are there; deleted memories are not, unless they are asked for.
 
-    In the past, there are relations of memories that were erased since.
+    What is in quarantine never is. In the past, there are relations of memories that were erased since.
     """
-    found: QuerySet[Relation] = Relation.objects.all()
+    found: QuerySet[Relation] = outside_quarantine(outside_quarantine(Relation.objects.all(), "source_id"), "target_id")
     if not include_deleted:
         deleted = Memory.objects.filter(deleted_at__isnull=False).values("id")
         found = found.exclude(source_id__in=deleted).exclude(target_id__in=deleted)
@@ -168,7 +169,7 @@ def _gone(end_type: str, end: int) -> Entity:
 
 def relations_of(memory_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """Return the relations of each memory, oldest first; those whose other end is deleted are left out."""
-    touching = Relation.objects.filter(Q(source_id__in=memory_ids) | Q(target_id__in=memory_ids))
+    touching = with_ends(include_deleted=True).filter(Q(source_id__in=memory_ids) | Q(target_id__in=memory_ids))
     grouped: dict[int, list[dict[str, Any]]] = {memory_id: [] for memory_id in memory_ids}
     for relation in view_relations(list(touching.order_by("id"))):
         for one, other in (("source", "target"), ("target", "source")):
@@ -184,7 +185,8 @@ def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
         return {}
     found = rows.fetch(
         "SELECT target_id, source_id FROM memories_relation WHERE relation = %s AND target_type = %s "
-        f"AND target_id IN ({wanted}) AND (source_type <> %s OR EXISTS (SELECT 1 FROM memories_memory AS by "
+        f"AND target_id IN ({wanted}) AND source_id {OUTSIDE} "
+        "AND (source_type <> %s OR EXISTS (SELECT 1 FROM memories_memory AS by "
         "WHERE by.id = source_id AND by.deleted_at IS NULL AND (by.review = 'accepted' OR "
         "by.accepted_version IS NOT NULL))) ORDER BY id",
         [RelationType.SUPERSEDES, EndType.MEMORY, EndType.MEMORY],

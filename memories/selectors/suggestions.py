@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Count, F, Q, QuerySet
 
 from memories.models import Memory, MemoryTag
+from memoryhub.core.quarantine import outside_quarantine
 from memoryhub.core.tools import MAX_SUGGESTIONS
 
 _ID_DIGITS = 16
@@ -38,7 +39,8 @@ def suggest_tags(typed: str) -> list[str]:
     before, comma, last = typed.rpartition(",")
     begun = last.strip().lower()
     matching = MemoryTag.objects.filter(tag__gte=begun, tag__lt=begun + _LAST_CHARACTER)
-    counted = matching.values_list("tag").annotate(uses=Count("memory_id")).order_by("-uses", "tag")
+    told = outside_quarantine(matching, "memory_id")
+    counted = told.values_list("tag").annotate(uses=Count("memory_id")).order_by("-uses", "tag")
     return [f"{before}{comma}{tag}" for tag, _ in counted[:_WANTED]]
 
 

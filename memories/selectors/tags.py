@@ -20,7 +20,7 @@ from sessions_app.profile import profile
 
 _USES = (
     "SELECT tag, count(*) FROM memories_memorytag WHERE memory_id NOT IN ("
-    "SELECT id FROM memories_memory WHERE deleted_at IS NOT NULL UNION ALL "
+    "SELECT id FROM memories_memory WHERE deleted_at IS NOT NULL UNION ALL SELECT id FROM quarantine UNION ALL "
     "SELECT id FROM memories_memory WHERE scope = 'session' AND session_id <> %s) GROUP BY tag"
 )
 """Looks up the few that do not count, in indexes, and not the many that do."""

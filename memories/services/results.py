@@ -22,6 +22,7 @@ from memories.selectors.memories import find_memory
 from memoryhub.core.errors import Conflict, Gone
 from memoryhub.core.log import Draft
 from memoryhub.core.models import RawEvent
+from memoryhub.core.quarantine import quarantine_marks
 
 _STATUS_OF_EVENT = {
     MEMORY_WRITTEN.name: WriteStatus.CREATED,
@@ -52,11 +53,17 @@ def live_memory(memory_id: int) -> Memory:
 
     Raises:
         NotFound: there is none of that id.
-        Gone: it is deleted.
+        Gone: it is deleted, or in quarantine.
     """
     memory = find_memory(memory_id)
     if memory.deleted_at:
         raise Gone(f"memory #{memory_id} is deleted; restore it first", id=memory_id)
+    aside = quarantine_marks([memory_id])
+    if aside:
+        raise Gone(
+            f"memory #{memory_id} is {aside[memory_id]}; a person lets it out by undoing that, or write it anew",
+            id=memory_id,
+        )
     return memory
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memoryhub.core.models import RawEvent
+from memoryhub.core.quarantine import quarantine_marks
 
 _TELLING = (
     "title purpose content message command path tool subject phase description summary outcome reason detail turn_id "
@@ -28,6 +29,13 @@ def chronicle(event: RawEvent, title: str | None = None) -> dict[str, Any]:
         "session_id": event.session_id,
         "turn_id": event.turn_id,
     }
+
+
+def kept_quiet(events: Sequence[RawEvent]) -> dict[int, str]:
+    """Return what to say instead of what the events were about, by position: of those whose thing is in quarantine."""
+    marks = quarantine_marks({each for event in events for each in (event.position, entity_of(event))})
+    said = {event.position: marks.get(entity_of(event)) or marks.get(event.position) for event in events}
+    return {position: f"({mark})" for position, mark in said.items() if mark}
 
 
 def entity_of(event: RawEvent) -> int:

@@ -6,14 +6,19 @@ An id names one thing in a store, whatever it is, so one table is enough for mem
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
+from django.db.models import QuerySet
 from pydantic import Field
 
 from memoryhub.core import rows
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.models import Quarantine
 from memoryhub.core.projection import Event, define_event, projects
 from memoryhub.core.schemas import Payload
+
+Q = TypeVar("Q", bound=QuerySet[Any, Any])
 
 OUTSIDE = "NOT IN (SELECT id FROM quarantine)"
 """The condition on an id that is told of."""
@@ -62,3 +67,20 @@ def quarantined_among(ids: Sequence[int]) -> set[int]:
     """Return those of the ids that are set aside."""
     sql = "SELECT id FROM quarantine WHERE id IN (SELECT value FROM json_each(%s))"
     return {row[0] for row in rows.fetch(sql, [json.dumps(list(ids))])}
+
+
+_MARKS = (
+    "SELECT q.id, q.placed_by, coalesce(json_extract(e.payload_json, '$.reason'), '') FROM quarantine q "
+    "JOIN raw_events e ON e.position = q.placed_by WHERE q.id IN (SELECT value FROM json_each(%s))"
+)
+
+
+def quarantine_marks(ids: Iterable[int]) -> dict[int, str]:
+    """Return what to say of those of the ids that are set aside: since which event, and why."""
+    found = rows.fetch(_MARKS, [json.dumps(list(ids))])
+    return {each: f"in quarantine since #{event}{f': {reason}' if reason else ''}" for each, event, reason in found}
+
+
+def outside_quarantine(found: Q, field: str = "pk") -> Q:
+    """Leave out what is set aside; ``field`` is the one that has the id."""
+    return found.exclude(**{f"{field}__in": Quarantine.objects.values("id")})

@@ -1,0 +1,86 @@
+"""How the things of a selection stand now, and who changed them since: a query for any number of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from governance.taint.selecting import listed
+from memoryhub.core import rows
+
+_CHANGING = (
+    "event_type IN ('decision.marked', 'conflict.resolved') OR event_type LIKE 'memory.%%' AND event_type <> "
+    "'memory.seen'"
+)
+
+_CHANGED = f"""
+WITH s(stream, at) AS (SELECT key, value FROM json_each(%s)),
+last(stream, position) AS (
+    SELECT s.stream, (SELECT max(e.position) FROM raw_events e
+        WHERE e.stream_id = s.stream AND e.position > s.at AND ({_CHANGING})) FROM s
+)
+SELECT last.stream, e.actor, e.position FROM last JOIN raw_events e ON e.position = last.position
+    WHERE e.position NOT IN (SELECT value FROM json_each(%s))
+"""
+
+_MEMORIES = """
+SELECT m.id, m.version, m.deleted_at IS NOT NULL, (SELECT max(e.position) FROM raw_events e
+    WHERE e.stream_id = 'memory:' || m.id AND e.event_type IN ('memory.deleted', 'memory.restored'))
+    FROM memories_memory m WHERE m.id IN (SELECT value FROM json_each(%s))
+"""
+
+_CLEAN = """
+SELECT v.memory_id, max(v.version) FROM json_each(%s) s
+    JOIN memories_memoryversion v ON v.memory_id = CAST(s.key AS INTEGER) AND v.id < s.value
+    WHERE v.id NOT IN (SELECT value FROM json_each(%s)) GROUP BY v.memory_id
+"""
+
+_RIVALS = """
+SELECT m.id, min(o.id) FROM memories_memory m JOIN memories_memory o ON o.id <> m.id AND o.deleted_at IS NULL
+    AND o.scope = m.scope AND (m.scope <> 'session' OR o.session_id = m.session_id)
+    AND CASE WHEN m.topic_key IS NULL THEN o.title = m.title AND o.kind = m.kind AND o.topic_key IS NULL
+        ELSE o.topic_key = m.topic_key END
+    WHERE m.id IN (SELECT value FROM json_each(%s)) AND o.id NOT IN (SELECT value FROM json_each(%s))
+    AND o.id NOT IN (SELECT id FROM quarantine) GROUP BY m.id
+"""
+
+NEVER = 2**53
+"""Behind every position."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """How a memory stands."""
+
+    version: int
+    deleted: bool
+    last_touch: int
+    """The last event that deleted or restored it; 0 where none did."""
+
+
+def changed_since(since: Mapping[str, int], own: Iterable[int]) -> dict[str, str]:
+    """Return who changed a stream last, and where, by stream: of those that others changed.
+
+    Args:
+        since: a position by stream; only what came behind it counts.
+        own: positions that do not count.
+    """
+    found = rows.fetch(_CHANGED, [json.dumps(since), listed(own)])
+    return {stream: f"changed since by {actor} at #{position}" for stream, actor, position in found}
+
+
+def memory_states(ids: Iterable[int]) -> dict[int, MemoryState]:
+    """Return how memories stand, by id."""
+    found = rows.fetch(_MEMORIES, [listed(ids)])
+    return {each: MemoryState(version, bool(deleted), touch or 0) for each, version, deleted, touch in found}
+
+
+def clean_versions(before: Mapping[int, int], tainted: Iterable[int]) -> dict[int, int]:
+    """Return the last version of each memory that no tainted event wrote and that stands before a position."""
+    return dict(rows.fetch(_CLEAN, [json.dumps(before), listed(tainted)]))
+
+
+def rivals(ids: Iterable[int], going: Iterable[int]) -> dict[int, int]:
+    """Return which memory has the topic or the title of each of the deleted ones, but for those that are ``going``."""
+    return dict(rows.fetch(_RIVALS, [listed(ids), listed(going)]))
