@@ -8,6 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from memoryhub.core.permissions import Act, may
 from memoryhub.organizations import OrgStanding
 from memoryhub.summaries import ProjectSummary, summarize_orgs, summarize_projects
 
@@ -18,7 +19,7 @@ Group = tuple[OrgStanding | None, list[ProjectSummary]]
 @require_safe
 def show_projects(request: HttpRequest) -> HttpResponse:
     """Show the projects; who is not signed in is told how to."""
-    if not (request.user.is_active and request.user.is_staff):
+    if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
     return render(request, "memoryhub/home.html", {"groups": _grouped(summarize_projects())})
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
 from memoryhub import organizations, projects
+from memoryhub.access.pages import hub_page, sentence
 from memoryhub.core.errors import HubError
-from memoryhub.core.origin import use_origin
+from memoryhub.core.permissions import Act
 from memoryhub.core.stores import StoreId, list_orgs, org_store, project_store
 from memoryhub.core.validation import explain
 from memoryhub.organizations import OrgCreate
@@ -66,14 +65,14 @@ class NewProjectForm(NewOrgForm):
         return project_store(made.project_id)
 
 
-@never_cache
+@hub_page(Act.GOVERN)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_org(request: HttpRequest) -> HttpResponse:
     """Show the form of a new organisation, or make it."""
     return _page(request, NewOrgForm)
 
 
-@never_cache
+@hub_page(Act.GOVERN)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_project(request: HttpRequest) -> HttpResponse:
     """Show the form of a new project, or make it."""
@@ -81,26 +80,19 @@ def new_project(request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, kind: type[NewOrgForm]) -> HttpResponse:
-    if not (request.user.is_active and request.user.is_staff):
-        return redirect(settings.LOGIN_URL)
     form = kind(request.POST if request.method == "POST" else None, initial=request.GET.dict())
-    made = _made(request, form) if form.is_valid() else None
+    made = _made(form) if form.is_valid() else None
     if made:
         return redirect(Place.of(made).url)
     return render(request, "memoryhub/new.html", {"form": form, "noun": kind.noun})
 
 
-def _made(request: HttpRequest, form: NewOrgForm) -> StoreId | None:
+def _made(form: NewOrgForm) -> StoreId | None:
     try:
-        with use_origin(source="admin", actor=request.user.get_username()):
-            return form.make()
+        return form.make()
     except ValidationError as error:
         field = str(error.errors(include_url=False)[0]["loc"][0])
-        form.add_error(field if field in form.fields else None, _sentence(explain(error)))
+        form.add_error(field if field in form.fields else None, sentence(explain(error)))
     except HubError as error:
-        form.add_error(None, _sentence(error.message))
+        form.add_error(None, sentence(error.message))
     return None
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

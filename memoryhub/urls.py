@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from django.urls import path
 
-from memoryhub import home, making, signin
+from memoryhub import home, jobs_page, making, signin
+from memoryhub.access import people_page, tokens_page
 from memoryhub.api import api
 
 urlpatterns = [
     path("", home.show_projects, name="home"),
     path("new/project", making.new_project, name="new-project"),
     path("new/organisation", making.new_org, name="new-org"),
+    path("people", people_page.show_people, name="people"),
+    path("people/<str:name>/<str:what>", people_page.change_person, name="change-person"),
+    path("tokens", tokens_page.show_tokens, name="tokens"),
+    path("tokens/<str:name>/revoke", tokens_page.revoke_token, name="revoke-token"),
+    path("jobs", jobs_page.show_jobs, name="jobs"),
+    path("jobs/run", jobs_page.run_now, name="run-job"),
     path("signin/<str:token>", signin.follow_link, name="signin"),
     path("signout", signin.sign_out, name="signout"),
     path("admin/login/", signin.explain, name="signin-help"),

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field
 
+from memoryhub.access.names import plain_name
 from memoryhub.access.roles import OWNER, active_owners, give_role, role_of
 from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.permissions import ROLES
@@ -22,12 +23,13 @@ _TAKEN = frozenset({"token", "unknown", "memory-hub"})
 
 
 def _of_a_person(name: str) -> str:
+    plain_name(name)
     if name in _TAKEN:
         raise ValueError("events call others by this name; choose another")
     return name
 
 
-PersonName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$"), AfterValidator(_of_a_person)]
+PersonName = Annotated[str, AfterValidator(_of_a_person)]
 
 
 class PersonAdd(Command):

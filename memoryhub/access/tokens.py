@@ -17,9 +17,10 @@ from typing import Annotated, Literal
 
 from django.db import DatabaseError, connections, transaction
 from django.db.models import Q
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field
 
 from memoryhub import env
+from memoryhub.access.names import plain_name
 from memoryhub.core import clock
 from memoryhub.core.errors import Conflict, Locked, NotFound, Unauthorized, Unavailable
 from memoryhub.core.permissions import VERBS, Act, Grant
@@ -38,15 +39,14 @@ _NOTED_EVERY = timedelta(minutes=1)
 _ANEW = "an owner makes a new one on the page Tokens, or with `memory-hub token create`"
 
 Verb = Literal["read", "write", "admin"]
-TokenName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
-ProjectId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+PlainName = Annotated[str, AfterValidator(plain_name)]
 
 
 class TokenCreate(Command):
     """Make a token."""
 
-    name: TokenName = Field(description="1 to 64 of a-z, 0-9, '.', '_', '-'; events say token:<name>")
-    projects: list[ProjectId] | None = Field(
+    name: PlainName = Field(description="1 to 64 of a-z, 0-9, '.', '_', '-'; events say token:<name>")
+    projects: list[PlainName] | None = Field(
         None, min_length=1, max_length=1_000, description="the projects that it is for; default: the whole hub"
     )
     verbs: list[Verb] = Field(["read"], min_length=1, description="read; write: read too; admin: everything")
