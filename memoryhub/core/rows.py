@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from django.db import connections, models
 
 from memoryhub.core.routing import require_current_alias
+from memoryhub.core.sqlite.gathered import Gathered
 
 _Adapter = Callable[[Any], Any]
 
@@ -25,16 +27,31 @@ def insert(model: type[models.Model], **values: Any) -> None:
 
 def put(table: str, sql: str, row: Sequence[Any]) -> None:
     """Run an INSERT into ``table``; inside ``gathering`` it waits for others like it."""
-    connections[require_current_alias()].insert(table, sql, row)  # type: ignore[attr-defined]
+    alias = require_current_alias()
+    gathering_alias, gathered = _gathered.get()
+    if gathered is not None and alias == gathering_alias:
+        gathered.add(table, sql, row)
+    else:
+        connections[alias].insert(table, sql, row)  # type: ignore[attr-defined]
 
 
-def gathering() -> AbstractContextManager[None]:
+@contextmanager
+def gathering() -> Iterator[None]:
     """Let ``insert`` and ``put`` wait, inside the block, until a statement names their table or the block ends.
 
     Whoever reads sees every row all the same. The block is inside a transaction, which an error must undo.
     """
-    found: AbstractContextManager[None] = connections[require_current_alias()].gathering()  # type: ignore[attr-defined]
-    return found
+    alias = require_current_alias()
+    with connections[alias].gathering() as gathered:  # type: ignore[attr-defined]
+        token = _gathered.set((alias, gathered))
+        try:
+            yield
+        finally:
+            _gathered.reset(token)
+
+
+_gathered: ContextVar[tuple[str, Gathered | None]] = ContextVar("gathered_inserts", default=("", None))
+"""What waits, of which store: asked for with every row, where finding the connection would cost as much as the rest."""
 
 
 def update(model: type[models.Model], key: Any, **values: Any) -> None:
@@ -101,11 +118,20 @@ def _adapters(model: type[models.Model]) -> Mapping[str, _Adapter | None]:
 
 def _adapter(field: models.Field[Any, Any]) -> _Adapter | None:
     if isinstance(field, models.JSONField):
-        return lambda value: None if value is None else _encode(value)
+        return _json_value
     return time_value if isinstance(field, models.DateTimeField) else None
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
+
+
+def _json_value(value: Any) -> str | None:
+    if value is None:
+        return None
+    return _encode(value) if value or not isinstance(value, list | dict) else _EMPTY[type(value)]
+
+
+_EMPTY: Mapping[type, str] = {list: "[]", dict: "{}"}
 
 
 def time_value(value: datetime | None) -> Any:

@@ -160,12 +160,13 @@ def table_digests() -> dict[str, tuple[int, str]]:
 
 
 def _digest(model: type[models.Model], database: str) -> tuple[int, str]:
-    """Digest rows as SQLite writes their bytes out: three times as fast as making Python's values of them."""
-    columns = [field.column for field in model._meta.local_concrete_fields]
-    row = " || ',' || ".join(f"""quote(CAST("{column}" AS BLOB))""" for column in columns)
+    """Digest rows as SQLite's own bytes, each value behind its length; Python's values take several times as long."""
+    columns = [f'"{field.column}"' for field in model._meta.local_concrete_fields]
+    values = [f"coalesce(length(CAST({column} AS BLOB)) || ':' || {column}, '-')" for column in columns]
     key = ", ".join(f'"{field.column}"' for field in model._meta.pk_fields)
+    row = f"CAST({' || '.join(values)} AS BLOB)"
     digest, count = hashlib.sha256(), 0
-    for (text,) in rows.iterate(f'SELECT {row} FROM {database}."{model._meta.db_table}" ORDER BY {key}'):
-        digest.update(text.encode())
+    for (value,) in rows.iterate(f'SELECT {row} FROM {database}."{model._meta.db_table}" ORDER BY {key}'):
+        digest.update(value)
         count += 1
     return count, digest.hexdigest()

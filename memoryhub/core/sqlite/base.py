@@ -35,14 +35,14 @@ class DatabaseWrapper(base.DatabaseWrapper):
     """The inserts that wait; None where each is made at once."""
 
     @contextmanager
-    def gathering(self) -> Iterator[None]:
+    def gathering(self) -> Iterator[Gathered]:
         """Let inserts wait inside the block, which is inside a transaction; after an error they are forgotten."""
         if self.gathered is not None:
-            yield
+            yield self.gathered
             return
         self.gathered = Gathered(self._run_many)
         try:
-            yield
+            yield self.gathered
             self.gathered.insert_all()
         finally:
             self.gathered = None
