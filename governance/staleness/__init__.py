@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def register() -> None:
-    """Register events and projectors."""
-    from governance.staleness import projectors  # noqa: F401
+    """Register events and projectors, and what a context pack says of it."""
+    from governance.staleness import pack, projectors  # noqa: F401

@@ -10,7 +10,7 @@ from typing import Any
 
 from governance.staleness.governing import LIVE_DECISION, LIVE_MEMORY, Governing, fetch_among, governing
 from governance.staleness.schemas import Why
-from governance.staleness.touching import Touched, touched
+from governance.staleness.touching import Touches
 from memoryhub.core import clock, rows
 from sessions_app.settings import project_settings
 
@@ -58,7 +58,6 @@ class Due:
 
     id: int
     reasons: list[Reason] = field(default_factory=list)
-    touched: Touched | None = None
 
     @property
     def since(self) -> datetime:
@@ -73,6 +72,8 @@ class Queue:
     due: list[Due]
     governing: dict[int, Governing]
     """What governs files, due or not."""
+    touches: Touches
+    """Which commits touched these."""
 
 
 def queue(*, now: datetime | None = None, among: Collection[int] | None = None) -> Queue:
@@ -82,25 +83,22 @@ def queue(*, now: datetime | None = None, among: Collection[int] | None = None) 
         now: as of when ages and ends count; default: now.
         among: ask for these ids only.
     """
-    moment = now or clock.now()
+    moment, things = now or clock.now(), governing(among)
+    touches = Touches(things.values())
     found: dict[int, Due] = {}
-    things = governing(among)
-    for each, last in touched(things.values()).items():
-        _due(found, each).touched = last
-    for entity_id, reason in _reasons(moment, among, found):
-        _due(found, entity_id).reasons.append(reason)
-    return Queue(sorted(found.values(), key=lambda due: (due.since, due.id)), things)
+    for entity_id, reason in (*_touched(things, touches), *_reasons(moment, among)):
+        found.setdefault(entity_id, Due(entity_id)).reasons.append(reason)
+    return Queue(sorted(found.values(), key=lambda due: (due.since, due.id)), things, touches)
 
 
-def _due(found: dict[int, Due], entity_id: int) -> Due:
-    return found.setdefault(entity_id, Due(entity_id))
+def _touched(things: dict[int, Governing], touches: Touches) -> Iterator[tuple[int, Reason]]:
+    for thing in things.values():
+        first = touches.first(thing)
+        if first is not None:
+            yield thing.id, Reason(Why.TOUCHED, _moment(first), "a commit touched what it governs")
 
 
-def _reasons(now: datetime, among: Collection[int] | None, found: dict[int, Due]) -> Iterator[tuple[int, Reason]]:
-    """Yield the reasons, those that say most first."""
-    for due in list(found.values()):
-        if due.touched:
-            yield due.id, Reason(Why.TOUCHED, _moment(due.touched.first_at), _says_touched(due.touched.commit_count))
+def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
     for entity_id, review, since in fetch_among(_MARKED, "d.id", among):
         yield entity_id, Reason(Why.REVERTED, _moment(since), review)
     for entity_id, ended in fetch_among(_EXPIRED, "m.id", among, [rows.time_value(now)]):
@@ -122,10 +120,6 @@ def _aged(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, R
 def _split(name: str) -> tuple[str, str]:
     kind, _, of = name.partition("/")
     return kind, of
-
-
-def _says_touched(count: int) -> str:
-    return "a commit touched what it governs" if count == 1 else f"{count} commits touched what it governs"
 
 
 def _moment(stored: Any) -> datetime:

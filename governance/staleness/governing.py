@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -32,7 +33,7 @@ FROM memories_memory m
 JOIN memories_memoryversion v ON v.memory_id = m.id AND v.version = m.version
 LEFT JOIN governance_affirmation a ON a.entity_id = m.id
 JOIN json_each(m.resource_links) link
-WHERE m.resource_links LIKE '%"{GOVERNS}"%' AND json_extract(link.value, '$.type') = '{GOVERNS}'
+WHERE NOT (m.resource_links = '[]') AND json_extract(link.value, '$.type') = '{GOVERNS}'
   AND {LIVE_MEMORY} {{among}}"""
 _FROM_DECISIONS = f"""
 SELECT d.id, max(d.id, coalesce(a.event, 0)),
@@ -95,6 +96,7 @@ def fetch_among(
     return rows.fetch(restricted, [*parameters, json.dumps(sorted(among))])
 
 
+@lru_cache(maxsize=4096)
 def governed_path(uri: str, root: str = "") -> str:
     """Return what is named as commits name it: from the top of the repository, without a slash at its end.
 

@@ -8,11 +8,10 @@ from typing import Any
 from decisions.models import Decision
 from governance.models import Affirmation
 from governance.staleness.diffs import add_diffs
-from governance.staleness.due import Due, Queue, queue
-from governance.staleness.governing import Governing
+from governance.staleness.due import Due, Queue, Reason, queue
 from governance.staleness.present import stale_line
-from governance.staleness.schemas import StaleKind, StaleList, StaleView
-from governance.staleness.touching import commits_touching
+from governance.staleness.schemas import StaleKind, StaleList, StaleView, Why
+from governance.staleness.touching import on_governed, reverting, shown_commits
 from memories.models import Memory
 from memoryhub.core import clock
 from memoryhub.core.errors import NotFound
@@ -21,6 +20,8 @@ from memoryhub.core.schemas import Listing
 
 MAX_TEXT = 2_000
 MAX_PATHS = 50
+MAX_COMMITS = 5
+"""Commits of a thing that are shown."""
 MAX_FILES = 20
 """Files of a commit that are listed."""
 
@@ -80,31 +81,55 @@ def views(found: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
     if compact:
         return [{"id": each, "title": heads[each]["title"]} for each in ids]
     affirmed = {each.entity_id: each for each in Affirmation.objects.filter(entity_id__in=ids)}
-    things = [found.governing[each] for each in ids if each in found.governing]
-    commits = commits_touching(things, ids)
+    touching = _touching(found, ids)
+    commits = _commits(found, {each: commit_ids[:MAX_COMMITS] for each, commit_ids in touching.items()})
     if diff:
-        add_diffs([commit for each in ids for commit in commits.get(each, ())])
-    return [_view(each, heads[each.id], found.governing.get(each.id), commits, affirmed) for each in due]
+        add_diffs([commit for each in ids for commit in commits[each]])
+    return [
+        StaleView(
+            id=each.id,
+            **_looked_at(heads[each.id], affirmed.get(each.id)),
+            since=each.since,
+            reasons=[_reason(reason, len(touching[each.id])) for reason in each.reasons],
+            governs=sorted(_paths(found, each.id))[:MAX_PATHS],
+            commits=commits[each.id],
+            commit_count=len(touching[each.id]),
+        ).model_dump(mode="json")
+        for each in due
+    ]
 
 
-def _view(
-    due: Due,
-    head: dict[str, Any],
-    thing: Governing | None,
-    commits: dict[int, list[dict[str, Any]]],
-    affirmed: dict[int, Affirmation],
-) -> dict[str, Any]:
-    shown, last = commits.get(due.id, []), affirmed.get(due.id)
-    return StaleView(
-        id=due.id,
-        **{**head, "looked_at": max(head["looked_at"], last.affirmed_at) if last else head["looked_at"]},
-        since=due.since,
-        reasons=[{"why": each.why, "since": clock.to_text(each.since), "says": each.says} for each in due.reasons],
-        governs=sorted(thing.paths)[:MAX_PATHS] if thing else [],
-        commits=[{**commit, "files": commit["files"][:MAX_FILES]} for commit in shown],
-        commit_count=max(due.touched.commit_count if due.touched else 0, len(shown)),
-        affirmed_by=last.actor if last else "",
-    ).model_dump(mode="json")
+def _touching(found: Queue, ids: Sequence[int]) -> dict[int, list[int]]:
+    """Return the commits that make each thing due, the latest first; a revert before all that merely touched it."""
+    back = reverting(ids)
+    return {
+        each: [*back.get(each, ()), *(found.touches.of(found.governing[each]) if each in found.governing else ())]
+        for each in ids
+    }
+
+
+def _commits(found: Queue, wanted: dict[int, list[int]]) -> dict[int, list[dict[str, Any]]]:
+    known = shown_commits(commit_id for commit_ids in wanted.values() for commit_id in commit_ids)
+    return {
+        each: [on_governed(known[commit_id], _paths(found, each), MAX_FILES) for commit_id in commit_ids]
+        for each, commit_ids in wanted.items()
+    }
+
+
+def _paths(found: Queue, entity_id: int) -> set[str]:
+    return found.governing[entity_id].paths if entity_id in found.governing else set()
+
+
+def _looked_at(head: dict[str, Any], last: Affirmation | None) -> dict[str, Any]:
+    if last is None:
+        return {**head, "affirmed_by": ""}
+    return {**head, "looked_at": max(head["looked_at"], last.affirmed_at), "affirmed_by": last.actor}
+
+
+def _reason(reason: Reason, commit_count: int) -> dict[str, Any]:
+    is_many = reason.why is Why.TOUCHED and commit_count > 1
+    says = f"{commit_count} commits touched what it governs" if is_many else reason.says
+    return {"why": reason.why, "since": clock.to_text(reason.since), "says": says}
 
 
 def _memories(ids: Sequence[int]) -> dict[int, dict[str, Any]]:

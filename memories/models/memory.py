@@ -132,6 +132,7 @@ class Memory(StoreModel):
             models.Index(fields=["valid_until"], condition=models.Q(valid_until__isnull=False), name="memory_expiry"),
             models.Index(fields=["deleted_at"], condition=models.Q(deleted_at__isnull=False), name="memory_deleted"),
             models.Index(fields=["review", "updated_at", "id"], condition=_UNREVIEWED, name="memory_review"),
+            models.Index(fields=["id"], condition=~models.Q(resource_links=[]), name="memory_links"),
         ]
 
     def __str__(self) -> str:
