@@ -20,10 +20,11 @@ from memories.admin.filters import (
     ValidityFilter,
 )
 from memories.admin.lists import MemoryListAdmin
+from memories.admin.review_lists import ReviewFilter
 from memories.admin.uses import UseFilter
 from memories.models import Guideline, Knowledge, MemoryKind, Observation, Tool
 
-_COMMON = (DeletedFilter, ConflictFilter, UseFilter, ScopeFilter, UpdatedFilter, TagFilter, SessionFilter)
+_COMMON = (ReviewFilter, DeletedFilter, ConflictFilter, UseFilter, ScopeFilter, UpdatedFilter, TagFilter, SessionFilter)
 
 
 class KindAdmin(MemoryListAdmin):

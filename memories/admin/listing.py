@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.admin.views.main import ORDER_VAR
-from django.db.models import Case, F, IntegerField, QuerySet, Value, When
+from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memories import selectors
-from memories.models import Memory, MemoryKind
+from memories.models import Memory, MemoryKind, ReviewState
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.search.text import terms
 from memoryhub.core.admin import HubChangeList
@@ -59,14 +59,15 @@ class MemoryChangeList(RankedChangeList):
 def search(request: HttpRequest, queryset: QuerySet[Any], question: str, kind: MemoryKind | None) -> QuerySet[Any]:
     """Keep the 100 best answers to a question, best first, and then deleted memories that hold its words.
 
-    The index holds no deleted memory, so these are looked for in their text, and only where the list shows them.
+    The index holds no deleted or rejected memory, so these are looked for in their text, and only where the list
+    shows them.
     """
     found = selectors.search(command=_command(request, question, kind), whole_store=True).results
     request.memory_snippets = {hit["id"]: _marked(hit) for hit in found}  # type: ignore[attr-defined]
     ids = [hit["id"] for hit in found]
     matching: QuerySet[Any] = queryset.filter(id__in=ids)
-    if request.GET.get("state") in ("deleted", "all"):
-        matching = matching | _deleted_with(queryset, question)
+    if request.GET.get("state") in ("deleted", "all") or request.GET.get("review") in ("rejected", "all"):
+        matching = matching | _gone_with(queryset, question)
     return in_order(request, matching, ids, F("updated_at").desc())
 
 
@@ -100,11 +101,11 @@ def _command(request: HttpRequest, question: str, kind: MemoryKind | None) -> Me
     )
 
 
-def _deleted_with(queryset: QuerySet[Memory], question: str) -> QuerySet[Memory]:
-    deleted = queryset.filter(deleted_at__isnull=False)
+def _gone_with(queryset: QuerySet[Memory], question: str) -> QuerySet[Memory]:
+    gone = queryset.filter(Q(deleted_at__isnull=False) | Q(review=ReviewState.REJECTED))
     for word in terms(question):
-        deleted = deleted.filter(title__icontains=word) | deleted.filter(content__icontains=word)
-    return deleted
+        gone = gone.filter(title__icontains=word) | gone.filter(content__icontains=word)
+    return gone
 
 
 def _places(ids: list[int]) -> Case:

@@ -17,7 +17,8 @@ from memories.admin.answers import done, sentence, show_error
 from memories.admin.filters import most_used_tags, type_label, used_types
 from memories.admin.forms import NewMemoryForm
 from memories.admin.listing import MemoryChangeList, search
-from memories.admin.section import SectionAdmin, page_name
+from memories.admin.review_lists import ReviewActions
+from memories.admin.section import page_name
 from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryTouch
 from memoryhub.core.admin import HubChangeList, cells
@@ -28,7 +29,7 @@ _AT_ONCE = 200
 _TAGS_OFFERED = 200
 
 
-class MemoryListAdmin(SectionAdmin):
+class MemoryListAdmin(ReviewActions):
     """Memories of one kind or of all, last changed first."""
 
     kind: MemoryKind | None = None
@@ -37,7 +38,7 @@ class MemoryListAdmin(SectionAdmin):
     search_fields = ("title",)
     search_help_text = "Ask in your own words; the best answers come first"
     ordering: ClassVar[tuple[str, ...]] = ("-updated_at",)
-    actions = ("delete_chosen", "restore_chosen")
+    actions = ("accept_chosen", "reject_chosen", "delete_chosen", "restore_chosen")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """A person may write memories."""

@@ -8,7 +8,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memories.admin.filters import type_label
-from memories.models import Memory, MemoryKind, MemoryScope
+from memories.models import Memory, MemoryKind, MemoryScope, ReviewState
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
 
@@ -24,6 +24,8 @@ def warnings(memory: Memory, *, with_expiry: bool = True) -> SafeString:
     """Return marks for what to know before relying on a memory, and for a scope that is not its store's own."""
     found = [
         ("deleted", "Deleted", bool(memory.deleted_at)),
+        ("proposed", "Proposed", memory.review == ReviewState.PROPOSED),
+        ("rejected", "Rejected", memory.review == ReviewState.REJECTED),
         ("expired", "Expired", with_expiry and is_expired(memory)),
         ("conflict", "Conflict", bool(getattr(memory, "open_conflicts", ()))),
         ("session", "Session", memory.scope == MemoryScope.SESSION),

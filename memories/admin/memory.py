@@ -25,6 +25,8 @@ from memories.admin.filters import (
 )
 from memories.admin.relations import RelationViews, relations_shown
 from memories.admin.rendering import render
+from memories.admin.review import ReviewViews
+from memories.admin.review_lists import ReviewFilter
 from memories.admin.section import page_name
 from memories.admin.uses import UseFilter, use_shown
 from memories.admin.versions import VersionViews
@@ -38,7 +40,7 @@ _VERSIONS_SHOWN = 6
 
 
 @admin.register(Memory)
-class MemoryAdmin(RelationViews, VersionViews):
+class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
     """Memories of all kinds."""
 
     tab = ""
@@ -47,6 +49,7 @@ class MemoryAdmin(RelationViews, VersionViews):
     list_filter = (
         KindFilter,
         TypeFilter,
+        ReviewFilter,
         DeletedFilter,
         ConflictFilter,
         UseFilter,
@@ -79,7 +82,7 @@ class MemoryAdmin(RelationViews, VersionViews):
             page("lookup", self.lookup_view, "lookup"),
             page("relations/<int:relation>/remove", require_POST(self.unrelate_view), "unrelate"),
         ]
-        return [*own, *super().get_urls()]
+        return [*self.review_urls(), *own, *super().get_urls()]
 
     def detail(self, request: HttpRequest, found: Memory) -> dict[str, Any]:
         """Return the rendered text, what its kind alone has, and the evidence."""

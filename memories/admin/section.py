@@ -9,10 +9,12 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from memories.models import Conflict
+from memories.review.selectors import count_waiting
 from memoryhub.core.admin import HubModelAdmin
 
 _PAGES = (
     ("All", "memory"),
+    ("Review", "review"),
     ("Observations", "observation"),
     ("Guidelines", "guideline"),
     ("Tools", "tool"),
@@ -45,19 +47,19 @@ class SectionAdmin(HubModelAdmin):
 
 
 def section_pages(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the section's pages for the navigation; conflicts with the number of those that are open."""
-    open_now = Conflict.objects.filter(resolved_at__isnull=True).count()
-    return [_page(request, name, model, open_now) for name, model in _PAGES]
+    """Return the section's pages for the navigation; with the number of conflicts that are open, and of what waits."""
+    counts = {"conflict": Conflict.objects.filter(resolved_at__isnull=True).count(), "review": count_waiting()}
+    return [_page(request, name, model, counts.get(model, 0)) for name, model in _PAGES]
 
 
-def _page(request: HttpRequest, name: str, model: str, open_conflicts: int) -> dict[str, Any]:
+def _page(request: HttpRequest, name: str, model: str, count: int) -> dict[str, Any]:
     within = reverse(f"admin:memories_{model}_changelist")
     url = reverse(f"admin:memories_{model}_{_FIRST[model]}") if model in _FIRST else within
     return {
         "name": name,
         "url": url,
-        "current": request.path in (url, within),
-        "count": open_conflicts if model == "conflict" else 0,
+        "current": request.path in (url, within) or (model == "review" and request.path.startswith(within)),
+        "count": count,
     }
 
 

@@ -1,0 +1,193 @@
+"""Review: what waits for a person, one item at a time, and what she says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.http import require_POST
+
+from memories.admin.answers import sentence, warn_of_redactions
+from memories.admin.lists import offered
+from memories.admin.review_forms import EditForm, MergeForm, VerdictForm
+from memories.admin.review_item import Place, merging, shown_item
+from memories.admin.section import SectionAdmin, section_pages
+from memories.events import Verdict
+from memories.models import MemoryKind, ReviewState
+from memories.review import services
+from memories.review.schemas import ReviewResult, ReviewTouch
+from memories.review.selectors import count_waiting, last_verdict_of, queue
+from memories.selectors.memories import find_memory
+from memoryhub.core.admin import needs
+from memoryhub.core.errors import HubError, PreconditionFailed
+from memoryhub.core.permissions import Act
+
+_PAGE = "admin/memories/review/page.html"
+_SAID = {
+    Verdict.ACCEPTED: "Accepted #{id} {title}.",
+    Verdict.REJECTED: "Rejected #{id} {title}.",
+    Verdict.WITHDRAWN: "Took the verdict on #{id} {title} back; it waits again.",
+}
+_KEYS = (
+    ("a", "accept, and go on"),
+    ("r", "reject; the reason may be empty"),
+    ("e", "edit, then accept"),
+    ("m", "merge into another memory"),
+    ("u", "take your last verdict back"),
+    ("j", "next"),
+    ("k", "previous"),
+    ("Esc", "close, or go back"),
+)
+_HOLDS = "Rejected what was written into #{id}; what was accepted before holds again as version {version}."
+_MERGED = "Merged #{id} into #{merged_into}."
+
+
+class ReviewViews(SectionAdmin):
+    """The queue, below the address of all memories."""
+
+    def review_urls(self) -> list[URLPattern]:
+        """Return the addresses of the queue."""
+
+        def page(address: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:
+            return path(f"review/{address}", self.admin_site.admin_view(view), name=f"memories_review_{name}")
+
+        def verdict(address: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:
+            return page(f"<int:memory_id>/{address}/", needs(Act.REVIEW, view), name)
+
+        return [
+            page("", self.queue_view, "changelist"),
+            page("undo/", require_POST(needs(Act.REVIEW, self.undo_view)), "undo"),
+            page("<int:memory_id>/", self.item_view, "item"),
+            verdict("accept", require_POST(self.accept_view), "accept"),
+            verdict("reject", require_POST(self.reject_view), "reject"),
+            verdict("edit", self.accept_edited_view, "edit"),
+            verdict("merge", self.merge_view, "merge"),
+        ]
+
+    def tab_count(self) -> int:
+        """Return how many memories wait for a person; the tab says so on every page."""
+        return count_waiting()
+
+    def queue_view(self, request: HttpRequest) -> HttpResponse:
+        """Lead to what has waited longest, or say that nothing waits."""
+        waiting = queue()
+        return self._go(waiting[0]) if waiting else self._show(request)
+
+    def item_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
+        """Show one item of the queue."""
+        waiting = queue()
+        if memory_id not in waiting:
+            messages.info(request, f"#{memory_id} does not wait for anybody.")
+            return redirect("admin:memories_review_changelist")
+        return self._show(request, Place.of(memory_id, waiting))
+
+    def accept_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
+        """Accept an item."""
+        return self._give(request, memory_id, Verdict.ACCEPTED)
+
+    def reject_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
+        """Reject an item."""
+        return self._give(request, memory_id, Verdict.REJECTED)
+
+    def accept_edited_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
+        """Show the form of an item, and accept what was typed."""
+        memory, waiting = find_memory(memory_id), queue()
+        place = Place.of(memory_id, waiting)
+        if place is None:
+            return self.item_view(request, memory_id)
+        kind = MemoryKind(memory.kind)
+        form = EditForm(kind, memory, request.POST if request.method == "POST" else None)
+        command = form.edit() if form.is_bound else None
+        if command:
+            try:
+                result = services.accept_edited(command=command)
+                return self._said(request, result, place.next)
+            except HubError as error:
+                form.show(error)
+        return self._show(request, place, form=form, **offered(kind))
+
+    def merge_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
+        """Show an item beside the memory that is to take it over, and merge what was typed."""
+        place = Place.of(memory_id, queue())
+        if place is None:
+            return self.item_view(request, memory_id)
+        form = MergeForm(memory_id, request.POST if request.method == "POST" else request.GET)
+        try:
+            if request.method == "POST":
+                return self._said(request, services.merge_into(command=form.command()), place.next)
+            return self._show(request, place, **merging(memory_id, form.target()))
+        except HubError as error:
+            messages.error(request, sentence(error))
+            return self._go(memory_id)
+
+    def undo_view(self, request: HttpRequest) -> HttpResponse:
+        """Take the last verdict of who asks back."""
+        given = last_verdict_of(request.user.get_username())
+        if given is None:
+            messages.info(request, "There is no verdict of yours to take back.")
+            return redirect("admin:memories_review_changelist")
+        try:
+            result = services.withdraw_verdict(command=ReviewTouch(id=given.payload.memory_id))
+        except HubError as error:
+            messages.error(request, sentence(error))
+            return redirect("admin:memories_review_changelist")
+        return self._said(request, result, result.id)
+
+    def _give(self, request: HttpRequest, memory_id: int, verdict: Verdict) -> HttpResponse:
+        place = Place.of(memory_id, queue())
+        following = place.next if place else None
+        try:
+            command = VerdictForm(request.POST).command(memory_id, verdict)
+            return self._said(request, services.review_memory(command=command), following)
+        except PreconditionFailed as error:
+            messages.error(request, sentence(error))
+            return self._go(memory_id)
+        except HubError as error:
+            messages.error(request, sentence(error))
+            return self._go(following)
+
+    def _said(self, request: HttpRequest, result: ReviewResult, following: int | None) -> HttpResponse:
+        """Say what a verdict did, and lead to what comes next."""
+        messages.success(request, said_of(result))
+        warn_of_redactions(request, result.redacted)
+        if request.POST.get("back") == "memory":
+            return redirect("admin:memories_memory_change", result.id)
+        return self._go(following)
+
+    def _go(self, memory_id: int | None) -> HttpResponse:
+        if memory_id is None:
+            return redirect("admin:memories_review_changelist")
+        return redirect("admin:memories_review_item", memory_id)
+
+    def _show(self, request: HttpRequest, place: Place | None = None, **more: Any) -> HttpResponse:
+        given = last_verdict_of(request.user.get_username())
+        context = {
+            "title": "Review",
+            "section": section_pages(request),
+            "at": place,
+            "keys": _KEYS,
+            "last": given.payload if given else None,
+            **(shown_item(place.id) if place else {}),
+            **more,
+        }
+        return self.page(request, _PAGE, None, **context)
+
+
+def said_of(result: ReviewResult) -> str:
+    """Return what a verdict did, as one sentence."""
+    if result.merged_into:
+        shape = _MERGED
+    elif result.verdict is Verdict.REJECTED and result.review is ReviewState.ACCEPTED:
+        shape = _HOLDS
+    else:
+        shape = _SAID[result.verdict]
+    return shape.format(**{**result.model_dump(), "title": f"“{result.title}”"})
+
+
+def item_url(memory_id: int) -> str:
+    """Return the page of an item of the queue."""
+    return reverse("admin:memories_review_item", args=[memory_id])

@@ -1,0 +1,116 @@
+"""One item of the queue: its text, why it waits, what it changes, and what is like it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memories.admin import marks
+from memories.admin.comparing import Version, change, history_of
+from memories.admin.diff import side_by_side
+from memories.admin.rendering import render
+from memories.existing import Existing
+from memories.merge import merge_texts
+from memories.models import Memory
+from memories.selectors.memories import find_memory
+from memories.services.results import live_memory
+from memories.similar import similar_memories
+from memoryhub.core.admin import cells
+
+_LIKE = 0.3
+"""Memories that share so much of all their words are shown beside an item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an item is in the queue."""
+
+    id: int
+    number: int
+    total: int
+    before: int | None
+    after: int | None
+
+    @classmethod
+    def of(cls, memory_id: int, waiting: Sequence[int]) -> Place | None:
+        """Return the place of an item among those that wait, or None where it is not among them."""
+        if memory_id not in waiting:
+            return None
+        index = waiting.index(memory_id)
+        before = waiting[index - 1] if index else None
+        after = waiting[index + 1] if index + 1 < len(waiting) else None
+        return cls(memory_id, index + 1, len(waiting), before, after)
+
+    @property
+    def next(self) -> int | None:
+        """The item that comes after a verdict on this one: the one behind it, or at the end the one before."""
+        return self.after or self.before
+
+
+def shown_item(memory_id: int) -> dict[str, Any]:
+    """Return what the page shows of an item."""
+    memory = find_memory(memory_id)
+    history = {version["version"]: version for version in history_of(memory)}
+    present = history[memory.version]
+    return {
+        "memory": memory,
+        "rendered": render(memory.content),
+        "mark": marks.kind_and_type(memory),
+        "own": _own(memory),
+        "version": present,
+        "door": cells.badge("door", present["source"]),
+        "changed": _changed(memory, history),
+        "alike": _alike(memory),
+    }
+
+
+def merging(memory_id: int, into: int) -> dict[str, Any]:
+    """Return what the page shows where another memory is to take an item over: both texts, and a draft of one.
+
+    Raises:
+        NotFound: there is no memory ``into``.
+        Gone: it is deleted.
+    """
+    memory, target = find_memory(memory_id), live_memory(into)
+    same = target.content.strip() == memory.content.strip()
+    draft = target.content if same else merge_texts("", target.content, memory.content)
+    sides = side_by_side(target.content, memory.content)
+    return {"target": target, "sides": sides, "draft": draft, "draft_rows": min(max(draft.count("\n") + 3, 6), 24)}
+
+
+def _changed(memory: Memory, history: dict[int, Version]) -> dict[str, Any] | None:
+    """Return what an item changes of the version that holds, or of the one before; None where it is the first."""
+    base = memory.accepted_version or memory.version - 1
+    if base not in history:
+        return None
+    return {
+        "since": history[base],
+        "holds": bool(memory.accepted_version),
+        **change(history[memory.version], history[base]),
+    }
+
+
+def _alike(memory: Memory) -> list[dict[str, Any]]:
+    """Return the memories that say nearly the same, each with both texts compared."""
+    found = similar_memories(memory.id, Existing.of(memory).state, least=_LIKE)
+    others = Memory.objects.in_bulk([each.id for each in found])
+    return [
+        {
+            "memory": others[each.id],
+            "percent": round(each.alike * 100),
+            "sides": side_by_side(others[each.id].content, memory.content),
+            "warnings": marks.warnings(others[each.id]),
+        }
+        for each in found
+    ]
+
+
+def _own(memory: Memory) -> list[tuple[str, str]]:
+    """Return what an item's kind alone has, each with its name."""
+    return [(name.replace("_", " ").capitalize(), _plain(value)) for name, value in memory.attributes.items() if value]
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
