@@ -60,9 +60,12 @@ class HubAdminSite(AdminSite):
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         """Add our own pages."""
+        from memoryhub.core.admin import needs  # has models, which are not there yet when the site is made
+
+        verify = require_POST(needs(Act.REVIEW, self.verify_chain))
         own = [
-            path("describe/", self.admin_view(self.describe), name="describe"),
-            path("log/verify/", self.admin_view(require_POST(self.verify_chain)), name="verify_chain"),
+            path("describe/", self.admin_view(needs(Act.GOVERN, self.describe)), name="describe"),
+            path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
             path("stream/<path:stream>/", self.admin_view(self.show_stream), name="stream"),

@@ -20,7 +20,9 @@ from decisions.models import ArtifactKind, Decision, DecisionStatus, LinkType
 from decisions.selectors.decisions import views
 from memories.admin.relations import shown_of
 from memories.admin.rendering import render
+from memoryhub.core.admin import needs
 from memoryhub.core.models import RawEvent
+from memoryhub.core.permissions import Act
 from sessions_app.models import Iteration, Turn
 
 _TEXTS = (("context", "Context"), ("chosen", "Decision"), ("rationale", "Rationale"))
@@ -58,10 +60,10 @@ class DecisionAdmin(DecisionEditing):
             return path(f"<path:object_id>/{name}/", wrapped, name=f"decisions_decision_{name}")
 
         own = [
-            page("supersede", self.supersede_view),
-            page("mark", require_POST(self.mark_view)),
-            page("link", require_POST(self.link_view)),
-            page("evidence", require_POST(self.evidence_view)),
+            page("supersede", needs(Act.REVIEW, self.supersede_view)),
+            page("mark", require_POST(needs(Act.REVIEW, self.mark_view))),
+            page("link", require_POST(needs(Act.REVIEW, self.link_view))),
+            page("evidence", require_POST(needs(Act.REVIEW, self.evidence_view))),
             page("lookup", self.lookup_view),
         ]
         return [*own, *super().get_urls()]

@@ -21,6 +21,7 @@ from decisions.selectors import find_decisions, heads
 from memories.admin.answers import warn_of_redactions
 from memories.admin.relations import plain_answer
 from memoryhub.core.errors import Conflict, HubError, Invalid, NotFound
+from memoryhub.core.permissions import Act, require
 from memoryhub.core.validation import explain
 
 FORM = "admin/decisions/form.html"
@@ -37,6 +38,7 @@ class DecisionEditing(DecisionListAdmin):
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Record a decision."""
+        require(request.user, Act.REVIEW)
         context = {"title": "Record a decision", "button": "Record", "here": "New", "back": self.url("changelist")}
         return self._recording(request, RecordForm, services.record_decision, context)
 

@@ -24,6 +24,7 @@ from memories.admin.listing import BEST, MAX_QUERY, RankedChangeList, in_order
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.selectors import search
 from memoryhub.core.admin import HubChangeList, HubModelAdmin, cells
+from memoryhub.core.permissions import Act, may
 
 _NOT_LISTED = ("context", "rationale", "alternatives", "source")
 
@@ -58,8 +59,8 @@ class DecisionListAdmin(HubModelAdmin):
     empty_text = "Record the first one, or let an agent record it over MCP; “memory-hub import adr” brings records in."
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """A person may record decisions."""
-        return bool(request.user.is_staff)
+        """A person may record decisions who may review memories."""
+        return may(request.user, Act.REVIEW)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
         """Return the list that counts commits."""

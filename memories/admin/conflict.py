@@ -22,9 +22,10 @@ from memories.admin.section import SectionAdmin
 from memories.merge import merge_texts
 from memories.models import Conflict, Resolution
 from memories.schemas import ConflictResolve
-from memoryhub.core.admin import DefaultFilter, cells
+from memoryhub.core.admin import DefaultFilter, cells, needs
 from memoryhub.core.errors import Conflict as Refused
 from memoryhub.core.errors import Gone, Invalid
+from memoryhub.core.permissions import Act
 from memoryhub.core.validation import explain
 
 _PAGE = "admin/memories/conflict/detail.html"
@@ -99,7 +100,7 @@ class ConflictAdmin(SectionAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """Add settling."""
-        view: Callable[..., HttpResponse] = self.admin_site.admin_view(self.settle_view)
+        view: Callable[..., HttpResponse] = self.admin_site.admin_view(needs(Act.REVIEW, self.settle_view))
         return [path("<path:object_id>/settle/", view, name="memories_conflict_settle"), *super().get_urls()]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

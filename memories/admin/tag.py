@@ -20,6 +20,7 @@ from memories.selectors.tags import view_tags
 from memories.services.tags import create_tag
 from memories.vocabulary import CATEGORIES, FREE
 from memoryhub.core.errors import Conflict
+from memoryhub.core.permissions import Act, may, require
 from memoryhub.core.validation import explain_faults
 
 _SHOWN = 200
@@ -55,8 +56,8 @@ class TagAdmin(SectionAdmin):
     """All tags: predefined, described, and merely used."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """A person may describe tags."""
-        return bool(request.user.is_staff)
+        """A person may describe tags who may review memories."""
+        return may(request.user, Act.REVIEW)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the vocabulary."""
@@ -84,6 +85,7 @@ class TagAdmin(SectionAdmin):
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Describe a tag."""
+        require(request.user, Act.REVIEW)
         is_sent = request.method == "POST"
         initial = {"name": request.GET.get("name", "")[:64]}
         form = TagForm(request.POST if is_sent else None, initial=initial, label_suffix="")

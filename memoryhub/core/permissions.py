@@ -104,7 +104,8 @@ def require(user: Any, act: Act) -> None:
         Forbidden: she may not; the sentence says which role may.
     """
     if not may(user, act):
-        raise Forbidden(f"{user.get_username() or 'who is not signed in'} {_lacking(act)}", needs=act.value)
+        name = user.get_username() or "who is not signed in"
+        raise Forbidden(f"{name} {_lacking(act)}, which an owner gives", needs=act.value)
 
 
 def demand(act: Act) -> None:
@@ -114,7 +115,7 @@ def demand(act: Act) -> None:
         Forbidden: the caller's role or token does not allow it.
     """
     if act not in _grant.get().acts:
-        raise Forbidden(f"this caller {_lacking(act)}", needs=act.value)
+        raise Forbidden(f"this caller {_lacking(act)}, or a token with {verb_for(act)}", needs=act.value)
 
 
 def demand_hub() -> None:
@@ -162,4 +163,4 @@ def verb_for(act: Act) -> str:
 
 def _lacking(act: Act) -> str:
     roles = " or ".join(name for name, acts in ROLES.items() if act in acts)
-    return f"may not {_WANTED[act]}; that needs the role {roles}, or a token with {verb_for(act)}"
+    return f"may not {_WANTED[act]}; that needs the role {roles}"

@@ -14,4 +14,4 @@ register = template.Library()
 @register.inclusion_tag("memoryhub/chain_panel.html", takes_context=True)
 def chain_panel(context: dict[str, Any]) -> dict[str, Any]:
     """Show head, anchor and last check, with a button to check now."""
-    return {"chain": chain_state(), "csrf_token": context.get("csrf_token")}
+    return {"chain": chain_state(), "csrf_token": context.get("csrf_token"), "may": context.get("may")}

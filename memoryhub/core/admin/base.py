@@ -22,7 +22,7 @@ from django.urls import reverse
 from memoryhub.core.admin.cells import event_title
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
-from memoryhub.core.permissions import Act, may
+from memoryhub.core.permissions import Act, may, require
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -112,7 +112,9 @@ class HubModelAdmin(_ModelAdmin):
         return HubChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list."""
+        """Show the list, or do what a form of it asks for with the chosen rows."""
+        if request.method == "POST":
+            require(request.user, Act.REVIEW)
         title = self.list_title or str(self.opts.verbose_name_plural).capitalize()
         context = {"empty_title": self.empty_title, "empty_text": self.empty_text, **(extra_context or {})}
         response = super().changelist_view(request, context)
