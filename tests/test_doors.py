@@ -1,4 +1,4 @@
-"""Every door at once, as real processes on one home: what no door may keep, and what no door may show."""
+"""Every door at once, as real processes on one home: what no door may show."""
 
 from __future__ import annotations
 
@@ -16,17 +16,9 @@ from typing import Any
 
 from django.test import SimpleTestCase
 
-from tests.home import contents
 from tests.mcp.client import Server as McpServer
 from tests.web.server import DEADLINE_SECONDS, Server, run, serving
 
-SECRETS = {
-    "database password": "postgres://app:Tr0ub4dor-and-3@db.example.org:5432/prod",
-    "AWS key": "AKIA" + "Q3EGRTVJK2LWXZ7N",
-    "GitHub token": "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
-    "private block": "<private>the cat of the house is called Mirabelle Quux</private>",
-}
-NEEDLES = ["Tr0ub4dor-and-3", SECRETS["AWS key"], SECRETS["GitHub token"], "Mirabelle Quux"]
 ALPHAS_OWN = "zebrafish are kept in tank nine"
 
 
@@ -61,7 +53,7 @@ class Browser:
 
 class DoorsTestCase(SimpleTestCase):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory(prefix="memory-hub-doors-")
+        folder = tempfile.TemporaryDirectory(prefix="memory-hub-doors-", ignore_cleanup_errors=True)
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         self.home = self.folder / "home"
@@ -79,66 +71,6 @@ class DoorsTestCase(SimpleTestCase):
         code, output = run(*arguments, home=self.home)
         self.assertEqual(code, 0, output)
         return output
-
-
-class SecretsTests(DoorsTestCase):
-    def test_no_secret_written_through_any_door_is_in_any_file(self):
-        text = " and ".join(SECRETS.values())
-        with serving(home=self.home) as server:
-            server.api("POST", "projects", {"project_id": "alpha"})
-            self.write_through_mcp(text)
-            self.write_through_rest(server, text)
-            self.write_through_the_admin(server, text)
-            self.write_through_imports(text)
-            self.search_the_bytes("while it runs")
-            self.assertIn("[REDACTED:", server.api("GET", "projects/alpha/events?limit=100").body.decode())
-        self.search_the_bytes("after it ended")
-
-    def write_through_mcp(self, text: str) -> None:
-        with self.mcp("alpha") as server:
-            said = server.say("memory_write", title=f"mcp {text}"[:200], content=text, tags=["ops"], source=text[:900])
-            self.assertIn("redacted", said)
-            server.say("memory_write", title="mcp two", content="plain", topic_key="t")
-            server.say("memory_update", id=first_id(said), content=f"new {text}", change_reason=text)
-            server.say("session_start", purpose=text, directory=text[:900])
-            server.say("session_end", summary=text)
-            server.say("project_create", id="alpha", description=text, metadata={"note": text}, if_exists="update")
-            server.say("org_create", id="acme", name=SECRETS["AWS key"], description=text)
-            server.say("memory_search", query=text)
-
-    def write_through_rest(self, server: Server, text: str) -> None:
-        answer = server.api("POST", "projects/alpha/memories", {"title": "rest", "content": text, "author": text[:190]})
-        self.assertEqual(answer.status, 201, answer.body)
-        memory = answer.json()["id"]
-        patched = server.api("PATCH", f"projects/alpha/memories/{memory}", {"title": f"r {SECRETS['AWS key']}"})
-        self.assertEqual(patched.status, 200, patched.body)
-        commit = {"sha": "a" * 40, "message": text, "author": text[:290], "committed_at": "2026-11-20T08:00:00Z"}
-        commit["files"] = [{"path": f"config/{SECRETS['AWS key']}.env"}]  # type: ignore[assignment]
-        recorded = server.api("POST", "projects/alpha/commits", [commit])
-        self.assertLess(recorded.status, 300, recorded.body)
-
-    def write_through_the_admin(self, server: Server, text: str) -> None:
-        browser = Browser(server)
-        page = browser.post("/p/alpha/admin/memories/memory/add/", title="admin", content=text, type="note")
-        self.assertIn("REDACTED", page)
-
-    def write_through_imports(self, text: str) -> None:
-        documents = self.folder / "documents"
-        documents.mkdir()
-        (documents / "notes.md").write_text(f"# Notes\n\n{text}\n\n## {SECRETS['GitHub token']}\n\nmore\n")
-        self.command("import", "markdown", str(documents), "--project", "alpha")
-        git(documents, "init", "-q")
-        git(documents, "add", ".")
-        git(documents, "-c", "user.name=ada", "-c", "user.email=ada@example.org", "commit", "-q", "-m", f"Add {text}")
-        self.command("import", "git", str(documents), "--project", "alpha")
-
-    def search_the_bytes(self, when: str) -> None:
-        files = contents(self.home)
-        self.assertTrue(any(path.name == "events.db" for path in files))
-        for path, content in files.items():
-            for needle in NEEDLES:
-                for encoded in (needle.encode(), needle.encode("utf-16-le"), needle.lower().encode()):
-                    self.assertNotIn(encoded, content, f"{needle} is in {path.relative_to(self.home)} {when}")
 
 
 class IsolationTests(DoorsTestCase):

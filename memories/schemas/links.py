@@ -12,7 +12,7 @@ from memories.models import EndType, MemoryScope, RelationType
 from memories.schemas.writing import WriteStatus
 from memories.vocabulary import FREE
 from memoryhub.core.retrieval import Retrieval
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Paging, Tag, self_evident, unlisted
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Lowered, Paging, Tag, self_evident, unlisted
 
 
 class EntryType(StrEnum):
@@ -48,7 +48,7 @@ TagNames = Annotated[
     WithJsonSchema({"type": "array", "items": {"type": "string"}}),
 ]
 """Names of tags; a number is the id of a tag that was described."""
-Category = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64)]
+Category = Annotated[Lowered, StringConstraints(min_length=1, max_length=64)]
 _Type = Annotated[EntryType | None, Field(json_schema_extra=unlisted)]
 _Scope = Annotated[MemoryScope, Field(description="where it is", json_schema_extra=unlisted)]
 

@@ -9,13 +9,13 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, model_valid
 
 from memories.events import ResourceLink
 from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Tag, self_evident, unlisted
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Lowered, Tag, self_evident, unlisted
 
 MAX_CONTENT = 100_000
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Content = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CONTENT, pattern=r"\S")]
 Tags = Annotated[list[Tag], Field(max_length=32)]
-TypeName = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=64)]
+TypeName = Annotated[Lowered, StringConstraints(max_length=64)]
 Attributes = dict[str, JsonValue]
 Links = Annotated[list[ResourceLink], Field(max_length=32)]
 

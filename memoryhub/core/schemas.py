@@ -5,9 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
 
-Tag = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64)]
+
+def _without_secrets(value: object) -> object:
+    """Sanitise a text that is about to lose its upper case: a secret could not be told by its letters afterwards."""
+    if not isinstance(value, str):
+        return value
+    from memoryhub.core.sanitize import sanitize_text
+
+    return sanitize_text(value)[0]
+
+
+Lowered = Annotated[str, BeforeValidator(_without_secrets), StringConstraints(strip_whitespace=True, to_lower=True)]
+"""A word that is kept in lower case."""
+Tag = Annotated[Lowered, StringConstraints(min_length=1, max_length=64)]
 Identifier = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 EntityId = Annotated[int, Field(ge=1, le=2**53)]
 
