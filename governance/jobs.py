@@ -1,0 +1,29 @@
+"""The jobs of governance."""
+
+from __future__ import annotations
+
+from governance.retention.policy import Policy
+from governance.retention.present import size
+from governance.retention.run import run_due
+from memoryhub.core import clock
+from memoryhub.core.jobs import Every, Over, Run, define_job
+
+
+def retain(run: Run) -> str:
+    """Take what is due in the current store; nothing where no rule lets anything go."""
+    if not Policy.current(clock.now()).applies:
+        return ""
+    ended = run_due(progress=run.report)
+    if ended is None:
+        return ""
+    return f"{ended.report.things:,} things in {ended.events:,} events went, {size(ended.bytes)} (run #{ended.id})"
+
+
+define_job(
+    "retention",
+    does="Takes for good what is past its age by the store's policy, but for what something keeps.",
+    work=retain,
+    every=Every.DAY,
+    over=Over.STORES,
+    cap=600,
+)

@@ -1,0 +1,101 @@
+"""See what retention would take, take it, and hold what is to stay."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.core.management.base import CommandParser
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from governance.retention.holds import lift_hold, place_hold
+from governance.retention.present import hold_line, plan_lines, run_lines
+from governance.retention.run import run_retention
+from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest
+from governance.retention.selectors import list_holds, list_runs, plan_retention
+from memoryhub.core.commands import ProjectCommand, command_from
+from memoryhub.core.errors import PreconditionFailed
+
+
+class Command(ProjectCommand):
+    """``memory-hub retention plan``, ``run``, ``runs``, ``hold``, ``holds`` and ``lift``."""
+
+    help = "Show what is past its age and what keeps the rest, take it away for good, and hold what is to stay."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add what can be done, each with ``--project``."""
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="plan|run|runs|hold|holds|lift")
+        plan = kinds.add_parser("plan", help="what would go now, and what keeps the rest")
+        plan.add_argument("--json", action="store_true", help="as JSON")
+        run = kinds.add_parser("run", help="take what the plan says, after its project's name was typed")
+        run.add_argument("--yes", action="store_true", help="ask nothing")
+        run.add_argument("--digest", metavar="HEX", help="only if the plan is still the one of this digest")
+        for each in (plan, run):
+            each.add_argument("--now", metavar="TIME", help="as if it were this time (ISO 8601)")
+        hold = kinds.add_parser("hold", help="keep something until the hold is lifted, whatever its age")
+        hold.add_argument("stream_id", metavar="STREAM", help="memory:12, decision:7, session:<name>, …; * for all")
+        lift = kinds.add_parser("lift", help="end a hold")
+        lift.add_argument("id", metavar="HOLD", type=int, help="its number")
+        hold.add_argument("--reason", required=True, help="why")
+        lift.add_argument("--reason", help="why")
+        lists = [kinds.add_parser("holds", help="the holds in force"), kinds.add_parser("runs", help="what was taken")]
+        for each in (plan, run, hold, lift, *lists):
+            super().add_arguments(each)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do it, and print what came of it."""
+        act = {"plan": self._plan, "run": self._run, "hold": self._hold, "lift": self._lift, "holds": self._holds}
+        with self.store(options) as project:
+            act.get(options["kind"], self._runs)(project, options)
+
+    def _plan(self, _project: str, options: dict[str, Any]) -> None:
+        plan = plan_retention(command=command_from(RetentionPlanRequest, options))
+        self.stdout.write(plan.model_dump_json(indent=2) if options["json"] else "\n".join(plan_lines(plan)))
+
+    def _run(self, project: str, options: dict[str, Any]) -> None:
+        plan = plan_retention(command=command_from(RetentionPlanRequest, options))
+        if not plan.going and not plan.unfinished:
+            self.stdout.write("nothing is past its age that nothing keeps")
+            return
+        if not options["yes"]:
+            self._confirm(project, plan)
+        request = command_from(RetentionRunRequest, {**options, "digest": options["digest"] or plan.digest})
+        with _progress(plan.things) as progress:
+            run = run_retention(command=request, progress=progress)
+        self.stdout.write("\n".join(run_lines(run)) if run else "nothing was past its age any more")
+
+    def _confirm(self, project: str, plan: Plan) -> None:
+        self.stdout.write("\n".join(plan_lines(plan)))
+        self.stdout.write(f"This cannot be undone. Type {project} to take it:")
+        self.stdout.flush()
+        if sys.stdin.readline().strip() != project:
+            raise PreconditionFailed(f"nothing was taken: {project} was not typed; --yes asks nothing")
+
+    def _hold(self, _project: str, options: dict[str, Any]) -> None:
+        self.stdout.write(hold_line(place_hold(command=command_from(HoldPlace, options))))
+
+    def _lift(self, _project: str, options: dict[str, Any]) -> None:
+        hold = lift_hold(command=command_from(HoldLift, options))
+        self.stdout.write(f"hold #{hold.id} on {hold.stream_id} was lifted")
+
+    def _holds(self, _project: str, _options: dict[str, Any]) -> None:
+        for hold in list_holds().results:
+            self.stdout.write(hold_line(hold))
+
+    def _runs(self, _project: str, _options: dict[str, Any]) -> None:
+        for run in list_runs().results:
+            ended = f"{run.events:,} events went" if run.ran_at else "was cut off; run it again to end it"
+            self.stdout.write(f"#{run.id} {run.began_at:%Y-%m-%d %H:%M} by {run.actor} ({run.source}): {ended}")
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal, and nothing elsewhere."""
+    console = Console(stderr=True)
+    columns = (TextColumn("retention"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("retention", total=total)
+        yield lambda done, _total: bar.update(task, completed=done)
