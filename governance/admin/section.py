@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
 
+from governance.staleness.selectors import count_stale
 from memoryhub.core.admin import HubModelAdmin
 
 _PAGES = (
@@ -36,9 +37,14 @@ class GovernanceAdmin(HubModelAdmin):
 
 
 def section_pages(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the section's pages for the navigation."""
+    """Return the section's pages for the navigation; what is to be affirmed with how much that is."""
     found = ((name, _address(model)) for name, model in _PAGES)
-    return [{"name": name, "url": url, "current": request.path.startswith(url)} for name, url in found if url]
+    counts = {_PAGES[0][0]: count_stale()}
+    return [
+        {"name": name, "url": url, "current": request.path.startswith(url), "count": counts.get(name, 0)}
+        for name, url in found
+        if url
+    ]
 
 
 def _address(model: str) -> str:

@@ -54,6 +54,21 @@ class Affirm(Command):
     idempotency_key: IdempotencyKey = None
 
 
+class Retire(Command):
+    """Say of a memory or a decision that it was looked at again and holds no longer."""
+
+    id: EntityId = Field(description="of the memory or decision")
+    reason: str = Field("", max_length=1_000, description="why it does not hold")
+
+
+class RetireResult(BaseModel):
+    """What was retired."""
+
+    id: int
+    kind: str
+    title: str
+
+
 class AffirmResult(BaseModel):
     """What was affirmed."""
 

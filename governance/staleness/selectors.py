@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from decisions.models import Decision
@@ -13,7 +15,7 @@ from governance.staleness.present import stale_line
 from governance.staleness.schemas import StaleKind, StaleList, StaleView, Why
 from governance.staleness.touching import on_governed, reverting, shown_commits
 from memories.models import Memory
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
@@ -22,6 +24,7 @@ MAX_TEXT = 2_000
 MAX_PATHS = 50
 MAX_COMMITS = 5
 """Commits of a thing that are shown."""
+MAX_NEXT = 8
 MAX_FILES = 20
 """Files of a commit that are listed."""
 
@@ -44,21 +47,61 @@ def list_stale(*, command: StaleList) -> Listing:
     )
 
 
-def stale_view(*, entity_id: int, diff: bool = True) -> dict[str, Any]:
-    """Return one thing that should be looked at again.
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One thing of the queue, and where it is in it."""
+
+    item: dict[str, Any]
+    """As ``list_stale`` has it, with diffs."""
+    number: int
+    total: int
+    before: int | None
+    after: int | None
+    next_ones: list[dict[str, Any]]
+    """``{"id", "title", "kind"}`` of those that come after it, at most 8."""
+
+
+def waiting(*, entity_id: int | None = None) -> Waiting | None:
+    """Return a thing of the queue with what the commits changed, or what has waited longest; None if nothing waits.
 
     Raises:
         NotFound: it is not due.
     """
-    listing = list_stale(command=StaleList(id=entity_id, diff=diff))
-    if not listing.results:
-        raise NotFound(f"#{entity_id} is not waiting to be affirmed; the list says what is", id=entity_id)
-    return listing.results[0]
+    found = queue()
+    ids = [due.id for due in found.due]
+    if entity_id is not None and entity_id not in ids:
+        raise NotFound(f"#{entity_id} does not wait to be affirmed", id=entity_id)
+    if not ids:
+        return None
+    at = 0 if entity_id is None else ids.index(entity_id)
+    return Waiting(
+        item=views(found, [found.due[at]], diff=True)[0],
+        number=at + 1,
+        total=len(ids),
+        before=ids[at - 1] if at else None,
+        after=ids[at + 1] if at + 1 < len(ids) else None,
+        next_ones=_briefly(ids[at + 1 : at + 1 + MAX_NEXT]),
+    )
+
+
+def _briefly(ids: Sequence[int]) -> list[dict[str, Any]]:
+    heads = {**_memories(ids), **_decisions(ids)}
+    return [{"id": each, "title": heads[each]["title"], "kind": heads[each]["kind"]} for each in ids]
 
 
 def count_stale() -> int:
-    """Return how much should be looked at again."""
-    return len(queue().due)
+    """Return how much should be looked at again; asked anew when something was written, and once an hour."""
+    known = (log.head(), clock.now().replace(minute=0, second=0, microsecond=0))
+    if known not in _counts:
+        _counts[known] = len(queue().due)
+        while len(_counts) > _MOST_COUNTS:
+            _counts.pop(next(iter(_counts)), None)
+    return _counts[known]
+
+
+_MOST_COUNTS = 32
+_counts: dict[tuple[tuple[int, str], datetime], int] = {}
+"""By the head of the log, whose digest names a store and its state at once, and the hour."""
 
 
 def _matching(due: Sequence[Due], command: StaleList) -> list[Due]:

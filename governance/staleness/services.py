@@ -1,4 +1,4 @@
-"""Affirming: someone looked at a thing again, and it holds."""
+"""Affirming and retiring: someone looked at a thing again, and it holds, or it does not."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from decisions.selectors import heads
 from decisions.services import mark_decision
 from governance.models import Affirmation
 from governance.staleness.events import THING_AFFIRMED, ThingAffirmed
-from governance.staleness.schemas import Affirm, AffirmResult, StaleKind
+from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
 from memories.models import Memory, ReviewState
-from memories.schemas import MemoryUpdate
-from memories.services import update_memory
+from memories.schemas import MemoryTouch, MemoryUpdate
+from memories.services import delete_memory, update_memory
 from memories.services.results import live_memory
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
@@ -43,6 +43,22 @@ def affirm(*, command: Affirm) -> AffirmResult:
         kind = "decision" if isinstance(thing, Decision) else "memory"
         log.append(draft, stream=f"{kind}:{command.id}", idempotency_key=command.idempotency_key)
         return _result(thing).model_copy(update={"redacted": list(draft.redactions)})
+
+
+def retire(*, command: Retire) -> RetireResult:
+    """Let go of what no longer holds: a memory is deleted softly, a decision marked as deprecated.
+
+    Raises:
+        NotFound, Gone, Conflict: as ``affirm``.
+    """
+    with log.transaction():
+        thing = _standing(command.id)
+        if isinstance(thing, Decision):
+            mark = {"status": DecisionStatus.DEPRECATED, "reviewed": bool(thing.review), "reason": command.reason}
+            mark_decision(command=DecisionMark(id=thing.id, **mark))
+        else:
+            delete_memory(command=MemoryTouch(id=thing.id, reason=command.reason))
+    return RetireResult(id=thing.id, kind=_kind(thing), title=thing.title)
 
 
 def _standing(entity_id: int) -> Memory | Decision:
@@ -93,5 +109,10 @@ def _settle(thing: Memory | Decision, command: Affirm) -> None:
 
 def _result(thing: Memory | Decision, *, is_new: bool = True) -> AffirmResult:
     affirmed = Affirmation.objects.get(entity_id=thing.id)
-    kind = StaleKind.DECISION if isinstance(thing, Decision) else thing.kind
-    return AffirmResult(id=thing.id, kind=kind, title=thing.title, affirmed_at=affirmed.affirmed_at, is_new=is_new)
+    return AffirmResult(
+        id=thing.id, kind=_kind(thing), title=thing.title, affirmed_at=affirmed.affirmed_at, is_new=is_new
+    )
+
+
+def _kind(thing: Memory | Decision) -> str:
+    return StaleKind.DECISION.value if isinstance(thing, Decision) else str(thing.kind)

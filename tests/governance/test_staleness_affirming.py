@@ -7,8 +7,9 @@ import random
 from decisions.schemas import DecisionSupersede
 from decisions.services import supersede_decision
 from governance.models import Affirmation
-from governance.staleness.schemas import StaleList
-from governance.staleness.selectors import list_stale, stale_view
+from governance.staleness.schemas import Retire, StaleList
+from governance.staleness.selectors import count_stale, list_stale, waiting
+from governance.staleness.services import retire
 from memories.models import Memory
 from memories.schemas import MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, update_memory
@@ -140,7 +141,34 @@ class ListingTests(StalenessTestCase):
         self.assertEqual(self.due(why="age"), [])
         self.assertEqual(self.due(id=decision), [decision])
 
-    def test_one_that_is_not_due_is_not_shown(self):
-        decision = self.record("WAL").id
-        with self.assertRaisesRegex(NotFound, f"#{decision} is not waiting to be affirmed"):
-            stale_view(entity_id=decision)
+    def test_one_is_shown_at_a_time_with_its_place_in_the_queue(self):
+        self.assertIsNone(waiting())
+        things = [self.guide(f"Guide {n}", f"src/{n}.py") for n in range(3)]
+        other = self.guide("Elsewhere", "docs/")
+        for number in range(3):
+            self.commit_now(f"Change {number}", f"src/{number}.py")
+        first, second = waiting(), waiting(entity_id=things[1])
+        assert first and second
+        self.assertEqual((first.item["id"], first.number, first.total, first.before), (things[0], 1, 3, None))
+        self.assertEqual((second.number, second.before, second.after), (2, things[0], things[2]))
+        self.assertEqual([each["title"] for each in first.next_ones], ["Guide 1", "Guide 2"])
+        with self.assertRaisesRegex(NotFound, f"#{other} does not wait"):
+            waiting(entity_id=other)
+
+    def test_the_count_follows_what_is_written(self):
+        guideline = self.guide("Validate", "src/")
+        self.assertEqual(count_stale(), 0)
+        self.commit_now("Touch", "src/a.py")
+        self.assertEqual(count_stale(), 1)
+        self.affirm(guideline)
+        self.assertEqual(count_stale(), 0)
+
+    def test_what_no_longer_holds_is_retired(self):
+        guideline, decision = self.guide("Validate", "src/"), self.record("Sign", files=["src/"]).id
+        self.commit_now("Touch", "src/a.py")
+        said = [retire(command=Retire(id=each, reason="gone")) for each in (guideline, decision)]
+        self.assertEqual([each.title for each in said], ["Validate", "Sign"])
+        self.assertEqual((self.due(), self.get(decision)["status"]), ([], "deprecated"))
+        self.assertIsNotNone(Memory.objects.get(id=guideline).deleted_at)
+        with self.assertRaises(Gone):
+            retire(command=Retire(id=guideline))

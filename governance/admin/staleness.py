@@ -1,0 +1,160 @@
+"""The page of what should be looked at again, one thing at a time, and what can be said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.http import require_POST
+
+from governance.admin.patch import patch
+from governance.admin.section import GovernanceAdmin
+from governance.models import Affirmation
+from governance.staleness.schemas import Affirm, Retire, StaleKind
+from governance.staleness.selectors import Waiting, waiting
+from governance.staleness.services import affirm, retire
+from memories.admin.answers import sentence, warn_of_redactions
+from memories.admin.rendering import render
+from memoryhub.core import clock
+from memoryhub.core.admin import needs
+from memoryhub.core.errors import HubError, NotFound
+from memoryhub.core.permissions import Act
+
+_PAGE = "admin/governance/staleness.html"
+_KEYS = (
+    ("a", "affirm: it holds; go on"),
+    ("n", "affirm with a note"),
+    ("s", "supersede the decision, or revise the memory"),
+    ("x", "retire; the reason may be empty"),
+    ("j", "next"),
+    ("k", "previous"),
+    ("Esc", "close"),
+)
+
+
+class VerdictForm(forms.Form):
+    """What is said of a thing."""
+
+    reason = forms.CharField(required=False, max_length=1_000)
+    valid_until = forms.DateTimeField(required=False)
+
+    def affirmation(self, entity_id: int) -> Affirm | None:
+        """Return the command, or None where a field is wrong."""
+        if not self.is_valid():
+            return None
+        return Affirm(id=entity_id, **self.cleaned_data)
+
+    def retirement(self, entity_id: int) -> Retire | None:
+        """Return the command, or None where a field is wrong."""
+        return Retire(id=entity_id, reason=self.cleaned_data["reason"]) if self.is_valid() else None
+
+
+@admin.register(Affirmation)
+class AffirmationAdmin(GovernanceAdmin):
+    """The queue; what was affirmed is in the history of each thing."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the pages of single things, and what can be said of them."""
+        see, may_review = self.admin_site.admin_view, Act.REVIEW
+        return [
+            path("<int:entity_id>/", see(self.item_view), name="governance_affirmation_item"),
+            path(
+                "<int:entity_id>/affirm/",
+                see(require_POST(needs(may_review, self.affirm_view))),
+                name="governance_affirmation_affirm",
+            ),
+            path(
+                "<int:entity_id>/retire/",
+                see(require_POST(needs(may_review, self.retire_view))),
+                name="governance_affirmation_retire",
+            ),
+            *super().get_urls(),
+        ]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show what has waited longest, or say that nothing waits."""
+        return self._show(request, waiting())
+
+    def item_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
+        """Show one thing of the queue."""
+        try:
+            return self._show(request, waiting(entity_id=entity_id))
+        except NotFound as error:
+            messages.info(request, sentence(error))
+            return redirect(self.url("changelist"))
+
+    def affirm_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
+        """Affirm a thing, and go on to the next."""
+        following = _following(entity_id)
+        command = VerdictForm(request.POST).affirmation(entity_id)
+        if command is None:
+            messages.error(request, "Write the time as 2026-12-31 or 2026-12-31 18:00, and a note of at most 1,000.")
+            return self._go(entity_id)
+        try:
+            result = affirm(command=command)
+        except HubError as error:
+            messages.error(request, sentence(error))
+            return self._go(entity_id)
+        messages.success(request, f"Affirmed #{result.id} “{result.title}”.")
+        warn_of_redactions(request, result.redacted)
+        return self._go(following)
+
+    def retire_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
+        """Retire a thing, and go on to the next."""
+        following = _following(entity_id)
+        command = VerdictForm(request.POST).retirement(entity_id)
+        if command is None:
+            messages.error(request, "A reason has at most 1,000 characters.")
+            return self._go(entity_id)
+        try:
+            result = retire(command=command)
+        except HubError as error:
+            messages.error(request, sentence(error))
+            return self._go(entity_id)
+        became = "Deprecated" if result.kind == StaleKind.DECISION else "Deleted"
+        messages.success(request, f"{became} #{result.id} “{result.title}”.")
+        return self._go(following)
+
+    def _go(self, entity_id: int | None) -> HttpResponse:
+        return redirect(self.url("changelist") if entity_id is None else self.url("item", entity_id))
+
+    def _show(self, request: HttpRequest, at: Waiting | None) -> HttpResponse:
+        context = {"title": "To affirm", "at": at, "keys": _KEYS, **(_shown(at.item) if at else {})}
+        return self.page(request, _PAGE, None, **context)
+
+
+def _following(entity_id: int) -> int | None:
+    """Return what comes after a verdict on a thing: the one behind it, or at the end the one before."""
+    try:
+        at = waiting(entity_id=entity_id)
+    except NotFound:
+        return None
+    return (at.after or at.before) if at else None
+
+
+def _shown(item: dict[str, Any]) -> dict[str, Any]:
+    """Return what the page shows of a thing."""
+    is_decision = item["kind"] == StaleKind.DECISION
+    name = "decisions_decision" if is_decision else "memories_memory"
+    return {
+        "item": item,
+        "is_decision": is_decision,
+        "has_expired": any(reason["why"] == "expired" for reason in item["reasons"]),
+        "rendered": render(item["text"]),
+        "reasons": [{**each, "at": clock.from_text(each["since"])} for each in item["reasons"]],
+        "looked_at": clock.from_text(item["looked_at"]),
+        "commits": [_shown_commit(commit) for commit in item["commits"]],
+        "thing_url": reverse(f"admin:{name}_change", args=[item["id"]]),
+        "change_url": reverse(f"admin:{name}_{'supersede' if is_decision else 'edit'}", args=[item["id"]]),
+    }
+
+
+def _shown_commit(commit: dict[str, Any]) -> dict[str, Any]:
+    """Return a commit with its diff as HTML, where there is one."""
+    url = reverse("admin:sessions_app_commit_change", args=[commit["id"]])
+    shown = {**commit, "at": clock.from_text(commit["date"]), "url": url}
+    return {**shown, "patch": patch(commit["diff"])} if commit["diff"] else shown
