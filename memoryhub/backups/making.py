@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sqlite3
@@ -15,12 +16,19 @@ from memoryhub.core import clock, log, rows
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.integrity import damage
 from memoryhub.core.log.anchor import read_anchor
-from memoryhub.core.log.read import last_erasure
 from memoryhub.core.store_files import sync
 from memoryhub.core.stores import StoreId, current_store
 
 KEPT = 7
-_NAME = re.compile(r"\d{8}T\d{6}Z(-\d+)?\.db")
+_NAME = re.compile(r"\d{8}T\d{9}Z\.db")
+_ERASED = (
+    "SELECT DISTINCT value FROM raw_events, json_each(raw_events.payload_json, '$.positions') "
+    "WHERE event_type = 'payload.erased' AND source <> 'job'"
+)
+"""Positions whose text a person had erased; what grew old is let go of as the backups do."""
+_HOLDS = (
+    "SELECT 1 FROM raw_events WHERE payload_json IS NOT NULL AND position IN (SELECT value FROM json_each(?)) LIMIT 1"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +77,8 @@ def back_up_store() -> Backup:
     kept = backups_kept()
     target = _new_path(store)
     events = _copy_verified(store, target)
-    erasure = last_erasure()
-    return Backup(target, events, _prune(store, kept, erasure))
+    erased = json.dumps([position for (position,) in rows.fetch(_ERASED)])
+    return Backup(target, events, _prune(store, kept, erased))
 
 
 def back_up_store_to(path: Path) -> Backup:
@@ -101,6 +109,7 @@ def back_up_hub() -> Path:
         copying.remove_database(draft)
     for path in backups_of(None)[: -backups_kept()]:
         path.unlink()
+    _remove_drafts(target.parent)
     return target
 
 
@@ -163,9 +172,7 @@ def _new_path(store: StoreId | None) -> Path:
     folder = folder_of(store)
     env.prepare_home()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stamp = clock.now().strftime("%Y%m%dT%H%M%SZ")
-    names = (f"{stamp}.db", *(f"{stamp}-{number}.db" for number in range(2, 100)))
-    return next(path for path in map(folder.joinpath, names) if not path.exists())
+    return folder / f"{clock.now().strftime('%Y%m%dT%H%M%S%f')[:-3]}Z.db"
 
 
 def _draft(target: Path) -> Path:
@@ -183,26 +190,31 @@ def _put(draft: Path, target: Path) -> None:
     sync(target.parent)
 
 
-def _prune(store: StoreId, kept: int, erasure: int) -> int:
-    """Remove the oldest, those that hold what was erased since, and the drafts of processes that died."""
+def _prune(store: StoreId, kept: int, erased: str) -> int:
+    """Remove the oldest, and those that hold what was erased since, and return how many went."""
     backups = backups_of(store)
     old = backups[:-kept]
-    old += [path for path in backups[-kept:-1] if erasure and _erasure_in(path) < erasure]
+    old += [path for path in backups[-kept:-1] if _holds(path, erased)]
     for path in old:
         path.unlink()
-    for draft in folder_of(store).glob(".*.draft"):
-        if not _is_alive(draft):
-            copying.remove_database(draft)
+    _remove_drafts(folder_of(store))
     return len(old)
 
 
-def _erasure_in(path: Path) -> int:
+def _remove_drafts(folder: Path) -> None:
+    """Remove what processes that died had begun."""
+    for draft in folder.glob(".*.draft"):
+        if not _is_alive(draft):
+            copying.remove_database(draft)
+
+
+def _holds(path: Path, erased: str) -> bool:
+    """Whether a backup has the text of one of these positions; one that cannot be read has none to restore."""
     try:
         with closing(copying.connect(path)) as connection:
-            found = connection.execute("SELECT max(position) FROM raw_events WHERE event_type = 'payload.erased'")
-            return int(found.fetchone()[0] or 0)
+            return connection.execute(_HOLDS, [erased]).fetchone() is not None
     except sqlite3.Error:
-        return 0
+        return False
 
 
 def _is_alive(draft: Path) -> bool:

@@ -1,0 +1,228 @@
+"""Backups of stores that are in use: each restores, verifies and rebuilds; and a restore loses nothing silently."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from unittest import mock
+
+from memories import services
+from memories.models import Memory
+from memories.schemas import MemoryDelete, MemoryWrite
+from memoryhub.backups.copying import connect
+from memoryhub.backups.making import back_up_store, back_up_store_to, backups_of
+from memoryhub.backups.restoring import Restored, restore
+from memoryhub.core import log
+from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound, Unavailable
+from memoryhub.core.jobs import find_job
+from memoryhub.core.log.anchor import anchor_path, read_anchor
+from memoryhub.core.stores import project_store
+from memoryhub.jobs import run_job
+from tests.support import HubTestCase, forget_all_stores
+from tests.web.server import ROOT
+
+WRITER = """
+import django, os
+django.setup()
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
+from memoryhub.core.stores import project_store, use_store
+for number in range(100_000):
+    with use_store(project_store("alpha")):
+        result = write_memory(command=MemoryWrite(title=f"w{number}", content=f"text {number}"))
+    os.write(1, f"{result.id}\\n".encode())
+"""
+ALPHA = project_store("alpha")
+
+
+class BackupTestCase(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            self.write("first")
+
+    def write(self, title: str) -> int:
+        return int(services.write_memory(command=MemoryWrite(title=title, content=f"text of {title}")).id)
+
+    def titles(self) -> list[str]:
+        with self.store("alpha", create=False):
+            return list(Memory.objects.order_by("id").values_list("title", flat=True))
+
+    def back_up(self) -> Path:
+        with self.store("alpha"):
+            return back_up_store().path
+
+    def holds(self) -> None:
+        with self.store("alpha", create=False):
+            found = log.verify()
+            self.assertTrue(found.ok, found.describe())
+            anchor = read_anchor(ALPHA)
+            assert anchor
+            self.assertEqual((anchor.position, anchor.digest), log.head())
+            self.assertTrue(log.rebuild().identical)
+
+
+class BackupTests(BackupTestCase):
+    def test_each_of_several_backups_under_a_process_that_writes_restores_verifies_and_rebuilds(self) -> None:
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        command = [sys.executable, "-c", WRITER]
+        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout
+            backups, acknowledged = [], 0
+            for _ in range(4):
+                for _ in range(10):
+                    acknowledged = int(writer.stdout.readline())
+                backups.append((acknowledged, self.back_up()))
+            self.assertIsNone(writer.poll())
+            writer.send_signal(signal.SIGKILL)
+        for known, backup in backups:
+            done = restore(store=ALPHA, source=backup, replace=True)
+            self.assertGreaterEqual(done.events, known)
+            self.holds()
+
+    def test_a_copy_is_private_in_one_file_and_the_last_few_stay(self) -> None:
+        with mock.patch.dict(os.environ, MEMORY_HUB_BACKUPS="2"):
+            made = [self.back_up() for _ in range(4)]
+        self.assertEqual(backups_of(ALPHA), made[2:])
+        self.assertEqual([path.name for path in made[3].parent.iterdir() if path not in made], [])
+        self.assertEqual(made[3].stat().st_mode & 0o777, 0o600)
+        with (
+            mock.patch.dict(os.environ, MEMORY_HUB_BACKUPS="none"),
+            self.assertRaisesRegex(Invalid, "must be a number from 1"),
+        ):
+            self.back_up()
+
+    def test_what_was_erased_goes_from_the_backups_with_the_next_one(self) -> None:
+        older = self.back_up()
+        with self.store("alpha"):
+            secret = self.write("Never to be seen")
+            with_secret = back_up_store().path
+            services.delete_memory(command=MemoryDelete(id=secret))
+            with self.assertRaises(ConfirmationRequired) as asked:
+                services.delete_memory(command=MemoryDelete(id=secret, permanent=True))
+            token = asked.exception.data["confirm_token"]
+            services.delete_memory(command=MemoryDelete(id=secret, permanent=True, confirm_token=token))
+        last = self.back_up()
+        self.assertEqual((backups_of(ALPHA), with_secret.exists()), ([older, last], False))
+        self.assertNotIn(b"text of Never to be seen", last.read_bytes())
+
+    def test_a_store_that_is_not_sound_is_not_backed_up_and_no_backup_goes_for_it(self) -> None:
+        good = self.back_up()
+        anchor_path(ALPHA).write_bytes(b"99 abc".ljust(127) + b"\n")
+        with mock.patch.dict(os.environ, MEMORY_HUB_BACKUPS="1"), self.assertRaisesRegex(Unavailable, "tail was cut"):
+            self.back_up()
+        self.assertEqual([path.name for path in good.parent.iterdir()], [good.name])
+
+    def test_the_job_backs_up_every_store_and_hub_db(self) -> None:
+        shutil.copyfile(_hub_database(self.home), self.home / "hub.db")
+        outcomes = run_job(job=find_job("backup"), asked_by="ada")
+        self.assertEqual(
+            [(each.target.title, each.result) for each in outcomes], [("project alpha", "ok"), ("the hub", "ok")]
+        )
+        self.assertEqual((len(backups_of(ALPHA)), len(backups_of(None))), (1, 1))
+
+    def test_a_file_of_ones_own_is_never_overwritten(self) -> None:
+        target = self.home / "mine.db"
+        with self.store("alpha"):
+            back_up_store_to(target)
+            with self.assertRaises(Conflict):
+                back_up_store_to(target)
+
+
+class RestoreTests(BackupTestCase):
+    def test_a_store_that_went_on_is_left_alone_unless_told_and_is_kept_beside(self) -> None:
+        backup = self.back_up()
+        with self.store("alpha"):
+            self.write("second")
+        with self.assertRaisesRegex(Conflict, "1 event that the file lacks"):
+            restore(store=ALPHA, source=backup)
+        self.assertEqual(self.titles(), ["first", "second"])
+        self.holds()
+        done = restore(store=ALPHA, source=backup, replace=True)
+        self.assertEqual((done.events, done.undone, self.titles()), (1, 1, ["first"]))
+        self.holds()
+        assert done.kept
+        back = restore(store=ALPHA, source=done.kept)
+        self.assertEqual((back.undone, self.titles()), (0, ["first", "second"]))
+        self.holds()
+
+    def test_logs_that_part_are_told_by_how_much(self) -> None:
+        first = self.back_up()
+        with self.store("alpha"):
+            self.write("one way")
+            self.write("one way on")
+        one_way = self.back_up()
+        restore(store=ALPHA, source=first, replace=True)
+        with self.store("alpha"):
+            self.write("another way")
+        with self.assertRaisesRegex(Conflict, "1 event that the file lacks"):
+            restore(store=ALPHA, source=one_way)
+        self.assertEqual(restore(store=ALPHA, source=one_way, replace=True).undone, 1)
+        self.assertEqual(self.titles(), ["first", "one way", "one way on"])
+        self.holds()
+
+    def test_a_process_that_has_the_store_open_and_writes_goes_on_with_what_was_restored(self) -> None:
+        backup = self.back_up()
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        command = [sys.executable, "-c", WRITER]
+        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout
+            writer.stdout.readline()
+            restored: list[Restored] = [restore(store=ALPHA, source=backup, replace=True) for _ in range(3)]
+            later = [int(writer.stdout.readline()) for _ in range(200)]
+            self.assertIsNone(writer.poll())
+            writer.send_signal(signal.SIGKILL)
+        self.assertTrue(all(each.undone for each in restored[:1]))
+        with self.store("alpha"):
+            self.assertIn(later[-1], set(Memory.objects.values_list("id", flat=True)))
+        self.holds()
+
+    def test_a_lost_store_and_one_that_is_no_database_any_more_come_back(self) -> None:
+        backup = self.back_up()
+        forget_all_stores()
+        ALPHA.path.write_bytes(b"not a database!!" * 1000)
+        with self.assertRaisesRegex(Conflict, "cannot be read .* say --replace"):
+            restore(store=ALPHA, source=backup)
+        done = restore(store=ALPHA, source=backup, replace=True)
+        self.holds()
+        assert done.kept
+        self.assertTrue(done.kept.read_bytes().startswith(b"not a database!!"))
+        forget_all_stores()
+        shutil.rmtree(ALPHA.path.parent)
+        self.assertEqual(restore(store=ALPHA, source=backup).kept, None)
+        self.holds()
+
+    def test_what_is_no_sound_store_of_this_name_is_refused_and_nothing_is_changed(self) -> None:
+        backup = self.back_up()
+        other, broken = self.home / "other.db", self.home / "broken.db"
+        with closing(connect(other, mode="rwc")) as connection:
+            connection.execute("CREATE TABLE t (a)")
+        shutil.copyfile(backup, broken)
+        with closing(connect(broken, mode="rw")) as connection:
+            connection.execute("DROP TRIGGER raw_events_no_change")
+            connection.execute("UPDATE raw_events SET actor = 'mallory'")
+        cases = [
+            (ALPHA, self.home / "nothing.db", NotFound, "there is no file"),
+            (ALPHA, self.home / "token", Invalid, "not a database"),
+            (ALPHA, other, Invalid, "it has no event log"),
+            (ALPHA, broken, Unavailable, "the chain is broken at #1"),
+            (project_store("beta"), backup, Invalid, "the file is of 'alpha', not of 'beta'"),
+        ]
+        (self.home / "token").write_text("no database " * 100)
+        for store, source, error, reason in cases:
+            with self.subTest(source=source.name), self.assertRaisesRegex(error, reason):
+                restore(store=store, source=source, replace=True)
+        self.assertEqual((self.titles(), project_store("beta").path.parent.exists()), (["first"], False))
+        self.holds()
+
+
+def _hub_database(home: Path) -> Path:
+    path = home / "any.db"
+    with closing(connect(path, mode="rwc")) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    return path

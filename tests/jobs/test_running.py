@@ -1,0 +1,235 @@
+"""Running jobs: one at a time over a store, what was missed once, and never as running what has died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from datetime import timedelta
+from unittest import mock
+
+from django.core.management import call_command
+from django_q.brokers import get_broker
+from django_q.models import OrmQ, Schedule
+from django_q.scheduler import scheduler
+
+from memoryhub import jobs
+from memoryhub.core import clock
+from memoryhub.core import jobs as core_jobs
+from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.jobs import Every, Job, Over, Run, define_job, defined_jobs, find_job
+from memoryhub.core.stores import project_store
+from memoryhub.jobs import run_job, runs
+from memoryhub.jobs.asking import ask_worker
+from memoryhub.jobs.places import Target
+from memoryhub.jobs.schedules import queue_now
+from memoryhub.jobs.standing import standing_of
+from memoryhub.models import JobRun
+from tests.jobs.processes import JobProcessesTestCase
+from tests.support import HubTestCase
+from tests.web.server import poll
+
+
+class JobTestCase(HubTestCase):
+    """Two projects, and a job that does what the test says."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(mock.patch.dict(core_jobs._jobs))
+        for project in ("alpha", "beta"):
+            with self.store(project):
+                pass
+
+    def define(self, work: core_jobs.Work, *, every: Every = Every.DAY, over: Over = Over.STORES) -> Job:
+        return define_job("try this", does="Tries.", work=work, every=every, over=over, cap=30)
+
+
+class RunningTests(JobTestCase):
+    def test_a_run_is_kept_with_how_far_it_came_and_by_whom_it_was_asked_for(self) -> None:
+        def work(run: Run) -> str:
+            run.report(3, 4)
+            return "three of four done"
+
+        outcomes = run_job(job=self.define(work), asked_by="ada")
+        self.assertEqual(
+            [(each.target.title, each.result) for each in outcomes], [("project alpha", "ok"), ("project beta", "ok")]
+        )
+        kept = JobRun.objects.get(store="store:project:alpha")
+        told = (kept.job, kept.result, kept.done, kept.total, kept.message, kept.asked_by, kept.pid, kept.idle)
+        self.assertEqual(told, ("try this", "ok", 3, 4, "three of four done", "ada", os.getpid(), False))
+
+    def test_one_store_that_fails_stops_no_other_and_says_why(self) -> None:
+        def work(run: Run) -> str:
+            if run.store == project_store("alpha"):
+                raise Unavailable("the disk is full")
+            return "done"
+
+        job = self.define(work)
+        with self.assertLogs("memoryhub.jobs", "WARNING"):
+            outcomes = run_job(job=job, asked_by="ada")
+        self.assertEqual(
+            [(each.result, each.message) for each in outcomes], [("failed", "the disk is full"), ("ok", "done")]
+        )
+        standing = standing_of(job)
+        self.assertEqual(
+            (standing.result, [each.target.title for each in standing.failures]), ("failed", ["project alpha"])
+        )
+
+    def test_a_second_run_over_the_same_store_says_who_is_at_it_and_does_nothing(self) -> None:
+        begun, go = threading.Event(), threading.Event()
+        self.addCleanup(go.set)
+        counted: list[int] = []
+
+        def work(_run: Run) -> str:
+            counted.append(1)
+            begun.set()
+            go.wait(60)
+            return "done"
+
+        job, alpha = self.define(work, over=Over.HUB), Target()
+        with mock.patch("memoryhub.jobs.runs.keep"):  # a thread has no place in this test's transaction
+            thread = threading.Thread(target=run_job, kwargs={"job": job, "targets": [alpha], "asked_by": "ada"})
+            thread.start()
+            self.assertTrue(begun.wait(60))
+            (second,) = run_job(job=job, targets=[alpha], asked_by="bob")
+            self.assertEqual((standing_of(job).result, len(counted)), ("running", 1))
+            go.set()
+            thread.join(60)
+        self.assertEqual(second.result, "busy")
+        self.assertRegex(second.message, rf"job 'try this' of the hub is running since .* UTC \(pid {os.getpid()}\)")
+        self.assertEqual(JobRun.objects.count(), 0)
+
+    def test_what_found_nothing_to_do_is_kept_once_and_of_the_others_the_last_twenty(self) -> None:
+        answers = iter([""] * 6 + ["done"] * (runs.KEPT + 5))
+        job = self.define(lambda _: next(answers), over=Over.HUB)
+        for _ in range(runs.KEPT + 11):
+            run_job(job=job, asked_by="ada")
+        self.assertEqual(JobRun.objects.filter(idle=True).count(), 1)
+        self.assertEqual(JobRun.objects.filter(idle=False).count(), runs.KEPT)
+
+    def test_a_job_may_be_named_with_hyphens_and_a_wrong_name_is_told_with_the_right_ones(self) -> None:
+        self.assertEqual(find_job("Verify-Stores"), find_job("verify stores"))
+        with self.assertRaisesRegex(Invalid, "there is no job 'nonsense'") as caught:
+            find_job("nonsense")
+        self.assertIn("verify-stores", caught.exception.data["choices"])
+
+
+class DueTests(JobTestCase):
+    """What falls due is run once."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.counted: list[str] = []
+        self.job = self.define(self.count)
+        Schedule.objects.all().delete()
+        jobs.install_schedules()
+
+    def count(self, run: Run) -> str:
+        assert run.store
+        self.counted.append(run.store.name)
+        return "counted"
+
+    def work_off_queue(self) -> int:
+        """Do what the worker does."""
+        tasks = list(OrmQ.objects.order_by("pk"))
+        for each in tasks:
+            jobs.run_scheduled(*each.task["args"], **{k: v for k, v in each.task["kwargs"].items() if k != "q_options"})
+            each.delete()
+        return len(tasks)
+
+    def test_three_days_off_are_one_run_and_the_next_is_due_at_its_usual_time(self) -> None:
+        Schedule.objects.exclude(name="try this").delete()
+        missed = clock.now() - timedelta(days=3, hours=1)
+        Schedule.objects.update(next_run=missed)
+        broker = get_broker()
+        for _ in range(3):
+            scheduler(broker=broker)
+        self.assertEqual((self.work_off_queue(), self.counted), (1, ["alpha", "beta"]))
+        self.assertEqual(Schedule.objects.get().next_run, missed + timedelta(days=4))
+
+    def test_what_was_queued_twice_is_done_once_and_again_when_it_is_due_again(self) -> None:
+        due = clock.now()
+        for _ in range(3):
+            jobs.run_scheduled("try this", due=due.isoformat())
+        self.assertEqual(self.counted, ["alpha", "beta"])
+        jobs.run_scheduled("try this", due=(clock.now() + timedelta(milliseconds=1)).isoformat())
+        self.assertEqual(len(self.counted), 4)
+
+    def test_a_store_over_which_it_died_three_times_is_left_until_it_is_due_again(self) -> None:
+        due = clock.now()
+        rows = [
+            JobRun(
+                job="try this", store="store:project:alpha", started_at=due, ended_at=due, result="interrupted", pid=n
+            )
+            for n in range(runs.ATTEMPTS)
+        ]
+        JobRun.objects.bulk_create(rows)
+        jobs.run_scheduled("try this", due=due.isoformat())
+        self.assertEqual(self.counted, ["beta"])
+
+    def test_what_the_time_of_a_pass_does_not_suffice_for_is_queued_again(self) -> None:
+        with mock.patch("memoryhub.jobs.running.PASS_SECONDS", -1.0):
+            jobs.run_scheduled("try this", due=clock.now().isoformat())
+        self.assertEqual((self.counted, OrmQ.objects.count()), ([], 1))
+        self.work_off_queue()
+        self.assertEqual(self.counted, ["alpha", "beta"])
+
+    def test_a_run_now_is_queued_for_a_worker_that_lives_and_refused_with_the_way_where_there_is_none(self) -> None:
+        with self.assertRaisesRegex(Unavailable, "no worker is running.*memory-hub jobs try-this"):
+            ask_worker(job=self.job, alias=None, asked_by="ada")
+        queue_now(job=self.job, targets=[Target(project_store("beta"))], asked_by="ada")
+        self.assertEqual([each.result for each in standing_of(self.job).stores], ["never", "queued"])
+        self.work_off_queue()
+        self.assertEqual((self.counted, JobRun.objects.get().asked_by), (["beta"], "ada"))
+
+    def test_what_a_dead_worker_held_is_given_back(self) -> None:
+        queue_now(job=self.job, targets=[Target(project_store("beta"))], asked_by="ada")
+        self.assertEqual(len(get_broker().dequeue()), 1)
+        self.assertFalse(OrmQ.objects.filter(lock__lte=clock.now()).exists())
+        jobs.release_held()
+        self.assertTrue(OrmQ.objects.filter(lock__lte=clock.now()).exists())
+
+
+class ScheduleTests(HubTestCase):
+    def test_a_migration_of_the_queue_installs_a_schedule_for_every_job_that_has_a_time(self) -> None:
+        Schedule.objects.all().delete()
+        call_command("migrate", database="jobs", verbosity=0, interactive=False)
+        timed = {each.name: each.every for each in defined_jobs() if each.every is not Every.DEMAND}
+        types = {Every.MINUTE: Schedule.MINUTES, Every.HOUR: Schedule.HOURLY, Every.DAY: Schedule.DAILY}
+        found = {each.name: each.schedule_type for each in Schedule.objects.all()}
+        self.assertEqual(found, {name: types[every] for name, every in timed.items()})
+
+    def test_what_a_user_changed_stays_what_an_older_hub_made_is_brought_up_and_what_is_no_job_goes(self) -> None:
+        at = clock.now() + timedelta(hours=7)
+        Schedule.objects.filter(name="backup").update(next_run=at, schedule_type=Schedule.WEEKLY)
+        Schedule.objects.filter(name="verify stores").update(
+            func="memoryhub.jobs.verify_stores", args=None, next_run=at
+        )
+        Schedule.objects.create(name="gone", func="memoryhub.jobs.run_scheduled", schedule_type=Schedule.DAILY)
+        Schedule.objects.create(name="mine", func="math.sqrt", schedule_type=Schedule.DAILY)
+        jobs.install_schedules()
+        backup = Schedule.objects.get(name="backup")
+        self.assertEqual((backup.next_run, backup.schedule_type), (at, Schedule.WEEKLY))
+        verify = Schedule.objects.get(name="verify stores")
+        self.assertEqual(
+            (verify.func, verify.args, verify.next_run), ("memoryhub.jobs.run_scheduled", "'verify stores'", at)
+        )
+        self.assertFalse(Schedule.objects.filter(name="gone").exists())
+        self.assertTrue(Schedule.objects.filter(name="mine").exists())
+
+
+class DeadRunsTests(JobProcessesTestCase):
+    def test_a_run_whose_process_died_is_interrupted_at_the_next_look_and_never_running(self) -> None:
+        runner = self.runner()
+        self.make_work("alpha", memories=300)
+        pid = runner.begin("rebuild")
+        lock = self.home / "locks" / "rebuild.project-alpha"
+        poll(lambda: lock.exists() and lock.read_bytes().strip(), what="the beginning of the run")
+        os.kill(pid, signal.SIGKILL)
+        runner.end()
+        standing = standing_of(find_job("rebuild"))
+        self.assertEqual((standing.result, standing.now), ("interrupted", None))
+        kept = JobRun.objects.get(job="rebuild")
+        self.assertEqual((kept.pid, kept.message), (pid, "its process ended before it did"))
+        self.assertEqual(standing_of(find_job("rebuild")).result, "interrupted")
+        self.assertEqual(JobRun.objects.filter(job="rebuild").count(), 1)
