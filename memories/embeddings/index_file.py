@@ -66,7 +66,12 @@ class IndexFile:
         for word in range(self.signs.shape[0]):
             apart += np.bitwise_count(self.signs[word] ^ wanted[word])
         count = min(total, max(_CHOSEN, limit, total // _CHOSEN_SHARE))
-        return np.sort(np.argpartition(apart, count - 1)[:count])
+        return np.flatnonzero(apart <= _distance_of(apart, count))
+
+
+def _distance_of(apart: Any, count: int) -> int:
+    """Return the distance within which there are at least ``count`` rows: counted, as there are few distances."""
+    return int(np.searchsorted(np.cumsum(np.bincount(apart)), count))
 
 
 def _best(ids: Any, scales: Any, numbers: Any, question: Matrix, limit: int) -> list[tuple[int, float]]:

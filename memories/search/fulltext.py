@@ -15,6 +15,7 @@ _LARGE_STORE = 20_000
 """Documents above which it pays to look at the words one by one first."""
 _TELLING_MATCHES = 5_000
 """Matches of the rarest words that are scored; words that would bring more are common."""
+_ALL = -1
 _ENOUGH = 50
 """Hits with which the rarest words answer the question."""
 
@@ -47,20 +48,29 @@ def rank(
     wanted = [*words, *(names or [])]
     rare = _rarest(words) if len(words) > 1 and _is_large() else words
     if len(rare) < len(words):
-        among = "+f.rowid IN (SELECT rowid FROM search_fts WHERE search_fts MATCH %s)"
-        hits = _scored(wanted, [among, *conditions], [match_any(rare), *parameters], pipeline)
+        hits = _scored(_each_twice(rare, wanted), conditions, parameters, pipeline)
         if len(hits) >= _ENOUGH:
-            return hits
-    return _scored(wanted, conditions, parameters, pipeline)
+            return [(document_id, score / 2) for document_id, score in hits]
+    return _scored(match_any(wanted), conditions, parameters, pipeline)
 
 
-def _scored(words: list[str], conditions: list[str], parameters: list[Any], pipeline: Pipeline) -> Hits:
+def _each_twice(rare: list[str], words: list[str]) -> str:
+    """Return the expression that is met by what has a rare word, and scores every word twice.
+
+    bm25 counts each place where a word stands in the expression, and an expression can't say that a word is only to
+    be counted: so all words stand there twice. Common words are then looked up in the rare words' matches alone.
+    """
+    others = [word for word in words if word not in rare]
+    return f"({match_any(rare)}) AND ({match_any([*rare, *others, *others])})"
+
+
+def _scored(expression: str, conditions: list[str], parameters: list[Any], pipeline: Pipeline) -> Hits:
     join = "JOIN memories_searchdocument d ON d.id = f.rowid" if any("d." in each for each in conditions) else ""
     where = "".join(f" AND {condition}" for condition in conditions)
     found = rows.fetch(
         f"SELECT f.rowid, bm25(search_fts, %s, 1.0, %s, %s) AS score FROM search_fts f {join} "
         f"WHERE search_fts MATCH %s{where} ORDER BY score LIMIT {RANKED_AT_MOST}",
-        [pipeline.title, pipeline.near, pipeline.date, match_any(words), *parameters],
+        [pipeline.title, pipeline.near, pipeline.date, expression, *parameters],
     )
     return [(document_id, -score) for document_id, score in found]
 
@@ -72,7 +82,9 @@ def _is_large() -> bool:
 
 def _rarest(words: list[str]) -> list[str]:
     """Return the rarest of ``words`` that together match a few thousand documents, or find enough at least."""
-    counted = sorted((_count(word), word) for word in words)
+    counted = sorted((_count(word, _TELLING_MATCHES + 1), word) for word in words)
+    if sum(count for count, _ in counted if count <= _TELLING_MATCHES) < _ENOUGH:
+        counted = sorted((_count(word, _ALL), word) for word in words)
     rare, matches = [], 0
     for count, word in counted:
         if matches >= _ENOUGH and matches + count > _TELLING_MATCHES:
@@ -82,7 +94,8 @@ def _rarest(words: list[str]) -> list[str]:
     return rare
 
 
-def _count(word: str) -> int:
-    found = rows.fetch("SELECT count(*) FROM search_fts WHERE search_fts MATCH %s", [match_any([word])])
+def _count(word: str, at_most: int) -> int:
+    matches = "SELECT 1 FROM search_fts WHERE search_fts MATCH %s LIMIT %s"
+    found = rows.fetch(f"SELECT count(*) FROM ({matches})", [match_any([word]), at_most])
     count: int = found[0][0]
     return count

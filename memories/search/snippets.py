@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
 
-from memories.search.words import spans
+from memories.search.words import places, spans
 
 LENGTH = 200
 """Characters of a snippet."""
@@ -38,31 +36,18 @@ def snippet(text: str, words: list[str]) -> str:
     flat = " ".join(text[:_READ].split())
     if len(flat) <= LENGTH:
         return flat
-    start = _densest(_places(flat.lower(), tuple(words)))
+    stems = {word[:_STEM] for word in words}  # a text may hold another form of a word
+    start = _densest(places(flat.lower(), stems)[:_PLACES])
     start = flat.find(" ", start - 1) + 1 if start else 0
     cut = flat[start : start + LENGTH].rsplit(" ", 1)[0]
     return f"{'… ' if start else ''}{cut} …"
 
 
-def _densest(places: list[int]) -> int:
+def _densest(found: list[int]) -> int:
     best, most, end = 0, 0, 0
-    for index, place in enumerate(places):
-        while end < len(places) and places[end] < place + LENGTH:
+    for index, place in enumerate(found):
+        while end < len(found) and found[end] < place + LENGTH:
             end += 1
         if end - index > most:
             best, most = place, end - index
     return max(0, best - 20)
-
-
-def _places(text: str, words: tuple[str, ...]) -> list[int]:
-    if not words:
-        return []
-    found = _pattern(words).finditer(text)
-    return [match.start() for match, _ in zip(found, range(_PLACES), strict=False)]
-
-
-@lru_cache(maxsize=64)
-def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern of the words' beginnings, because a text may hold another form of them."""
-    stems = sorted({word[:_STEM] for word in words}, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, stems)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 from memories.search.shaping import MONTHS, UNSPACED, name_parts, pairs
 from memoryhub.core.searchable import askings
@@ -39,10 +40,16 @@ def terms(question: str) -> list[str]:
     Of a camelCase name, the whole and its parts; of what is written without spaces, every two signs that follow each
     other; of a date such as 2023-05-08, the day and the month as people write them.
     """
+    return list(_terms(question))
+
+
+@lru_cache(maxsize=64)
+def _terms(question: str) -> tuple[str, ...]:
+    """A search asks for them several times: to find, to mark, and to say why."""
     question = unicodedata.normalize("NFC", question)
     words = list(dict.fromkeys(_words(question)))
     telling = [word for word in dict.fromkeys(_words(_without_asking(question))) if not is_stop_word(word)]
-    return (telling or words)[:_MAX_TERMS]
+    return tuple((telling or words)[:_MAX_TERMS])
 
 
 def is_stop_word(word: str) -> bool:

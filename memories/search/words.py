@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from memories.search.shaping import PART, UNSPACED
@@ -21,8 +21,38 @@ def spans(text: str, words: Sequence[str]) -> Spans:
     stems = {_stem(word) for word in words}
     unspaced = [word for word in words if UNSPACED.match(word)]
     found = [match.span() for pair in unspaced for match in re.finditer(re.escape(pair), text)]
-    found += [span for token in _TOKEN.finditer(text) for span in _in_token(token, stems)]
+    found += [span for token in _tokens(text, stems) for span in _in_token(token, stems)]
     return _merged(sorted(found))
+
+
+def _tokens(text: str, stems: set[str]) -> Iterator[re.Match[str]]:
+    """Yield the tokens in which a stem may be: few, so that the others are not looked at."""
+    text = text.replace("…", ".")  # as at both ends of a snippet
+    if not text.isascii():
+        yield from _TOKEN.finditer(text)
+        return
+    end = 0
+    for place in places(text.lower(), stems):
+        if place >= end and (token := _TOKEN.match(text, _begin_of_token(text, place))):
+            yield token
+            end = token.end()
+
+
+def _begin_of_token(text: str, place: int) -> int:
+    while place and text[place - 1].isalnum():
+        place -= 1
+    return place
+
+
+def places(text: str, parts: Iterable[str]) -> list[int]:
+    """Return where in a text any of the parts begins, in order."""
+    found: set[int] = set()
+    for part in filter(None, parts):
+        place = text.find(part)
+        while place >= 0:
+            found.add(place)
+            place = text.find(part, place + 1)
+    return sorted(found)
 
 
 def _in_token(token: re.Match[str], stems: set[str]) -> Iterator[tuple[int, int]]:

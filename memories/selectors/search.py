@@ -80,12 +80,12 @@ def search(*, command: MemorySearch, mode: str = "auto", whole_store: bool = Fal
     start = parts[0] if parts else 0
     shown = answer.found[start : start + command.limit]
     hits = _hits(chain, answer, shown, command)
-    ends = {id(hit): encode_cursor(start + index) for index, hit in enumerate(hits, 1)}
+    ends = {id(hit): start + index for index, hit in enumerate(hits, 1)}
     listing = page(
         hits,
         total=len(answer.found),
         more=start + command.limit < len(answer.found),
-        cursor_of=lambda hit: ends[id(hit)],
+        cursor_of=lambda hit: encode_cursor(ends[id(hit)]),
         line=hit_line,
         max_tokens=command.max_tokens,
         mode=answer.mode,
