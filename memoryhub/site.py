@@ -65,6 +65,7 @@ class HubAdminSite(AdminSite):
         verify = require_POST(needs(Act.REVIEW, self.verify_chain))
         own = [
             path("describe/", self.admin_view(needs(Act.GOVERN, self.describe)), name="describe"),
+            path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
@@ -130,6 +131,12 @@ class HubAdminSite(AdminSite):
         return describe_page(
             request, {**self.each_context(request), "title": f"Describe {Place.of(current_store()).this}"}
         )
+
+    def settings(self, request: HttpRequest) -> HttpResponse:
+        """Show the project's settings, and take what was changed."""
+        from memoryhub.configuring import settings_page
+
+        return settings_page(request, {**self.each_context(request), "title": "Settings"})
 
     def verify_chain(self, request: HttpRequest) -> HttpResponse:
         """Walk the log's chain now, keep the finding, and show it above the log."""

@@ -111,6 +111,15 @@ def project_settings() -> ProjectSettings:
     return _merged(_from_environment(), _from_file(_modified(_config_path())), own)
 
 
+def settings_decided_elsewhere() -> dict[str, str]:
+    """Return the settings that the project itself cannot decide, each with what does."""
+    named = {name: f"the environment ({PREFIX}{name.upper()})" for name in _from_environment()}
+    known = set(ProjectSettings.model_fields)
+    return (
+        dict.fromkeys(known & set(_from_file(_modified(_config_path()))), f"{CONFIG_FILE} in the home folder") | named
+    )
+
+
 def check_settings(values: dict[str, Any]) -> ProjectSettings:
     """Return ``values`` as settings, the others and those that are None at their defaults.
 

@@ -1,0 +1,118 @@
+"""The page of a project's settings: each with its value, who decides it, and a field that changes it."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from typing import Any, get_origin
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from pydantic.fields import FieldInfo
+
+from memoryhub.core.errors import HubError
+from sessions_app.schemas import SettingsChange
+from sessions_app.services.settings import change_settings
+from sessions_app.settings import ProjectSettings, project_settings, settings_decided_elsewhere
+
+_CODE = forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "code"})
+_YES_OR_NO = [("true", "yes"), ("false", "no")]
+
+
+class SettingsForm(forms.Form):
+    """A field for every setting there is; the rules are the schema's. Only what was changed is sent on."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        present = project_settings().model_dump(mode="json")
+        initial = {name: _shown(value) for name, value in present.items()}
+        super().__init__(*args, **{"label_suffix": "", "initial": initial, **kwargs})
+        elsewhere = settings_decided_elsewhere()
+        for name, about in ProjectSettings.model_fields.items():
+            self.fields[name] = _field(name, about, elsewhere.get(name, ""))
+
+    def changes(self) -> dict[str, Any] | None:
+        """Return what was changed, None for a setting that goes back to its default; None where a text is no JSON."""
+        if not self.is_valid():
+            return None
+        try:
+            return {name: self._value(name) for name in self.changed_data}
+        except json.JSONDecodeError as error:
+            self.add_error(None, f"What has parts is written as JSON: {error.msg} in “{error.doc[:60]}”.")
+            return None
+
+    def _value(self, name: str) -> Any:
+        typed = self.cleaned_data[name].strip()
+        if not typed:
+            return None
+        about = ProjectSettings.model_fields[name]
+        return json.loads(typed) if _has_parts(about) else _read(typed, about)
+
+
+def _field(name: str, about: FieldInfo, elsewhere: str) -> forms.Field:
+    default = _shown(_plain(about.get_default(call_default_factory=True)))
+    told = f"{str(about.description)[:1].upper()}{str(about.description)[1:]}. "
+    told += f"Decided by {elsewhere}." if elsewhere else f"By default {default}." if default else ""
+    options: dict[str, Any] = {"required": False, "label": name.replace("_", " ").capitalize(), "help_text": told}
+    kind = about.annotation
+    if kind is bool:
+        field: forms.Field = forms.ChoiceField(choices=_YES_OR_NO, **options)
+    elif isinstance(kind, type) and issubclass(kind, Enum):
+        field = forms.ChoiceField(choices=[(each.value, each.value) for each in kind], **options)
+    else:
+        field = forms.CharField(widget=_CODE if _has_parts(about) else forms.TextInput(), **options)
+    field.disabled, field.show_hidden_initial = bool(elsewhere), not elsewhere
+    return field
+
+
+def _has_parts(about: FieldInfo) -> bool:
+    kind = about.annotation
+    return get_origin(kind) in (list, dict) or hasattr(kind, "model_fields")
+
+
+def _read(typed: str, about: FieldInfo) -> Any:
+    """Return a number as one, and a word, such as ``never``, as it is."""
+    if about.annotation is str:
+        return typed
+    try:
+        return json.loads(typed)
+    except json.JSONDecodeError:
+        return typed
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    return value.value if isinstance(value, Enum) else value
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or "never"
+    return json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) and value else None)
+
+
+def settings_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    """Show the form, or take what was changed and show it again."""
+    form = SettingsForm(request.POST or None)
+    if request.method == "POST" and _kept(request, form):
+        return redirect("admin:settings")
+    return TemplateResponse(request, "admin/settings.html", {**context, "form": form})
+
+
+def _kept(request: HttpRequest, form: SettingsForm) -> bool:
+    changes = form.changes()
+    if changes is None:
+        return False
+    if not changes:
+        messages.info(request, "Nothing was changed.")
+        return True
+    try:
+        change_settings(command=SettingsChange(settings=changes))
+    except HubError as error:
+        form.add_error(None, f"{error.message[:1].upper()}{error.message[1:]}.")
+        return False
+    messages.success(request, f"Changed: {', '.join(name.replace('_', ' ') for name in changes)}.")
+    return True

@@ -1,0 +1,68 @@
+"""The page of a project's settings."""
+
+from __future__ import annotations
+
+import os
+from unittest import mock
+
+from sessions_app.settings import ProjectSettings, project_settings
+from tests.admin.base import AdminTestCase, text_of
+
+PAGE = "settings/"
+
+
+class SettingsPageTests(AdminTestCase):
+    def settings(self, project: str = "alpha") -> ProjectSettings:
+        with self.store(project):
+            return project_settings()
+
+    def test_every_setting_has_a_field_with_its_value(self):
+        html = self.page(PAGE)
+        for name in ProjectSettings.model_fields:
+            self.assertIn(f'name="{name}"', html)
+
+    def test_only_what_was_changed_is_kept_and_only_here(self):
+        said = self.post(PAGE, **self.unchanged(), review_policy="all", retention_days="never", ranking='{"text": 2}')
+        self.assertIn("Changed:", said)
+        now = self.settings()
+        self.assertEqual((now.review_policy, now.retention_days, now.ranking.text), ("all", None, 2))
+        self.assertEqual(self.settings("beta").review_policy, "off")
+        with self.store("alpha"):
+            from sessions_app.models import Setting
+
+            self.assertEqual(
+                set(Setting.objects.values_list("name", flat=True)), {"review_policy", "retention_days", "ranking"}
+            )
+
+    def unchanged(self) -> dict[str, str]:
+        """What the form sends for the fields that nobody touched: itself, and what it was."""
+        from memoryhub.configuring import SettingsForm
+
+        with self.store("alpha"):
+            form = SettingsForm()
+        skipped = ("review_policy", "retention_days", "ranking")
+        sent = {f"initial-{name}": str(form.initial[name]) for name in form.fields}
+        return sent | {name: str(form.initial[name]) for name in form.fields if name not in skipped}
+
+    def test_a_field_that_was_emptied_goes_back_to_its_default(self):
+        self.post(PAGE, **{**self.unchanged(), "review_sample_percent": "55"})
+        self.assertEqual(self.settings().review_sample_percent, 55)
+        self.post(PAGE, **{**self.unchanged(), "review_sample_percent": ""})
+        self.assertEqual(self.settings().review_sample_percent, 10)
+
+    def test_what_is_wrong_is_said_and_changes_nothing(self):
+        for name, typed, sentence in (
+            ("review_sample_percent", "500", "review_sample_percent' must be at most 100"),
+            ("review_sample_percent", "many", "must be a whole number"),
+            ("ranking", "{text: 2}", "What has parts is written as JSON"),
+        ):
+            with self.subTest(typed=typed):
+                said = text_of(self.post(PAGE, **{**self.unchanged(), name: typed}))
+                self.assertIn(sentence, said)
+        self.assertEqual(self.settings(), ProjectSettings())
+
+    def test_what_the_environment_decides_cannot_be_changed_here(self):
+        with mock.patch.dict(os.environ, MEMORY_HUB_TURN_POLICY="strict"):
+            self.assertIn("Decided by the environment (MEMORY_HUB_TURN_POLICY).", text_of(self.page(PAGE)))
+            self.post(PAGE, **{**self.unchanged(), "turn_policy": "auto"})
+            self.assertEqual(self.settings().turn_policy, "strict")
