@@ -1,0 +1,163 @@
+"""What is wrong with a store or the hub is found, and said with how to mend it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from io import StringIO
+from typing import Any
+
+from django.core.management import CommandError, call_command
+
+from memories import services
+from memories.schemas import MemoryWrite
+from memoryhub.backups.making import back_up_store
+from memoryhub.core import rows
+from memoryhub.core.stores import project_store
+from memoryhub.doctor import examine_hub, examine_store
+from tests.support import HubTestCase, forget_all_stores
+from tests.web.server import ROOT
+
+ALPHA = project_store("alpha")
+_KILLED = """
+import django, os, signal
+django.setup()
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
+from memoryhub.core.stores import project_store, use_store
+with use_store(project_store("alpha")):
+    for number in range(20):
+        write_memory(command=MemoryWrite(title=f"late {number}", content="in the WAL alone"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+class DoctorTestCase(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            for number in range(60):
+                services.write_memory(command=MemoryWrite(title=f"m{number}", content=f"text {number} " * 40))
+            self.backup = back_up_store().path
+        forget_all_stores()
+
+    def found(self) -> dict[str, str]:
+        """Return what is wrong with alpha, each with how to mend it."""
+        forget_all_stores()
+        return {each.what: each.mend for each in examine_store(ALPHA)}
+
+    def only(self) -> tuple[str, str]:
+        ((what, mend),) = self.found().items()
+        return what, mend
+
+
+class StoreTests(DoctorTestCase):
+    def test_a_whole_store_has_no_finding(self) -> None:
+        self.assertEqual(self.found(), {})
+
+    def test_a_deleted_wal_is_found(self) -> None:
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        subprocess.run([sys.executable, "-c", _KILLED], cwd=ROOT, env=environment, check=False)
+        wal = ALPHA.path.with_name("events.db-wal")
+        self.assertGreater(wal.stat().st_size, 0)
+        wal.unlink()
+        ALPHA.path.with_name("events.db-shm").unlink()
+        what, mend = self.only()
+        self.assertIn(
+            "broken at #61: the log ends at #60, but #80 is anchored outside the store; its tail was cut", what
+        )
+        self.assertIn(f"memory-hub restore {self.backup} --project alpha --replace", mend)
+
+    def test_a_cut_tail_is_found(self) -> None:
+        with self.store("alpha"):
+            rows.execute("DROP TRIGGER raw_events_no_delete")
+            rows.execute("DELETE FROM raw_events WHERE position > 55")
+        found = self.found()
+        self.assertIn("the log ends at #55, but #60 is anchored", " ".join(found))
+        self.assertIn("the log can be changed: its triggers are missing (raw_events_no_delete)", found)
+
+    def test_changed_bytes_are_found_on_whatever_page(self) -> None:
+        whole = ALPHA.path.read_bytes()
+        pages = len(whole) // 4096
+        unseen = []
+        for page in range(1, pages, max(1, pages // 12)):
+            at = page * 4096
+            if whole[at : at + 4096].strip(b"\\0") == b"":
+                continue
+            changed = bytes(byte ^ 0xFF for byte in whole[at : at + 4096])
+            ALPHA.path.write_bytes(whole[:at] + changed + whole[at + 4096 :])
+            if not self.found():
+                unseen.append(page)
+        self.assertEqual(unseen, [])
+
+    def test_one_changed_letter_of_a_payload_is_found(self) -> None:
+        whole = ALPHA.path.read_bytes()
+        self.assertIn(b"text 31 text 31", whole)
+        ALPHA.path.write_bytes(whole.replace(b"text 31 text 31", b"text 32 text 31", 1))
+        self.assertIn("its payload is not the one that was written", " ".join(self.found()))
+
+    def test_a_file_that_is_no_database_and_one_that_is_gone_are_found(self) -> None:
+        ALPHA.path.write_bytes(b"not a database!!" * 1000)
+        what, mend = self.only()
+        self.assertIn("memory database unavailable", what)
+        self.assertIn("memory-hub restore", mend)
+        ALPHA.path.unlink()
+        lost = [each.where for each in examine_hub() if each.what == "the store's file is gone"]
+        self.assertEqual(lost, ["projects/alpha"])
+
+    def test_what_a_rebuild_or_reindex_mends_is_said_so(self) -> None:
+        with self.store("alpha"):
+            rows.execute("DELETE FROM memories_memoryversion")
+            rows.execute("DELETE FROM search_fts WHERE rowid = 60")
+        found = self.found()
+        behind = "read models are behind the log: memoryversion"
+        self.assertEqual(found[behind], "`memory-hub jobs rebuild --project alpha`")
+        self.assertEqual(found["the full-text index is behind"], "`memory-hub jobs reindex --project alpha`")
+        call_command("jobs", "rebuild", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
+        self.assertEqual(self.found(), {})
+
+    def test_a_missing_anchor_and_a_missing_backup_are_found(self) -> None:
+        ALPHA.path.with_name("head").unlink()
+        shutil.rmtree(self.home / "backups")
+        found = " ".join(self.found())
+        self.assertIn("the file `head` beside the store, which shows a cut tail, is missing", found)
+        self.assertIn("there is no backup", found)
+
+
+class HubTests(DoctorTestCase):
+    def doctor(self, *arguments: str) -> tuple[int, Any]:
+        output = StringIO()
+        try:
+            call_command("doctor", "--json", *arguments, stdout=output)
+        except SystemExit as ended:
+            return int(str(ended.code)), json.loads(output.getvalue())
+        return 0, json.loads(output.getvalue())
+
+    def test_a_hub_that_is_well_has_no_finding(self) -> None:
+        self.assertEqual(self.doctor(), (0, []))
+
+    def test_files_that_others_may_read_and_a_damaged_hub_db_are_found(self) -> None:
+        ALPHA.path.chmod(0o644)
+        (self.home / "hub.db").write_bytes(b"no database " * 1000)
+        (self.home / "hub.db").chmod(0o600)
+        code, found = self.doctor()
+        self.assertEqual((code, [each["where"] for each in found]), (15, ["the home folder", "hub.db"]))
+        self.assertIn("projects/alpha/events.db", found[0]["what"])
+        self.assertIn("file is not a database", found[1]["what"])
+
+    def test_a_job_that_failed_is_found(self) -> None:
+        shutil.rmtree(self.home / "backups")
+        (self.home / "hub.db").touch(0o600)
+        ALPHA.path.with_name("head").write_bytes(b"99 abc".ljust(127) + b"\\n")
+        with self.assertLogs("memoryhub.jobs", "WARNING"), self.assertRaises(SystemExit) as ended:
+            call_command("jobs", "backup", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
+        self.assertEqual(ended.exception.code, 14)
+        self.assertIn("the last run of backup was failed", " ".join(each.what for each in examine_hub()))
+
+    def test_one_store_may_be_examined_and_one_that_is_not_there_is_an_error(self) -> None:
+        self.assertEqual(self.doctor("--project", "alpha"), (0, []))
+        with self.assertRaisesRegex(CommandError, "there is no project 'nope'"):
+            self.doctor("--project", "nope")
