@@ -25,7 +25,7 @@ def list_reviews(request: HttpRequest, command: Query[ReviewList]) -> Any:
 
 @router.post(
     "memories/{memory_id}/review",
-    response={200: ReviewResult, **problems(409, 410, 412)},
+    response={200: ReviewResult, **problems(403, 409, 410, 412)},
     tags=["review"],
     summary="Accept or reject a memory",
 )
@@ -35,7 +35,7 @@ def review_memory(
     body: VerdictBody,  # type: ignore[valid-type]
     response: HttpResponse,
 ) -> Any:
-    """409 where it is so already; 412, with the present version, where it has changed since ``base_version``."""
+    """409 where it is so already, 412 where it has changed since ``base_version``, 403 to who wrote it."""
     result = services.review_memory(command=command_of(ReviewVerdict, body, id=memory_id))
     response["ETag"] = entity_tag(result.version)
     return result

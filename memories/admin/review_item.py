@@ -16,11 +16,8 @@ from memories.merge import merge_texts
 from memories.models import Memory
 from memories.selectors.memories import find_memory
 from memories.services.results import live_memory
-from memories.similar import similar_memories
+from memories.similar import near_memories
 from memoryhub.core.admin import cells
-
-_LIKE = 0.3
-"""Memories that share so much of all their words are shown beside an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +90,8 @@ def _changed(memory: Memory, history: dict[int, Version]) -> dict[str, Any] | No
 
 
 def _alike(memory: Memory) -> list[dict[str, Any]]:
-    """Return the memories that say nearly the same, each with both texts compared."""
-    found = similar_memories(memory.id, Existing.of(memory).state, least=_LIKE)
+    """Return the memories that may be about the same, each with both texts compared."""
+    found = near_memories(memory.id, Existing.of(memory).state)
     others = Memory.objects.in_bulk([each.id for each in found])
     return [
         {

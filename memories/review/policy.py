@@ -13,7 +13,7 @@ from memoryhub.core.origin import Origin, current_origin
 from sessions_app.choices import ReviewPolicy
 from sessions_app.settings import ProjectSettings, project_settings
 
-_PERSON = "admin"
+PERSONS_DOOR = "admin"
 """The door at which a person sits, and signs what she writes with it."""
 _IMPORTED = "import:"
 """What the topics of what was imported begin with."""
@@ -42,7 +42,7 @@ class Policy:
 
         A person accepts by writing. Nobody else does: what waits goes on waiting, and what was rejected waits again.
         """
-        if self.origin.source == _PERSON:
+        if self.origin.source == PERSONS_DOOR:
             return None
         before = existing.standing
         if before.state is ReviewState.PROPOSED:
@@ -59,7 +59,7 @@ class Policy:
 
     def _asks(self, state: MemoryState) -> str:
         """Return why a person is to look at a text; empty where nobody has to."""
-        if self.origin.source == _PERSON or state.scope is MemoryScope.SESSION:
+        if self.origin.source == PERSONS_DOOR or state.scope is MemoryScope.SESSION:
             return ""
         return self._by_source(state) or self._by_confidence(state) or self._by_policy(state)
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from memories import scopes
 from memories.events import MEMORY_REVIEWED, MemoryReviewed, Merged, Standing, Verdict
 from memories.existing import Existing, standing_of
-from memories.models import Memory, ReviewState
+from memories.models import Memory, MemoryVersion, ReviewState
 from memories.projectors.review import ACCEPTED
+from memories.review.policy import PERSONS_DOOR
 from memories.review.results import result_of, result_of_event
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict
@@ -18,7 +19,8 @@ from memories.selectors.versions import state_at
 from memories.services.results import live_memory, refuse_taken_title
 from memories.services.revise import append_version, update_memory
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, HubError, Invalid, PreconditionFailed
+from memoryhub.core.errors import Conflict, Forbidden, HubError, Invalid, PreconditionFailed
+from memoryhub.core.origin import current_origin
 
 _MOST_TAGS = 32
 
@@ -31,12 +33,14 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
         Gone: it is deleted.
         Conflict: it is accepted, or rejected, already; or the title of the version that is to hold again is taken.
         PreconditionFailed: it has changed since ``base_version``; the data names the present version.
+        Forbidden: whoever calls wrote this version, and is no person at the admin.
     """
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, MEMORY_REVIEWED)
         if first:
             return result_of_event(first)
         memory = _looked_at(command.id, command.base_version)
+        _refuse_own(memory)
         if command.verdict is Verdict.REJECTED:
             return _reject(memory, command)
         _refuse_accepted(memory)
@@ -182,6 +186,20 @@ def _looked_at(memory_id: int, base_version: int | None) -> Memory:
 def _refuse_accepted(memory: Memory) -> None:
     if memory.review == ReviewState.ACCEPTED:
         raise Conflict(f"memory #{memory.id} is accepted already", id=memory.id, version=memory.version)
+
+
+def _refuse_own(memory: Memory) -> None:
+    """Refuse a verdict on what one has written oneself: an agent that may write could let pass whatever it likes."""
+    origin = current_origin()
+    if origin.source == PERSONS_DOOR:
+        return
+    written = MemoryVersion.objects.filter(memory_id=memory.id, version=memory.version, actor=origin.actor)
+    if written.exists():
+        raise Forbidden(
+            f"{origin.actor} has written version {memory.version} of #{memory.id} itself; somebody else reviews it, or "
+            "a person in the admin",
+            id=memory.id,
+        )
 
 
 def _refuse_changed(memory: Memory, version: int) -> None:

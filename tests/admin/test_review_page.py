@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
@@ -86,6 +89,16 @@ class ReviewPageTests(AdminTestCase):
         self.assertIn(f"Merged #{self.first} into #{target}.", self.say(self.first, "merge", **fields))
         self.assertEqual(self.memory(target).content, "Three times, then stop.")
 
+    def test_what_may_be_about_the_same_is_beside_it(self) -> None:
+        waiting = self.write(
+            "Ports of the test server", "The test server listens on port 8321 of the loopback address."
+        )
+        alike = self.write("Where the server listens", "The server listens on port 8080 of the loopback address.")
+        html = self.page(f"{QUEUE}{waiting}/")
+        self.assertIn(f"Merge into #{alike}", html)
+        self.assertNotIn(f"Merge into #{self.first}", html)
+        self.assertIn("8321", "".join(re.findall(r"<ins>.*?</ins>", html)))
+
     def test_lists_hide_what_was_rejected_and_give_verdicts_on_many(self) -> None:
         action: dict[str, Any] = {"action": "reject_chosen", "_selected_action": [str(self.first), str(self.second)]}
         self.assertIn("2 memories rejected.", self.post("memories/memory/", **action))
@@ -97,6 +110,16 @@ class ReviewPageTests(AdminTestCase):
         self.assertIn("It is kept, and left out of lists", self.page(f"memories/memory/{self.second}/change/"))
         self.assertIn("Accepted", self.say(self.second, "accept", base_version="1", back="memory"))
         self.assertEqual(set(self.memories()), {self.first, self.second})
+
+    def test_a_viewer_sees_the_queue_and_gives_no_verdict(self) -> None:
+        viewer = get_user_model().objects.create_user("vic")
+        viewer.groups.add(Group.objects.get(name="viewer"))
+        self.client.force_login(viewer)
+        html = self.page(f"{QUEUE}{self.first}/")
+        self.assertIn("Why it waits", html)
+        self.assertNotIn("Accept <kbd>", html)
+        answer = self.client.post(self.address(f"{QUEUE}{self.first}/accept/"), {"base_version": "1"})
+        self.assertEqual((answer.status_code, self.standing(self.first)[0]), (403, "proposed"))
 
     def test_a_page_costs_as_many_queries_however_many_wait(self) -> None:
         before = self.queries_of(f"{QUEUE}{self.first}/")
@@ -164,7 +187,8 @@ class ReviewByKeyTests(BrowserTestCase):
             self.press_with_control(Keys.ENTER)
         self.see(f"Accepted #{third} “Proposal 3, corrected”.", within="[data-said]")
         self.press("m")
-        self.wait_for_focus("other")
+        self.wait_for_focus("into")
+        self.press(Keys.TAB)
         self.go(str(self.known), Keys.ENTER)
         self.wait_for_focus("content")
         with self.new_page():
@@ -185,8 +209,9 @@ class ReviewByKeyTests(BrowserTestCase):
         self.press("ajk")
         self.assertEqual(self.find("[name=reason]").get_attribute("value"), "ajk")
         self.press(Keys.ESCAPE)
-        passed = self.tab_to("Next j")
-        self.assertIn("Previous k", " ".join(self.find("main").text.split()), passed)
+        self.assertEqual(self.tab_to("Keys ?"), ["Edit e", "Merge… m", "Keys ?"])
+        self.press(Keys.ENTER)
+        self.see("take your last verdict back")
 
     def test_no_page_is_wider_than_a_narrow_screen(self) -> None:
         self.narrow()

@@ -18,7 +18,7 @@ from memories.review.services import accept_edited, merge_into, review_many, rev
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
 from memories.schemas.pack import ContextPackRequest
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Gone, Invalid, NotFound, PreconditionFailed
+from memoryhub.core.errors import Conflict, Forbidden, Gone, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.origin import use_origin
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.settings import change_settings
@@ -214,6 +214,14 @@ class VerdictTests(ReviewTestCase):
         with self.assertRaises(Gone):
             self.reject(memory_id)
 
+    def test_nobody_but_a_person_reviews_what_she_wrote_herself(self) -> None:
+        memory_id = self.write().id
+        with self.assertRaisesMessage(Forbidden, "codex has written version 1"):
+            review_memory(command=ReviewVerdict(id=memory_id, verdict=Verdict.ACCEPTED))
+        with use_origin(actor="script", source="rest"):
+            review_memory(command=ReviewVerdict(id=memory_id, verdict=Verdict.ACCEPTED))
+        self.assertEqual(self.standing(memory_id), (ACCEPTED, 1, None))
+
     def test_a_key_gives_the_first_answer_again(self) -> None:
         memory_id = self.write().id
         answers = [self.accept(memory_id, idempotency_key="k-1") for _ in range(2)]
@@ -223,7 +231,8 @@ class VerdictTests(ReviewTestCase):
         ids = [self.write(f"Title {number}", f"Text {number}").id for number in range(3)]
         self.reject(ids[1])
         many = [ReviewVerdict(id=each, verdict=Verdict.REJECTED, reason="noise") for each in (*ids, 999)]
-        outcomes = review_many(commands=many)
+        with use_origin(actor="ada", source="admin"):
+            outcomes = review_many(commands=many)
         self.assertEqual([bool(each.refused) for each in outcomes], [False, True, False, True])
         self.assertIn("is rejected already", outcomes[1].refused)
         self.assertEqual(count_waiting(), 0)
