@@ -1,0 +1,61 @@
+"""The pages People and Tokens in a real browser, by keyboard alone."""
+
+from __future__ import annotations
+
+from selenium.webdriver.common.keys import Keys
+
+from tests.admin.browser import BrowserTestCase
+
+
+class AccessPages(BrowserTestCase):
+    def open_page(self, name: str) -> None:
+        self.browser.get(f"{self.server.address}/{name}")
+
+    def press_on(self, text: str) -> None:
+        """Reach a button or a link by the keyboard, and press it."""
+        with self.new_page():
+            self.tab_to(text)
+            self.press(Keys.ENTER)
+
+    def test_a_token_is_made_copied_and_revoked(self) -> None:
+        self.open_page("tokens")
+        self.find("[name=name]").send_keys("nightly")
+        box = self.find(f"[name=projects][value={self.project}]")
+        self.script("document.querySelector('[name=reach][value=hub]').checked = true")
+        box.send_keys(Keys.SPACE)
+        self.assertTrue(self.script("return document.querySelector('[name=reach][value=some]').checked"))
+        self.press_on("Make it")
+        text = self.find("#shown-once").get_attribute("value") or ""
+        self.assertRegex(text, r"^mh_[a-z0-9]{8}_[A-Za-z0-9_-]{43}$")
+        self.see(f"may read in {self.project}")
+        self.tab_to("Copy")
+        self.press(Keys.ENTER)
+        self.wait(lambda: self.find("[data-copy]").text != "Copy", "what the button says then")
+        self.assertEqual(self.server.request("GET", "/api/v1/projects", Authorization=f"Bearer {text}").status, 200)
+        self.open_page("tokens")
+        self.assertNotIn(text, self.browser.page_source)
+        self.see("used last just now")
+        self.press_on("Revoke nightly")
+        self.see("refused from the next request on")
+        self.press_on("Revoke")
+        self.see("The token nightly counts no more.")
+        self.assertEqual(self.server.request("GET", "/api/v1/projects", Authorization=f"Bearer {text}").status, 401)
+
+    def test_a_person_is_let_in_changed_and_deactivated(self) -> None:
+        self.open_page("people")
+        self.find("[name=name]").send_keys("dora")
+        self.press_on("Make a link")
+        self.assertIn("/signin/", self.find("#shown-once").get_attribute("value") or "")
+        self.find("[aria-label='Role of dora']").send_keys("reviewer")
+        self.press_on("Change role of dora")
+        self.see("dora is reviewer now.")
+        self.press_on("Deactivate dora")
+        self.see("dora is deactivated, and signed out everywhere.")
+
+    def test_nothing_sticks_out_on_a_narrow_screen(self) -> None:
+        self.narrow()
+        for name in ("people", "tokens"):
+            self.open_page(name)
+            self.find("main h1")
+            wide = self.script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            self.assertLessEqual(wide, 0, name)
