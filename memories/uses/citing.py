@@ -60,7 +60,7 @@ def cite_again(stream: str) -> None:
 
 _MESSAGES_LEFT = (
     "SELECT position, occurred_at, json_extract(payload_json, '$.content') FROM raw_events "
-    "WHERE event_type = %s AND stream_id = %s AND payload_json IS NOT NULL ORDER BY position"
+    "WHERE +event_type = %s AND stream_id = %s AND payload_json IS NOT NULL ORDER BY position"
 )
 
 
