@@ -40,7 +40,8 @@ class HubAccess(models.Model):
         default_permissions = ()
         permissions = [
             (PERMISSIONS[Act.VIEW].partition(".")[2], "Can see every page"),
-            (PERMISSIONS[Act.REVIEW].partition(".")[2], "Can write, review, settle and delete softly"),
+            (PERMISSIONS[Act.WRITE].partition(".")[2], "Can write, settle and delete softly"),
+            (PERMISSIONS[Act.REVIEW].partition(".")[2], "Can accept and reject what is proposed"),
             (PERMISSIONS[Act.GOVERN].partition(".")[2], "Can redact, erase, roll back, and change policies"),
             (PERMISSIONS[Act.ADMINISTER].partition(".")[2], "Can manage people, tokens and jobs"),
         ]

@@ -23,6 +23,7 @@ from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryTouch
 from memoryhub.core.admin import HubChangeList, cells
 from memoryhub.core.errors import Conflict, Gone, HubError
+from memoryhub.core.permissions import Act, may, require
 
 FORM = "admin/memories/memory/form.html"
 _AT_ONCE = 200
@@ -37,16 +38,17 @@ class MemoryListAdmin(ReviewActions):
     list_display_links = ("number",)
     search_fields = ("title",)
     search_help_text = "Ask in your own words; the best answers come first"
+    quarantine_field = "pk"
     ordering: ClassVar[tuple[str, ...]] = ("-updated_at",)
     actions = ("accept_chosen", "reject_chosen", "delete_chosen", "restore_chosen")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """A person may write memories."""
-        return bool(request.user.is_staff)
+        """A person may write memories who may review them."""
+        return may(request.user, Act.REVIEW)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A person may revise memories."""
-        return bool(request.user.is_staff)
+        """A person may revise memories who may review them."""
+        return may(request.user, Act.REVIEW)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
         """Return the list that shows why something was found."""
@@ -68,6 +70,7 @@ class MemoryListAdmin(ReviewActions):
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Write a memory."""
+        require(request.user, Act.REVIEW)
         kind = self.kind or MemoryKind.OBSERVATION
         form = NewMemoryForm(kind, request.POST if request.method == "POST" else None)
         command = form.command() if form.is_bound else None
@@ -87,12 +90,12 @@ class MemoryListAdmin(ReviewActions):
             for kind in MemoryKind
         ]
 
-    @admin.action(description="Delete")
+    @admin.action(description="Delete", permissions=["change"])
     def delete_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
         """Delete the chosen memories softly."""
         self._touch_chosen(request, queryset, services.delete_memory, "deleted; “State: Deleted” shows them")
 
-    @admin.action(description="Restore")
+    @admin.action(description="Restore", permissions=["change"])
     def restore_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
         """Bring the chosen memories back."""
         self._touch_chosen(request, queryset, services.restore_memory, "restored")

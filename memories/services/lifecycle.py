@@ -15,6 +15,7 @@ from memories.services.results import live_memory, result_of, with_embedding, wi
 from memories.services.revise import restore_version
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict
+from memoryhub.core.permissions import Act, demand
 from memoryhub.core.projection import EventType
 
 
@@ -25,8 +26,10 @@ def delete_memory(*, command: MemoryTouch) -> WriteResult:
         NotFound: there is no such memory.
         Gone: it is deleted already.
         ConfirmationRequired, PreconditionFailed: as ``erase_memory``.
+        Forbidden: the caller may not erase.
     """
     if isinstance(command, MemoryDelete) and command.permanent:
+        demand(Act.GOVERN)
         return erase_memory(command=command)
     return _touch(MEMORY_DELETED, command, WriteStatus.DELETED, live_memory)
 

@@ -1,4 +1,4 @@
-"""What each route of the REST door needs: reading is for those who see, changing for those who review, and so on."""
+"""What each route of the REST door needs: reading is for those who see, changing for those who write, and so on."""
 
 from __future__ import annotations
 
@@ -28,4 +28,6 @@ def act_of_route(method: str, route: str) -> Act:
     part = route.removeprefix(_PROJECT).partition("/")[0]
     if part in _READS:
         return Act.VIEW
-    return Act.GOVERN if part in _GOVERNED else Act.REVIEW
+    if part in _GOVERNED:
+        return Act.GOVERN
+    return Act.REVIEW if route.endswith("/review") else Act.WRITE

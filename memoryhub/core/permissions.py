@@ -1,4 +1,4 @@
-"""Who may do what: four acts, the permission that each one needs, and the question whether a caller has it.
+"""Who may do what: five acts, the permission that each one needs, and the question whether a caller has it.
 
 Every door asks here, and no page, route or tool has a rule of its own:
 
@@ -28,8 +28,10 @@ class Act(StrEnum):
 
     VIEW = "view"
     """See every page, and read through every door."""
+    WRITE = "write"
+    """Write and edit, delete softly and restore, settle conflicts; tags and relations; sessions and turns."""
     REVIEW = "review"
-    """Write and edit, accept and reject, merge, delete softly and restore; settle conflicts; tags and relations."""
+    """Accept and reject what agents propose: a person's act, and never that of an agent that only writes."""
     GOVERN = "govern"
     """Redact, erase, roll back, retention, and the description and settings of projects and organisations."""
     ADMINISTER = "administer"
@@ -41,26 +43,28 @@ PERMISSIONS = {act: f"memoryhub.{act}_hub" for act in Act}
 """Django's name of the permission that each act needs; one of the roles' groups gives it."""
 ROLES = {
     "viewer": frozenset({Act.VIEW}),
-    "reviewer": frozenset({Act.VIEW, Act.REVIEW}),
+    "reviewer": frozenset({Act.VIEW, Act.WRITE, Act.REVIEW}),
     "owner": ALL_ACTS,
 }
 """The groups, and the acts that each one may do."""
 
 VERBS = {
     "read": frozenset({Act.VIEW}),
-    "write": frozenset({Act.VIEW, Act.REVIEW}),
+    "write": frozenset({Act.VIEW, Act.WRITE}),
     "admin": ALL_ACTS,
 }
 """What a token may be made for, and the acts that each one allows."""
 
 _WANTED = {
     Act.VIEW: "see this hub",
-    Act.REVIEW: "change what is kept here",
+    Act.WRITE: "change what is kept here",
+    Act.REVIEW: "accept or reject what is proposed",
     Act.GOVERN: "redact, erase, roll back, or change policies and settings",
     Act.ADMINISTER: "manage people, tokens and jobs",
 }
 _BY_EVENT = {
     "context.packed": Act.VIEW,
+    "memory.reviewed": Act.REVIEW,
     "hold": Act.GOVERN,
     "payload": Act.GOVERN,
     "project": Act.GOVERN,
@@ -68,7 +72,7 @@ _BY_EVENT = {
     "retention": Act.GOVERN,
     "rollback": Act.GOVERN,
 }
-"""What an event needs by its type, or by the first part of it, where that is not ``REVIEW``.
+"""What an event needs by its type, or by the first part of it, where that is not ``WRITE``.
 
 That a pack was given is noted when one only reads.
 """
@@ -143,7 +147,7 @@ def reached(projects: Iterable[str]) -> list[str]:
 
 def act_of_event(event_type: str) -> Act:
     """Return what appending an event of this type needs."""
-    return _BY_EVENT.get(event_type) or _BY_EVENT.get(event_type.partition(".")[0], Act.REVIEW)
+    return _BY_EVENT.get(event_type) or _BY_EVENT.get(event_type.partition(".")[0], Act.WRITE)
 
 
 @contextmanager

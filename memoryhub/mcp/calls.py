@@ -117,7 +117,7 @@ def _check_right(tool: Tool, caller: Caller) -> None:
     """Refuse a tool that writes to who may only read, before anything is looked at."""
     if tool.writes:
         with use_grant(caller.grant):
-            demand(Act.REVIEW)
+            demand(Act.WRITE)
 
 
 def clean_actor(name: str) -> str:

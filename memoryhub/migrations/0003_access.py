@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
             ],
             options={
-                'permissions': [('view_hub', 'Can see every page'), ('review_hub', 'Can write, review, settle and delete softly'), ('govern_hub', 'Can redact, erase, roll back, and change policies'), ('administer_hub', 'Can manage people, tokens and jobs')],
+                'permissions': [('view_hub', 'Can see every page'), ('write_hub', 'Can write, settle and delete softly'), ('review_hub', 'Can accept and reject what is proposed'), ('govern_hub', 'Can redact, erase, roll back, and change policies'), ('administer_hub', 'Can manage people, tokens and jobs')],
                 'managed': False,
                 'default_permissions': (),
             },

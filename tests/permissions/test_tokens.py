@@ -86,12 +86,20 @@ class UsingTests(TokenTestCase):
         memory = self.call("POST", "projects/alpha/memories", BODY, token=text, expect=201).data["id"]
         self.call("DELETE", f"projects/alpha/memories/{memory}", token=text)
         path = f"projects/alpha/memories/{memory}?permanent=true"
-        asked = self.call("DELETE", path, token=text, expect=409).data
-        said = self.detail("DELETE", f"{path}&confirm_token={asked['confirm_token']}", token=text, expect=403)
-        self.assertIn("or a token with admin", said)
+        self.assertIn("or a token with admin", self.detail("DELETE", path, token=text, expect=403))
+        asked = self.call("DELETE", path, expect=409).data
+        self.call("DELETE", f"{path}&confirm_token={asked['confirm_token']}", token=text, expect=403)
         self.call("PATCH", "projects/alpha/settings", {"retention_days": 30}, token=text, expect=403)
         self.call("PATCH", "projects/alpha", {"name": "A"}, token=text, expect=403)
         self.call("DELETE", f"{path}&confirm_token={asked['confirm_token']}", token=self.make("a", "admin"))
+
+    def test_what_a_token_writes_it_does_not_accept_itself(self) -> None:
+        self.call("PATCH", "projects/alpha/settings", {"settings": {"review_policy": "all"}})
+        text = self.make("w", "write")
+        memory = self.call("POST", "projects/alpha/memories", BODY, token=text, expect=201).data["id"]
+        verdict = f"projects/alpha/memories/{memory}/review"
+        self.assertIn("may not accept", self.detail("POST", verdict, {"verdict": "accepted"}, token=text, expect=403))
+        self.call("POST", verdict, {"verdict": "accepted"}, token=self.make("a", "admin"))
 
     def test_a_token_for_alpha_can_not_learn_what_else_there_is(self) -> None:
         text = self.make("ci", "admin", projects=["alpha"])
