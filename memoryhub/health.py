@@ -13,8 +13,10 @@ from memories.search.index import index_problem
 from memoryhub import env
 from memoryhub.core import clock
 from memoryhub.core.errors import HubError, Unavailable
+from memoryhub.core.jobs import Every
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.stores import list_projects, project_store, use_store
+from memoryhub.jobs.standing import standings
 from memoryhub.lag import models_behind
 
 _WELL = "ok"
@@ -25,7 +27,7 @@ _STARTED = clock.now()
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What was found, by part: ``hub.db``, the worker, and every project."""
+    """What was found, by part: ``hub.db``, the worker, the jobs, and every project."""
 
     findings: dict[str, str]
     figures: dict[str, int] = field(default_factory=dict)
@@ -50,7 +52,7 @@ class Health:
 
 def check() -> Health:
     """Look at hub.db, at the jobs, and at every project's store."""
-    findings = {"hub.db": _hub_database(), "worker": _worker()}
+    findings = {"hub.db": _hub_database(), "worker": _worker(), "jobs": _jobs()}
     for project in list_projects():
         findings[f"project {project}"] = _project(project)
     return Health(findings, {"spooled": _spooled()})
@@ -74,6 +76,19 @@ def _worker() -> str:
     if late is None:
         return _WELL
     return f"job {late.name!r} is due since {clock.to_text(late.next_run)[:16]}; serve runs the jobs unless --no-worker"
+
+
+def _jobs() -> str:
+    """Whether what is to be done every day was done the last time, or why not."""
+    try:
+        bad = [each for each in standings() if each.job.every is Every.DAY and each.failures]
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        return f"the jobs: {error}"
+    if not bad:
+        return _WELL
+    first = bad[0].failures[0]
+    result = first.last.result if first.last else ""
+    return f"job {bad[0].job.name!r} of {first.target.title}: {result}; `memory-hub jobs` says more"
 
 
 def _project(project: str) -> str:

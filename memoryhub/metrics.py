@@ -16,8 +16,12 @@ from memories.models import Memory
 from memoryhub.core import counters, log, rows
 from memoryhub.core.errors import HubError
 from memoryhub.core.models import ProjectionOffset
+from memoryhub.core.routing import STORE_PREFIX
 from memoryhub.core.stores import current_store, list_projects, project_store, use_store
+from memoryhub.jobs.runs import last_runs
+from memoryhub.jobs.schedules import next_runs
 from memoryhub.lag import projection_lag
+from memoryhub.models import JobResult
 from sessions_app.refusals import REJECTIONS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -45,6 +49,22 @@ class _Hub(Collector):
         yield from _of_stores(readable)
         yield from _of_appends(readable, counted)
         yield from _of_counters(counted)
+        yield from _of_jobs()
+
+
+def _of_jobs() -> Iterator[Metric]:
+    """Tell of each job over each store how its last run ended, and when."""
+    labels = ["job", "store"]
+    well = _gauge("job_ok", "Whether the last run of a job over a store did what it was to do", labels)
+    ended = _gauge("job_ended_timestamp_seconds", "When the last run of a job over a store ended", labels)
+    due = _gauge("job_due_timestamp_seconds", "When a job is due next", ["job"])
+    for (job, store), run in sorted(last_runs().items()):
+        named = [job, store.removeprefix(STORE_PREFIX) or "hub"]
+        well.add_metric(named, 1 if run.result == JobResult.OK else 0)
+        ended.add_metric(named, run.ended_at.timestamp())
+    for job, at in sorted(next_runs().items()):
+        due.add_metric([job], at.timestamp())
+    yield from (well, ended, due)
 
 
 def _facts(project: str) -> Facts | None:

@@ -23,8 +23,6 @@ Schedule.objects.update(next_run=clock.now() - timedelta(days=3))
 for _ in range(3):
     scheduler()
 print(Schedule.objects.filter(next_run__lt=clock.now()).count())
-"""
-_QUEUE = """
 from memoryhub.core.jobs import find_job
 from memoryhub.core.stores import project_store
 from memoryhub import jobs
@@ -40,15 +38,13 @@ class WorkerTests(SimpleTestCase):
             self.fill(home)
             self.assertEqual(self.shell(home, _MISSED), "0")
             with serving(home=home) as server:
-                self.assert_missed_are_done_once(home)
                 self.kill_a_rebuild(home, server)
-            code, output = run("rebuild", "--project", "alpha", home=home)
-            self.assertEqual(code, 0, output)
+                self.assert_missed_are_done_once(home)
 
     def fill(self, home: Path) -> None:
         notes = home.parent / "notes"
         notes.mkdir()
-        text = "\n".join(f"# Note {number}\n\nText of note {number}.\n" for number in range(1200))
+        text = "\n".join(f"# Note {number}\n\nText of note {number}.\n" for number in range(800))
         (notes / "notes.md").write_text(text)
         code, output = run("import", "markdown", str(notes), "--project", "alpha", home=home)
         self.assertEqual(code, 0, output)
@@ -60,13 +56,11 @@ class WorkerTests(SimpleTestCase):
 
     def assert_missed_are_done_once(self, home: Path) -> None:
         daily = ("verify stores", "backup", "prune use statistics")
-        poll(lambda: set(daily) <= {job for job, _, _ in self.runs(home)}, what="a run of each daily job")
         poll(lambda: not self.waiting(home), what="an empty queue")
         done = [job for job, store, result in self.runs(home) if store == "store:project:alpha" and job in daily]
         self.assertEqual(sorted(done), sorted(daily))
 
     def kill_a_rebuild(self, home: Path, server: Server) -> None:
-        self.shell(home, _QUEUE)
         lock = home / "locks" / "rebuild.project-alpha"
         begun = poll(lambda: lock.exists() and lock.read_bytes().strip(b" \0"), what="the beginning of the rebuild")
         pid = int(begun.partition(b'"pid": ')[2].partition(b",")[0])

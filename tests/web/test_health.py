@@ -9,7 +9,11 @@ from django_q.models import Schedule
 
 from memoryhub import health, jobs
 from memoryhub.core import clock, rows
+from memoryhub.core.jobs import find_job
+from memoryhub.core.log.anchor import anchor_path
 from memoryhub.core.stores import MAX_OPEN_STORES, project_store
+from memoryhub.jobs import run_job
+from memoryhub.metrics import render
 from tests.api.client import RestTestCase
 from tests.support import forget_all_stores
 
@@ -27,7 +31,7 @@ class HealthTests(RestTestCase):
         self.assertEqual(self.client.get("/api/v1/health").json(), {"status": "ok"})
         self.assertEqual(self.call("GET", "health", token="wrong").data, {"status": "ok"})
         answer = self.call("GET", "health").data
-        parts = {"hub.db": "ok", "worker": "ok", "project alpha": "ok", "project beta": "ok"}
+        parts = {"hub.db": "ok", "worker": "ok", "jobs": "ok", "project alpha": "ok", "project beta": "ok"}
         self.assertEqual((answer["status"], answer["parts"], answer["spooled"]), ("ok", parts, 0))
 
     def test_a_read_model_behind_its_log_is_named(self) -> None:
@@ -69,6 +73,24 @@ class HealthTests(RestTestCase):
                 self.assertIn("job 'fold counters' is due since", self.finding("worker"))
                 Schedule.objects.update(next_run=now - timedelta(minutes=1))
                 self.assertEqual(self.finding("worker"), "ok")
+
+    def test_a_daily_job_that_failed_is_named_until_it_ends_well(self) -> None:
+        anchor = anchor_path(project_store("beta"))
+        anchor.write_bytes(b"99 abc".ljust(127) + b"\n")
+        with self.assertLogs("memoryhub.jobs", "WARNING"):
+            run_job(job=find_job("verify stores"), asked_by="ada")
+        self.assertEqual(
+            self.finding("jobs"), "job 'verify stores' of project beta: failed; `memory-hub jobs` says more"
+        )
+        told = self.metrics()
+        self.assertIn('memory_hub_job_ok{job="verify stores",store="project:alpha"} 1.0', told)
+        self.assertIn('memory_hub_job_ok{job="verify stores",store="project:beta"} 0.0', told)
+        anchor.unlink()
+        run_job(job=find_job("verify stores"), asked_by="ada")
+        self.assertEqual(self.finding("jobs"), "ok")
+
+    def metrics(self) -> str:
+        return render().decode()
 
     def test_what_waits_in_the_spool_is_counted(self) -> None:
         spool = self.home / "spool"
