@@ -9,6 +9,7 @@ from decisions.models import Decision
 from governance.admin.patch import patch
 from governance.models import Affirmation
 from memories.models import Memory
+from memoryhub.access.people import PersonAdd, add_person
 from memoryhub.core import clock
 from tests.admin.base import AdminTestCase, text_of
 
@@ -78,6 +79,15 @@ class PageTests(AdminTestCase):
     def test_what_does_not_wait_leads_to_the_queue(self):
         self.assertEqual(self.client.get(self.address(f"{PAGE}999/")).status_code, 302)
         self.assertEqual(self.client.get(self.address(f"{PAGE}{self.fact}/affirm/")).status_code, 405)
+
+    def test_a_viewer_sees_it_and_changes_nothing(self):
+        self.client.force_login(add_person(command=PersonAdd(name="vic", role="viewer")))
+        shown = self.page(f"{PAGE}{self.fact}/")
+        self.assertIn("The port is 8321", shown)
+        self.assertNotIn("It holds", shown)
+        for act in ("affirm", "retire"):
+            self.assertEqual(self.client.post(self.address(f"{PAGE}{self.fact}/{act}/")).status_code, 403)
+        self.assertIn("1 of 3", text_of(self.page(PAGE)))
 
     def test_the_navigation_says_how_much_waits(self):
         self.assertIn("To affirm 3 wait", text_of(self.page("governance/redaction/")))

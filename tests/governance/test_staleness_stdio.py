@@ -1,0 +1,31 @@
+"""An agent that meets what may no longer hold, through a real server over stdio."""
+
+from __future__ import annotations
+
+import re
+
+from tests.mcp.client import McpTestCase
+
+
+class StdioTests(McpTestCase):
+    def test_an_agent_is_told_in_its_pack_looks_and_affirms(self) -> None:
+        server = self.connect("--project", "alpha", "--profile", "work")
+        listed = {tool["name"]: tool for tool in server.ask("tools/list")["result"]["tools"]}
+        self.assertTrue(listed["memory_stale"]["annotations"]["readOnlyHint"])
+        self.assertFalse(listed["memory_affirm"]["annotations"]["readOnlyHint"])
+        recorded = server.say("decision_record", title="Sign tokens", chosen="HMAC", files=["src/auth/"])
+        decision = re.search(r"#(\d+)", recorded)
+        assert decision
+        self.assertEqual(server.say("memory_stale"), "nothing waits to be affirmed")
+        made = {"message": "Shorten tokens", "committed_at": "2040-01-01T00:00:00Z", "files": ["src/auth/token.py"]}
+        server.say("commit_record", sha="a" * 40, **made)
+        commit = "commit aaaaaaaaaa “Shorten tokens” touched src/auth/token.py"
+        why = f"#{decision[1]} decision Sign tokens — since 2040-01-01: {commit}"
+        self.assertIn(why, server.say("memory_context"))
+        self.assertIn(why, server.say("memory_stale", kind="decision"))
+        said = server.say("memory_affirm", id=int(decision[1]), reason="shorter is safer")
+        self.assertIn("affirmed: Sign tokens", said)
+        self.assertEqual(server.say("memory_stale"), "nothing waits to be affirmed")
+        refused = server.call("memory_affirm", id=999)
+        self.assertTrue(refused["isError"])
+        self.assertIn("there is no #999 here", refused["content"][0]["text"])
