@@ -15,7 +15,7 @@ from governance.retention.closing import close
 from governance.retention.events import RETENTION_BEGAN, RetentionBegan
 from governance.retention.policy import Policy
 from governance.retention.ranges import chunks, numbers
-from governance.retention.schemas import RetentionPlanRequest, RetentionRunRequest, RunView
+from governance.retention.schemas import Report, RetentionPlanRequest, RetentionRunRequest, RunView
 from governance.retention.selection import Candidate
 from governance.retention.selectors import (
     began_with,
@@ -27,7 +27,7 @@ from governance.retention.selectors import (
 )
 from governance.retention.survey import Survey
 from governance.retention.tally import Tally
-from governance.retention.ties import together
+from governance.retention.ties import Sorts, together
 from memories.embeddings.vectors import forget_files
 from memories.search.index import forget_removed
 from memoryhub.core import clock, log
@@ -124,23 +124,30 @@ class _Taking:
         self._reason = f"retention #{run.id}"
         self._policy = Policy.current(run.cutoff)
         self._began = began
+        self._report = Report.model_validate(began.report)
 
     def batches(self) -> Iterator[tuple[int, int]]:
         """Take one batch after the other; yield how many things were looked at, and of how many."""
-        things = [each for ranges in self._began.things.values() for each in numbers(ranges)]
-        total = sum(last - first + 1 for first, last in self._began.positions) + len(things)
+        total = self._report.things
         done = 0
-        for batch in self._split(things):
+        for batch in self._split():
             with log.transaction():
                 self._take(batch)
             done += len(batch.events) + len(batch.things)
             yield done, total
 
-    def _split(self, things: list[int]) -> Iterator[_Batch]:
+    def _things(self) -> Sorts:
+        """Return the things that are to go with their streams."""
+        found: Sorts = {}
+        for place, ranges in self._began.things.items():
+            found.setdefault(What(self._report.going[place].what), []).extend(numbers(ranges))
+        return found
+
+    def _split(self) -> Iterator[_Batch]:
         for events in chunks(self._began.positions, BATCH):
             yield _Batch(events, [])
         batch: list[int] = []
-        for group in together(things, Survey(self._policy).cited):  # what is tied goes at once, or stays
+        for group in together(self._things(), Survey(self._policy).cited):  # what is tied goes at once, or stays
             if batch and len(batch) + len(group) > BATCH:
                 yield _Batch([], batch)
                 batch = []

@@ -30,5 +30,5 @@ class Survey:
     def things(self, only: Sequence[int] | None = None) -> Iterator[Candidate]:
         """Yield memories, sessions, decisions, iterations and commits; all, or those among these ids."""
         found = [each for source in THINGS for each in select(source, self.policy, only)]
-        kept = kept_by_ties({each.id: each.keeper for each in found}, self.cited)
+        kept = kept_by_ties(found, self.cited)
         yield from (each._replace(keeper=kept.get(each.id, "")) for each in found)
