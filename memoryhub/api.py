@@ -9,6 +9,7 @@ from ninja import Query, Router, Status
 
 from decisions.api import router as decisions
 from governance.redaction.api import router as redactions
+from governance.retention.api import router as retention
 from governance.staleness.api import router as staleness
 from memories.api import router as memories
 from memories.context_api import router as context
@@ -131,6 +132,18 @@ api.add_router("", hub)
 api.add_router("", hooks)
 scopes.add_decorator(from_caller)
 api.add_router("", scopes)
-for router in (memories, reviews, context, links, queries, decisions, sessions, work, redactions, staleness):
+for router in (
+    memories,
+    reviews,
+    context,
+    links,
+    queries,
+    decisions,
+    sessions,
+    work,
+    redactions,
+    staleness,
+    retention,
+):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)
