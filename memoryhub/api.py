@@ -11,6 +11,7 @@ from decisions.api import router as decisions
 from governance.redaction.api import router as redactions
 from governance.retention.api import router as retention
 from governance.staleness.api import router as staleness
+from governance.taint.api import router as rollbacks
 from memories.api import router as memories
 from memories.context_api import router as context
 from memories.links_api import router as links
@@ -144,6 +145,6 @@ for router in (
     redactions,
     staleness,
     retention,
-):
+, rollbacks):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)

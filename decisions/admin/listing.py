@@ -53,6 +53,7 @@ class DecisionListAdmin(HubModelAdmin):
     list_filter = (StatusFilter, ReviewFilter, ImpactFilter, PhaseFilter, TopicFilter, IterationFilter)
     search_fields = ("title",)
     search_help_text = "Ask in your own words; the best answers come first"
+    quarantine_field = "pk"
     ordering: ClassVar[tuple[str, ...]] = ("-id",)
     change_list_template = "admin/decisions/change_list.html"
     empty_title = "No decision here"

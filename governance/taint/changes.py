@@ -30,6 +30,10 @@ class Told:
         """Return the last."""
         return self.said[-1]
 
+    def without(self, void: frozenset[int]) -> Told:
+        """Return it without what some positions said."""
+        return Told([each for each in self.said if each[0] not in void])
+
     def clean(self, tainted: frozenset[int], before: int, default: Any) -> Any:
         """Return what was said last by events that are not tainted and stand before a position."""
         kept = [value for position, _, value in self.said if position not in tainted and position < before]
@@ -73,7 +77,7 @@ def _payloads(condition: str, *parameters: str) -> Iterator[tuple[int, str, dict
 
 
 def take_back(
-    do: str, told: Mapping[Any, Told], tainted: frozenset[int], *, include_changed: bool
+    do: str, told: Mapping[Any, Told], tainted: frozenset[int], void: frozenset[int], *, include_changed: bool
 ) -> Iterator[Step | Left]:
     """Yield what makes each name what it was before tainted events set it, and what is left since others set it again.
 
@@ -81,9 +85,11 @@ def take_back(
         do: the step's name.
         told: by name; by id, where it is the status of decisions.
         tainted: the events to take back.
+        void: events that took each other back.
         include_changed: take back what others set since, too.
     """
-    for name, each in told.items():
+    for name, every in told.items():
+        each = every.without(void)
         mine = [position for position, _, _ in each.said if position in tainted]
         if not mine:
             continue
@@ -104,12 +110,14 @@ def _default(do: str, name: Any) -> Any:
     return None
 
 
-def changes_taken_back(direct: Direct, tainted: frozenset[int], *, include_changed: bool) -> Iterator[Step | Left]:
+def changes_taken_back(
+    direct: Direct, tainted: frozenset[int], void: frozenset[int], *, include_changed: bool
+) -> Iterator[Step | Left]:
     """Yield what takes back the settings, the description and the marks that tainted events set."""
     if direct["settings"]:
-        yield from take_back("configure", settings_told(), tainted, include_changed=include_changed)
+        yield from take_back("configure", settings_told(), tainted, void, include_changed=include_changed)
     if direct["profile"]:
-        yield from take_back("describe", profile_told(), tainted, include_changed=include_changed)
+        yield from take_back("describe", profile_told(), tainted, void, include_changed=include_changed)
     marked = set(direct["marks"]) - set(direct["decisions"])
     if marked:
-        yield from take_back("mark", statuses_told(marked), tainted, include_changed=include_changed)
+        yield from take_back("mark", statuses_told(marked), tainted, void, include_changed=include_changed)

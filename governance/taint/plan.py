@@ -17,6 +17,7 @@ from governance.taint.relations import relations_back
 from governance.taint.schemas import Include, Left, RollbackPlan, Selection, Step
 from governance.taint.selecting import Selected, select
 from governance.taint.standing import NEVER, MemoryState, changed_since, clean_versions, memory_states, rivals
+from governance.taint.undone import void_positions
 from memoryhub.core.errors import Invalid
 from memoryhub.core.quarantine import quarantined_among
 
@@ -92,8 +93,9 @@ class _Planner:
         self._direct = found.direct
         self._tainted = found.selected.positions
         self._leave = set(command.leave)
-        self._states = memory_states(self._memory_ids())
-        self._changed = changed_since(self._since(), self._tainted)
+        self._void = void_positions() - self._tainted
+        self._states = memory_states(self._memory_ids(), self._void)
+        self._changed = changed_since(self._since(), self._tainted, self._void)
 
     def parts(self) -> Iterator[Step | Left]:
         """Yield every step, and everything that is left."""
@@ -172,7 +174,7 @@ class _Planner:
         yield from self._reversions()
         yield from relations_back(each for each in self._direct["relations_removed"] if self._was_clean(each))
         include_changed = Include.CHANGED_SINCE in self._command.include
-        yield from changes_taken_back(self._direct, self._tainted, include_changed=include_changed)
+        yield from changes_taken_back(self._direct, self._tainted, self._void, include_changed=include_changed)
 
     def _was_clean(self, relation_id: int) -> bool:
         return relation_id not in self._tainted and relation_id not in self._leave
@@ -215,7 +217,7 @@ class _Planner:
         revised = self._of("memories_revised", lambda each, state: not state.deleted or each in back)
         group = self._direct["memories_revised"]
         limits = {each: group[each].first if f"memory:{each}" in self._changed else NEVER for each in revised}
-        clean = clean_versions(limits, self._tainted)
+        clean = clean_versions(limits, self._tainted | self._void)
         for each in revised:
             if each in clean and clean[each] != self._states[each].version:
                 yield Step(do="revert", id=each, from_version=self._states[each].version, to_version=clean[each])

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from governance.models.taint import RollbackAction
 from memoryhub.core.schemas import Command, EntityId, Moment, Paging
@@ -16,7 +16,22 @@ SHOWN = 50
 
 Name = Annotated[str, Field(max_length=200)]
 Ids = Annotated[list[EntityId], Field(max_length=10_000)]
-Point = int | Moment
+
+
+def _point(value: object) -> object:
+    """Read a position, or a time, from what was written; one without a zone is UTC."""
+    if isinstance(value, int | datetime):
+        return value
+    written = str(value).strip().removeprefix("#")
+    if written.isascii() and written.isdecimal():
+        return int(written)
+    try:
+        return datetime.fromisoformat(written)
+    except ValueError:
+        raise ValueError("it is a position such as 412, or a time such as 2026-11-20T14:00") from None
+
+
+Point = Annotated[int | Moment, BeforeValidator(_point)]
 """A position of the log, or a time."""
 
 

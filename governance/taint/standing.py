@@ -18,7 +18,8 @@ _CHANGED = f"""
 WITH s(stream, at) AS (SELECT key, value FROM json_each(%s)),
 last(stream, position) AS (
     SELECT s.stream, (SELECT max(e.position) FROM raw_events e
-        WHERE e.stream_id = s.stream AND e.position > s.at AND ({_CHANGING})) FROM s
+        WHERE e.stream_id = s.stream AND e.position > s.at AND ({_CHANGING})
+        AND e.position NOT IN (SELECT value FROM json_each(%s))) FROM s
 )
 SELECT last.stream, e.actor, e.position FROM last JOIN raw_events e ON e.position = last.position
     WHERE e.position NOT IN (SELECT value FROM json_each(%s))
@@ -26,7 +27,8 @@ SELECT last.stream, e.actor, e.position FROM last JOIN raw_events e ON e.positio
 
 _MEMORIES = """
 SELECT m.id, m.version, m.deleted_at IS NOT NULL, (SELECT max(e.position) FROM raw_events e
-    WHERE e.stream_id = 'memory:' || m.id AND e.event_type IN ('memory.deleted', 'memory.restored'))
+    WHERE e.stream_id = 'memory:' || m.id AND e.event_type IN ('memory.deleted', 'memory.restored')
+    AND e.position NOT IN (SELECT value FROM json_each(%s)))
     FROM memories_memory m WHERE m.id IN (SELECT value FROM json_each(%s))
 """
 
@@ -59,20 +61,21 @@ class MemoryState:
     """The last event that deleted or restored it; 0 where none did."""
 
 
-def changed_since(since: Mapping[str, int], own: Iterable[int]) -> dict[str, str]:
+def changed_since(since: Mapping[str, int], own: Iterable[int], void: Iterable[int] = ()) -> dict[str, str]:
     """Return who changed a stream last, and where, by stream: of those that others changed.
 
     Args:
         since: a position by stream; only what came behind it counts.
-        own: positions that do not count.
+        own: positions of no others: where the last change is one of them, nobody changed it since.
+        void: positions that are no changes at all.
     """
-    found = rows.fetch(_CHANGED, [json.dumps(since), listed(own)])
+    found = rows.fetch(_CHANGED, [json.dumps(since), listed(void), listed(own)])
     return {stream: f"changed since by {actor} at #{position}" for stream, actor, position in found}
 
 
-def memory_states(ids: Iterable[int]) -> dict[int, MemoryState]:
-    """Return how memories stand, by id."""
-    found = rows.fetch(_MEMORIES, [listed(ids)])
+def memory_states(ids: Iterable[int], void: Iterable[int] = ()) -> dict[int, MemoryState]:
+    """Return how memories stand, by id; what is ``void`` deleted and restored nothing."""
+    found = rows.fetch(_MEMORIES, [listed(void), listed(ids)])
     return {each: MemoryState(version, bool(deleted), touch or 0) for each, version, deleted, touch in found}
 
 

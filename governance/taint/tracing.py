@@ -12,6 +12,7 @@ from governance.taint.direct import Touched
 from governance.taint.plan import Plan, Traced, traced
 from governance.taint.schemas import SHOWN, Group, Preview, RollbackPlan, Selection, Thing, Trace
 from governance.taint.standing import changed_since
+from governance.taint.undone import void_positions
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.models import RawEvent
 from memoryhub.core.quarantine import quarantine_marks
@@ -69,7 +70,7 @@ class _Things:
         events = list(RawEvent.objects.filter(position__in=positions))
         self._entries: dict[int, Entry] = {each.position: each for each in entries_of(events)}
         streams = {_stream(kind, each.id): each.first for kind, each in self._changeable()}
-        self._changed = changed_since(streams, found.selected.positions)
+        self._changed = changed_since(streams, found.selected.positions, void_positions())
 
     def _changeable(self) -> Iterable[tuple[str, Touched]]:
         for name in ("memories_created", "memories_revised", "decisions"):

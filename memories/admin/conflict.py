@@ -94,6 +94,7 @@ class ConflictAdmin(SectionAdmin):
     list_select_related = ("memory",)
     sortable_by = ()
     detail_template = _PAGE
+    quarantine_field = "memory_id"
     ordering = (F("resolved_at").desc(nulls_first=True), "-id")
     empty_title = "No conflict"
     empty_text = "When two write one memory at once, both versions are kept, and what is to stand is settled here."

@@ -37,6 +37,7 @@ class CommitAdmin(HubModelAdmin):
     list_filter = (CommittedFilter,)
     search_fields = ("sha", "message", "author")
     search_help_text = "Words of the message, the author, or the beginning of the hash"
+    quarantine_field = "pk"
     ordering = ("-committed_at",)
     stream_kind = "commit"
     detail_template = "admin/sessions_app/commit/detail.html"

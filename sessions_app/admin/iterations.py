@@ -73,6 +73,7 @@ class IterationAdmin(HubModelAdmin):
     list_filter = ("status", "command", StartedFilter)
     search_fields = ("command", "description", "outcome")
     search_help_text = "Words of the description or the outcome"
+    quarantine_field = "pk"
     ordering = ("-id",)
     stream_kind = "iteration"
     detail_template = "admin/sessions_app/iteration/detail.html"

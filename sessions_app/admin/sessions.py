@@ -52,6 +52,7 @@ class SessionAdmin(HubModelAdmin):
     list_filter = ("status", "mode", StartedFilter)
     search_fields = ("session_id", "purpose", "summary", "agent")
     search_help_text = "Words of the purpose or the summary, the agent, or the session's name"
+    quarantine_field = "pk"
     ordering = ("-id",)
     stream_kind = "session"
     detail_template = "admin/sessions_app/session/detail.html"

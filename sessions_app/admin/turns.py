@@ -81,6 +81,7 @@ class TurnAdmin(HubModelAdmin):
     list_filter = ("status", KeeperFilter, BeganFilter, SessionFilter)
     search_fields = ("turn_id", "session_id", "summary", "actor")
     search_help_text = "Words of the summary, who acted, or the name of a turn or session"
+    quarantine_field = "pk"
     ordering = ("-id",)
     stream_kind = "turn"
     detail_template = "admin/sessions_app/turn/detail.html"

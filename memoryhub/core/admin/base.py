@@ -20,9 +20,11 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from memoryhub.core.admin.cells import event_title
+from memoryhub.core.admin.quarantine import QuarantineFilter
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, may, require
+from memoryhub.core.quarantine import quarantine_marks
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -75,6 +77,8 @@ class HubModelAdmin(_ModelAdmin):
     """What one and what many are called in a count; the model's own names where there are none."""
     list_title = ""
     detail_template = ""
+    quarantine_field = ""
+    """The field by which a row can be in quarantine; empty where none can be."""
     stream_kind = ""
     """What the streams of these rows begin with, such as ``memory``."""
     empty_title = "Nothing here yet"
@@ -106,6 +110,10 @@ class HubModelAdmin(_ModelAdmin):
         actions = super().get_actions(request)
         actions.pop("delete_selected", None)
         return actions
+
+    def get_list_filter(self, request: HttpRequest) -> Sequence[Any]:
+        """Hide what is in quarantine until it is asked for."""
+        return [*super().get_list_filter(request), *([QuarantineFilter] if self.quarantine_field else [])]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the class of the list."""
@@ -163,6 +171,9 @@ class HubModelAdmin(_ModelAdmin):
     def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
         """Return a page about one row."""
         common = {"opts": self.opts, "original": found, "title": str(found), "subtitle": None}
+        if self.quarantine_field and found is not None:
+            thing = getattr(found, self.quarantine_field)
+            common["quarantine"] = quarantine_marks([thing]).get(thing, "")
         return TemplateResponse(request, template, {**self.admin_site.each_context(request), **common, **context})
 
     def url(self, name: str, *arguments: Any) -> str:

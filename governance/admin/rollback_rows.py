@@ -1,0 +1,133 @@
+"""The rows of the roll-back pages: things with links, what each came of, and what is done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from django.urls import reverse
+
+from governance.taint.schemas import Group, RollbackPlan, Thing
+from memoryhub.core.entities import find_entities
+
+_PAGES = {
+    "memory": "memories_memory",
+    "decision": "decisions_decision",
+    "commit": "sessions_app_commit",
+    "session": "sessions_app_session",
+    "turn": "sessions_app_turn",
+    "iteration": "sessions_app_iteration",
+}
+_SAID = {
+    "quarantine": "set aside",
+    "lift": "let out",
+    "delete": "deleted",
+    "restore": "restored",
+    "revert": "put back to an earlier version",
+    "relate": "related again",
+    "unrelate": "no longer related",
+    "configure": "setting put back",
+    "describe": "field put back",
+    "mark": "status put back",
+}
+_ALSO = frozenset({"built_on", "influenced", "relations", "told_sessions"})
+"""Derived groups whose things can be reached one by one."""
+_NOT_LEFT = frozenset({"settings", "profile", "other"})
+_DEEPEST = 6
+
+
+def group_rows(groups: Iterable[Group], plan: RollbackPlan) -> list[dict[str, Any]]:
+    """Return groups with their rows; each row knows whether it can be left or reached, and whether it was."""
+    return [_group(group, plan) for group in groups]
+
+
+def _group(group: Group, plan: RollbackPlan) -> dict[str, Any]:
+    derived = any(thing.how for thing in group.shown)
+    field = ("also" if group.name in _ALSO else "") if derived else ("" if group.name in _NOT_LEFT else "leave")
+    marked = set(plan.also if derived else plan.leave)
+    things = _as_tree(group.shown) if group.name == "built_on" else group.shown
+    return {
+        "group": group,
+        "field": field,
+        "more": group.count - len(group.shown),
+        "rows": [{"thing": each, "url": address(each), "checked": each.id in marked, **_way(each)} for each in things],
+    }
+
+
+def _way(thing: Thing) -> dict[str, Any]:
+    return {"level": min(max(thing.depth - 1, 0), _DEEPEST), "how": thing.how.replace("_", " ")}
+
+
+def _as_tree(things: Sequence[Thing]) -> list[Thing]:
+    """Return things each behind the one that it came of."""
+    below: dict[int | None, list[Thing]] = {}
+    for each in things:
+        below.setdefault(each.via, []).append(each)
+    known = {each.id for each in things}
+    waiting = [each for each in reversed(things) if each.via not in known]
+    ordered: list[Thing] = []
+    while waiting:
+        here = waiting.pop()
+        ordered.append(here)
+        waiting += reversed(below.get(here.id, ()))
+    return ordered
+
+
+def address(thing: Thing) -> str:
+    """Return the page of a thing; that of its event where it has none of its own."""
+    page = _PAGES.get(thing.type)
+    if page and (thing.event == thing.id or thing.type in ("memory", "decision", "session")):
+        return reverse(f"admin:{page}_change", args=[thing.id])
+    return reverse("admin:core_rawevent_change", args=[thing.event])
+
+
+def counts_said(counts: Mapping[str, int]) -> str:
+    """Return what is done in words: ``3 set aside, 1 deleted``."""
+    return ", ".join(f"{count:,} {_SAID[do]}" for do, count in counts.items())
+
+
+def selection_said(selection: Mapping[str, Any]) -> str:
+    """Return what was chosen in words."""
+    names = {"session_id": "session", "actor": "client", "source": "door", "since": "from", "until": "until"}
+    told = [f"{names[name]} {selection[name]}" for name in names if selection.get(name)]
+    return ", ".join([*told, *(["people too"] if selection.get("include_people") else [])])
+
+
+def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return steps with what they were done to."""
+    titled = _titled(steps)
+    return [
+        {**titled[index], "said": _SAID[step["do"]], "change": _change(step), "name": step.get("name", "")}
+        for index, step in enumerate(steps)
+    ]
+
+
+def left_rows(left: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what was left, with its title."""
+    titled = _titled(left)
+    return [{**titled[index], "why": each["why"], "name": each.get("title", "")} for index, each in enumerate(left)]
+
+
+def _titled(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    known = find_entities(each["id"] for each in items if each.get("id"))
+    return [_named(each.get("id", 0), known) for each in items]
+
+
+def _named(thing: int, known: Mapping[int, Any]) -> dict[str, Any]:
+    entity = known.get(thing)
+    page = _PAGES.get(entity.type) if entity else None
+    name, wanted = (f"admin:{page}_change", thing) if page else ("admin:core_rawevent_change", thing)
+    url = reverse(name, args=[wanted]) if thing else ""
+    return {"id": thing, "url": url, "title": entity.title if entity else "", "type": entity.type if entity else ""}
+
+
+def _change(step: Mapping[str, Any]) -> str:
+    if step["do"] == "revert":
+        return f"version {step['from_version']} → {step['to_version']}"
+    if step["do"] in ("configure", "describe", "mark"):
+        return f"{_value(step.get('before'))} → {_value(step.get('after'))}"
+    return ""
+
+
+def _value(value: Any) -> str:
+    return "the default" if value is None else str(value)[:120] or "nothing"

@@ -1,0 +1,33 @@
+"""Events that took each other back: those of roll-backs that were undone, and of their undoing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from governance.taint.perform import events_of
+from governance.taint.schemas import Step
+from memoryhub.core import rows
+
+_EVENTS = (
+    "SELECT position, event_type, payload_json FROM raw_events "
+    "WHERE event_type IN ('rollback.made', 'rollback.undone') AND payload_json IS NOT NULL ORDER BY position"
+)
+
+
+def void_positions() -> frozenset[int]:
+    """Return the positions of what undone roll-backs did and of what undid it: nothing is changed by both."""
+    return frozenset(_void())
+
+
+def _void() -> Iterator[int]:
+    made: dict[int, range] = {}
+    for position, event_type, payload_json in rows.fetch(_EVENTS):
+        payload = json.loads(payload_json)
+        steps = [Step.model_validate(each) for each in payload.get("steps", [])]
+        own = range(position, position + 1 + events_of(steps))
+        if event_type == "rollback.made":
+            made[position] = own
+        else:
+            yield from own
+            yield from made.get(payload["rollback_id"], ())

@@ -1,0 +1,140 @@
+"""Roll-backs at their doors: the page, in a real browser by keyboard alone; REST; the command line."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from django.core.management import CommandError, call_command
+from selenium.webdriver.common.keys import Keys
+
+from tests.admin.base import AdminTestCase, text_of
+from tests.admin.browser import BrowserTestCase
+from tests.api.client import RestTestCase
+
+BAD = {"X-Session-Id": "s-bad"}
+PAGE = "governance/rollback/"
+
+
+class RollbackPageTests(AdminTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.clean = self.write("Ports stay closed", "All of them.", session="s-good")
+        self.bad = self.write("Ports are <open>", session="s-bad")
+
+    def look(self, **fields: Any) -> str:
+        return self.page(PAGE, **{"session_id": "s-bad", **fields})
+
+    def test_it_shows_what_a_session_did_and_does_just_that(self) -> None:
+        html = self.look()
+        self.assertIn("Ports are <open>", html)
+        self.assertNotIn("Ports stay closed", text_of(html))
+        self.assertIn("Quarantine 1 thing", html)
+        token = html.partition('name="confirm_token" value="')[2][:16]
+        fields = {"session_id": "s-bad", "confirm_token": token, "reason": "It was fed lies."}
+        self.write("One more", "Of these.", session="s-bad")
+        said = text_of(self.post(f"{PAGE}run/", **fields))
+        self.assertIn("The log has changed since you looked", said)
+        self.assertIn("Quarantine 2 things", said)
+        token = self.look().partition('name="confirm_token" value="')[2][:16]
+        said = text_of(self.post(f"{PAGE}run/", **{**fields, "confirm_token": token}))
+        self.assertIn("2 set aside. It can be undone below.", said)
+        self.assertEqual([self.clean], self.memories())
+        self.assertIn("Undo this", said)
+
+    def test_a_thing_can_be_left_and_what_is_wrong_is_said(self) -> None:
+        other = self.write("Another", "One.", session="s-bad")
+        html = self.look(leave=str(other))
+        self.assertIn("Quarantine 1 thing", html)
+        self.assertIn("left by choice", html)
+        self.assertIn("give at least one of", self.page(PAGE, session_id=""))
+        self.assertIn("a position such as 412, or a time", self.look(since="yesterday"))
+        self.assertIn("nothing that was derived", self.look(also="999"))
+
+
+class RollbackCommandTests(AdminTestCase):
+    def run_command(self, *arguments: str) -> str:
+        out = io.StringIO()
+        call_command("rollback", "--project", "alpha", *arguments, stdout=out)
+        return out.getvalue()
+
+    def test_it_shows_then_does_then_undoes(self) -> None:
+        bad = self.write("Ports are open", session="s-bad")
+        shown = self.run_command("--session", "s-bad", "--action", "undo")
+        self.assertIn(f"#{bad} memory Ports are open", shown)
+        self.assertIn("would delete 1", shown)
+        self.assertIn("nothing was changed", shown)
+        done = self.run_command("--session", "s-bad", "--action", "undo", "--yes", "--reason", "lies")
+        self.assertIsNotNone(self.memory(bad).deleted_at)
+        rollback_id = done.rpartition("--undo ")[2].strip()
+        self.assertIn("restore", self.run_command("--undo", rollback_id) + "restore")
+        self.assertIsNone(self.memory(bad).deleted_at)
+        with self.assertRaisesMessage(CommandError, "was undone by"):
+            self.run_command("--undo", rollback_id)
+        with self.assertRaisesMessage(CommandError, "at least one of"):
+            self.run_command()
+
+
+class RollbackRestTests(RestTestCase):
+    def test_it_is_done_with_the_previews_token_alone_and_undone(self) -> None:
+        bad = self.call(
+            "POST", "projects/alpha/memories", {"title": "A", "content": "b"}, expect=201, X_Session_Id="s-bad"
+        ).data["id"]
+        chosen = {"session_id": "s-bad", "action": "quarantine"}
+        shown = self.call("POST", "projects/alpha/rollbacks/preview", chosen).data
+        self.assertEqual({"quarantine": 1}, shown["counts"])
+        self.assertEqual([bad], [each["id"] for each in shown["trace"]["direct"][0]["shown"]])
+        refused = self.call("POST", "projects/alpha/rollbacks", chosen, expect=409).data
+        self.assertEqual(("confirmation_required", shown["confirm_token"]), (refused["code"], refused["confirm_token"]))
+        confirmed = {**chosen, "confirm_token": shown["confirm_token"], "reason": "lies"}
+        made = self.call("POST", "projects/alpha/rollbacks", confirmed, expect=201).data
+        told = self.call("GET", f"projects/alpha/memories/{bad}").data
+        self.assertIn(f"in quarantine since #{made['id'] + 1}", told["quarantine"])
+        self.assertEqual([], self.call("GET", "projects/alpha/memories").data["results"])
+        self.assertEqual([], self.call("GET", "projects/beta/rollbacks").data["results"])
+        undone = self.call("POST", f"projects/alpha/rollbacks/{made['id']}/undo", {"reason": "no"}).data
+        self.assertEqual([], undone["undone_left"])
+        listed = self.call("GET", "projects/alpha/rollbacks").data["results"]
+        self.assertEqual([(made["id"], "lies")], [(each["id"], each["reason"]) for each in listed])
+        self.call("POST", f"projects/alpha/rollbacks/{made['id']}/undo", {}, expect=409)
+        self.call("POST", "projects/alpha/rollbacks/preview", {}, expect=422)
+
+
+class RollbackBrowserTests(BrowserTestCase):
+    def test_choose_see_quarantine_and_undo_by_keyboard_alone(self) -> None:
+        path = f"projects/{self.project}/memories"
+        bad = self.server.api("POST", path, {"title": "Ports are open", "content": "They are."}, **BAD).json()["id"]
+        self.rest("POST", path, {"title": "So open them", "content": f"As #{bad} says."})
+        self.open(PAGE)
+        self.tab_to_field("session_id")
+        self.press("s-bad")
+        self.tab_to("See what came of it")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("Ports are open", "#preview")
+        self.see("cites")
+        self.tab_to_field("also")
+        self.press(Keys.SPACE)
+        self.tab_to("Show again with these choices")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("2 set aside")
+        self.tab_to_field("reason")
+        self.press("It was fed lies")
+        self.tab_to("Quarantine 2 things")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("2 set aside. It can be undone below.")
+        self.assertEqual([], self.server.api("GET", path).json()["results"])
+        self.tab_to("Undo this", most=60)
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("is undone.")
+        self.assertEqual(2, len(self.server.api("GET", path).json()["results"]))
+
+    def tab_to_field(self, name: str) -> None:
+        for _ in range(80):
+            self.press(Keys.TAB)
+            if self.browser.switch_to.active_element.get_attribute("name") == name:
+                return
+        self.fail(f"no way to {name} by keyboard")
