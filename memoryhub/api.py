@@ -144,7 +144,8 @@ for router in (
     work,
     redactions,
     staleness,
+    rollbacks,
     retention,
-, rollbacks):
+):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)
