@@ -15,8 +15,8 @@ _PROJECT = "/projects/{project_id}"
 _ORG = "/orgs/{org_id}"
 _REF = "#/components/schemas/"
 _MEANING = {
-    "401": "Neither the token nor a session was sent",
-    "403": "The session's CSRF token is missing",
+    "401": "No session was sent, and no token that counts",
+    "403": "The token or the role does not allow it, or the session's CSRF token is missing",
     "404": "There is no such project or organisation, or no such thing in it",
     "409": "It exists already, or its state does not allow this; the data names the id",
     "410": "It was deleted; the message says how to restore it",
@@ -88,7 +88,7 @@ def _takes_key(operation: Operation, schemas: dict[str, Any]) -> bool:
 def _shared(path: str, method: str, operation: Operation) -> set[str]:
     statuses = set()
     if operation.get("security"):
-        statuses |= {"401"} if method == "get" else {"401", "403"}
+        statuses |= {"401", "403"}
     if _PROJECT in path or _ORG in path:
         statuses |= {"404", "422", "423", "503"}
     if "requestBody" in operation:

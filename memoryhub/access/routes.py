@@ -8,10 +8,10 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROJECT = "projects/<project_id>/"
 _READS = frozenset({"query"})
 """What takes its question in a body: POST changes nothing there."""
-_GOVERNED = frozenset({"settings", "retention", "holds", "redactions", "rollbacks", "quarantine", "rules"})
+_GOVERNED = frozenset({"settings", "retention", "holds", "redactions", "rollbacks"})
 """The first parts of a project's routes whose changes are an owner's."""
-_ADMINISTERED = frozenset({"hooks", "jobs"})
-"""Those of the hub's; hooks speak in a client's name, and may in any project."""
+_ADMINISTERED = frozenset({"hooks"})
+"""Those of the hub's: hooks speak in a client's name, and may in any project."""
 
 
 def act_of_route(method: str, route: str) -> Act:

@@ -7,11 +7,15 @@ from datetime import timedelta
 from typing import Any
 
 from memoryhub.access import tokens
+from memoryhub.access.routes import act_of_route
+from memoryhub.api import api
 from memoryhub.core import clock
 from memoryhub.core.errors import Conflict, NotFound, Unauthorized
+from memoryhub.core.permissions import Act
 from memoryhub.models import AgentToken
 from tests.api.client import RestTestCase
 
+QUERY = "post projects/{project_id}/query"
 BODY = {"title": "t", "content": "c"}
 
 
@@ -167,6 +171,23 @@ class UsingTests(TokenTestCase):
         self.assertIn("parts", self.call("GET", "health").data)
         with self.assertRaises(Unauthorized):
             tokens.recognise(f"mh_{'0' * 8}_{'x' * 43}")
+
+
+class RouteTests(TokenTestCase):
+    def test_every_route_needs_what_the_documents_say(self) -> None:
+        wanted: dict[Act, set[str]] = {}
+        for path, methods in api.get_openapi_schema()["paths"].items():
+            route = path.removeprefix("/api/v1/").replace("{", "<").replace("}", ">")
+            for method in methods:
+                wanted.setdefault(act_of_route(method.upper(), route), set()).add(f"{method} {path[8:]}")
+        self.assertEqual(wanted[Act.ADMINISTER], {"post hooks/{client}/{event}"})
+        self.assertEqual(wanted[Act.REVIEW], {"post projects/{project_id}/memories/{memory_id}/review"})
+        governed = {each.split("/")[2] for each in wanted[Act.GOVERN] if "{project_id}/" in each}
+        self.assertLessEqual(governed, {"settings", "retention", "holds", "redactions", "rollbacks"})
+        self.assertIn("settings", governed)
+        own = {each for each in wanted[Act.GOVERN] if "{project_id}/" not in each}
+        self.assertEqual(own, {"post projects", "patch projects/{project_id}", "post orgs", "patch orgs/{org_id}"})
+        self.assertEqual({each for each in wanted[Act.VIEW] if not each.startswith("get ")}, {QUERY})
 
 
 class SessionTests(TokenTestCase):
