@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from memoryhub import env
 from memoryhub.core import rows
@@ -46,18 +47,16 @@ def _listed(value: Any) -> Any:
 Source = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=200)]
 
 
-def _mapped(value: Any) -> Any:
-    """Return a map of the environment, which is written as JSON, as one."""
-    return json.loads(value) if isinstance(value, str) else value
+_GROWS_OLD = re.compile(r"(decision|observation|guideline|tool|knowledge)(/[\w.-]{1,64})?")
 
 
-ReviewAfter = Annotated[
-    dict[
-        Annotated[str, StringConstraints(pattern=r"^(decision|observation|guideline|tool|knowledge)(/[\w.-]{1,64})?$")],
-        Annotated[int, Field(ge=1, le=36_500)],
-    ],
-    BeforeValidator(_mapped),
-]
+def _growing_old(name: str) -> str:
+    if not _GROWS_OLD.fullmatch(name):
+        raise ValueError("must be decision, observation, guideline, tool or knowledge, or a type of it: knowledge/fact")
+    return name
+
+
+ReviewAfter = dict[Annotated[str, AfterValidator(_growing_old)], Annotated[int, Field(ge=1, le=36_500)]]
 """Days by ``decision``, ``decision/<impact>``, a kind of memory or ``<kind>/<type>``; the closest name holds."""
 
 
@@ -159,7 +158,11 @@ def _read(name: str, value: str) -> Any:
         raise Invalid(f"setting {variable} is not JSON: {error.msg}; write {_EXAMPLES[name]}, say") from error
 
 
-_EXAMPLES = {"ranking": '{"text": 2}', "retention": '[{"what": "captured", "after_days": 30}]'}
+_EXAMPLES = {
+    "ranking": '{"text": 2}',
+    "retention": '[{"what": "captured", "after_days": 30}]',
+    "review_after": '{"decision": 365}',
+}
 """Of the settings that have parts."""
 
 

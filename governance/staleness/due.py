@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import NamedTuple
 
 from governance.staleness.governing import LIVE_DECISION, LIVE_MEMORY, Governing, fetch_among, governing
 from governance.staleness.schemas import Why
@@ -15,13 +15,13 @@ from memoryhub.core import clock, rows
 from sessions_app.settings import project_settings
 
 _EXPIRED = (
-    "SELECT m.id, m.valid_until FROM memories_memory m "
+    "SELECT m.id, m.valid_until || '' FROM memories_memory m "
     f"WHERE m.valid_until IS NOT NULL AND m.valid_until <= %s AND {LIVE_MEMORY} {{among}}"
 )
 _MARKED = f"""
 SELECT d.id, d.review, coalesce(
   (SELECT max(c.committed_at) FROM decisions_commitlink l JOIN sessions_app_commit c ON c.id = l.commit_id
-   WHERE l.decision_id = d.id AND l.link_type = 'reverts'), d.decided_at)
+   WHERE l.decision_id = d.id AND l.link_type = 'reverts'), d.decided_at) || ''
 FROM decisions_decision d WHERE d.review <> '' AND {LIVE_DECISION} {{among}}"""
 _POLICIES = (
     "WITH policies(kind, type, days, cutoff) AS (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), "
@@ -43,24 +43,23 @@ WHERE (p.type = d.impact OR (p.type = '' AND NOT EXISTS
   AND coalesce(a.affirmed_at, '') <= p.cutoff AND {LIVE_DECISION} {{among}}"""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """One reason to look at a thing again."""
 
     why: Why
-    since: datetime
+    since: str
+    """A time as the store keeps it: so it is read, compared and sorted; only what is shown becomes a time."""
     says: str
 
 
-@dataclass(slots=True)
-class Due:
+class Due(NamedTuple):
     """A thing that should be looked at again."""
 
     id: int
-    reasons: list[Reason] = field(default_factory=list)
+    reasons: list[Reason]
 
     @property
-    def since(self) -> datetime:
+    def since(self) -> str:
         """When the first reason came up."""
         return min(reason.since for reason in self.reasons)
 
@@ -85,24 +84,25 @@ def queue(*, now: datetime | None = None, among: Collection[int] | None = None) 
     """
     moment, things = now or clock.now(), governing(among)
     touches = Touches(things.values())
-    found: dict[int, Due] = {}
+    found: dict[int, list[Reason]] = {}
     for entity_id, reason in (*_touched(things, touches), *_reasons(moment, among)):
-        found.setdefault(entity_id, Due(entity_id)).reasons.append(reason)
-    return Queue(sorted(found.values(), key=lambda due: (due.since, due.id)), things, touches)
+        found.setdefault(entity_id, []).append(reason)
+    due = sorted(map(Due._make, found.items()), key=lambda each: (each.since, each.id))
+    return Queue(due, things, touches)
 
 
 def _touched(things: dict[int, Governing], touches: Touches) -> Iterator[tuple[int, Reason]]:
     for thing in things.values():
         first = touches.first(thing)
         if first is not None:
-            yield thing.id, Reason(Why.TOUCHED, _moment(first), "a commit touched what it governs")
+            yield thing.id, Reason(Why.TOUCHED, first, "a commit touched what it governs")
 
 
 def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
     for entity_id, review, since in fetch_among(_MARKED, "d.id", among):
-        yield entity_id, Reason(Why.REVERTED, _moment(since), review)
+        yield entity_id, Reason(Why.REVERTED, since, review)
     for entity_id, ended in fetch_among(_EXPIRED, "m.id", among, [rows.time_value(now)]):
-        yield entity_id, Reason(Why.EXPIRED, _moment(ended), f"it was valid until {str(ended)[:10]}")
+        yield entity_id, Reason(Why.EXPIRED, ended, f"it was valid until {ended[:10]}")
     yield from _aged(now, among)
 
 
@@ -113,8 +113,8 @@ def _aged(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, R
     given = [json.dumps([(*each, rows.time_value(now - timedelta(days=each[2]))) for each in policies], default=str)]
     for sql, column in ((_OLD_MEMORIES, "m.id"), (_OLD_DECISIONS, "d.id")):
         for entity_id, looked_at, days in fetch_among(sql, column, among, given):
-            since = _moment(looked_at) + timedelta(days=days)
-            yield entity_id, Reason(Why.AGE, since, f"nobody has looked at it for {days} days")
+            since = moment_of(looked_at) + timedelta(days=days)
+            yield entity_id, Reason(Why.AGE, str(rows.time_value(since)), f"nobody has looked at it for {days} days")
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -122,5 +122,6 @@ def _split(name: str) -> tuple[str, str]:
     return kind, of
 
 
-def _moment(stored: Any) -> datetime:
+def moment_of(stored: str) -> datetime:
+    """Return a time that the store keeps as text."""
     return clock.from_text(rows.time_text(stored))

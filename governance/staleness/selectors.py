@@ -10,7 +10,7 @@ from typing import Any
 from decisions.models import Decision
 from governance.models import Affirmation
 from governance.staleness.diffs import add_diffs
-from governance.staleness.due import Due, Queue, Reason, queue
+from governance.staleness.due import Due, Queue, Reason, moment_of, queue
 from governance.staleness.present import stale_line
 from governance.staleness.schemas import StaleKind, StaleList, StaleView, Why
 from governance.staleness.touching import on_governed, reverting, shown_commits
@@ -34,9 +34,9 @@ def list_stale(*, command: StaleList) -> Listing:
     found = queue(among=None if command.id is None else [command.id])
     matching = _matching(found.due, command)
     after = decode_cursor(command.cursor, (str, int))
-    rest = [due for due in matching if not after or [clock.to_text(due.since), due.id] > after]
+    rest = [due for due in matching if not after or [due.since, due.id] > after]
     shown = views(found, rest[: command.limit], diff=command.diff, compact=command.compact)
-    places = {due.id: encode_cursor(clock.to_text(due.since), due.id) for due in rest[: command.limit]}
+    places = {due.id: encode_cursor(due.since, due.id) for due in rest[: command.limit]}
     return page(
         shown,
         total=len(matching),
@@ -132,7 +132,7 @@ def views(found: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
         StaleView(
             id=each.id,
             **_looked_at(heads[each.id], affirmed.get(each.id)),
-            since=each.since,
+            since=moment_of(each.since),
             reasons=[_reason(reason, len(touching[each.id])) for reason in each.reasons],
             governs=sorted(_paths(found, each.id))[:MAX_PATHS],
             commits=commits[each.id],
@@ -172,7 +172,7 @@ def _looked_at(head: dict[str, Any], last: Affirmation | None) -> dict[str, Any]
 def _reason(reason: Reason, commit_count: int) -> dict[str, Any]:
     is_many = reason.why is Why.TOUCHED and commit_count > 1
     says = f"{commit_count} commits touched what it governs" if is_many else reason.says
-    return {"why": reason.why, "since": clock.to_text(reason.since), "says": says}
+    return {"why": reason.why, "since": clock.to_text(moment_of(reason.since)), "says": says}
 
 
 def _memories(ids: Sequence[int]) -> dict[int, dict[str, Any]]:

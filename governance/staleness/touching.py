@@ -22,11 +22,12 @@ _COMMITS = (
 """As text, as the store keeps it: to make a time of each costs more than all the rest."""
 _ON_FILES = """
 WITH governed(path) AS (SELECT value FROM json_each(%s))
-SELECT g.path, f.commit_id FROM governed g CROSS JOIN decisions_commitfile f
-WHERE f.path = g.path AND f.commit_id > %s
-UNION ALL
-SELECT g.path, f.commit_id FROM governed g CROSS JOIN decisions_commitfile f
-WHERE f.path > g.path || '/' AND f.path < g.path || '0' AND f.commit_id > %s"""
+SELECT g.path,
+  (SELECT json_group_array(f.commit_id) FROM decisions_commitfile f WHERE f.path = g.path AND f.commit_id > %s),
+  (SELECT json_group_array(f.commit_id) FROM decisions_commitfile f
+   WHERE f.path > g.path || '/' AND f.path < g.path || '0' AND f.commit_id > %s)
+FROM governed g"""
+"""The commits on each path, and on what is below it, as a list each: a row a commit takes twice as long."""
 _EVIDENCE = "SELECT decision_id, commit_id FROM decisions_commitlink WHERE commit_id > %s"
 _REVERTS = """
 SELECT l.decision_id, l.commit_id FROM decisions_commitlink l JOIN decisions_decision d ON d.id = l.decision_id
@@ -55,11 +56,9 @@ class Touches:
         places = {commit_id: place for place, commit_id in enumerate(self._ids)}
         first = min(thing.position for thing in things)
         paths = json.dumps(sorted(set().union(*(thing.paths for thing in things))))
-        found: dict[str, set[int]] = {}
-        for path, commit_id in rows.fetch(_ON_FILES, [paths, first, first]):
-            if commit_id in places:
-                found.setdefault(path, set()).add(places[commit_id])
-        self._by_path = {path: sorted(at) for path, at in found.items()}
+        for path, on_it, below_it in rows.fetch(_ON_FILES, [paths, first, first]):
+            commits = {*json.loads(on_it), *json.loads(below_it)}
+            self._by_path[path] = sorted(places[each] for each in commits if each in places)
         for decision_id, commit_id in rows.fetch(_EVIDENCE, [first]):
             self._evidence.setdefault(decision_id, set()).add(commit_id)
 
