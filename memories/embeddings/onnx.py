@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from memories.embeddings.choice import ModelFiles
 from memories.embeddings.wordpiece import WordPiece
 from memoryhub.core.errors import Unavailable
+
+# Else it gives the machine an id, keeps it in the user's ~/.cache, and sends events to its maker where it can.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+import onnxruntime  # noqa: E402 - it reads the environment when it is imported
 
 Matrix = NDArray[np.float32]
 

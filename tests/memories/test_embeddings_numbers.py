@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,3 +125,16 @@ class IndexFileTests(TestCase):
         self.assertIsNone(index_file.read(self.path))
         self.path.unlink()
         self.assertIsNone(index_file.read(self.path))
+
+
+class QuietTests(TestCase):
+    def test_what_runs_a_model_leaves_nothing_in_the_users_home(self):
+        with tempfile.TemporaryDirectory() as home:
+            kept = {name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY",)}
+            subprocess.run(
+                [sys.executable, "-c", "import memories.embeddings.onnx"],
+                env={**kept, "HOME": home, "XDG_CACHE_HOME": f"{home}/cache", "PYTHONDONTWRITEBYTECODE": "1"},
+                cwd=Path(__file__).parents[2],
+                check=True,
+            )
+            self.assertEqual(list(Path(home).rglob("*")), [])
