@@ -8,7 +8,8 @@ from typing import Any
 from django.urls import reverse
 
 from governance.taint.schemas import Group, RollbackPlan, Thing
-from memoryhub.core.entities import find_entities
+from memoryhub.core.entities import Entity, find_entities
+from memoryhub.core.models import RawEvent
 
 _PAGES = {
     "memory": "memories_memory",
@@ -109,16 +110,24 @@ def left_rows(left: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _titled(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    known = find_entities(each["id"] for each in items if each.get("id"))
-    return [_named(each.get("id", 0), known) for each in items]
+    ids = {each["id"] for each in items if each.get("id")}
+    known = find_entities(ids)
+    events = RawEvent.objects.filter(position__in=ids - set(known))
+    types = dict(events.values_list("position", "event_type"))
+    return [_named(each.get("id", 0), known, types) for each in items]
 
 
-def _named(thing: int, known: Mapping[int, Any]) -> dict[str, Any]:
+def _named(thing: int, known: Mapping[int, Entity], types: Mapping[int, str]) -> dict[str, Any]:
     entity = known.get(thing)
     page = _PAGES.get(entity.type) if entity else None
     name, wanted = (f"admin:{page}_change", thing) if page else ("admin:core_rawevent_change", thing)
     url = reverse(name, args=[wanted]) if thing else ""
-    return {"id": thing, "url": url, "title": entity.title if entity else "", "type": entity.type if entity else ""}
+    return {
+        "id": thing,
+        "url": url,
+        "title": entity.title if entity else "",
+        "type": entity.type if entity else types.get(thing, ""),
+    }
 
 
 def _change(step: Mapping[str, Any]) -> str:

@@ -119,7 +119,12 @@ class _Things:
 
     def _title(self, thing: int, event: int) -> str:
         entity: Entity | None = self._entities.get(thing)
-        return entity.title if entity and entity.title else self._entries[event].title
+        if entity and entity.title:
+            return entity.title
+        entry = self._entries[event]
+        if entry.type == "relation.created":
+            return "#{source_id} {relation} #{target_id}".format_map(entry.rest)
+        return entry.title or entry.type
 
 
 def _first(things: Iterable[T]) -> list[T]:
