@@ -45,6 +45,10 @@ LISTED = "(SELECT value FROM json_each(%s))"
 
 LIVE = f"m.deleted_at IS NULL AND m.review <> 'rejected' AND m.id {OUTSIDE}"
 """The condition that a memory is neither deleted nor rejected nor in quarantine."""
-NOT_LIVE = "(m.deleted_at IS NOT NULL OR m.review = 'rejected')"
+NOT_LIVE = (
+    "m.id IN (SELECT id FROM memories_memory WHERE deleted_at IS NOT NULL UNION ALL "
+    "SELECT id FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'rejected')"
+)
+"""The condition that a memory is deleted or rejected; each of the two has an index of its own."""
 HOLDS = "(m.review = 'accepted' OR m.accepted_version IS NOT NULL)"
 """The condition that a person stands behind a memory, or behind the version before one that waits."""
