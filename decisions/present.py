@@ -90,6 +90,8 @@ def _edges(decision: dict[str, Any]) -> Iterator[str]:
     if decision["superseded_by"]:
         now = f"; now {_listed(decision['heads'])}" if decision["heads"] else ""
         yield f"superseded by {_listed(decision['superseded_by'])}{now}"
+    elif decision["heads"]:
+        yield f"now {_listed(decision['heads'])}"
 
 
 def _commit(commit: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from decisions.models import Decision
+from decisions.models import Decision, DecisionStatus
 from decisions.schemas import DecisionView
 from decisions.selectors.edges import TOLD, heads
 from memoryhub.core import rows
@@ -50,7 +50,8 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
     edges, superseded_by = _edges(ids), _superseded_by(ids)
     commits, artifacts = commits_of(ids), _artifacts(ids)
     aside = quarantine_marks(ids)
-    replaced = heads([each for each in ids if each in superseded_by]) if with_heads else {}
+    gone = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
+    replaced = heads([each for each in ids if each in superseded_by or each in gone]) if with_heads else {}
     return [
         DecisionView(
             **{name: getattr(decision, name) for name in _STORED},

@@ -15,7 +15,11 @@ from memoryhub.core.quarantine import OUTSIDE, outside_quarantine, quarantined_a
 TOLD = f"e.event {OUTSIDE} AND e.from_id {OUTSIDE} AND e.to_id {OUTSIDE}"
 """The condition on an edge ``e`` that is told of: neither it nor its ends are in quarantine."""
 
-_UP = f"decisions_decisionedge e ON e.to_id = up.id AND e.relation = 'supersedes' AND e.event {OUTSIDE}"
+_UP = (
+    "decisions_decisionedge e ON e.to_id = up.id AND e.relation = 'supersedes' "
+    f"AND (e.event = e.from_id OR e.event {OUTSIDE})"
+)
+"""What supersedes; what a decision in quarantine itself named leads on to what has superseded that."""
 
 
 @dataclass(frozen=True, slots=True)
