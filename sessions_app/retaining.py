@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -52,10 +52,10 @@ class RetentionRule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     what: What
-    event_type: str | None = Field(None, pattern=r"^[a-z_]+\.[a-z_]+$", max_length=64)
-    kind: str | None = Field(None, pattern="^(observation|guideline|tool|knowledge)$")
+    event_type: str | None = Field(None, max_length=64)
+    kind: Literal["observation", "guideline", "tool", "knowledge"] | None = None
     type: str | None = Field(None, min_length=1, max_length=64)
-    scope: str | None = Field(None, pattern="^(session|project|org|global)$")
+    scope: Literal["session", "project", "org", "global"] | None = None
     after_days: Days
 
     @model_validator(mode="after")
@@ -68,10 +68,10 @@ class RetentionRule(BaseModel):
         return self
 
     def sentence(self) -> str:
-        """Return the rule as one line: ``captured, event_type message.user: after 30 days``."""
-        conditions = [f"{name} {getattr(self, name)}" for name in _OWN if getattr(self, name) is not None]
+        """Return the rule as one line: ``captured (event_type message.user) after 30 days``."""
+        conditions = ", ".join(f"{name} {getattr(self, name)}" for name in _OWN if getattr(self, name) is not None)
         when = "never" if self.after_days is None else f"after {self.after_days} day{'s' * (self.after_days != 1)}"
-        return f"{', '.join([self.what, *conditions])}: {when}"
+        return f"{self.what} ({conditions}) {when}" if conditions else f"{self.what} {when}"
 
 
 def captured_types() -> list[str]:

@@ -27,7 +27,6 @@ from memoryhub.core.schemas import EntityId
 router = Router()
 
 LiftReason = without(HoldLift, "id")
-NO_REASON = LiftReason()
 
 
 @router.get("retention", response=Plan, tags=["retention"], summary="What retention would take now")
@@ -85,7 +84,7 @@ def hold(request: HttpRequest, command: HoldPlace, response: HttpResponse) -> An
 def lift(
     request: HttpRequest,
     hold_id: EntityId,
-    body: LiftReason = NO_REASON,  # type: ignore[valid-type]
+    reason: Query[LiftReason],  # type: ignore[valid-type]
 ) -> Any:
     """What it kept goes as its age says, from the next run on."""
-    return lift_hold(command=command_of(HoldLift, body, id=hold_id))
+    return lift_hold(command=command_of(HoldLift, reason, id=hold_id))

@@ -66,8 +66,10 @@ class RetentionTestCase(HubTestCase):
     def plan(self, **request: Any) -> Plan:
         return plan_retention(command=RetentionPlanRequest(**request))
 
-    def run_plan(self) -> RunView | None:
-        return run_retention(command=RetentionRunRequest(digest=self.plan().digest))
+    def run_plan(self) -> RunView:
+        run = run_retention(command=RetentionRunRequest(digest=self.plan().digest))
+        assert run
+        return run
 
     def going(self) -> dict[str, int]:
         return {f"{each.what} {each.sub}".strip(): each.things for each in self.plan().going}

@@ -43,7 +43,7 @@ class PlanTests(RetentionTestCase):
         self.session("s", "one", days=500)
         self.settings(retention=[{"what": "captured", "event_type": "message.user", "after_days": "never"}])
         self.assertEqual(self.going(), {})
-        self.assertEqual(self.kept(), {"rule 1: captured, event_type message.user: never": 1})
+        self.assertEqual(self.kept(), {"rule 1: captured (event_type message.user) never": 1})
 
     def test_a_group_that_only_a_rule_lets_go_carries_a_warning(self):
         self.memory("old", days=500)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from decisions.schemas import DecisionLink, DecisionRecord, DecisionSupersede
 from decisions.services import link_decisions, record_decision, supersede_decision
 from governance.retention.holds import place_hold
-from governance.retention.schemas import HoldPlace
+from governance.retention.run import run_retention
+from governance.retention.schemas import HoldPlace, RetentionRunRequest
 from memories import services
 from memories.pack import pack_context
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
@@ -154,7 +155,7 @@ class RandomTests(RetentionTestCase):
             Story(seed, steps)
             self.settings(retention=rules)
             before, plan = set(self.erased()), self.plan()
-            run = self.run_plan()
+            run = run_retention(command=RetentionRunRequest(digest=plan.digest))
             self.assertEqual(len(set(self.erased()) - before), plan.events)
             self.assertEqual((run.events, run.report.left) if run else (0, 0), (plan.events, 0))
             self.assertEqual(self.plan().going, [])

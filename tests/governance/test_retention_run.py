@@ -66,7 +66,7 @@ class RunTests(RetentionTestCase):
     def test_with_nothing_to_take_nothing_is_written(self):
         self.run_plan()
         before = log.head()
-        self.assertIsNone(self.run_plan())
+        self.assertIsNone(run_retention(command=RetentionRunRequest(digest=self.plan().digest)))
         self.assertIsNone(run_due())
         self.assertEqual(log.head(), before)
 

@@ -1,0 +1,100 @@
+"""The page of holds: what is kept whatever its age, by whom and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path
+from django.views.decorators.http import require_POST
+
+from governance.admin.section import GovernanceAdmin
+from governance.models import Hold
+from governance.retention.holds import lift_hold, place_hold
+from governance.retention.schemas import HoldLift, HoldPlace
+from memoryhub.core.admin.access import needs
+from memoryhub.core.errors import HubError
+from memoryhub.core.permissions import Act
+
+_LIFTED_SHOWN = 20
+
+
+class HoldForm(forms.Form):
+    """What to hold, and why."""
+
+    stream_id = forms.CharField(
+        label="Hold",
+        max_length=200,
+        help_text="memory:12, decision:7, session: and its name, or * for the whole store.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    reason = forms.CharField(label="Reason", max_length=1_000)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"label_suffix": "", **kwargs})
+        if self.initial.get("stream_id"):
+            self.fields["reason"].widget.attrs["autofocus"] = True
+
+
+@admin.register(Hold)
+class HoldAdmin(GovernanceAdmin):
+    """Those in force, with a form for one more; those that were lifted below."""
+
+    stream_kind = "hold"
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add placing and lifting."""
+        own = [
+            path("place/", self._governed(self.place_view), name="governance_hold_place"),
+            path("<int:hold_id>/lift/", self._governed(self.lift_view), name="governance_hold_lift"),
+        ]
+        return [*own, *super().get_urls()]
+
+    def _governed(self, view: Any) -> Any:
+        return self.admin_site.admin_view(require_POST(needs(Act.GOVERN, view)))
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the holds; the address may name what is to be held."""
+        return self._page(request, HoldForm(initial={"stream_id": request.GET.get("stream", "")}))
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Lead to the event that placed it."""
+        return redirect("admin:core_rawevent_change", self.find(request, object_id).pk)
+
+    def place_view(self, request: HttpRequest) -> HttpResponse:
+        """Place one."""
+        form = HoldForm(request.POST)
+        if not form.is_valid():
+            return self._page(request, form)
+        try:
+            hold = place_hold(command=HoldPlace(**form.cleaned_data))
+        except HubError as error:
+            form.add_error("stream_id", f"{error.message[:1].upper()}{error.message[1:]}.")
+            return self._page(request, form)
+        messages.success(request, f"Hold #{hold.id} is in force: no retention takes {hold.stream_id}.")
+        return redirect(self.url("changelist"))
+
+    def lift_view(self, request: HttpRequest, hold_id: int) -> HttpResponse:
+        """Lift one."""
+        try:
+            hold = lift_hold(command=HoldLift(id=hold_id, reason=request.POST.get("reason", "")[:1_000]))
+        except HubError as error:
+            messages.error(request, f"{error.message[:1].upper()}{error.message[1:]}.")
+        else:
+            messages.success(request, f"Hold #{hold.id} was lifted; {hold.stream_id} goes as its age says.")
+        return redirect(self.url("changelist"))
+
+    def _page(self, request: HttpRequest, form: HoldForm) -> HttpResponse:
+        found = Hold.objects.order_by("-id")
+        context = {
+            "title": "Holds",
+            "form": form,
+            "holds": found.filter(lifted_at__isnull=True),
+            "lifted": found.filter(lifted_at__isnull=False)[:_LIFTED_SHOWN],
+        }
+        return self.page(request, "admin/governance/holds.html", None, **context)

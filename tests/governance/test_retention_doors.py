@@ -1,0 +1,198 @@
+"""Retention at its doors: pages, REST, the command and the job say and do the same."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from unittest import mock
+
+from django.core.management import CommandError, call_command
+from django.test import SimpleTestCase
+from pydantic import ValidationError
+
+from governance.models import Hold, RetentionRun
+from governance.retention.schemas import RetentionPlanRequest
+from governance.retention.selectors import plan_retention
+from memories.models import Memory, MemoryKind, MemoryScope
+from memories.schemas import MemoryDelete
+from memories.services import delete_memory
+from memoryhub.core import clock
+from memoryhub.core.jobs import find_job
+from memoryhub.core.stores import project_store
+from memoryhub.jobs import run_job
+from memoryhub.jobs.places import Target
+from sessions_app.retaining import RetentionRule
+from sessions_app.settings import project_settings
+from tests.admin.base import AdminTestCase, text_of
+from tests.api.client import RestTestCase
+
+
+class OldStoreTestCase(AdminTestCase):
+    """Alpha and beta each have one memory that was deleted long ago."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.gone = self.old("Marmalade")
+        self.old("Of beta", project="beta")
+
+    def old(self, title: str, project: str = "alpha", days: int = 200) -> int:
+        """A memory that was deleted long ago."""
+        with clock.frozen(clock.now() - timedelta(days=days)):
+            memory = self.write(title, project=project)
+            with self.store(project):
+                delete_memory(command=MemoryDelete(id=memory))
+        return memory
+
+    def digest(self) -> str:
+        with self.store("alpha"):
+            return plan_retention(command=RetentionPlanRequest()).digest
+
+    def runs(self, project: str = "alpha") -> int:
+        with self.store(project):
+            return RetentionRun.objects.count()
+
+
+class PagesTests(OldStoreTestCase):
+    def test_the_plan_is_one_of_this_project_alone(self):
+        page = text_of(self.page("governance/retentionrun/"))
+        self.assertIn("1 deleted memory (observation)", page)
+        self.assertIn("Marmalade", page)
+        self.assertNotIn("Of beta", page)
+
+    def test_it_is_taken_once_the_projects_name_is_typed(self):
+        wrong = self.post("governance/retentionrun/run/", digest=self.digest(), typed="beta")
+        self.assertIn("Type alpha to confirm; nothing was taken.", wrong)
+        self.assertEqual(self.runs(), 0)
+        page = text_of(self.post("governance/retentionrun/run/", digest=self.digest(), typed="alpha"))
+        self.assertIn("1 thing went, 2 events of the log", page)
+        self.assertIn("its text is gone", page)
+        with self.store("alpha"):
+            self.assertEqual(Memory.objects.count(), 0)
+        self.assertEqual(self.runs("beta"), 0)
+
+    def test_another_plan_than_the_one_that_was_seen_is_shown_and_not_taken(self):
+        digest = self.digest()
+        self.old("Porridge")
+        page = self.post("governance/retentionrun/run/", digest=digest, typed="alpha")
+        self.assertIn("What retention would take has changed since that plan", page)
+        self.assertIn("2 deleted memories", text_of(page))
+        self.assertEqual(self.runs(), 0)
+
+    def rules(self, *rules: dict[str, str], **simple: str) -> str:
+        fields = {"rules-TOTAL_FORMS": str(len(rules)), "rules-INITIAL_FORMS": "0", "retention_days": "365"}
+        fields |= {f"rules-{place}-{name}": value for place, rule in enumerate(rules) for name, value in rule.items()}
+        return self.post("governance/retentionrun/policy/", **{**fields, "purge_deleted_after_days": "90", **simple})
+
+    def test_rules_are_saved_in_the_order_of_their_places(self):
+        self.rules(
+            {"what": "deleted", "kind": "tool", "after_days": "never", "ORDER": "2"},
+            {"what": "captured", "event_type": "message.user", "after_days": "30", "ORDER": "1"},
+            {"what": "", "after_days": "7"},
+            purge_deleted_after_days="never",
+        )
+        with self.store("alpha"):
+            settings = project_settings()
+        self.assertEqual(
+            [rule.sentence() for rule in settings.retention],
+            ["captured (event_type message.user) after 30 days", "deleted (kind tool) never"],
+        )
+        self.assertIsNone(settings.purge_deleted_after_days)
+        self.assertIn("captured (event_type message.user) after 30 days", self.page("governance/retentionrun/"))
+
+    def test_a_rule_that_cannot_be_is_refused_with_one_sentence(self):
+        page = self.rules({"what": "captured", "kind": "tool", "after_days": "30"})
+        self.assertIn("Kind says nothing of captured", page)
+        self.assertIn("Setting 'retention_days' must be a whole number", self.rules(retention_days="soon"))
+        with self.store("alpha"):
+            self.assertEqual(project_settings().retention, [])
+
+    def test_a_hold_is_placed_from_the_things_own_page_and_lifted(self):
+        self.assertIn(f"?stream=memory:{self.gone}", self.page(f"memories/memory/{self.gone}/change/"))
+        self.assertIn(f'value="memory:{self.gone}"', self.page("governance/hold/", stream=f"memory:{self.gone}"))
+        page = self.post("governance/hold/place/", stream_id=f"memory:{self.gone}", reason="a lawsuit")
+        self.assertIn(f"no retention takes memory:{self.gone}", page)
+        with self.store("alpha"):
+            hold = Hold.objects.get()
+        self.assertIn(f"Hold #{hold.id}: a lawsuit", text_of(self.page("governance/retentionrun/")))
+        self.assertIn("was lifted", self.post(f"governance/hold/{hold.id}/lift/", reason="settled"))
+
+    def test_a_hold_on_nothing_is_refused(self):
+        page = self.post("governance/hold/place/", stream_id="memory:999", reason="mine")
+        self.assertIn("There is nothing to hold called 'memory:999'", page)
+
+
+class CommandTests(OldStoreTestCase):
+    """The same store, at the command line and by the schedule."""
+
+    def command(self, *arguments: str) -> str:
+        out = io.StringIO()
+        call_command("retention", *arguments, "--project", "alpha", stdout=out)
+        return out.getvalue()
+
+    def test_plan_and_run_say_the_same(self):
+        self.assertRegex(self.command("plan"), r"goes +1 deleted memory \(observation\)")
+        self.assertRegex(self.command("run", "--yes"), r"went +1 deleted memory \(observation\)")
+        self.assertIn("2 events went", self.command("runs"))
+        self.assertIn("nothing is past its age", self.command("run", "--yes"))
+
+    def test_it_asks_for_the_projects_name(self):
+        with mock.patch("sys.stdin", io.StringIO("yes\n")), self.assertRaisesRegex(CommandError, "alpha was not typed"):
+            self.command("run")
+        self.assertEqual(self.runs(), 0)
+        with mock.patch("sys.stdin", io.StringIO("alpha\n")):
+            self.command("run")
+        self.assertEqual(self.runs(), 1)
+
+    def test_holds_are_placed_listed_and_lifted(self):
+        placed = self.command("hold", f"memory:{self.gone}", "--reason", "a lawsuit")
+        number = placed.split()[0].lstrip("#")
+        self.assertIn("a lawsuit", self.command("holds"))
+        self.assertIn("was lifted", self.command("lift", number))
+        self.assertEqual(self.command("holds"), "")
+
+    def test_the_job_takes_what_is_due_and_asks_nobody(self):
+        target = Target(project_store("alpha"))
+        (outcome,) = run_job(job=find_job("retention"), targets=[target], asked_by="a test")
+        self.assertIn("1 things in 2 events went", outcome.message)
+        (again,) = run_job(job=find_job("retention"), targets=[target], asked_by="a test")
+        self.assertEqual(again.message, "")
+
+
+class RestTests(RestTestCase):
+    def test_the_plan_is_run_by_its_digest_and_reported(self):
+        with clock.frozen(clock.now() - timedelta(days=200)):
+            memory = self.write()
+            self.call("DELETE", f"projects/alpha/memories/{memory}")
+        plan = self.call("GET", "projects/alpha/retention").data
+        self.assertEqual([(each["what"], each["things"]) for each in plan["going"]], [("deleted", 1)])
+        self.assertEqual(self.call("GET", "projects/beta/retention").data["going"], [])
+        refused = self.call("POST", "projects/alpha/retention/run", {"digest": "0" * 64}, expect=412).data
+        self.assertEqual(refused["plan"]["digest"], plan["digest"])
+        ran = self.call("POST", "projects/alpha/retention/run", {"digest": plan["digest"]}).data
+        self.assertEqual((ran["report"]["things"], ran["events"]), (1, 2))
+        self.assertEqual(self.call("GET", f"projects/alpha/retention/runs/{ran['id']}").data, ran)
+        self.assertEqual(self.call("GET", "projects/alpha/retention/runs").data["results"], [ran])
+        nothing = self.call("GET", "projects/alpha/retention").data["digest"]
+        self.call("POST", "projects/alpha/retention/run", {"digest": nothing}, expect=204)
+
+    def test_a_hold_is_placed_once_listed_and_lifted(self):
+        body = {"stream_id": f"memory:{self.write()}", "reason": "a lawsuit"}
+        placed = self.call("POST", "projects/alpha/holds", body, expect=201, Idempotency_Key="h")
+        self.assertEqual(placed["Location"], f"/api/v1/projects/alpha/holds/{placed.data['id']}")
+        again = self.call("POST", "projects/alpha/holds", body, expect=201, Idempotency_Key="h")
+        self.assertEqual(again.data, placed.data)
+        self.assertEqual(self.call("GET", "projects/alpha/holds").data["results"], [placed.data])
+        lifted = self.call("DELETE", f"projects/alpha/holds/{placed.data['id']}?reason=settled").data
+        self.assertEqual(lifted["lift_reason"], "settled")
+        self.call("DELETE", f"projects/alpha/holds/{placed.data['id']}", expect=409)
+        self.call("DELETE", "projects/alpha/holds/999", expect=404)
+        self.call("POST", "projects/beta/holds", body, expect=404)
+
+
+class RuleTests(SimpleTestCase):
+    def test_rules_know_every_kind_and_scope_of_memories(self):
+        for name, known in (("kind", MemoryKind), ("scope", MemoryScope)):
+            for value in known.values:
+                RetentionRule.model_validate({"what": "memory", name: value, "after_days": 1})
+            with self.assertRaises(ValidationError):
+                RetentionRule.model_validate({"what": "memory", name: "other", "after_days": 1})
