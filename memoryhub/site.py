@@ -62,7 +62,7 @@ class HubAdminSite(AdminSite):
         """Add our own pages."""
         from memoryhub.core.admin import needs  # has models, which are not there yet when the site is made
 
-        verify = require_POST(needs(Act.REVIEW, self.verify_chain))
+        verify = require_POST(needs(Act.WRITE, self.verify_chain))
         own = [
             path("describe/", self.admin_view(needs(Act.GOVERN, self.describe)), name="describe"),
             path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),

@@ -60,10 +60,10 @@ class DecisionAdmin(DecisionEditing):
             return path(f"<path:object_id>/{name}/", wrapped, name=f"decisions_decision_{name}")
 
         own = [
-            page("supersede", needs(Act.REVIEW, self.supersede_view)),
-            page("mark", require_POST(needs(Act.REVIEW, self.mark_view))),
-            page("link", require_POST(needs(Act.REVIEW, self.link_view))),
-            page("evidence", require_POST(needs(Act.REVIEW, self.evidence_view))),
+            page("supersede", needs(Act.WRITE, self.supersede_view)),
+            page("mark", require_POST(needs(Act.WRITE, self.mark_view))),
+            page("link", require_POST(needs(Act.WRITE, self.link_view))),
+            page("evidence", require_POST(needs(Act.WRITE, self.evidence_view))),
             page("lookup", self.lookup_view),
         ]
         return [*own, *super().get_urls()]

@@ -38,7 +38,7 @@ class DecisionEditing(DecisionListAdmin):
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Record a decision."""
-        require(request.user, Act.REVIEW)
+        require(request.user, Act.WRITE)
         context = {"title": "Record a decision", "button": "Record", "here": "New", "back": self.url("changelist")}
         return self._recording(request, RecordForm, services.record_decision, context)
 

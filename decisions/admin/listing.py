@@ -60,8 +60,8 @@ class DecisionListAdmin(HubModelAdmin):
     empty_text = "Record the first one, or let an agent record it over MCP; “memory-hub import adr” brings records in."
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """A person may record decisions who may review memories."""
-        return may(request.user, Act.REVIEW)
+        """A person may record decisions who may write."""
+        return may(request.user, Act.WRITE)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
         """Return the list that counts commits."""

@@ -101,7 +101,7 @@ class ConflictAdmin(SectionAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """Add settling."""
-        view: Callable[..., HttpResponse] = self.admin_site.admin_view(needs(Act.REVIEW, self.settle_view))
+        view: Callable[..., HttpResponse] = self.admin_site.admin_view(needs(Act.WRITE, self.settle_view))
         return [path("<path:object_id>/settle/", view, name="memories_conflict_settle"), *super().get_urls()]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

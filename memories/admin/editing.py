@@ -57,7 +57,7 @@ class EditingViews(MemoryListAdmin):
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Delete a memory, after a page that says what that means."""
-        require(request.user, Act.REVIEW)
+        require(request.user, Act.WRITE)
         memory: Memory = self.find(request, object_id)
         if request.method != "POST":
             context = {"title": f"Delete #{memory.id}?"}

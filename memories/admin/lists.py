@@ -43,12 +43,12 @@ class MemoryListAdmin(ReviewActions):
     actions = ("accept_chosen", "reject_chosen", "delete_chosen", "restore_chosen")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """A person may write memories who may review them."""
-        return may(request.user, Act.REVIEW)
+        """A person may write memories who may write."""
+        return may(request.user, Act.WRITE)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A person may revise memories who may review them."""
-        return may(request.user, Act.REVIEW)
+        """A person may revise memories who may write."""
+        return may(request.user, Act.WRITE)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
         """Return the list that shows why something was found."""
@@ -70,7 +70,7 @@ class MemoryListAdmin(ReviewActions):
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Write a memory."""
-        require(request.user, Act.REVIEW)
+        require(request.user, Act.WRITE)
         kind = self.kind or MemoryKind.OBSERVATION
         form = NewMemoryForm(kind, request.POST if request.method == "POST" else None)
         command = form.command() if form.is_bound else None

@@ -72,16 +72,16 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
             return path(f"<path:object_id>/{address}/", wrapped, name=f"memories_memory_{name}")
 
         own = [
-            page("edit", needs(Act.REVIEW, self.edit_view), "edit"),
-            page("versions/<int:version>/again", require_POST(needs(Act.REVIEW, self.again_view)), "again"),
+            page("edit", needs(Act.WRITE, self.edit_view), "edit"),
+            page("versions/<int:version>/again", require_POST(needs(Act.WRITE, self.again_view)), "again"),
             page("versions", self.versions_view, "versions"),
             page("compare", self.compare_view, "compare"),
-            page("restore", require_POST(needs(Act.REVIEW, self.restore_view)), "restore"),
-            page("promote", require_POST(needs(Act.REVIEW, self.promote_view)), "promote"),
+            page("restore", require_POST(needs(Act.WRITE, self.restore_view)), "restore"),
+            page("promote", require_POST(needs(Act.WRITE, self.promote_view)), "promote"),
             page("erase", needs(Act.GOVERN, self.erase_view), "erase"),
-            page("relate", require_POST(needs(Act.REVIEW, self.relate_view)), "relate"),
+            page("relate", require_POST(needs(Act.WRITE, self.relate_view)), "relate"),
             page("lookup", self.lookup_view, "lookup"),
-            page("relations/<int:relation>/remove", require_POST(needs(Act.REVIEW, self.unrelate_view)), "unrelate"),
+            page("relations/<int:relation>/remove", require_POST(needs(Act.WRITE, self.unrelate_view)), "unrelate"),
         ]
         return [*self.review_urls(), *own, *super().get_urls()]
 

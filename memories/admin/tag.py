@@ -56,8 +56,8 @@ class TagAdmin(SectionAdmin):
     """All tags: predefined, described, and merely used."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """A person may describe tags who may review memories."""
-        return may(request.user, Act.REVIEW)
+        """A person may describe tags who may write."""
+        return may(request.user, Act.WRITE)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the vocabulary."""
@@ -85,7 +85,7 @@ class TagAdmin(SectionAdmin):
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Describe a tag."""
-        require(request.user, Act.REVIEW)
+        require(request.user, Act.WRITE)
         is_sent = request.method == "POST"
         initial = {"name": request.GET.get("name", "")[:64]}
         form = TagForm(request.POST if is_sent else None, initial=initial, label_suffix="")

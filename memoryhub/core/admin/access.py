@@ -18,7 +18,7 @@ def needs(act: Act, view: Callable[..., Any]) -> Callable[..., Any]:
     """Return a view that only those may call who may do ``act``; others get the page of ``Forbidden``.
 
     For a view whose first argument is the request: a function, or a method taken from its object, as in
-    ``self.admin_site.admin_view(needs(Act.REVIEW, self.settle_view))``.
+    ``self.admin_site.admin_view(needs(Act.WRITE, self.settle_view))``.
     """
 
     @wraps(view)

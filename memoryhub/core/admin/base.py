@@ -122,7 +122,7 @@ class HubModelAdmin(_ModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or do what a form of it asks for with the chosen rows."""
         if request.method == "POST":
-            require(request.user, Act.REVIEW)
+            require(request.user, Act.WRITE)
         title = self.list_title or str(self.opts.verbose_name_plural).capitalize()
         context = {"empty_title": self.empty_title, "empty_text": self.empty_text, **(extra_context or {})}
         response = super().changelist_view(request, context)
