@@ -9,14 +9,14 @@ from unittest import mock
 from memories import selectors, services
 from memories.events import Verdict
 from memories.models import Memory, ReviewState
-from memories.pack import compose_pack
+from memories.pack import compose_pack, pack_context, replay_pack
 from memories.present import memory_text, write_text
 from memories.review.policy import is_sampled
 from memories.review.schemas import ReviewEdit, ReviewList, ReviewMerge, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import count_waiting, last_verdict_of, list_reviews
 from memories.review.services import accept_edited, merge_into, review_many, review_memory, withdraw_verdict
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
-from memories.schemas.pack import ContextPackRequest
+from memories.schemas.pack import ContextPackRequest, ContextReplay
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, Gone, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.origin import use_origin
@@ -304,6 +304,15 @@ class RevisionTests(ReviewTestCase):
         self.assertEqual(item["diff"], "To [-everyone-]{+some+}.")
         self.accept(self.rule)
         self.assertIn("p1 general: Be kind: To some.", self.pack())
+
+    def test_a_pack_is_made_again_as_it_was_sent_whatever_was_decided_since(self) -> None:
+        self.update(self.rule, content="To nobody.")
+        sent = pack_context(command=ContextPackRequest())
+        self.assertIn("To everyone.", sent.text)
+        self.accept(self.rule)
+        self.configure(packs_accepted_only=False)
+        again = replay_pack(command=ContextReplay(id=sent.id))
+        self.assertEqual((again.text, again.as_sent), (sent.text, True))
 
     def test_a_rejected_revision_leaves_the_accepted_version(self) -> None:
         self.update(self.rule, title="Be unkind", content="To nobody.")
