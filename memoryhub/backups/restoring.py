@@ -22,6 +22,7 @@ from memoryhub.backups.making import digest_at, folder_of, require_sound
 from memoryhub.core import clock, log, rows, schema
 from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
 from memoryhub.core.log.anchor import anchor_path, read_anchor, replace_anchor
+from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.store_files import file_lock, sync
@@ -135,12 +136,13 @@ def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int
         """Under the write lock, before anything is committed: is anything newer here, and is it kept?"""
         if newer:
             return
-        newer.append(_newer(store, draft))
+        last, common = _compared(store, draft)
+        newer.append(last - common.position)
         _require_replace(newer[0], replace=replace)
         copying.copy_database(store.path, kept)
         copying.make_single(kept)
-        _await_anchor(store)
-        anchor_path(store).unlink(missing_ok=True)  # until the end either state is right
+        _await_anchor(store, last)
+        replace_anchor(store, common.position, common.digest)  # right before the commit, and right after it
 
     with closing(copying.connect(draft)) as source, closing(copying.connect(store.path, mode="rw")) as target:
         target.execute("PRAGMA synchronous=FULL")
@@ -149,8 +151,8 @@ def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int
     return newer[0]
 
 
-def _newer(store: StoreId, draft: Path) -> int:
-    """Return how many events the store has that the draft lacks."""
+def _compared(store: StoreId, draft: Path) -> tuple[int, _Head]:
+    """Return the store's last position, and the last event that it has in common with the draft."""
     with closing(copying.connect(store.path, mode="rw")) as live, closing(copying.connect(draft)) as copy:
         last = _last(live)
         common, beyond = 0, min(last, _last(copy)) + 1
@@ -158,7 +160,7 @@ def _newer(store: StoreId, draft: Path) -> int:
             middle = (common + beyond) // 2
             same = _digest(live, middle) == _digest(copy, middle)
             common, beyond = (middle, beyond) if same else (common, middle)
-        return last - common
+        return last, _Head(common, _digest(live, common) or GENESIS)
 
 
 def _last(connection: sqlite3.Connection) -> int:
@@ -198,12 +200,10 @@ def _kept_path(store: StoreId) -> Path:
     return folder / f"{stamp}Z-before-restore.db"
 
 
-def _await_anchor(store: StoreId) -> None:
+def _await_anchor(store: StoreId, last: int) -> None:
     """Wait for the process that has just committed to anchor its event; it may have died, so not for long."""
-    with closing(copying.connect(store.path, mode="rw")) as live:
-        last = _last(live)
     deadline = time.monotonic() + _LATE_SECONDS
-    while _anchored(store) < last and time.monotonic() < deadline:
+    while 0 < _anchored(store) < last and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
 
 
