@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 MAX_RENDERED = 60_000
 """Longer texts are shown as they are."""
 
-_REDACTED = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
+_REDACTED = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})(?::([0-9a-f]{4}))?\]")
 _WEB = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
@@ -43,7 +43,13 @@ def _renderer() -> MarkdownIt:
 
 
 def _text(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _env: Any) -> str:
-    return _REDACTED.sub(r'<mark class="redacted">\1 redacted</mark>', escape(tokens[index].content))
+    return _REDACTED.sub(_mark, escape(tokens[index].content))
+
+
+def _mark(tag: re.Match[str]) -> str:
+    """Return a tag as it is shown; the same secret has the same digits, so that one sees that it is the same."""
+    digits = f" · {tag[2]}" if tag[2] else ""
+    return f'<mark class="redacted">{tag[1]} redacted{digits}</mark>'
 
 
 def _link_open(renderer: Any, tokens: Sequence[Any], index: int, options: Any, env: Any) -> str:

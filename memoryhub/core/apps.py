@@ -13,4 +13,4 @@ class CoreConfig(AppConfig):
 
     def ready(self) -> None:
         """Register events and projectors."""
-        from memoryhub.core import quarantine  # noqa: F401
+        from memoryhub.core import quarantine, tag_key  # noqa: F401

@@ -1,38 +1,56 @@
 """Make text fit to be kept: private blocks out, secrets masked, unstorable characters replaced.
 
 Everything that is appended to a log passes here, and nowhere else. Sanitising what is sanitised
-already changes nothing.
+already changes nothing. What differs by store comes from the functions that are registered here; without
+them, and without a store, tags are plain and only the rule pack counts. The rules are read when the first
+text needs them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .detectors import DETECTORS, Detector, Hit
-from .detectors.assignments import is_secret_name, is_secret_value
-from .detectors.private import private_spans
-from .detectors.trace import TracedText
+from .secrets.finding import Finding
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_TAG = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]")
-_MAX_ROUNDS = 12
+if TYPE_CHECKING:
+    from .secrets.cleaning import Surroundings
+    from .secrets.own import OwnRules
+
+__all__ = ["Finding", "own_rules_from", "sanitize", "sanitize_text", "tag_key_from", "use_rules"]
+
 _REPEATED = 32
 """Texts up to this length (keys, tags, names, kinds) come again and again; their answers are remembered."""
-_SHORTEST = 7  # a password in a URL: ://:p@h
+_NOT_WRITTEN = "\ufffd"
+
+_key_sources: list[Callable[[], bytes]] = []
+_rule_sources: list[Callable[[], OwnRules]] = []
+_chosen: ContextVar[OwnRules | None] = ContextVar("chosen_secret_rules", default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was taken out: its type, the rule that found it, and its place in the original text."""
+def tag_key_from(source: Callable[[], bytes]) -> Callable[[], bytes]:
+    """Register what returns the key of the current store's tags; empty where no store is current."""
+    _key_sources[:] = [source]
+    return source
 
-    type: str
-    rule: str
-    start: int
-    end: int
+
+def own_rules_from(source: Callable[[], OwnRules]) -> Callable[[], OwnRules]:
+    """Register what returns the rules and the allow-list of the current store; it is asked for every value."""
+    _rule_sources[:] = [source]
+    return source
+
+
+@contextmanager
+def use_rules(rules: OwnRules) -> Iterator[None]:
+    """Sanitise with other rules than the current store's: those that are being tried, or about to be set."""
+    token = _chosen.set(rules)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
 
 
 def sanitize_text(text: str) -> tuple[str, list[Finding]]:
@@ -41,27 +59,7 @@ def sanitize_text(text: str) -> tuple[str, list[Finding]]:
     What is left is read again until nothing is found in it. A text that is still not clean after
     a dozen rounds was made to be so, and is masked whole.
     """
-    if len(text) > _REPEATED:
-        return _sanitized(text)
-    clean, findings = _remembered(text)
-    return clean, list(findings)
-
-
-@lru_cache(maxsize=4096)
-def _remembered(text: str) -> tuple[str, tuple[Finding, ...]]:
-    clean, findings = _sanitized(text)
-    return clean, tuple(findings)
-
-
-def _sanitized(text: str) -> tuple[str, list[Finding]]:
-    traced = TracedText([(0, _UNSTORABLE.sub("\ufffd", text))])
-    findings: list[Finding] = []
-    for _ in range(_MAX_ROUNDS):
-        traced, found = _round(traced)
-        findings += found
-        if not found:
-            return traced.text, sorted(findings, key=lambda finding: finding.start)
-    return _tag("text"), [Finding("text", "too-many-rounds", 0, len(text))]
+    return _cleaned(text, _surroundings())
 
 
 def sanitize(value: Any) -> tuple[Any, list[Finding]]:
@@ -71,68 +69,81 @@ def sanitize(value: Any) -> tuple[Any, list[Finding]]:
     The places of findings are those in the string that held them.
     """
     findings: list[Finding] = []
-    return _walk(value, findings, ""), findings
+    return _walk(value, findings, "", _surroundings()), findings
 
 
-def _tag(kind: str) -> str:
-    return f"[REDACTED:{kind}]"
+def _surroundings() -> Surroundings:
+    from .secrets.cleaning import Surroundings
+    from .secrets.own import NO_RULES
+
+    rules = _chosen.get()
+    if rules is None:
+        rules = _rule_sources[0]() if _rule_sources else NO_RULES
+    return Surroundings(_key_sources[0]() if _key_sources else b"", rules)
 
 
-def _round(traced: TracedText) -> tuple[TracedText, list[Finding]]:
-    """Take out private blocks, then apply each set of rules to what the one before has left."""
-    spans = private_spans(traced.text)
-    findings = [_finding(traced, "private", "private-block", span) for span in spans]
-    traced = traced.edited((start, end, "") for start, end in spans) if spans else traced
-    for detector in DETECTORS if len(traced.text) >= _SHORTEST else ():
-        hits = list(_hits(traced.text, detector))
-        findings += [_finding(traced, hit.rule.type, hit.rule.id, (hit.start, hit.end)) for hit in hits]
-        traced = traced.edited((hit.start, hit.end, _tag(hit.rule.type)) for hit in hits) if hits else traced
-    return traced, findings
+def _cleaned(text: str, around: Surroundings) -> tuple[str, list[Finding]]:
+    if len(text) > _REPEATED:
+        return _sanitized(text, around)
+    clean, findings = _remembered(text, around)
+    return clean, list(findings)
 
 
-def _finding(traced: TracedText, kind: str, rule: str, span: tuple[int, int]) -> Finding:
-    return Finding(kind, rule, traced.origin(span[0]), traced.origin(span[1] - 1) + 1)
+@lru_cache(maxsize=4096)
+def _remembered(text: str, around: Surroundings) -> tuple[str, tuple[Finding, ...]]:
+    clean, findings = _sanitized(text, around)
+    return clean, tuple(findings)
 
 
-def _hits(text: str, detector: Detector) -> Iterator[Hit]:
-    """Yield the secrets of each stretch between tags; what a tag parts is never read together."""
-    start = 0
-    for tag in _TAG.finditer(text):
-        yield from _hits_of_stretch(text[start : tag.start()], start, detector)
-        start = tag.end()
-    yield from _hits_of_stretch(text[start:] if start else text, start, detector)
+def _sanitized(text: str, around: Surroundings) -> tuple[str, list[Finding]]:
+    from .secrets.cleaning import clean_text
+
+    return clean_text(_storable(text), around)
 
 
-def _hits_of_stretch(stretch: str, offset: int, detector: Detector) -> Iterator[Hit]:
-    for hit in detector.find(stretch):
-        yield Hit(hit.rule, hit.start + offset, hit.end + offset)
+def _storable(text: str) -> str:
+    """Return the text with what no store takes replaced: NUL, and surrogates that stand alone."""
+    text = text.replace("\x00", _NOT_WRITTEN)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join(_NOT_WRITTEN if "\ud800" <= c <= "\udfff" else c for c in text)
+    return text
 
 
-def _walk(value: Any, findings: list[Finding], name: str) -> Any:
+def _walk(value: Any, findings: list[Finding], name: str, around: Surroundings) -> Any:
     if isinstance(value, str):
-        return _clean_string(value, findings, name)
+        return _clean_string(value, findings, name, around)
     if isinstance(value, dict):
-        return _clean_object(value, findings)
+        return _clean_object(value, findings, around)
     if isinstance(value, list | tuple):
-        return [_walk(item, findings, name) for item in value]
+        return [_walk(item, findings, name, around) for item in value]
     return value
 
 
-def _clean_string(text: str, findings: list[Finding], name: str) -> str:
-    clean, found = sanitize_text(text)
+def _clean_string(text: str, findings: list[Finding], name: str, around: Surroundings) -> str:
+    clean, found = _cleaned(text, around)
     findings += found
-    if name and is_secret_name(name) and is_secret_value(name, clean):
-        findings.append(Finding("secret", "named-secret", 0, len(text)))
-        return _tag("secret")
-    return clean
+    return _named(clean, len(text), findings, name, around) if name else clean
 
 
-def _clean_object(value: dict[Any, Any], findings: list[Finding]) -> dict[Any, Any]:
+def _named(clean: str, size: int, findings: list[Finding], name: str, around: Surroundings) -> str:
+    """Return a clean text, or the tag for all of it where the key that it stands under says what it is."""
+    from .secrets.judged import is_secret_name, is_secret_value
+    from .secrets.tags import tag
+
+    if not is_secret_name(name) or not is_secret_value(name, clean) or around.own.allows(clean):
+        return clean
+    findings.append(Finding("secret", "named-secret", 0, size))
+    return tag("secret", clean, around.key)
+
+
+def _clean_object(value: dict[Any, Any], findings: list[Finding], around: Surroundings) -> dict[Any, Any]:
     clean: dict[Any, Any] = {}
     for key, item in value.items():
-        clean_key = _clean_string(key, findings, "") if isinstance(key, str) else key
+        clean_key = _clean_string(key, findings, "", around) if isinstance(key, str) else key
         clean_key = _unused(clean_key, clean)
-        clean[clean_key] = _walk(item, findings, clean_key if isinstance(key, str) else "")
+        clean[clean_key] = _walk(item, findings, clean_key if isinstance(key, str) else "", around)
     return clean
 
 

@@ -59,7 +59,8 @@ class RenderingTests(SimpleTestCase):
             self.assertIn(each, html)
 
     def test_what_was_redacted_is_marked(self) -> None:
-        self.assertIn('<mark class="redacted">aws-key redacted</mark>', render("the key [REDACTED:aws-key] is gone"))
+        for tag, shown in (("aws-key", "aws-key redacted"), ("aws-key:3f2a", "aws-key redacted · 3f2a")):
+            self.assertIn(f'<mark class="redacted">{shown}</mark>', render(f"the key [REDACTED:{tag}] is gone"))
 
     def test_a_very_long_text_is_shown_as_it_is(self) -> None:
         html = render("<b>" + "x" * MAX_RENDERED)

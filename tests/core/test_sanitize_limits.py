@@ -1,18 +1,22 @@
 """Sanitising: the result stays as it is, whatever went in; and no rule can be made to read for long."""
 
+import ast
 import re
-from re import _constants as constants  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from pathlib import Path
 from typing import Any
 from unittest import TestCase
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memoryhub.core.detectors import DETECTORS, RULES
-from memoryhub.core.detectors.engine import _lower
-from memoryhub.core.detectors.keywords import Keywords
+from memoryhub.core import sanitize as sanitizing
 from memoryhub.core.sanitize import sanitize, sanitize_text
+from memoryhub.core.secrets.checks import CHECKS
+from memoryhub.core.secrets.engine import JUDGES
+from memoryhub.core.secrets.pack import detector, lines
+from memoryhub.core.secrets.pattern import compiled
+from memoryhub.core.secrets.places import Places
+from memoryhub.core.secrets.rule import Form, Rule
 from tests.core.test_sanitize import BODY, TOKENS
 
 fragments = st.sampled_from(
@@ -90,63 +94,66 @@ class PropertiesTest(TestCase):
     def test_no_private_tag_is_left(self, text: str) -> None:
         self.assertIsNone(re.search(r"<\s*/?\s*private\s*>", sanitize_text(text)[0], re.IGNORECASE))
 
-    @given(st.text())
-    def test_places_agree_between_a_text_and_its_lower_case(self, text: str) -> None:
-        self.assertEqual(len(_lower(text)), len(text))
 
-    def test_only_one_character_grows_in_lower_case(self) -> None:
-        self.assertEqual([c for c in map(chr, range(0x110000)) if len(c.lower()) != 1], ["\u0130"])
-
-
-class KeywordsTest(TestCase):
-    @given(st.sets(st.text("ab.(", min_size=1, max_size=4), max_size=8), st.text("ab.(", max_size=40))
-    def test_every_place_is_found_with_the_longest_word_there(self, words: set[str], text: str) -> None:
+class PlacesTest(TestCase):
+    @given(st.sets(st.text("aB.(", min_size=1, max_size=4), max_size=8), st.text("aAbB.(", max_size=40))
+    def test_every_place_is_found_with_all_that_begins_there(self, words: set[str], text: str) -> None:
+        rules = [Rule(word, "x", Form.AT, (word.encode(),), any_case=word.islower()) for word in sorted(words)]
         expected = [
-            (place, max((word for word in words if text.startswith(word, place)), key=len))
+            (place, {(rule.id, len(rule.id)) for rule in found})
             for place in range(len(text))
-            if any(text.startswith(word, place) for word in words)
+            if (found := [rule for rule in rules if _begins(rule, text[place:])])
         ]
-        self.assertEqual(list(Keywords(words).places(text)), expected)
+        places = Places(rules).of(text.encode())
+        self.assertEqual([(place, {(rule.id, size) for rule, size in found}) for place, found in places], expected)
+
+
+def _begins(rule: Rule, text: str) -> bool:
+    return text.lower().startswith(rule.id) if rule.any_case else text.startswith(rule.id)
 
 
 class RulesTest(TestCase):
-    def test_names_are_unique_and_types_fit_a_tag(self) -> None:
-        self.assertGreaterEqual(len(RULES), 40)
-        self.assertEqual(len({rule.id for rule in RULES}), len(RULES))
-        for rule in RULES:
-            self.assertRegex(rule.type, r"^[a-z0-9-]{1,40}$")
-            self.assertTrue(rule.keywords)
-            self.assertTrue(all(word == word.lower() for word in rule.keywords) or not rule.any_case)
+    RULES = detector().rules
 
-    def test_every_pattern_is_bounded_and_fit_for_any_engine(self) -> None:
-        for rule in RULES:
+    def test_names_are_unique_and_types_fit_a_tag(self) -> None:
+        self.assertGreaterEqual(len(self.RULES), 400)
+        self.assertEqual(len({rule.id for rule in self.RULES}), len(self.RULES))
+        for rule in self.RULES:
             with self.subTest(rule=rule.id):
-                self.assertLessEqual(_most_steps(parser.parse(rule.pattern.pattern)), 30_000)
+                self.assertRegex(rule.type, r"^[a-z0-9-]{1,40}$")
+                self.assertEqual(bool(rule.keywords), rule.form is not Form.ALL)
+                self.assertTrue(all(word == word.lower() for word in rule.keywords) or not rule.any_case)
+                self.assertLessEqual(set(rule.checks), {*CHECKS, *JUDGES})
+                self.assertTrue(rule.pattern or set(rule.checks) & set(JUDGES))
+
+    def test_re2_takes_every_pattern(self) -> None:
+        for rule in self.RULES:
+            for pattern in filter(None, (rule.pattern, rule.name, *rule.allow)):
+                with self.subTest(rule=rule.id):
+                    self.assertIsNone(compiled(pattern).find(b"", 0, 0) if pattern == rule.pattern else None)
+
+    def test_every_rule_says_where_it_comes_from(self) -> None:
+        head, *rules = lines()
+        for line in rules:
+            self.assertTrue(line["description"])
+            self.assertTrue(line["from"])
+            for origin in line["from"]:
+                self.assertEqual(head["sources"][origin["project"]]["licence"], "MIT")
+                self.assertTrue(origin["project"] == "memory-hub" or origin["rule"])
+        notice = (Path(sanitizing.__file__).parent / "secrets" / "NOTICE").read_text().lower()
+        self.assertTrue(all(name in notice for name in head["sources"] if name != "memory-hub"))
+
+    def test_no_pattern_is_in_a_backtracking_engine(self) -> None:
+        folder = Path(sanitizing.__file__).parent
+        for file in [folder / "sanitize.py", *(folder / "secrets").glob("*.py")]:
+            names = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Import)]
+            self.assertNotIn("re", {alias.name for node in names for alias in node.names}, file)
 
     def test_a_text_without_keywords_costs_no_attempt_at_a_pattern(self) -> None:
-        text = "The quick brown fox jumps over the lazy dog; nothing here is hidden. " * 1000
-        self.assertEqual([detector._places(text) for detector in DETECTORS], [[], []])
+        text = b"The quick brown fox jumps over the lazy dog; nothing here is hidden. " * 1000
+        self.assertEqual(detector().places(text), [])
 
-    def test_attempts_grow_with_the_text_and_no_faster(self) -> None:
-        for unit in ("token=", "eyJ", "-----BEGIN PRIVATE KEY-----", "://a:", "sk-proj-", "<private", "password='x"):
-            few, many = (sum(len(d._places(unit * n)) for d in DETECTORS) for n in (100, 1000))
+    def test_places_grow_with_the_text_and_no_faster(self) -> None:
+        for unit in (b"token=", b"eyJ", b"-----BEGIN PRIVATE KEY-----", b"://a:", b"sk-proj-", b"password='x"):
+            few, many = (len(detector().places(unit * n)) for n in (100, 1000))
             self.assertLessEqual(many, 11 * few + 20, unit)
-
-
-def _most_steps(pattern: Any) -> int:
-    """Return the longest stretch a pattern can read; refuse what is unbounded, looks around or refers back."""
-    longest = 0
-    for operation, argument in pattern:
-        if operation in (constants.ASSERT, constants.ASSERT_NOT, constants.GROUPREF, constants.GROUPREF_EXISTS):
-            raise AssertionError(f"{operation} is not portable")
-        if operation in (constants.MAX_REPEAT, constants.MIN_REPEAT):
-            if argument[1] == constants.MAXREPEAT:
-                raise AssertionError("a repeat without bound")
-            longest += argument[1] * _most_steps(argument[2])
-        elif operation is constants.SUBPATTERN:
-            longest += _most_steps(argument[3])
-        elif operation is constants.BRANCH:
-            longest += max(_most_steps(branch) for branch in argument[1])
-        else:
-            longest += 1
-    return longest

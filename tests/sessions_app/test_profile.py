@@ -72,7 +72,7 @@ class ProfileTests(HubTestCase):
         )
         self.assertTrue(described.redacted)
         self.assertNotIn(GITHUB_TOKEN, described.profile.name)
-        self.assertEqual(described.profile.metadata, {"password": "[REDACTED:secret]"})
+        self.assertRegex(described.profile.metadata["password"], r"^\[REDACTED:secret:[0-9a-f]{4}\]$")
 
     def test_limits_are_named(self) -> None:
         deep: dict = {}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_BRACKET = re.compile(r"[<>]")
-_TAG = re.compile(r"<\s*(?P<close>/?)\s*private(?:\s[^<>]*)?(?P<empty>/?)>", re.IGNORECASE)
+_NAME = "private"
 
 
 def private_spans(text: str) -> list[tuple[int, int]]:
@@ -15,7 +13,7 @@ def private_spans(text: str) -> list[tuple[int, int]]:
 
     What is left holds no tag, not even one whose halves only meet once the spans are out.
     """
-    if "<" not in text or "private" not in text.lower():
+    if "<" not in text or _NAME not in text.lower():
         return []
     reader = _Reader()
     for start, chunk in _chunks(text):
@@ -26,13 +24,40 @@ def private_spans(text: str) -> list[tuple[int, int]]:
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
     """Cut the text before each ``<`` and after each ``>``."""
     start = 0
-    for bracket in _BRACKET.finditer(text):
-        cut = bracket.start() if bracket[0] == "<" else bracket.end()
+    for cut in _cuts(text):
         if cut > start:
             yield start, text[start:cut]
         start = cut
     if start < len(text):
         yield start, text[start:]
+
+
+def _cuts(text: str) -> Iterator[int]:
+    opening, closing = text.find("<"), text.find(">")
+    while opening >= 0 or closing >= 0:
+        if closing < 0 or 0 <= opening < closing:
+            yield opening
+            opening = text.find("<", opening + 1)
+        else:
+            yield closing + 1
+            closing = text.find(">", closing + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    close: bool
+    empty: bool
+
+
+def _tag(text: str) -> _Tag | None:
+    """Read ``<private>``, ``</private>``, ``<private/>`` or ``<private why="…">``; None for any other text."""
+    inner = text[1:-1].lstrip()
+    close = inner.startswith("/")
+    inner = inner[1:].lstrip() if close else inner
+    rest = inner[len(_NAME) :]
+    if inner[: len(_NAME)].lower() != _NAME or not (rest in ("", "/") or rest[0].isspace()):
+        return None
+    return _Tag(close, rest == "/")
 
 
 @dataclass(slots=True)
@@ -48,12 +73,12 @@ class _Frame:
         elif self.open_brackets:
             self.open_brackets[-1][1].append(chunk)
 
-    def close_bracket(self) -> tuple[int, re.Match[str]] | None:
+    def close_bracket(self) -> tuple[int, _Tag] | None:
         """Return the tag that a ``>`` has completed, and forget it; any other ``>`` ends all that was open."""
         if not self.open_brackets:
             return None
         start, chunks = self.open_brackets.pop()
-        tag = _TAG.fullmatch("".join(chunks))
+        tag = _tag("".join(chunks))
         if tag is None:
             self.open_brackets.clear()
             return None
@@ -73,10 +98,10 @@ class _Reader:
         if tag is not None:
             self._apply(*tag, start + len(chunk))
 
-    def _apply(self, start: int, tag: re.Match[str], end: int) -> None:
-        if not tag["close"] and not tag["empty"]:
+    def _apply(self, start: int, tag: _Tag, end: int) -> None:
+        if not tag.close and not tag.empty:
             self.frames.append(_Frame(start))
-        elif tag["close"] and len(self.frames) > 1:
+        elif tag.close and len(self.frames) > 1:
             start = self.frames.pop().opened_at
         if len(self.frames) == 1:
             self._take_out(start, end)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
+from itertools import pairwise
 
-_TEMPLATE = re.compile(r"\$\{|\$\(|\{\{|<%|%\(|\$[A-Za-z_]|^<[^<>]*>?$|^\{[^{}]*\}?$|^%[sdv%A-Z]")
-_MASK = re.compile(r"x{5}|X{5}|\*{3}|\.{3}|…|•{3}")
-_FILLER = re.compile(r"^[xX*._\-#0?=]+$|0{8}")
-_PLACEHOLDER = re.compile(
-    r"example|sample|dummy|placeholder|change[-_ ]?(?:me|it|this)|replace[-_ ]?(?:me|with|this)"
-    r"|insert[-_ ]|redacted|todo|fixme|secret[-_]?here|goes[-_]?here|(?:key|token|password)[-_]?here"
-    r"|^(?:your|my|the|some|any|enter|put)[-_A-Z ]|^<|lorem",
-    re.IGNORECASE,
+from .pattern import compiled
+
+_TEMPLATE = rb"\$\{|\$\(|\{\{|<%|%\(|\$[A-Za-z_]|^<[^<>]*>?$|^\{[^{}]*\}?$|^%[sdv%A-Z]|^\$\d$|^@[A-Za-z_]+@$"
+_MASK = "xxxxx", "XXXXX", "***", "...", "…", "•••"
+_FILLER = rb"^[xX*._\-#0?=]+$|0{8}"
+_PLACEHOLDER = (
+    rb"(?i)example|sample|dummy|placeholder|change[-_ ]?(?:me|it|this)|replace[-_ ]?(?:me|with|this)"
+    rb"|insert[-_ ]|redacted|todo|fixme|secret[-_]?here|goes[-_]?here|(?:key|token|password)[-_]?here"
+    rb"|^(?:your|my|the|some|any|enter|put)[-_A-Z ]|^<|lorem|fake|not[-_]a?[-_]?(?:real|secret)"
 )
 _SEQUENCES = "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz1234567890"
-_WORD = re.compile(r"[a-z]{2,}")
 _COMMON_PAIRS = frozenset(
     "ab ac ad ag ai al am an ap ar as at ba be bl ca ce ch ci ck cl co cr ct da de di do ea ec ed ee ef el em en ep"
     " er es et ev ex fe fi fo ge gi gr ha he hi ho ia ic id ie if ig il im in io ir is it iv iz ke la ld le li ll lo"
@@ -24,8 +24,20 @@ _COMMON_PAIRS = frozenset(
     " ra re ri rm ro rr rs rt ry sa sc se sh si so sp ss st su ta te th ti to tr ts tt tu ty ul un up ur us ut va ve"
     " vi yp ey pu ub rd wo".split()
 )
-_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
-_INTEGRITY = re.compile(r"(?:sha(?:1|224|256|384|512)|md5)[-:=$]", re.IGNORECASE)
+_SHORTEST_MEAN = 2.6
+_UUID = rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+_INTEGRITY = rb"(?i)^(?:sha(?:1|224|256|384|512)|md5)[-:=$]"
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+
+def matches(pattern: bytes, value: str) -> bool:
+    """Say whether a pattern is found in a value."""
+    return compiled(pattern).is_in(value)
+
+
+def fits(pattern: bytes, value: str) -> bool:
+    """Say whether a pattern matches all of a value."""
+    return compiled(pattern).is_all(value)
 
 
 def entropy(text: str) -> float:
@@ -36,7 +48,7 @@ def entropy(text: str) -> float:
 
 def is_template(value: str) -> bool:
     """Say whether the value is filled in later: ``${VAR}``, ``{{ x }}``, ``<token>``, ``%s``."""
-    return bool(_TEMPLATE.search(value)) or value.startswith("[REDACTED")
+    return value.startswith("[REDACTED") or matches(_TEMPLATE, value)
 
 
 def is_sequence(value: str) -> bool:
@@ -46,27 +58,32 @@ def is_sequence(value: str) -> bool:
 
 def is_masked(value: str) -> bool:
     """Say whether part of the value is hidden, as in ``xxxxx`` or ``***``."""
-    return bool(_MASK.search(value))
+    return any(mask in value for mask in _MASK)
 
 
 def is_filler(value: str) -> bool:
     """Say whether the value is masked or padding, such as ``0000`` or ``***``."""
-    return is_masked(value) or bool(_FILLER.search(value)) or len(set(value)) < 4
+    return is_masked(value) or len(set(value)) < 4 or matches(_FILLER, value)
 
 
 def is_placeholder(value: str) -> bool:
     """Say whether the value stands for a secret without being one."""
-    return is_template(value) or is_filler(value) or is_sequence(value) or bool(_PLACEHOLDER.search(value))
+    return is_filler(value) or is_sequence(value) or is_template(value) or matches(_PLACEHOLDER, value)
 
 
 def is_digest(value: str) -> bool:
     """Say whether the value is an integrity hash that names its algorithm."""
-    return bool(_INTEGRITY.match(value))
+    return matches(_INTEGRITY, value)
 
 
 def is_uuid(value: str) -> bool:
     """Say whether the value is a UUID."""
-    return bool(_UUID.fullmatch(value))
+    return len(value) == 36 and fits(_UUID, value)
+
+
+def is_hex(value: str) -> bool:
+    """Say whether the value is hexadecimal digits alone."""
+    return _HEX.issuperset(value)
 
 
 def reads_as_words(value: str) -> bool:
@@ -75,9 +92,20 @@ def reads_as_words(value: str) -> bool:
     More than half of it must be letters next to letters, and of these pairs most must be ones that
     English words and the names in programs are full of; of random letters less than a quarter are.
     """
-    pairs = [word[i : i + 2] for word in _WORD.findall(value.lower()) for i in range(len(word) - 1)]
+    lowered = value.lower()
+    pairs = [pair for pair in map("".join, pairwise(lowered)) if pair.isascii() and pair.isalpha()]
     common = sum(pair in _COMMON_PAIRS for pair in pairs)
-    return len(pairs) >= 0.5 * len(value) and common >= 0.58 * len(pairs)
+    return len(pairs) >= 0.5 * len(value) and common >= 0.58 * len(pairs) and _mean_word(value) >= _SHORTEST_MEAN
+
+
+def _mean_word(value: str) -> float:
+    """Return how long words are in the mean, where a capital after a small letter begins another."""
+    letters = sum(c.isalpha() for c in value)
+    starts = sum(
+        c.isalpha() and (not before.isalpha() or (before.islower() and c.isupper()))
+        for before, c in pairwise(" " + value)
+    )
+    return letters / max(1, starts)
 
 
 def looks_random(value: str, *, bits: float = 3.0) -> bool:
@@ -85,3 +113,8 @@ def looks_random(value: str, *, bits: float = 3.0) -> bool:
     has_digit = any(c.isdigit() for c in value)
     has_letter = any(c.isalpha() for c in value)
     return has_digit and has_letter and entropy(value) >= bits
+
+
+def is_mixed(value: str) -> bool:
+    """Say whether the value has small letters, capitals and digits."""
+    return value != value.lower() and value != value.upper() and any(c.isdigit() for c in value)

@@ -1,0 +1,1 @@
+"""What a secret looks like, as data, and the engine that finds it."""

@@ -1,0 +1,130 @@
+"""Read what a name is given: in code, YAML, JSON, env files, XML, a shell's command, prose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .pattern import NOWHERE, Span, compiled
+
+_LONGEST_HEAD = 200
+_LONGEST_VALUE = 512
+_GAP = rb"(?:\s|\\{1,3}[nrt])"  # also as JSON writes it, once and twice
+_CLOSE = rb"(?:\[\w{0,8}\])?[\"'`\\)\]*]{0,6}"
+_DECLARED = rb"(?: ?:? ?(?i:string|str|char\*?|const|final)\b)?"
+_SIGN = (
+    rb"(?::{1,3}=|[?.+!]={1,3}|=>|->|<-|={1,3}|[:,]|\|\|:?|(?i:is|was)\b(?:" + _GAP + rb"{0,3}[:=])?"
+    rb"|,?" + _GAP + rb"{0,20}-?[\"'\\]{0,4}(?i:value)[\"'\\]{0,4}" + _GAP + rb"{0,4}[:=]"
+    rb"|(?:\.[a-z]{2,8})?\([\"'])"
+)
+_TAG = rb"[\"'\\]{0,4}(?:\s[^<>]{0,60})?>"
+_OPEN = rb"(?:[@$bBrRfFuUL]{0,2}(?P<quote>\"\"\"|'''|\\{0,4}[\"'`]))?"
+_WORDS = rb"(?:[ \t][ \t\w.-]{0,24}?)??"
+_HEAD = (
+    rb"(?P<rest>[\w.-]{0,64})(?P<words>" + _WORDS + rb")"
+    rb"(?:"
+    + _CLOSE
+    + _DECLARED
+    + _GAP
+    + rb"{0,20}(?P<sign>"
+    + _SIGN
+    + rb")|(?P<tag>"
+    + _TAG
+    + rb"))"
+    + _GAP
+    + rb"{0,20}"
+    + _OPEN
+)
+_SPACED = (
+    rb"(?P<rest>[\w.-]{0,64})" + _CLOSE + _GAP + rb"{1,8}(?P<quote>\\{0,4}[\"'`])?"
+    rb"([^\s\"'`<>,;(){}\[\]\\|]{10,})"
+)
+_BARE = rb"[^\s\"'`<>,;(){}\[\]\\|]+"
+_STOP = b".,;:!?)]}>*"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A value with the name that it is given to."""
+
+    rest: bytes
+    """What the name goes on with after the keyword."""
+    words: bytes
+    """Words that stand between the name and the sign."""
+    sign: str
+    """``=``, ``:``, ``is``, ``>`` of a tag, ``(`` of a call; empty where there is only space."""
+    start: int
+    end: int
+    quoted: bool
+    called: bool
+    """Whether a bracket follows, as in ``token = make(…``."""
+
+
+def assignment_at(data: bytes, position: int, limit: int, *, spaced: bool) -> Assignment | None:
+    """Return what the name is given in which a keyword ends at ``position``, if anything.
+
+    Args:
+        data: the text.
+        position: where the keyword ends; the name may go on.
+        limit: where the text that may be read ends.
+        spaced: whether a value may stand behind the name with only space between.
+    """
+    stop = min(limit, position + _LONGEST_HEAD)
+    head = compiled(_HEAD).at(data, position, stop)
+    if head is not None:
+        return _signed(data, head, limit)
+    head = compiled(_SPACED).at(data, position, stop) if spaced else None
+    return _spaced(data, head, limit) if head is not None else None
+
+
+def _signed(data: bytes, head: list[Span], limit: int) -> Assignment | None:
+    (_, start), rest, words, sign, _, quote = head
+    text = _plain(data[slice(*sign)]) if sign != NOWHERE else ">"
+    mark = data[slice(*quote)]
+    if text.endswith(('("', "('")):
+        text, mark = "(", text[-1].encode()
+    end = _end(data, start, limit, mark)
+    return _assignment(data, (rest, words), text, (start, end), mark) if end > start else None
+
+
+def _spaced(data: bytes, head: list[Span], limit: int) -> Assignment | None:
+    _, rest, quote, (start, _) = head
+    mark = data[slice(*quote)]
+    end = _end(data, start, limit, mark)
+    return _assignment(data, (rest, NOWHERE), "", (start, end), mark) if end > start else None
+
+
+def _assignment(data: bytes, name: tuple[Span, Span], sign: str, value: Span, quote: bytes) -> Assignment:
+    rest, words = (data[slice(*span)] for span in name)
+    called = not quote and data[value[1] : value[1] + 1] in (b"(", b"[")
+    return Assignment(rest, words, sign, *value, bool(quote), called)
+
+
+def _end(data: bytes, start: int, limit: int, quote: bytes) -> int:
+    return _quoted_end(data, start, limit, quote) if quote else _bare_end(data, start, limit)
+
+
+def _quoted_end(data: bytes, start: int, limit: int, quote: bytes) -> int:
+    """Return where the quoted text ends; where its end was cut off, the end of what there is."""
+    stop = min(limit, start + _LONGEST_VALUE)
+    line = data.find(b"\n", start, stop)
+    stop = line if line >= 0 else stop
+    end = data.find(quote, start, stop)
+    while len(quote) == 1 and end > start and data[end - 1] == 0x5C and data[end - 2] != 0x5C:
+        end = data.find(quote, end + 1, stop)
+    if end >= 0:
+        return end
+    return stop if stop == limit else start
+
+
+def _bare_end(data: bytes, start: int, limit: int) -> int:
+    run = compiled(_BARE).at(data, start, min(limit, start + _LONGEST_VALUE))
+    end = run[0][1] if run else start
+    while end > start and data[end - 1] in _STOP:
+        end -= 1
+    return end
+
+
+def _plain(sign: bytes) -> str:
+    """Return a sign without the space around it, however that is written."""
+    text = sign.decode(errors="replace").lower().strip()
+    return text.lstrip("\\nrt ") if text.startswith("\\") else text

@@ -1,0 +1,161 @@
+"""What a rule may ask beyond its pattern. Each check returns the secret's place, or None where it is no secret."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+
+from . import key_blocks
+from .boundary import LETTERS, begins_word
+from .found import Found
+from .pattern import Span
+from .plausible import (
+    entropy,
+    fits,
+    is_filler,
+    is_masked,
+    is_mixed,
+    is_placeholder,
+    is_template,
+    is_uuid,
+    looks_random,
+    reads_as_words,
+)
+
+Check = Callable[[Found], Span | None]
+
+_BASE64 = LETTERS | frozenset(b"+/=")
+_WORD = LETTERS | frozenset(b"_")
+_SNOWFLAKE = rb"[MNO][\w-]{22,28}"
+_AZURE_START = rb"[\w~.-]{3}\d"
+
+
+def unmasked(found: Found) -> Span | None:
+    """Accept what is not masked, as ``ghp_xxxxxxxx`` is, and not padded with noughts."""
+    secret = found.secret
+    return None if is_masked(secret) or "00000000" in secret else found.span
+
+
+def mixed(found: Found) -> Span | None:
+    """Accept what is not masked and has a digit: for beginnings that plain words have too."""
+    secret = found.secret
+    return found.span if any(c.isdigit() for c in secret) and not is_masked(secret) else None
+
+
+def whole(found: Found) -> Span | None:
+    """Accept what ends where its word ends."""
+    return None if found.after and found.after[0] in _WORD else found.span
+
+
+def unlike_words(found: Found) -> Span | None:
+    """Accept what is not made of words."""
+    return None if reads_as_words(found.secret) else found.span
+
+
+def unfilled(found: Found) -> Span | None:
+    """Accept a value whose place alone says what it is, unless it is padding."""
+    return None if is_filler(found.secret) else found.span
+
+
+def random(found: Found) -> Span | None:
+    """Accept a value with letters, digits and enough entropy that is no placeholder."""
+    secret = found.secret
+    return found.span if looks_random(secret) and not is_placeholder(secret) else None
+
+
+def given(found: Found) -> Span | None:
+    """Accept any password but one that is filled in later or masked."""
+    secret = found.secret
+    return None if is_template(secret) or set(secret) <= {"*", "x", "X", "."} else found.span
+
+
+def typed(found: Found) -> Span | None:
+    """Accept any password that a person may have typed: no placeholder and no number."""
+    secret = found.secret
+    return None if is_placeholder(secret) or secret.isdigit() else found.span
+
+
+def strong(found: Found) -> Span | None:
+    """Accept small letters, capitals and digits in a row of high entropy that is no word."""
+    secret = found.secret.rsplit("_", 1)[-1]
+    accepted = is_mixed(secret) and entropy(secret) >= 3.7 and not is_placeholder(secret)
+    return found.span if accepted and not reads_as_words(secret) else None
+
+
+def aws_secret(found: Found) -> Span | None:
+    """Accept exactly 40 base64 characters of both cases with a digit: no git SHA, no path."""
+    secret = found.secret
+    longer = bool(found.after) and found.after[0] in _BASE64
+    return found.span if is_mixed(secret) and not longer and looks_random(secret, bits=3.9) else None
+
+
+def basic_credentials(found: Found) -> Span | None:
+    """Accept base64 that decodes to ``user:password``."""
+    secret = found.secret
+    try:
+        decoded = base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return found.span if b":" in decoded and decoded.isascii() else None
+
+
+def long_enough(found: Found) -> Span | None:
+    """Accept a token of at least 30 characters that is not padding."""
+    return found.span if found.end - found.start >= 30 and not is_filler(found.secret) else None
+
+
+def hex_before(found: Found) -> Span | None:
+    """Accept 32 hexadecimal digits before the match, together with it."""
+    text = found.before[-32:].decode(errors="replace")
+    is_key = len(text) == 32 and set(text) <= set("0123456789abcdef") and entropy(text) > 3
+    return (found.start - 32, found.end) if is_key else None
+
+
+def after_bot_id(found: Found) -> Span | None:
+    """Accept the part after the colon where a bot's number stands before it."""
+    number = found.before[:-1][-8:]  # the colon is the match's, not the secret's
+    return found.span if len(number) == 8 and number.isdigit() else None
+
+
+def after_azure_start(found: Found) -> Span | None:
+    """Accept the rest of an Azure client secret together with the four characters before it."""
+    start = found.before[-4:]
+    return (found.start - 4, found.end) if fits(_AZURE_START, start.decode(errors="replace")) else None
+
+
+def after_snowflake(found: Found) -> Span | None:
+    """Accept the two parts after a Discord id in base64, which begins with M, N or O."""
+    before = found.before[-29:]
+    for size in range(len(before), 22, -1):
+        start = found.start - size
+        if begins_word(found.data, start, 0, b"_-") and fits(_SNOWFLAKE, before[-size:].decode(errors="replace")):
+            return start, found.end
+    return None
+
+
+def no_uuid(found: Found) -> Span | None:
+    """Accept what is not the id of something."""
+    return None if is_uuid(found.secret) else found.span
+
+
+CHECKS: dict[str, Check] = {
+    "unmasked": unmasked,
+    "mixed": mixed,
+    "whole": whole,
+    "unlike-words": unlike_words,
+    "unfilled": unfilled,
+    "random": random,
+    "given": given,
+    "strong": strong,
+    "typed": typed,
+    "aws-secret": aws_secret,
+    "basic-credentials": basic_credentials,
+    "long-enough": long_enough,
+    "hex-before": hex_before,
+    "after-bot-id": after_bot_id,
+    "after-azure-start": after_azure_start,
+    "after-snowflake": after_snowflake,
+    "key-block": key_blocks.whole_block,
+    "no-uuid": no_uuid,
+}

@@ -1,0 +1,120 @@
+"""Take private blocks and secrets out of one text, until none is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .finding import Finding
+from .found import Hit
+from .own import OwnRules
+from .pack import detector
+from .private import private_spans
+from .tags import tag, tag_spans
+from .trace import TracedText
+
+_MAX_ROUNDS = 12
+_SHORTEST = 7  # a password in a URL: ://:p@h
+
+
+class Surroundings(NamedTuple):
+    """What differs by store: the key of its tags, and its own rules."""
+
+    key: bytes
+    own: OwnRules
+
+
+class _Secret(NamedTuple):
+    """A secret by its place in characters."""
+
+    type: str
+    rule: str
+    start: int
+    end: int
+
+
+def clean_text(text: str, around: Surroundings) -> tuple[str, list[Finding]]:
+    """Return a storable text without its private blocks and secrets, and what was taken out, in the order of places."""
+    traced = TracedText([(0, text)])
+    findings: list[Finding] = []
+    for _ in range(_MAX_ROUNDS):
+        traced, found = _round(traced, around)
+        findings += found
+        if not found:
+            return traced.text, sorted(findings, key=_start)
+    return tag("text", text, around.key), [Finding("text", "too-many-rounds", 0, len(text))]
+
+
+def _start(finding: Finding) -> int:
+    return finding.start
+
+
+def _round(traced: TracedText, around: Surroundings) -> tuple[TracedText, list[Finding]]:
+    """Take out private blocks, then put tags where secrets are in what is left."""
+    spans = private_spans(traced.text)
+    findings = [_finding(traced, "private", "private-block", *span) for span in spans]
+    traced = traced.edited((start, end, "") for start, end in spans) if spans else traced
+    secrets = list(_secrets(traced.text, around.own)) if len(traced.text) >= _SHORTEST else []
+    findings += [_finding(traced, *secret) for secret in secrets]
+    return _tagged(traced, secrets, around.key) if secrets else traced, findings
+
+
+def _tagged(traced: TracedText, secrets: list[_Secret], key: bytes) -> TracedText:
+    text = traced.text
+    return traced.edited((start, end, tag(kind, text[start:end], key)) for kind, _, start, end in secrets)
+
+
+def _finding(traced: TracedText, kind: str, rule: str, start: int, end: int) -> Finding:
+    return Finding(kind, rule, traced.origin(start), traced.origin(end - 1) + 1)
+
+
+def _secrets(text: str, own: OwnRules) -> Iterator[_Secret]:
+    """Yield the secrets of each stretch between tags; what a tag parts is never read together."""
+    start = 0
+    for first, last in tag_spans(text):
+        yield from _secrets_of(text[start:first], start, own)
+        start = last
+    yield from _secrets_of(text[start:] if start else text, start, own)
+
+
+def _secrets_of(stretch: str, offset: int, own: OwnRules) -> Iterator[_Secret]:
+    data = stretch.encode()
+    hits = detector().find(data)
+    if own.rules:
+        hits = _with_own(own.find(data), hits)
+    for hit, start, end in _in_characters(hits, data, len(stretch)):
+        if not own.allows(stretch[start:end]):
+            yield _Secret(hit.rule.type, hit.rule.id, start + offset, end + offset)
+
+
+def _with_own(own: list[Hit], hits: list[Hit]) -> list[Hit]:
+    """Return all hits in order, without those that overlap with a project's own."""
+    free = [hit for hit in hits if not any(each.start < hit.end and hit.start < each.end for each in own)]
+    return sorted([*own, *free], key=lambda hit: hit.start)
+
+
+def _in_characters(hits: list[Hit], data: bytes, size: int) -> Iterator[tuple[Hit, int, int]]:
+    """Yield the hits with their places in characters; one that cuts a character takes all of it."""
+    if size == len(data):
+        yield from ((hit, hit.start, hit.end) for hit in hits)
+        return
+    done = characters = 0
+    for hit in hits:
+        start, end = max(done, _back(data, hit.start)), _forth(data, hit.end)
+        characters += len(data[done:start].decode())
+        first = characters
+        characters += len(data[start:end].decode())
+        done = end
+        yield hit, first, characters
+
+
+def _back(data: bytes, place: int) -> int:
+    while data[place] & 0xC0 == 0x80:
+        place -= 1
+    return place
+
+
+def _forth(data: bytes, place: int) -> int:
+    while place < len(data) and data[place] & 0xC0 == 0x80:
+        place += 1
+    return place

@@ -1,0 +1,200 @@
+"""Find the secrets of a text: one pass for the keywords, then the rules of each, left to right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from .assignment import Assignment, assignment_at
+from .boundary import LETTERS, begins_word
+from .checks import CHECKS
+from .found import Found, Hit
+from .judged import is_given, is_key_value, is_made, is_secret_value
+from .pattern import NOWHERE, Span, compiled
+from .places import Candidate, Place, Places
+from .plausible import entropy, matches
+from .rule import Form, Rule
+
+_MOST_TRIES = 16
+"""In one run without space or quotes no more names are tried: there it would take long, and no one writes so."""
+_NAME = LETTERS | frozenset(b"_-")
+
+
+class Detector:
+    """A set of rules, with their keywords ready to be searched for."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+        self._places = Places(self.rules)
+        self._sought = [rule for rule in self.rules if rule.form is Form.ALL]
+
+    def find(self, data: bytes) -> list[Hit]:
+        """Return the secrets in the order of their places; they never overlap.
+
+        First what a rule knows by itself, then, between those, the values that are judged by the name they are given.
+        """
+        places = self.places(data)
+        hits = list(_known(data, places))
+        return sorted([*hits, *_values(data, places, hits)], key=_start) if places else []
+
+    def places(self, data: bytes) -> list[Place]:
+        """Return where rules are to be tried, in order."""
+        return sorted([*self._places.of(data), *self._found(data)], key=_place)
+
+    def _found(self, data: bytes) -> Iterator[Place]:
+        """Yield where the rules match that have no keyword."""
+        for rule in self._sought:
+            pattern, spans = compiled(rule.pattern), None
+            spans = pattern.find(data, 0, len(data))
+            while spans:
+                yield spans[0][0], ((rule, 0),)
+                spans = pattern.find(data, spans[0][1], len(data))
+
+
+def _place(place: Place) -> int:
+    return place[0]
+
+
+def _start(hit: Hit) -> int:
+    return hit.start
+
+
+def _known(data: bytes, places: list[Place]) -> Iterator[Hit]:
+    cursor = 0
+    for start, candidates in places:
+        if start < cursor:
+            continue
+        for rule, _ in candidates:
+            if rule.form is Form.VALUE or not _may_begin(rule, data, start, cursor):
+                continue
+            span = _span(rule, data, start, cursor)
+            if span is not None:
+                yield Hit(rule, *span)
+                cursor = span[1]
+                break
+
+
+def _may_begin(rule: Rule, data: bytes, start: int, cursor: int) -> bool:
+    """Say whether a secret can begin here: at a word's start, after an escape or after another secret."""
+    return bool(rule.inside or rule.back) or begins_word(data, start, cursor, rule.not_after)
+
+
+def _span(rule: Rule, data: bytes, start: int, cursor: int) -> Span | None:
+    """Return the secret's place where the rule finds one there, not before ``cursor``."""
+    limit = min(len(data), start + rule.reach)
+    if rule.back:
+        spans = compiled(rule.pattern).find(data, max(cursor, start - rule.back), limit)
+        if spans is None or not spans[0][0] <= start < spans[0][1]:
+            return None
+    else:
+        spans = compiled(rule.pattern).at(data, start, limit)
+    if spans is None:
+        return None
+    span = checked(Found(data, rule, *_last(spans), len(data)))
+    return span if span and cursor <= span[0] < span[1] else None
+
+
+def _last(spans: list[Span]) -> Span:
+    """Return the place of the group that ends last, or of the whole match where there is none."""
+    return max(spans[1:], key=_end) if len(spans) > 1 and max(spans[1:], key=_end) != NOWHERE else spans[0]
+
+
+def _end(span: Span) -> int:
+    return span[1]
+
+
+def checked(found: Found) -> Span | None:
+    """Return the place of the secret if all that its rule asks of it is so."""
+    rule = found.rule
+    if rule.entropy and entropy(found.secret) < rule.entropy:
+        return None
+    if any(matches(pattern, found.secret) for pattern in rule.allow):
+        return None
+    span: Span | None = found.span
+    for name in rule.checks:
+        span = CHECKS[name](found)
+        if span is None:
+            return None
+    return span
+
+
+def _values(data: bytes, places: list[Place], known: list[Hit]) -> Iterator[Hit]:
+    """Yield the secrets among the values between the known ones."""
+    spans = iter([*known, None])
+    following = next(spans)
+    cursor = run_end = tries = 0
+    for start, candidates in places:
+        while following is not None and following.end <= start:
+            cursor = max(cursor, following.end)
+            following = next(spans)
+        limit = following.start if following is not None else len(data)
+        if start < cursor or start >= limit or (start < run_end and tries >= _MOST_TRIES):
+            continue
+        read = _read(data, start, limit, candidates)
+        if isinstance(read, Hit):
+            yield read
+            cursor = read.end
+        elif read:
+            tries = tries + 1 if start < run_end else 0
+            run_end = max(run_end, read)
+
+
+def _read(data: bytes, start: int, limit: int, candidates: tuple[Candidate, ...]) -> Hit | int:
+    """Return the secret that a name is given; else where what it is given ends, or 0."""
+    read: Assignment | None = None
+    position = -1
+    for rule, size in candidates:
+        if rule.form is not Form.VALUE:
+            continue
+        if start + size != position:
+            position = start + size
+            read = assignment_at(data, position, limit, spaced=rule.spaced) if position <= limit else None
+        if read is not None and _accepts(rule, data, start, position, read):
+            return Hit(rule, read.start, read.end)
+    return read.end if read else 0
+
+
+def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignment) -> bool:
+    """Say whether a value is the rule's, by its pattern, or by the name where the rule has none."""
+    if rule.pattern:
+        return _fits(rule, data, start, read)
+    name = _name(data, start, position, read)
+    value = data[read.start : read.end].decode(errors="replace")
+    if _of_badge(data, start) or not is_given(read, value):
+        return False
+    return JUDGES[rule.checks[0]](name, value, read)
+
+
+def _fits(rule: Rule, data: bytes, start: int, read: Assignment) -> bool:
+    if read.called or not compiled(rule.pattern).fits(data, read.start, read.end):
+        return False
+    if rule.name and compiled(rule.name).at(data, start, read.start) is None:
+        return False
+    return checked(Found(data, rule, read.start, read.end, len(data))) is not None
+
+
+def _of_badge(data: bytes, start: int) -> bool:
+    """Say whether a name stands in the address of a badge, whose token only shows a picture."""
+    return data[max(0, start - 5) : start] == b".svg?"
+
+
+def _name(data: bytes, start: int, end: int, read: Assignment) -> str:
+    """Return the whole name in which the keyword stands."""
+    first = start
+    while first > 0 and first > start - 40 and data[first - 1] in _NAME:
+        first -= 1
+    return (data[first:end] + read.rest).decode(errors="replace")
+
+
+def _of_secret(name: str, value: str, read: Assignment) -> bool:
+    return is_secret_value(name, value, quoted=read.quoted)
+
+
+def _of_key(name: str, value: str, read: Assignment) -> bool:
+    return read.sign not in ("", ",") and is_key_value(name, value)
+
+
+def _of_vendor(name: str, value: str, read: Assignment) -> bool:
+    return read.sign not in ("", ",") and is_key_value(name, value) and is_made(value)
+
+
+JUDGES = {"named-secret": _of_secret, "named-key": _of_key, "named-service": _of_vendor}

@@ -1,0 +1,152 @@
+"""Is a value a secret? Judged by the name that it is given to and by its own looks."""
+
+from __future__ import annotations
+
+from .assignment import Assignment
+from .plausible import (
+    entropy,
+    fits,
+    is_digest,
+    is_hex,
+    is_mixed,
+    is_placeholder,
+    is_uuid,
+    looks_random,
+    matches,
+    reads_as_words,
+)
+
+_PASSWORD = rb"(?i)pass|pwd|psw|pword"
+_HARMLESS_NAME = (
+    rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|authors?\b|credentialed)"
+    rb"|[._-]?(?:hash|digest|sha\d*|checksum|fingerprint|integrity|etag|count|type|name|id|ids|url|uri|path|file"
+    rb"|dir|field|length|len|size|limit|expir\w*|ttl|at|policy|pattern|regexp?|prefix|suffix|label|format|algorithm"
+    rb"|hint|prompt|class|version|ref|arn|endpoint|index|kind|scope|scopes|budget|usage|column|header|param|env|var)s?$"
+)
+_HASH_NAME = rb"(?i)commit|sha|checksum|fingerprint|integrity|etag|digest|rev"
+_PUBLIC_NAME = (
+    rb"(?i)(?:public|pub|publishable|cache|primary|foreign|sort|partition|idempotency|site|row|object|s3)[_-]?key"
+)
+_NAME_OF_KEY = (
+    rb"(?i)(?:passw(?:or)?d|passphrase|pwd|secret|token|api[_ -]?key|authorization|credentials?|private[_-]?key"
+    rb"|access[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key)$"
+)
+_CODE = rb"^[A-Za-z_][\w]*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)+|[\w\]]\(|^(?:self|this|os|env|process)[.\[]|\["
+_PATH = rb"^(?:[.~]{0,2}/|https?:|[A-Za-z]:\\|file:|\w+://)"
+_PHRASE = rb"[A-Za-z]+(?:[-_./ :][A-Za-z]+)*\d{0,2}[.!?:]?"
+_NUMBER = rb"[-+]?[\d.,:_/-]+|0x[0-9a-fA-F]{1,8}"
+_PUNCTUATION = rb"[(){};,\s]"
+_BRACKETS = rb"[(){}<>;]"
+_LONG_NUMBER = 20
+_MARK = rb"[^\w.-]"
+_COMPARISONS = ("==", "===", "!=", "!==")
+_JUDGED = 96
+_SEPARATORS = ("::", "->", ".")
+
+
+def is_secret_name(name: str) -> bool:
+    """Say whether a key's name is that of a secret: ``db_password``, ``apiKey``, ``Authorization``."""
+    return matches(_NAME_OF_KEY, name)
+
+
+def is_given(read: Assignment, value: str) -> bool:
+    """Say whether the value is given to the name: by a sign, or by standing next to it and being random."""
+    if read.words.strip() and not fits(
+        rb"(?i)(?:\s*(?:is|was|value|for \w+|here|now))*\s*", read.words.decode(errors="replace")
+    ):
+        return False
+    if not read.quoted and (read.called or is_code(value[:_JUDGED])):
+        return False
+    if read.sign in (",", "("):
+        return read.quoted and (is_uuid(value) or is_random(value[:_JUDGED]))
+    if read.sign in _COMPARISONS:
+        return read.quoted
+    if read.sign in ("", "is", "was"):
+        plain = read.quoted and not matches(_PUNCTUATION, value)
+        return (plain or not read.quoted) and len(value) >= 12 and looks_random(value[:_JUDGED], bits=3.2)
+    return True
+
+
+def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
+    """Say whether a value given to ``name`` is a secret, by its length, its letters and its entropy."""
+    head = value[:_JUDGED]
+    if not may_be_secret(name, head) or matches(_HARMLESS_NAME, name):
+        return False
+    if any(c.isspace() for c in value) or is_plain(head) or (is_hex(head) and matches(_HASH_NAME, name)):
+        return False
+    return _is_password(head, quoted=quoted) if matches(_PASSWORD, name) else _is_token(head)
+
+
+def is_key_value(name: str, value: str) -> bool:
+    """Say whether a value given to what is only called a key is a secret: it must be as random as one that was made."""
+    head = value[:_JUDGED]
+    if (
+        len(head) < 16
+        or not any(c.isdigit() for c in head)
+        or matches(_PUBLIC_NAME, name)
+        or matches(_HARMLESS_NAME, name)
+        or is_plain(head)
+    ):
+        return False
+    return is_made(head)
+
+
+def is_made(value: str) -> bool:
+    """Say whether a value is as random as what a service makes: no id, no digest, no words."""
+    if len(value) < 16 or any(c.isspace() for c in value) or is_uuid(value) or reads_as_words(value):
+        return False
+    if is_hex(value):
+        return (len(value) in (32, 48, 64) or is_mixed(value)) and entropy(value) >= 3.2
+    return looks_random(value, bits=3.5) and (is_mixed(value) or len(value) >= 24)
+
+
+def is_random(value: str) -> bool:
+    """Say whether a value that only stands beside a name is random enough to be its secret."""
+    return len(value) >= 10 and looks_random(value, bits=3.0) and not reads_as_words(value) and not is_plain(value)
+
+
+def is_plain(value: str) -> bool:
+    """Say whether a value is a placeholder, a digest with its name, a path or a number."""
+    return is_placeholder(value) or is_digest(value) or matches(_PATH, value) or _is_number(value)
+
+
+def _is_number(value: str) -> bool:
+    return fits(_NUMBER, value) and (len(value) < _LONG_NUMBER or not value.isdigit())
+
+
+def is_code(value: str) -> bool:
+    """Say whether the value reads as a call, an index or a dotted name rather than as a literal."""
+    if not matches(_CODE, value):
+        return False
+    return "(" in value or "[" in value or not any(_is_random_part(part) for part in _parts(value))
+
+
+def may_be_secret(name: str, value: str) -> bool:
+    """Refuse at little cost what can't be one: a token has a digit, a password a digit or a mark."""
+    if any(c.isdigit() for c in value):
+        return True
+    return matches(_PASSWORD, name) and matches(_MARK, value)
+
+
+def _parts(value: str) -> list[str]:
+    for separator in _SEPARATORS:
+        value = value.replace(separator, "\n")
+    return value.split("\n")
+
+
+def _is_random_part(part: str) -> bool:
+    return len(part) >= 8 and looks_random(part, bits=2.7) and not reads_as_words(part)
+
+
+def _is_password(value: str, *, quoted: bool) -> bool:
+    """Accept a short value too, where it is more than a plain word or a name in code."""
+    if len(value) < 6 or is_code(value):
+        return False
+    return bool(any(c.isdigit() for c in value) or (quoted and matches(_MARK, value))) and entropy(value) >= 2.2
+
+
+def _is_token(value: str) -> bool:
+    """Accept a value of ten characters or more that is random rather than made of words."""
+    if len(value) < 10 or fits(_PHRASE, value) or reads_as_words(value) or matches(_BRACKETS, value):
+        return False
+    return is_uuid(value) or looks_random(value, bits=2.9) or (value.isdigit() and entropy(value) >= 2.8)
