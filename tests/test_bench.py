@@ -35,7 +35,7 @@ LATENCIES = {
     *(f"{what}.{door}" for what in ("write", "search") for door in DOORS),
     *(f"query.{what}" for what in ("guidelines", "related", "text", "security")),
     *(f"lineage.{what}" for what in ("heads", "get", "whole", "stdio")),
-    "pack.stdio", "stores.open", "stores.switch", "stores.create", "hook.running", "hook.stopped",
+    "search.hybrid", "pack.stdio", "stores.open", "stores.switch", "stores.create", "hook.running", "hook.stopped",
 }  # fmt: skip
 AMOUNTS = {
     *(f"tools.{profile}.{what}" for profile in ("core", "full") for what in ("count", "bytes", "tokens")),

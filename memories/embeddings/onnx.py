@@ -16,10 +16,11 @@ from memories.embeddings.choice import ModelFiles
 from memories.embeddings.wordpiece import WordPiece
 from memoryhub.core.errors import Unavailable
 
-# Else it gives the machine an id, keeps it in the user's ~/.cache, and sends events to its maker where it can.
+# Else it gives the machine an id, keeps it in the user's ~/.cache, and sends events to its maker where it can; that is
+# read when it is imported.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-import onnxruntime  # noqa: E402 - it reads the environment when it is imported
+import onnxruntime
 
 Matrix = NDArray[np.float32]
 

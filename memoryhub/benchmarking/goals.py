@@ -61,6 +61,7 @@ _ALWAYS: dict[str, tuple[Target, ...]] = {
 _AT_SIZE: dict[tuple[str, int], tuple[Target, ...]] = {
     ("search.stdio", 10_000): _search((8, 20), (4, 10)),
     ("search.stdio", 100_000): _search((30, 120), (15, 60)),
+    ("search.hybrid", 100_000): (Target(60, 30),),
     ("pack.stdio", 100_000): (Target(150, 50, on="p95"),),
     ("search.stdio", 1_000_000): _search((200, 800), (60, 250)),
 }

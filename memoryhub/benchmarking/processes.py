@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import memoryhub
+from memories.embeddings.choice import NONE
+from sessions_app.settings import PREFIX
 
 ANSWER_SECONDS = 60.0
 _END_SECONDS = 30.0
@@ -29,17 +31,24 @@ def command(*arguments: str) -> list[str]:
     return [installed, *arguments]
 
 
-def environment(home: Path) -> dict[str, str]:
-    """Return an environment in which nothing is the hub's but the home folder."""
+def environment(home: Path, *, meaning: bool = False) -> dict[str, str]:
+    """Return an environment in which nothing is the hub's but the home folder.
+
+    Args:
+        home: that folder.
+        meaning: whether texts are embedded and found by meaning; else the worker of a web server would be busy with
+            it while something else is measured.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("MEMORY_HUB_") and name != "DJANGO_SETTINGS_MODULE"
     }
-    return {**kept, "MEMORY_HUB_HOME": str(home)}
+    own = {"MEMORY_HUB_HOME": str(home)}
+    return {**kept, **own, **({} if meaning else {f"{PREFIX}EMBEDDING_MODEL": NONE})}
 
 
-def start(home: Path, errors: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def start(home: Path, errors: Path, *arguments: str, meaning: bool = False) -> subprocess.Popen[bytes]:
     """Start the hub with pipes to its input and output, and what it says on stderr in the file ``errors``."""
     with errors.open("wb") as stderr:
         return subprocess.Popen(  # noqa: S603 - our own command line
@@ -47,7 +56,7 @@ def start(home: Path, errors: Path, *arguments: str) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env=environment(home),
+            env=environment(home, meaning=meaning),
             cwd=home,
             bufsize=0,
         )

@@ -33,12 +33,12 @@ class Era(StrEnum):
 class StdioClient:
     """One ``mcp`` process and the client's end of its pipes; a context manager that ends it."""
 
-    def __init__(self, home: Path, *options: str, era: Era = Era.MODERN) -> None:
+    def __init__(self, home: Path, *options: str, era: Era = Era.MODERN, meaning: bool = False) -> None:
         self._era = era
         self._errors = home / "mcp.stderr"
         self._buffer = b""
         self._next_id = 0
-        self._process = processes.start(home, self._errors, "mcp", *options)
+        self._process = processes.start(home, self._errors, "mcp", *options, meaning=meaning)
 
     def __enter__(self) -> Self:
         return self

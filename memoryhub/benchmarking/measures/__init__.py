@@ -11,6 +11,7 @@ from memoryhub.benchmarking.measures.bulk import measure_bulk
 from memoryhub.benchmarking.measures.calls import DOORS, measure_searches, measure_writes
 from memoryhub.benchmarking.measures.footprint import measure_peak_memory, measure_size
 from memoryhub.benchmarking.measures.hook import measure_hooks
+from memoryhub.benchmarking.measures.hybrid import measure_hybrid
 from memoryhub.benchmarking.measures.lineage import measure_lineage
 from memoryhub.benchmarking.measures.log import measure_rebuild, measure_verify
 from memoryhub.benchmarking.measures.pack import measure_packs
@@ -34,6 +35,7 @@ SIZED_MEASURES: dict[str, SizedMeasure] = {
     "bulk": measure_bulk,
     "size": measure_size,
     **{f"search.{door}": partial(measure_searches, door=door) for door in DOORS},
+    "search.hybrid": measure_hybrid,
     **{f"write.{door}": partial(measure_writes, door=door) for door in DOORS},
     "pack": measure_packs,
     "query": measure_queries,
