@@ -9,14 +9,28 @@ from memoryhub.core import clock
 from memoryhub.core.jobs import Every, Over, Run, define_job
 
 
+class _TimeIsUp(Exception):
+    """Leaves a run where it is; the next one goes on."""
+
+
 def retain(run: Run) -> str:
     """Take what is due in the current store; nothing where no rule lets anything go."""
     if not Policy.current(clock.now()).applies:
         return ""
-    ended = run_due(progress=run.report)
+
+    def told(done: int, total: int) -> None:
+        run.report(done, total)
+        if run.over:
+            raise _TimeIsUp
+
+    try:
+        ended = run_due(progress=told)
+    except _TimeIsUp:
+        return f"{run.done:,} of {run.total:,} things were taken; the next run goes on"
     if ended is None:
         return ""
-    return f"{ended.report.things:,} things in {ended.events:,} events went, {size(ended.bytes)} (run #{ended.id})"
+    things = f"{ended.report.things:,} thing{'s' * (ended.report.things != 1)}"
+    return f"{things} in {ended.events:,} events went, {size(ended.bytes)} (run #{ended.id})"
 
 
 define_job(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from governance.models import Hold, RetentionRun
 from governance.retention.events import (
     HOLD_LIFTED,
@@ -14,6 +16,8 @@ from governance.retention.events import (
     RetentionRan,
 )
 from memoryhub.core import clock, rows
+from memoryhub.core.errors import Forbidden
+from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event, projects
 
 
@@ -40,6 +44,28 @@ def lift(event: Event[HoldLifted]) -> None:
         lifted_at=event.occurred_at,
         lift_reason=event.payload.reason,
     )
+
+
+_HELD = (
+    "SELECT h.id, h.stream_id, h.reason FROM governance_hold h WHERE h.lifted_at IS NULL AND (h.stream_id = '*' OR "
+    "h.stream_id IN (SELECT e.stream_id FROM raw_events e WHERE e.position IN (SELECT value FROM json_each(%s)) "
+    "UNION SELECT 'session:' || e.session_id FROM raw_events e WHERE e.position IN (SELECT value FROM json_each(%s)))) "
+    "ORDER BY h.id LIMIT 1"
+)
+
+
+@projects(PAYLOAD_ERASED)
+def refuse_held(event: Event[PayloadErased]) -> None:
+    """Let nothing be erased that is held, whoever asks: what is refused here undoes the whole erasure.
+
+    Raises:
+        Forbidden: a hold is in force; the sentence names it. No log has such an erasure, so no rebuild meets one.
+    """
+    listed = json.dumps(event.payload.positions)
+    for number, stream, reason in rows.fetch(_HELD, [listed, listed]):
+        raise Forbidden(
+            f"hold #{number} on {stream} keeps it ({reason}); nothing was erased; lift the hold first", hold=number
+        )
 
 
 @projects(RETENTION_BEGAN)

@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase
 from pydantic import ValidationError
 
+from governance.jobs import retain
 from governance.models import Hold, RetentionRun
 from governance.retention.schemas import RetentionPlanRequest
 from governance.retention.selectors import plan_retention
@@ -17,7 +18,7 @@ from memories.models import Memory, MemoryKind, MemoryScope
 from memories.schemas import MemoryDelete
 from memories.services import delete_memory
 from memoryhub.core import clock
-from memoryhub.core.jobs import find_job
+from memoryhub.core.jobs import Run, find_job
 from memoryhub.core.stores import project_store
 from memoryhub.jobs import run_job
 from memoryhub.jobs.places import Target
@@ -143,6 +144,13 @@ class CommandTests(OldStoreTestCase):
             self.command("run")
         self.assertEqual(self.runs(), 1)
 
+    def test_a_job_whose_time_is_up_leaves_the_rest_to_the_next(self):
+        with self.store("alpha"):
+            late = Run(store=project_store("alpha"), seconds=-1)
+            self.assertIn("1 of 1 things were taken; the next run goes on", retain(late))
+            self.assertIsNone(RetentionRun.objects.get().ran_at)
+            self.assertIn("1 thing in 2 events", retain(Run(seconds=60)))
+
     def test_holds_are_placed_listed_and_lifted(self):
         placed = self.command("hold", f"memory:{self.gone}", "--reason", "a lawsuit")
         number = placed.split()[0].lstrip("#")
@@ -153,7 +161,7 @@ class CommandTests(OldStoreTestCase):
     def test_the_job_takes_what_is_due_and_asks_nobody(self):
         target = Target(project_store("alpha"))
         (outcome,) = run_job(job=find_job("retention"), targets=[target], asked_by="a test")
-        self.assertIn("1 things in 2 events went", outcome.message)
+        self.assertIn("1 thing in 2 events went", outcome.message)
         (again,) = run_job(job=find_job("retention"), targets=[target], asked_by="a test")
         self.assertEqual(again.message, "")
 

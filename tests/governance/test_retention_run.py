@@ -10,13 +10,13 @@ from governance.retention import run as running
 from governance.retention.holds import place_hold
 from governance.retention.run import run_due, run_retention
 from governance.retention.schemas import HoldPlace, Report, RetentionRunRequest
-from memories import selectors
+from memories import selectors, services
 from memories.models import ContextPack, Memory, MemoryUse
 from memories.pack import pack_context
-from memories.schemas import MemorySearch
+from memories.schemas import MemoryDelete, MemorySearch
 from memories.schemas.pack import ContextPackRequest
 from memoryhub.core import log, rows
-from memoryhub.core.errors import Forbidden, PreconditionFailed
+from memoryhub.core.errors import ConfirmationRequired, Forbidden, PreconditionFailed
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores import current_store
 from tests.governance.retaining import RetentionTestCase, days_ago
@@ -91,6 +91,16 @@ class RunTests(RetentionTestCase):
         run_due()
         self.assertTrue({*self.said, *later, self.gone} <= set(self.erased()))
         self.assertEqual(RetentionRun.objects.filter(ran_at__isnull=True).count(), 0)
+        self.assert_sound()
+
+    def test_what_is_held_can_be_erased_by_nobody(self):
+        place_hold(command=HoldPlace(stream_id=f"memory:{self.gone}", reason="a lawsuit"))
+        with self.assertRaises(ConfirmationRequired) as asked:
+            services.delete_memory(command=MemoryDelete(id=self.gone, permanent=True))
+        command = MemoryDelete(id=self.gone, permanent=True, confirm_token=asked.exception.data["confirm_token"])
+        with self.assertRaisesRegex(Forbidden, "keeps it .a lawsuit.; nothing was erased"):
+            services.delete_memory(command=command)
+        self.assertEqual(self.erased(), [])
         self.assert_sound()
 
     def test_one_who_may_not_govern_may_not_run_it_nor_place_a_hold(self):

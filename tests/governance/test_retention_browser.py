@@ -1,0 +1,79 @@
+"""Retention by keyboard alone, in a real browser: looked at, held, confirmed, run, and its report read."""
+
+from __future__ import annotations
+
+from selenium.webdriver.common.keys import Keys
+
+from tests.admin.browser import BrowserTestCase
+from tests.web.server import command
+
+PAGE = "governance/retentionrun/"
+OLD = """
+import os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings_store"
+import django
+django.setup()
+from datetime import timedelta
+from memories.schemas import MemoryDelete, MemoryWrite
+from memories.services import delete_memory, write_memory
+from memoryhub.core import clock
+from memoryhub.core.stores import project_store, use_store
+with use_store(project_store(sys.argv[1])), clock.frozen(clock.now() - timedelta(days=200)):
+    for title in sys.argv[2:]:
+        delete_memory(command=MemoryDelete(id=write_memory(command=MemoryWrite(title=title, content=title)).id))
+        print(title)
+"""
+
+
+class RetentionBrowserTests(BrowserTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        writer = command(self.project, "Marmalade", "Cardamom", home=self.server.home, program=OLD)
+        said, _ = writer.communicate(timeout=120)
+        self.assertEqual((writer.returncode, said.split()), (0, ["Marmalade", "Cardamom"]))
+
+    def test_by_keyboard_it_is_looked_at_held_confirmed_run_and_read(self) -> None:
+        self.open("governance/hold/?stream=memory:1")
+        self.assertEqual(self.browser.switch_to.active_element.get_attribute("name"), "reason")
+        with self.new_page():
+            self.press("a lawsuit", Keys.ENTER)
+        self.see("no retention takes memory:1")
+        self.tab_to("Retention")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("Hold #5: a lawsuit", ".side-kept")
+        self.see("deleted memory (observation)", ".side-going")
+        self.tab_to("1 sample of deleted memory (observation)")
+        self.press(Keys.ENTER)
+        self.see("Cardamom", ".side-going .samples[open]")
+        self.tab_to("typed")
+        with self.new_page():
+            self.press("another", Keys.ENTER)
+        self.see(f"Type {self.project} to confirm; nothing was taken.")
+        with self.new_page():
+            self.press(self.project, Keys.ENTER)
+        self.see("1 thing went, 2 events of the log")
+        self.see("Hold #5: a lawsuit", ".side-kept")
+        self.see("Ended", ".meta")
+
+    def test_by_keyboard_a_rule_is_added_and_a_wrong_one_is_refused(self) -> None:
+        self.open(PAGE)
+        self.tab_to("Change the rules")
+        self.press(Keys.ENTER)
+        self.press(Keys.TAB)  # to the sort
+        self.press("deleted")
+        self.tab_to("rules-0-after_days", most=60)
+        with self.new_page():
+            self.press("soon", Keys.ENTER)
+        self.see("must be a whole number, not 'soon'", ".rule")
+        self.tab_to("rules-0-after_days", most=60)
+        with self.new_page():
+            self.press(Keys.BACKSPACE * 4, "500", Keys.ENTER)
+        self.see("rule 1: deleted after 500 days", ".rules")
+        self.see("Nothing is past its age", ".side-going")
+
+    def test_on_a_narrow_screen_nothing_is_cut_off(self) -> None:
+        self.narrow()
+        for page in (PAGE, "governance/hold/"):
+            self.open(page)
+            self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), 400)
