@@ -136,7 +136,7 @@ def _compiled(selection: RedactionSelect) -> Any:
     Raises:
         Invalid: it is no pattern, or it finds the empty text.
     """
-    import re2  # type: ignore[import-untyped]
+    import re2
 
     options = re2.Options()
     options.case_sensitive = not selection.ignore_case

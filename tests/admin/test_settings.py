@@ -12,7 +12,7 @@ PAGE = "settings/"
 
 
 class SettingsPageTests(AdminTestCase):
-    def settings(self, project: str = "alpha") -> ProjectSettings:
+    def settings_of(self, project: str = "alpha") -> ProjectSettings:
         with self.store(project):
             return project_settings()
 
@@ -24,9 +24,9 @@ class SettingsPageTests(AdminTestCase):
     def test_only_what_was_changed_is_kept_and_only_here(self):
         said = self.post(PAGE, **self.unchanged(), review_policy="all", retention_days="never", ranking='{"text": 2}')
         self.assertIn("Changed:", said)
-        now = self.settings()
+        now = self.settings_of()
         self.assertEqual((now.review_policy, now.retention_days, now.ranking.text), ("all", None, 2))
-        self.assertEqual(self.settings("beta").review_policy, "off")
+        self.assertEqual(self.settings_of("beta").review_policy, "off")
         with self.store("alpha"):
             from sessions_app.models import Setting
 
@@ -46,9 +46,9 @@ class SettingsPageTests(AdminTestCase):
 
     def test_a_field_that_was_emptied_goes_back_to_its_default(self):
         self.post(PAGE, **{**self.unchanged(), "review_sample_percent": "55"})
-        self.assertEqual(self.settings().review_sample_percent, 55)
+        self.assertEqual(self.settings_of().review_sample_percent, 55)
         self.post(PAGE, **{**self.unchanged(), "review_sample_percent": ""})
-        self.assertEqual(self.settings().review_sample_percent, 10)
+        self.assertEqual(self.settings_of().review_sample_percent, 10)
 
     def test_what_is_wrong_is_said_and_changes_nothing(self):
         for name, typed, sentence in (
@@ -59,10 +59,10 @@ class SettingsPageTests(AdminTestCase):
             with self.subTest(typed=typed):
                 said = text_of(self.post(PAGE, **{**self.unchanged(), name: typed}))
                 self.assertIn(sentence, said)
-        self.assertEqual(self.settings(), ProjectSettings())
+        self.assertEqual(self.settings_of(), ProjectSettings())
 
     def test_what_the_environment_decides_cannot_be_changed_here(self):
         with mock.patch.dict(os.environ, MEMORY_HUB_TURN_POLICY="strict"):
             self.assertIn("Decided by the environment (MEMORY_HUB_TURN_POLICY).", text_of(self.page(PAGE)))
             self.post(PAGE, **{**self.unchanged(), "turn_policy": "auto"})
-            self.assertEqual(self.settings().turn_policy, "strict")
+            self.assertEqual(self.settings_of().turn_policy, "strict")

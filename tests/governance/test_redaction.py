@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.models import Redaction
-from governance.redaction.schemas import RedactionPreview, RedactionRun, RedactionSelect
+from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
 from memories import selectors, services
 from memories.models import Memory
@@ -56,7 +56,7 @@ class RedactionTests(HubTestCase):
     def preview(self, **fields: object) -> RedactionPreview:
         return preview_redaction(command=RedactionSelect(**{"text": WORD, **fields}))
 
-    def redact(self, **fields: object) -> object:
+    def redact(self, **fields: object) -> RedactionDone:
         selection = {"text": WORD, **fields}
         token = preview_redaction(command=RedactionSelect(**selection)).confirm_token
         return redact(command=RedactionRun(**selection, confirm_token=token, reason="it is a name"))
