@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from governance.redaction.growth import last_look, look_through
 from governance.retention.policy import Policy
 from governance.retention.present import size
 from governance.retention.run import run_due
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.jobs import Every, Over, Run, define_job
 
 
@@ -37,6 +38,33 @@ define_job(
     "retention",
     does="Takes for good what is past its age by the store's policy, but for what something keeps.",
     work=retain,
+    every=Every.DAY,
+    over=Over.STORES,
+    cap=600,
+)
+
+
+def look_for_secrets(run: Run) -> str:
+    """Look through the current store where the rules have changed since the last look; what is found stays for now."""
+    before = last_look()
+    if before and before.is_current:
+        return ""
+    total = log.head()[0]
+
+    def told(position: int) -> None:
+        run.report(position, total)
+        run.require_time()
+
+    look = look_through(told)
+    if not look.finds:
+        return "the rules for secrets have changed, and find nothing that was kept before"
+    return f"the rules for secrets find {look.finds:,} places in {look.events:,} events; redaction takes them out"
+
+
+define_job(
+    "look for secrets",
+    does="Looks through a log once the rules for secrets have changed, and tells what they find in it.",
+    work=look_for_secrets,
     every=Every.DAY,
     over=Over.STORES,
     cap=600,

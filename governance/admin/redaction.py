@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from governance.admin.redaction_form import RedactionForm
 from governance.admin.section import GovernanceAdmin
 from governance.models import Redaction
+from governance.redaction.growth import last_look
 from governance.redaction.schemas import Place, RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
 from memoryhub.core.admin import cells
@@ -77,7 +78,7 @@ class RedactionAdmin(GovernanceAdmin):
 
     def _page(self, request: HttpRequest, form: RedactionForm, **context: Any) -> HttpResponse:
         latest = Redaction.objects.order_by("-id")[:_LATEST]
-        common = {"title": "Redaction", "form": form, "latest": latest}
+        common = {"title": "Redaction", "form": form, "latest": latest, "look": last_look()}
         return self.page(request, "admin/governance/redaction.html", None, **common, **context)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,10 +73,16 @@ class Findings:
         return digest.hexdigest()[:16]
 
 
-def find_places(selection: RedactionSelect) -> Findings:
-    """Return what the selection finds in the current store's log; reads every event that it may mean once."""
+def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] = lambda _: None) -> Findings:
+    """Return what the selection finds in the current store's log; reads every event that it may mean once.
+
+    Args:
+        selection: what to look for, and where.
+        progress: called with the position of each event that is read.
+    """
     matcher, findings = Matcher(selection), Findings()
     for event in _events(selection):
+        progress(event.position)
         left, finds = matcher.clean(json.loads(event.payload))
         if finds:
             findings.found.append(Found(event, left, finds))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from governance.redaction.copies import count_copies, entities_of, kept_files, kept_headers
 from governance.redaction.excerpts import places_of, whole_places
 from governance.redaction.finding import Event, Findings, find_places, selected_events
+from governance.redaction.growth import look_through
 from governance.redaction.matching import Matcher
 from governance.redaction.proof import search_home
 from governance.redaction.schemas import Kept, Place, RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
@@ -72,6 +73,8 @@ def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> Red
             break
         texts |= findings.texts()
         positions |= set(findings.positions)
+    if command.rules:
+        look_through()
     return _proven(event_id, len(positions), count, texts)
 
 

@@ -11,7 +11,9 @@ from pydantic import ValidationError
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
+from governance.jobs import look_for_secrets
 from governance.models import Redaction
+from governance.redaction.growth import last_look
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
 from memories import selectors, services
@@ -21,9 +23,11 @@ from memories.schemas import MemorySearch, MemoryUpdate, MemoryWrite
 from memories.schemas.pack import ContextPackRequest
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Invalid, NotFound
+from memoryhub.core.jobs import Run
 from memoryhub.core.origin import use_origin
-from sessions_app.schemas import EventAppend, SessionStart, TurnBegin
+from sessions_app.schemas import EventAppend, SessionStart, SettingsChange, TurnBegin
 from sessions_app.services import start_session
+from sessions_app.services.settings import change_settings
 from sessions_app.services.turns import append_event, begin_turn
 from tests.support import HubTestCase
 
@@ -147,12 +151,21 @@ class RedactionTests(HubTestCase):
         secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
         with self.assertRaisesRegex(NotFound, "nothing of that"):
             self.preview(text=None, rules=True)
+        self.assertIn("find nothing that was kept before", self.look())
         self.smuggle(secret)
+        self.assertEqual(self.look(), "")
+        change_settings(command=SettingsChange(settings={"secret_allow": ["marmalade-2"]}))
+        self.assertIn("find 1 places in 1 events", self.look())
         shown = self.preview(text=None, rules=True)
         self.assertEqual((shown.events, shown.places[0].before[slice(*shown.places[0].marked[0])]), (1, secret))
         self.redact(text=None, rules=True)
+        look = last_look()
+        self.assertEqual((look.finds, look.is_current) if look else None, (0, True))
         self.assertEqual(self.files_with(secret.lower()), [])
         self.assertTrue(log.rebuild().identical)
+
+    def look(self) -> str:
+        return look_for_secrets(Run(seconds=60))
 
     def smuggle(self, secret: str) -> None:
         """Have a payload hold a secret that today's rules would have caught."""
