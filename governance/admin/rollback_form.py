@@ -84,10 +84,9 @@ class RollbackForm(forms.Form):
             return None
 
     def _fields(self) -> dict[str, Any]:
-        typed = {name: value for name, value in self.cleaned_data.items() if value}
-        points = {name: _point(typed[name]) for name in ("since", "until") if name in typed}
+        typed: dict[str, Any] = {name: value for name, value in self.cleaned_data.items() if value}
         ids = {name: self._ids.getlist(name) for name in ("also", "leave") if self._ids.getlist(name)}
-        return {**typed, **points, **ids}
+        return {**typed, **ids}
 
 
 def _with_action(data: QueryDict | None) -> QueryDict | None:
@@ -101,7 +100,3 @@ def _with_action(data: QueryDict | None) -> QueryDict | None:
 
 def _when(source: Source) -> str:
     return source.last[:16].replace("T", " ")
-
-
-def _point(typed: str) -> str:
-    return typed.strip().removeprefix("#")

@@ -15,21 +15,24 @@ _CHANGING = (
 )
 
 _CHANGED = f"""
-WITH s(stream, at) AS (SELECT key, value FROM json_each(%s)),
-last(stream, position) AS (
-    SELECT s.stream, (SELECT max(e.position) FROM raw_events e
-        WHERE e.stream_id = s.stream AND e.position > s.at AND ({_CHANGING})
-        AND e.position NOT IN (SELECT value FROM json_each(%s))) FROM s
+WITH s(stream, at) AS MATERIALIZED (SELECT key, value FROM json_each(%s)),
+last(stream, position) AS MATERIALIZED (
+    SELECT s.stream, max(e.position) FROM s JOIN raw_events e ON e.stream_id = s.stream AND e.position > s.at
+        WHERE ({_CHANGING}) AND e.position NOT IN (SELECT value FROM json_each(%s)) GROUP BY s.stream
 )
 SELECT last.stream, e.actor, e.position FROM last JOIN raw_events e ON e.position = last.position
     WHERE e.position NOT IN (SELECT value FROM json_each(%s))
 """
 
 _MEMORIES = """
-SELECT m.id, m.version, m.deleted_at IS NOT NULL, (SELECT max(e.position) FROM raw_events e
-    WHERE e.stream_id = 'memory:' || m.id AND e.event_type IN ('memory.deleted', 'memory.restored')
-    AND e.position NOT IN (SELECT value FROM json_each(%s)))
-    FROM memories_memory m WHERE m.id IN (SELECT value FROM json_each(%s))
+WITH wanted(id, stream) AS MATERIALIZED (SELECT value, 'memory:' || value FROM json_each(%s)),
+touched(id, position) AS MATERIALIZED (
+    SELECT w.id, max(e.position) FROM wanted w JOIN raw_events e ON e.stream_id = w.stream
+        WHERE e.event_type IN ('memory.deleted', 'memory.restored')
+        AND e.position NOT IN (SELECT value FROM json_each(%s)) GROUP BY w.id
+)
+SELECT m.id, m.version, m.deleted_at IS NOT NULL, t.position FROM wanted w
+    JOIN memories_memory m ON m.id = w.id LEFT JOIN touched t ON t.id = m.id
 """
 
 _CLEAN = """
@@ -38,14 +41,22 @@ SELECT v.memory_id, max(v.version) FROM json_each(%s) s
     WHERE v.id NOT IN (SELECT value FROM json_each(%s)) GROUP BY v.memory_id
 """
 
-_RIVALS = """
-SELECT m.id, min(o.id) FROM memories_memory m JOIN memories_memory o ON o.id <> m.id AND o.deleted_at IS NULL
-    AND o.scope = m.scope AND (m.scope <> 'session' OR o.session_id = m.session_id)
-    AND CASE WHEN m.topic_key IS NULL THEN o.title = m.title AND o.kind = m.kind AND o.topic_key IS NULL
-        ELSE o.topic_key = m.topic_key END
-    WHERE m.id IN (SELECT value FROM json_each(%s)) AND o.id NOT IN (SELECT value FROM json_each(%s))
-    AND o.id NOT IN (SELECT id FROM quarantine) GROUP BY m.id
+_PLACED = "o.id <> m.id AND o.scope = m.scope AND (m.scope <> 'session' OR o.session_id = m.session_id)"
+_NAMES = "id, scope, session_id, kind, title, topic_key"
+_RIVALS = f"""
+WITH m AS MATERIALIZED (SELECT {_NAMES} FROM memories_memory WHERE id IN (SELECT value FROM json_each(%s))),
+o AS MATERIALIZED (
+    SELECT {_NAMES} FROM memories_memory WHERE deleted_at IS NULL AND id NOT IN (SELECT value FROM json_each(%s))
+        AND id NOT IN (SELECT id FROM quarantine)
+),
+found(id, rival) AS (
+    SELECT m.id, o.id FROM m JOIN o ON o.topic_key = m.topic_key AND {_PLACED}
+    UNION ALL SELECT m.id, o.id FROM m JOIN o ON o.title = m.title AND o.kind = m.kind AND {_PLACED}
+        WHERE m.topic_key IS NULL AND o.topic_key IS NULL
+)
+SELECT id, min(rival) FROM found GROUP BY id
 """
+"""Materialised, so that each way gets an index of its own."""
 
 NEVER = 2**53
 """Behind every position."""
@@ -75,7 +86,7 @@ def changed_since(since: Mapping[str, int], own: Iterable[int], void: Iterable[i
 
 def memory_states(ids: Iterable[int], void: Iterable[int] = ()) -> dict[int, MemoryState]:
     """Return how memories stand, by id; what is ``void`` deleted and restored nothing."""
-    found = rows.fetch(_MEMORIES, [listed(void), listed(ids)])
+    found = rows.fetch(_MEMORIES, [listed(ids), listed(void)])
     return {each: MemoryState(version, bool(deleted), touch or 0) for each, version, deleted, touch in found}
 
 

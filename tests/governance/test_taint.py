@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from decisions.schemas import DecisionGet
 from decisions.selectors import get_decisions
 from governance.taint.schemas import RollbackMake
@@ -131,7 +133,7 @@ class TraceTests(TaintTestCase):
         second = self.write("Second", tainted=True)
         with use_origin(source="admin", actor="olga", session_id="s-bad"):
             third = self.write("Third, by a person")
-        chosen = {
+        chosen: dict[tuple[str], dict[str, Any]] = {
             ("s-bad",): {"session_id": "s-bad"},
             ("until",): {"session_id": "s-bad", "until": first},
             ("since",): {"session_id": "", "since": second},

@@ -111,7 +111,7 @@ class HubModelAdmin(_ModelAdmin):
         actions.pop("delete_selected", None)
         return actions
 
-    def get_list_filter(self, request: HttpRequest) -> Sequence[Any]:
+    def get_list_filter(self, request: HttpRequest) -> list[Any]:
         """Hide what is in quarantine until it is asked for."""
         return [*super().get_list_filter(request), *([QuarantineFilter] if self.quarantine_field else [])]
 
