@@ -33,8 +33,10 @@ _DAYS = {"size": 6, "inputmode": "numeric", "autocomplete": "off"}
 class SimpleForm(forms.Form):
     """The two settings that every store has."""
 
-    retention_days = forms.CharField(label="What was captured goes after", widget=forms.TextInput(attrs=_DAYS))
-    purge_deleted_after_days = forms.CharField(label="Deleted memories go after", widget=forms.TextInput(attrs=_DAYS))
+    retention_days = forms.CharField(label="What was captured goes after (days)", widget=forms.TextInput(attrs=_DAYS))
+    purge_deleted_after_days = forms.CharField(
+        label="Deleted memories go after (days)", widget=forms.TextInput(attrs=_DAYS)
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})

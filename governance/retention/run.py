@@ -144,8 +144,6 @@ class _Taking:
         return found
 
     def _split(self) -> Iterator[_Batch]:
-        for events in chunks(self._began.positions, BATCH):
-            yield _Batch(events, [])
         batch: list[int] = []
         for group in together(self._things(), Survey(self._policy).cited):  # what is tied goes at once, or stays
             if batch and len(batch) + len(group) > BATCH:
@@ -154,6 +152,8 @@ class _Taking:
             batch += group
         if batch:
             yield _Batch([], batch)
+        for events in chunks(self._began.positions, BATCH):  # what decisions cite goes after them
+            yield _Batch(events, [])
 
     def _take(self, batch: _Batch) -> None:
         survey = Survey(self._policy)

@@ -43,9 +43,8 @@ def tally_now(command: RetentionPlanRequest, unfinished: RetentionRun | None) ->
         return Tally(policy, Survey(policy).past_age())
     policy = Policy.current(unfinished.cutoff)
     survey, began = Survey(policy), began_with(unfinished.id)
-    events = survey.events(list(numbers(began.positions)))
-    things = survey.things([each for ranges in began.things.values() for each in numbers(ranges)])
-    return Tally(policy, (each for found in (events, things) for each in found))
+    things = [each for ranges in began.things.values() for each in numbers(ranges)]
+    return Tally(policy, survey.past_age(events=list(numbers(began.positions)), things=things))
 
 
 def unfinished_run() -> RetentionRun | None:

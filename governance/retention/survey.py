@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from governance.retention.policy import Policy
 from governance.retention.selection import CAPTURED, THINGS, Candidate, select
@@ -16,14 +16,23 @@ class Survey:
         self.policy = policy
         self.cited: list[Tie] = citations()
 
-    def past_age(self) -> Iterator[Candidate]:
-        """Yield all that is past its age, single events first, each by id."""
-        yield from self.events()
-        yield from self.things()
+    def past_age(
+        self, *, events: Sequence[int] | None = None, things: Sequence[int] | None = None
+    ) -> Iterator[Candidate]:
+        """Yield all that is past its age, or those of these ids; what goes with its stream first, each by id.
 
-    def events(self, only: Sequence[int] | None = None) -> Iterator[Candidate]:
-        """Yield single events; all, or those among these positions."""
-        cited = {tie.kept: tie.keeper for tie in self.cited}
+        What only a decision that goes itself cites is kept by nothing.
+        """
+        gone: set[int] = set()
+        for found in self.things(things):
+            if not found.keeper:
+                gone.add(found.id)
+            yield found
+        yield from self.events(events, but_of=gone)
+
+    def events(self, only: Sequence[int] | None = None, *, but_of: Collection[int] = ()) -> Iterator[Candidate]:
+        """Yield single events; all, or those at these positions. What decisions cite is kept, but by those left out."""
+        cited = {tie.kept: tie.keeper for tie in self.cited if tie.stays not in but_of}
         for found in select(CAPTURED, self.policy, only):
             yield found._replace(keeper=found.keeper or cited.get(found.id, ""))
 

@@ -123,6 +123,15 @@ class KeepingTests(RetentionTestCase):
         self.assertEqual(self.going(), {})
         self.assertEqual(self.kept(), {"cited by a decision that stands": 2})
 
+    def test_what_only_a_decision_that_goes_itself_cites_goes_with_it(self):
+        (said,) = self.session("s", "why we chose it", days=500)
+        with days_ago(450):
+            record_decision(command=DecisionRecord(title="Use WAL", chosen="WAL", rationale=f"see #{said}"))
+        self.settings(retention=[{"what": "decision", "after_days": 400}])
+        self.assertEqual(self.going(), {"captured message.user": 1, "decision": 1})
+        self.assertEqual(self.run_plan().report.left, 0)
+        self.assert_sound()
+
     def delete(self, *memories: int, days: float) -> None:
         from memories.schemas import MemoryDelete
         from memories.services import delete_memory

@@ -6,12 +6,14 @@ import random
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decisions.schemas import DecisionLink, DecisionRecord, DecisionSupersede
 from decisions.services import link_decisions, record_decision, supersede_decision
+from governance.retention import run as running
 from governance.retention.holds import place_hold
 from governance.retention.run import run_retention
 from governance.retention.schemas import HoldPlace, RetentionRunRequest
@@ -155,7 +157,8 @@ class RandomTests(RetentionTestCase):
             Story(seed, steps)
             self.settings(retention=rules)
             before, plan = set(self.erased()), self.plan()
-            run = run_retention(command=RetentionRunRequest(digest=plan.digest))
+            with mock.patch.object(running, "BATCH", 4):
+                run = run_retention(command=RetentionRunRequest(digest=plan.digest), progress=self.between_batches)
             self.assertEqual(len(set(self.erased()) - before), plan.events)
             self.assertEqual((run.events, run.report.left) if run else (0, 0), (plan.events, 0))
             self.assertEqual(self.plan().going, [])
@@ -163,6 +166,10 @@ class RandomTests(RetentionTestCase):
             found = self.found()
             self.assert_sound()
             self.assertEqual(self.found(), found)
+
+    def between_batches(self, _done: int, _total: int) -> None:
+        """As sound as at the end: a run may be killed here."""
+        self.assert_sound()
 
     def found(self) -> dict[str, list[int]]:
         """What the full-text index finds by each word, in the title, the text, and what stands beside it."""
