@@ -26,6 +26,7 @@ from memoryhub.hooks import router as hooks
 from memoryhub.rest import HubAPI, from_caller, granted, in_project
 from sessions_app.api import router as sessions
 from sessions_app.schemas import OrgDescribe, ProjectDescribe
+from sessions_app.secrets_api import router as secrets
 from sessions_app.work_api import router as work
 
 DESCRIPTION = """Everything a project's memory holds, over HTTP.
@@ -142,6 +143,7 @@ for router in (
     decisions,
     sessions,
     work,
+    secrets,
     redactions,
     staleness,
     rollbacks,

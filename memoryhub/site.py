@@ -66,6 +66,7 @@ class HubAdminSite(AdminSite):
         own = [
             path("describe/", self.admin_view(needs(Act.GOVERN, self.describe)), name="describe"),
             path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
+            path("secrets/", self.admin_view(self.secrets), name="secrets"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
@@ -137,6 +138,12 @@ class HubAdminSite(AdminSite):
         from memoryhub.configuring import settings_page
 
         return settings_page(request, {**self.each_context(request), "title": "Settings"})
+
+    def secrets(self, request: HttpRequest) -> HttpResponse:
+        """Show what is taken out of texts, and try one; take the project's own rules."""
+        from memoryhub.secrets_page import secrets_page
+
+        return secrets_page(request, {**self.each_context(request), "title": "Secrets"})
 
     def verify_chain(self, request: HttpRequest) -> HttpResponse:
         """Walk the log's chain now, keep the finding, and show it above the log."""

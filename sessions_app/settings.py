@@ -21,6 +21,8 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.validation import explain
 from sessions_app.choices import ReviewPolicy, TurnPolicy
 from sessions_app.retaining import MAX_RULES, Days, RetentionRule
+from sessions_app.secret_rules import MAX_ALLOWED, Allowed, SecretRule
+from sessions_app.secret_rules import MAX_RULES as MAX_SECRET_RULES
 
 PREFIX = "MEMORY_HUB_"
 CONFIG_FILE = "config.toml"
@@ -97,6 +99,12 @@ class ProjectSettings(BaseModel):
     retention: list[RetentionRule] = Field(
         default_factory=list, max_length=MAX_RULES, description="rules that come before these two; the first decides"
     )
+    secret_rules: list[SecretRule] = Field(
+        default_factory=list, max_length=MAX_SECRET_RULES, description="what is a secret here besides the rule pack"
+    )
+    secret_allow: list[Allowed] = Field(
+        default_factory=list, max_length=MAX_ALLOWED, description="exact texts and /patterns/ that are no secrets here"
+    )
     ranking: Ranking = Field(default_factory=Ranking, description="the weight of each part of a query's ranking")
 
 
@@ -162,6 +170,8 @@ _EXAMPLES = {
     "ranking": '{"text": 2}',
     "retention": '[{"what": "captured", "after_days": 30}]',
     "review_after": '{"decision": 365}',
+    "secret_rules": '[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]',
+    "secret_allow": '["a text", "/a pattern/"]',
 }
 """Of the settings that have parts."""
 

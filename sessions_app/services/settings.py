@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from memoryhub.core import log
+from memoryhub.core.sanitize import use_rules
 from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
+from sessions_app.own_rules import forget_rules
 from sessions_app.schemas import SettingsChange
+from sessions_app.secret_rules import compiled_rules
 from sessions_app.settings import ProjectSettings, check_settings, project_settings
 
 
@@ -14,8 +19,18 @@ def change_settings(*, command: SettingsChange) -> ProjectSettings:
     Raises:
         Invalid: a name is unknown or a value is not one that the setting takes; nothing was changed.
     """
-    check_settings(command.settings)
-    draft = log.prepare(PROJECT_CONFIGURED, ProjectConfigured(settings=command.settings))
+    checked = check_settings(command.settings)
+    with _rules_of(command, checked):
+        draft = log.prepare(PROJECT_CONFIGURED, ProjectConfigured(settings=command.settings))
     with log.transaction():
         log.append(draft, stream="project")
-        return project_settings()
+        settings = project_settings()
+    forget_rules()
+    return settings
+
+
+def _rules_of(command: SettingsChange, checked: ProjectSettings) -> AbstractContextManager[None]:
+    """Sanitise a change of the allow-list by itself: what it allows would be taken out of it otherwise."""
+    if not command.settings.keys() & {"secret_rules", "secret_allow"}:
+        return nullcontext()
+    return use_rules(compiled_rules(tuple(checked.secret_rules), tuple(checked.secret_allow)))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import re2
 
-from memoryhub.core.errors import Invalid
-
 from .found import Hit
 from .pattern import Pattern, compiled
 from .rule import Form, Rule
 
+OWN = "own:"
+"""What the id of a project's own rule begins with in findings."""
 _WINDOW = 8192
 _LONGEST = 4096
 """A match of a project's own rule is at most so long; so no pattern can make the search read a text again and again."""
@@ -61,40 +61,45 @@ def compile_rules(rules: Iterable[OwnRule], allow: Iterable[str]) -> OwnRules:
         allow: exact texts, and patterns between slashes (``/test_[a-z]+/``) that match a whole secret.
 
     Raises:
-        Invalid: a pattern is not one, or matches the empty text.
+        ValueError: a pattern is not one, or matches the empty text.
     """
-    listed = list(allow)
+    patterns = {text: pattern_of(text) for text in allow}
     return OwnRules(
         tuple(_rule(rule) for rule in rules),
-        frozenset(text for text in listed if not _is_pattern(text)),
-        tuple(_checked(text[1:-1], "secret_allow") for text in listed if _is_pattern(text)),
+        frozenset(text for text, pattern in patterns.items() if pattern is None),
+        tuple(checked_pattern(pattern) for pattern in patterns.values() if pattern is not None),
     )
 
 
-def _is_pattern(text: str) -> bool:
-    return len(text) > 2 and text.startswith("/") and text.endswith("/")
+def pattern_of(allowed: str) -> str | None:
+    """Return the pattern that stands between slashes, or None for an exact text."""
+    return allowed[1:-1] if len(allowed) > 2 and allowed.startswith("/") and allowed.endswith("/") else None
 
 
-def _rule(own: OwnRule) -> Rule:
-    _checked(own.pattern, f"secret_rules: rule {own.id!r}")
-    keywords = tuple(word.lower().encode() for word in own.keywords)
-    return Rule(f"own:{own.id}", own.type, Form.ALL, keywords, pattern=own.pattern.encode())
-
-
-def _checked(pattern: str, where: str) -> Pattern:
+def checked_pattern(pattern: str) -> Pattern:
     """Return a person's pattern, compiled.
 
     Raises:
-        Invalid: RE2 does not take it, or it matches the empty text.
+        ValueError: RE2 does not take it, or it matches the empty text.
     """
     try:
         found = compiled(pattern.encode())
     except re2.error as error:
-        reason = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
-        raise Invalid(f"{where}: {pattern[:80]!r} is not a pattern that RE2 takes: {reason}") from None
+        raise ValueError(f"{pattern[:80]!r} is not a pattern that RE2 takes: {_reason(error)}") from None
     if found.find(b"", 0, 0) is not None:
-        raise Invalid(f"{where}: {pattern[:80]!r} matches the empty text; let it ask for at least one character")
+        raise ValueError(f"{pattern[:80]!r} matches the empty text; let it ask for at least one character")
     return found
+
+
+def _reason(error: Exception) -> str:
+    reason = error.args[0]
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+
+
+def _rule(own: OwnRule) -> Rule:
+    checked_pattern(own.pattern)
+    keywords = tuple(word.lower().encode() for word in own.keywords)
+    return Rule(f"{OWN}{own.id}", own.type, Form.ALL, keywords, pattern=own.pattern.encode())
 
 
 def _hits(rule: Rule, data: bytes) -> Iterator[Hit]:

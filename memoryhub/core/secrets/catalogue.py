@@ -1,0 +1,64 @@
+"""What a person may know of a rule: what it finds, and where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from .pack import lines
+
+_MADE_HERE = "memory-hub"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInfo:
+    """A rule as a person reads of it."""
+
+    id: str
+    type: str
+    description: str
+    keywords: tuple[str, ...]
+    pattern: str
+    """Empty where a value is judged by the name that it is given to."""
+    origins: tuple[str, ...]
+    """Where it was taken from: ``gitleaks 8.30.1, github-pat (MIT)``."""
+
+
+_OTHERS = {
+    "private-block": RuleInfo(
+        "private-block", "private", "A private block.", ("<private>",), "", ("Memory Hub (MIT)",)
+    ),
+    "too-many-rounds": RuleInfo(
+        "too-many-rounds", "text", "A text that was made to hide secrets in secrets.", (), "", ("Memory Hub (MIT)",)
+    ),
+}
+
+
+@cache
+def catalogue() -> dict[str, RuleInfo]:
+    """Return all rules of the pack by id, in their order."""
+    head, *rules = lines()
+    return {line["id"]: _info(line, head["sources"]) for line in rules}
+
+
+def about(rule: str) -> RuleInfo | None:
+    """Return what is known of a rule that is named in a finding; None for a project's own."""
+    return _OTHERS.get(rule) or catalogue().get(rule)
+
+
+def _info(line: dict[str, Any], sources: dict[str, Any]) -> RuleInfo:
+    return RuleInfo(
+        line["id"],
+        line.get("type", line["id"]),
+        line["description"],
+        tuple(line["keywords"]),
+        line.get("pattern", ""),
+        tuple(_origin(each, sources[each["project"]]) for each in line["from"]),
+    )
+
+
+def _origin(origin: dict[str, str], source: dict[str, str]) -> str:
+    if origin["project"] == _MADE_HERE:
+        return f"Memory Hub ({source['licence']})"
+    return f"{origin['project']} {source['version']}, {origin['rule']} ({source['licence']})"

@@ -1,0 +1,61 @@
+"""See what would be taken out of a text before it is kept."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from memoryhub.core.commands import ProjectCommand, command_from
+from memoryhub.core.errors import Invalid
+from sessions_app.schemas.secrets import FoundSecret, Sanitise
+from sessions_app.services.secrets import try_rules
+
+
+class Command(ProjectCommand):
+    """``memory-hub sanitise``."""
+
+    help = (
+        "Print a text as it would be kept, and on standard error what would be taken out and by which rule; "
+        "write nothing."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the text, and what to print of it."""
+        super().add_arguments(parser)
+        parser.add_argument("file", nargs="?", type=Path, help="a text file; default: standard input")
+        what = parser.add_mutually_exclusive_group()
+        what.add_argument("--check", action="store_true", help="print only what was found; end with 1 if anything was")
+        what.add_argument("--list", action="store_true", help="print only what was found")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print what would be kept and what would not."""
+        text = _read(options["file"])
+        with self.store(options):
+            tried = try_rules(command=command_from(Sanitise, {"text": text}))
+        only_found = options["check"] or options["list"]
+        out = self.stdout if only_found else self.stderr
+        for found in tried.found:
+            out.write(_line(found, text))
+        if not only_found:
+            self.stdout.write(tried.text, ending="")
+        if options["check"] and tried.found:
+            count = len(tried.found)
+            raise CommandError(f"{count} secret{'s' if count > 1 else ''} would be taken out", returncode=1)
+
+
+def _read(file: Path | None) -> str:
+    try:
+        return file.read_text(errors="replace") if file else sys.stdin.read()
+    except OSError as error:
+        raise Invalid(
+            f"{file} can't be read: {error.strerror}; give a text file, or nothing for standard input"
+        ) from error
+
+
+def _line(found: FoundSecret, text: str) -> str:
+    line = text.count("\n", 0, found.start) + 1
+    column = found.start - text.rfind("\n", 0, found.start)
+    return f"{line}:{column} {found.type}: {found.description} [{found.rule}; {', '.join(found.origins)}]"

@@ -1,0 +1,176 @@
+"""A project's own rules for secrets, its allow-list, its tags, and trying them out."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from django.core.management import CommandError, call_command
+
+from memoryhub.core import log
+from memoryhub.core.errors import Invalid
+from memoryhub.core.models import RawEvent
+from memoryhub.core.sanitize import sanitize_text
+from sessions_app import own_rules
+from sessions_app.models import Setting
+from sessions_app.schemas import SettingsChange
+from sessions_app.schemas.secrets import Sanitise, Sanitised
+from sessions_app.services.secrets import try_rules
+from sessions_app.services.settings import change_settings
+from tests.api.client import RestTestCase
+from tests.core.test_sanitize import HEX, TOKENS
+from tests.support import HubTestCase
+
+TOKEN = TOKENS["npm-token"]
+BADGE = {"id": "badge", "pattern": "ACME-([0-9]{6})", "description": "The number of a badge"}
+
+
+class SecretsTestCase(HubTestCase):
+    def change(self, project: str = "alpha", **settings: Any) -> None:
+        with self.store(project):
+            change_settings(command=SettingsChange(settings=settings))
+
+    def kept(self, text: str, project: str = "alpha") -> str:
+        with self.store(project):
+            return sanitize_text(text)[0]
+
+    def tried(self, text: str, **fields: Any) -> Sanitised:
+        with self.store("alpha"):
+            return try_rules(command=Sanitise(text=text, **fields))
+
+
+class TagTests(SecretsTestCase):
+    def test_a_secret_has_one_tag_in_a_store_and_another_elsewhere(self):
+        alpha, again = re.findall(r"\[REDACTED:npm-token:[0-9a-f]{4}\]", self.kept(f"{TOKEN} and {TOKEN}"))
+        self.assertEqual(alpha, again)
+        self.assertNotEqual(alpha, self.kept(TOKEN, "beta"))
+        self.assertNotEqual(alpha, self.kept(TOKEN[:-1] + "Z"))
+
+    def test_the_key_is_a_private_file_beside_the_stores(self):
+        self.kept(TOKEN)
+        key = self.home / "redaction.key"
+        self.assertEqual(key.stat().st_mode & 0o777, 0o600)
+        for file in self.home.glob("projects/*/*"):
+            self.assertNotIn(key.read_bytes().strip(), file.read_bytes())
+
+    def test_without_a_store_the_tag_is_plain(self):
+        self.assertEqual(sanitize_text(TOKEN)[0], "[REDACTED:npm-token]")
+
+
+class OwnRulesTests(SecretsTestCase):
+    def test_they_hold_in_their_project_alone(self):
+        self.change(secret_rules=[BADGE])
+        self.assertRegex(self.kept("of ACME-123456"), r"^of ACME-\[REDACTED:secret:[0-9a-f]{4}\]$")
+        self.assertEqual(self.kept("of ACME-123456", "beta"), "of ACME-123456")
+
+    def test_keywords_say_in_which_texts_a_rule_is_tried(self):
+        self.change(secret_rules=[{**BADGE, "keywords": ["Badge"], "type": "badge"}])
+        self.assertEqual(self.kept("of ACME-123456"), "of ACME-123456")
+        self.assertIn("[REDACTED:badge:", self.kept("BADGE ACME-123456"))
+
+    def test_what_is_allowed_stays_exactly_or_by_a_pattern_but_private_blocks_never(self):
+        self.change(secret_allow=[TOKEN, "/hunter[0-9]+/", "/.*private.*/"])
+        text = f"{TOKEN} password=hunter22 password=other99x <private>hunter22</private>"
+        self.assertRegex(self.kept(text), rf"^{TOKEN} password=hunter22 password=\[REDACTED:secret:\w+\] $")
+
+    def test_what_is_allowed_is_kept_in_the_log_as_it_was_said(self):
+        self.change(secret_allow=[TOKEN], secret_rules=[BADGE])
+        with self.store("alpha"):
+            self.assertIn(TOKEN, Setting.objects.get(name="secret_allow").value)
+            self.assertIn(TOKEN, RawEvent.objects.get(event_type="project.configured").payload_json)
+            self.assertTrue(log.rebuild().identical)
+
+    def test_a_rule_that_is_taken_back_holds_no_longer(self):
+        self.change(secret_rules=[BADGE])
+        self.change(secret_rules=None)
+        self.assertEqual(self.kept("of ACME-123456"), "of ACME-123456")
+
+    def test_a_change_of_another_process_holds_as_soon_as_they_are_read_again(self):
+        self.assertEqual(self.kept("of ACME-123456"), "of ACME-123456")
+        with mock.patch.dict(os.environ, MEMORY_HUB_SECRET_RULES='[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]'):
+            own_rules.forget_rules()
+            self.assertIn("[REDACTED:secret:", self.kept("of ACME-123456"))
+        own_rules.forget_rules()
+
+    def test_they_are_read_once_for_many_texts(self):
+        self.kept("warm")
+        with self.store("alpha"), mock.patch.object(own_rules, "project_settings") as reading:
+            for number in range(50):
+                sanitize_text(f"a text of its own, number {number}, that is long enough")
+        reading.assert_not_called()
+
+    def test_bad_rules_are_refused_in_one_sentence(self):
+        for settings, said in (
+            ({"secret_rules": [{"id": "a", "pattern": "a("}]}, "not a pattern that RE2 takes: missing )"),
+            ({"secret_rules": [{"id": "a", "pattern": "(?=a)b"}]}, "not a pattern that RE2 takes"),
+            ({"secret_rules": [{"id": "a", "pattern": "a*"}]}, "matches the empty text"),
+            ({"secret_rules": [{"id": "a", "pattern": "a" * 1001}]}, "must have at most 1000 characters"),
+            ({"secret_rules": [{"id": "A b", "pattern": "a"}]}, "'secret_rules[0].id' must match"),
+            ({"secret_allow": ["/a*/"]}, "'secret_allow[0]' is not valid"),
+            ({"secret_allow": ["ab"]}, "must have at least 3 characters"),
+        ):
+            with self.subTest(said=said), self.assertRaises(Invalid) as refused:
+                self.change(**settings)
+            self.assertIn(said, refused.exception.message)
+        with self.store("alpha"):
+            self.assertFalse(Setting.objects.exists())
+
+
+class TryingTests(SecretsTestCase):
+    def test_each_finding_says_its_rule_and_where_that_is_from_but_not_the_secret(self):
+        self.change(secret_rules=[BADGE])
+        tried = self.tried(f"of ACME-123456, {TOKEN} <private>x</private> airtable_key: pat{TOKEN[4:18]}.{HEX}")
+        self.assertEqual([each.rule for each in tried.found][:3], ["own:badge", "npm-token", "private-block"])
+        self.assertEqual(tried.found[0].description, "The number of a badge")
+        self.assertEqual(tried.found[0].origins, ["this project"])
+        self.assertIn("betterleaks 2.0.0-rc.4, airtable-personnal-access-token (MIT)", tried.found[3].origins)
+        self.assertNotIn(TOKEN, tried.model_dump_json())
+
+    def test_other_rules_than_the_projects_can_be_tried_and_nothing_is_written(self):
+        self.change(secret_rules=[BADGE])
+        with self.store("alpha"):
+            before = RawEvent.objects.count()
+        tried = self.tried(f"of ACME-123456 {TOKEN}", secret_rules=[], secret_allow=[TOKEN])
+        self.assertEqual((tried.text, tried.found), (f"of ACME-123456 {TOKEN}", []))
+        with self.store("alpha"):
+            self.assertEqual(RawEvent.objects.count(), before)
+
+
+class CommandTests(SecretsTestCase):
+    def run_on(self, text: str, **options: Any) -> tuple[str, str]:
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "a.txt").write_text(text)
+        with self.store("alpha"):
+            pass
+        out, err = StringIO(), StringIO()
+        call_command("sanitise", str(folder / "a.txt"), project="alpha", stdout=out, stderr=err, **options)
+        return out.getvalue(), err.getvalue()
+
+    def test_it_prints_what_would_be_kept_and_apart_from_it_what_was_found(self):
+        out, err = self.run_on(f"one\nkey {TOKEN}\n")
+        self.assertRegex(out, r"^one\nkey \[REDACTED:npm-token:[0-9a-f]{4}\]\n$")
+        self.assertIn("2:5 npm-token: A npm token. [npm-token; Memory Hub (MIT)]", err)
+        self.assertNotIn(TOKEN, out + err)
+
+    def test_check_ends_with_one_where_something_would_go(self):
+        self.assertEqual(self.run_on("nothing\n", check=True), ("", ""))
+        with self.assertRaises(CommandError) as ended:
+            self.run_on(f"key {TOKEN}\n", check=True)
+        self.assertEqual(ended.exception.returncode, 1)
+
+    def test_a_file_that_is_not_there_is_refused(self):
+        with self.store("alpha"), self.assertRaisesRegex(CommandError, "can't be read"):
+            call_command("sanitise", "/nowhere/a.txt", project="alpha")
+
+
+class RouteTests(RestTestCase):
+    def test_the_route_answers_what_would_be_kept(self):
+        response = self.call("POST", "projects/alpha/sanitise", {"text": f"key {TOKEN}"})
+        self.assertEqual([each["rule"] for each in response.data["found"]], ["npm-token"])
+        self.assertNotIn(TOKEN, response.content.decode())
+        self.call("POST", "projects/alpha/sanitise", {"text": "a", "secret_allow": ["/a(/"]}, expect=422)
