@@ -64,7 +64,7 @@ class DiffTests(StalenessTestCase):
 
     def test_a_secret_in_a_diff_is_not_shown(self):
         self.committed("Careless", src__auth=b'TOKEN = "ghp_' + b"a1B2" * 9 + b'"\n')
-        self.assertIn("[REDACTED:github-token]", self.diff())
+        self.assertIn("[REDACTED:github-token:", self.diff())
         self.assertNotIn("a1B2", self.diff())
 
     def test_a_long_diff_is_cut_and_says_so(self):

@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 EMBED_ONCE = """
 import django
 django.setup()
+from memoryhub.serving.databases import prepare_databases
+prepare_databases()
 from memoryhub.core.jobs import find_job
 from memoryhub.jobs import run_job
 for each in run_job(job=find_job("embed texts"), asked_by="ada"):
