@@ -6,8 +6,11 @@ from governance.redaction.growth import last_look, look_through
 from governance.retention.policy import Policy
 from governance.retention.present import size
 from governance.retention.run import run_due
+from memories.services.erase import wipe_traces
 from memoryhub.core import clock, log
+from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
+from memoryhub.core.vacuum import is_unwiped
 
 
 class _TimeIsUp(Exception):
@@ -66,6 +69,26 @@ define_job(
     does="Looks through a log once the rules for secrets have changed, and tells what they find in it.",
     work=look_for_secrets,
     every=Every.DAY,
+    over=Over.STORES,
+    cap=600,
+)
+
+
+def wipe(_run: Run) -> str:
+    """Leave nothing in the current store's files of what was erased, where the process that erased could not."""
+    if not is_unwiped():
+        return ""
+    log.forget_views()
+    if not wipe_traces():
+        raise Unavailable("others hold the store, so what was erased is in its files still; the next run tries again")
+    return "what was erased is out of the store's files"
+
+
+define_job(
+    "wipe",
+    does="Takes out of the files what was erased, where the process that erased it died or could not.",
+    work=wipe,
+    every=Every.HOUR,
     over=Over.STORES,
     cap=600,
 )

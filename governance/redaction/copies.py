@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from governance.redaction.finding import Findings
 from governance.redaction.matching import Matcher
 from governance.redaction.proof import Proof
 from governance.redaction.schemas import Kept
@@ -56,15 +57,31 @@ def kept_headers(matcher: Matcher) -> list[Kept]:
     return kept
 
 
-def kept_files(proof: Proof) -> list[Kept]:
-    """Return the files that hold it still, with what to do about each."""
+def kept_fields(findings: Findings) -> list[Kept]:
+    """Return the fields that hold it and stay, because only certain words or numbers may stand there."""
+    why = "it has a fixed form, and would be none without it"
+    return [Kept(where=f"{name} of {type_name}", why=why) for type_name, name in sorted(findings.stay)]
+
+
+def kept_files(proof: Proof, *, wiped: bool) -> list[Kept]:
+    """Return the files that hold it still, with what to do about each.
+
+    Args:
+        proof: what reading them found.
+        wiped: whether the store's own files were written anew.
+    """
     own = current_store().path.parent
-    return [Kept(where=str(path.relative_to(env.home())), why=_why(path, own)) for path in proof.left]
+    kept = [Kept(where=str(path.relative_to(env.home())), why=_why(path, own, wiped=wiped)) for path in proof.left]
+    if not proof.complete:
+        kept.append(Kept(where="the home folder", why="it could not be read through, so nothing is proven; look again"))
+    return kept
 
 
-def _why(path: Path, own: Path) -> str:
+def _why(path: Path, own: Path, *, wiped: bool) -> str:
     if env.home() / "backups" in path.parents or "backup" in path.name:
         return "a backup from before; delete it, or make a new one"
-    if own in path.parents:
-        return "a reader holds on to it; it goes when that ends, so look again"
-    return "of another store, or what a client has left to be taken in; redact it there too"
+    if own not in path.parents:
+        return "of another store, or what a client has left to be taken in; redact it there too"
+    if wiped:
+        return "it stands elsewhere in this store: in what was not selected, in a field that stays, or in a name"
+    return "others held on to the store; what is left there goes within the hour while the hub is served"

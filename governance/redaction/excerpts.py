@@ -62,7 +62,7 @@ def _tail_is_same(find: Find, end: int) -> bool:
 
 
 def _whole(event: Event) -> Place:
-    text = " ".join(_texts(json.loads(event.payload)))[:_LONGEST]
+    text = " ".join(texts_of(event))[:_LONGEST]
     return Place(
         position=event.position,
         event_type=event.type,
@@ -74,6 +74,11 @@ def _whole(event: Event) -> Place:
         finds=1,
         marked=[(0, len(text))],
     )
+
+
+def texts_of(event: Event) -> list[str]:
+    """Return every text that an event holds, names of fields aside."""
+    return _texts(json.loads(event.payload))
 
 
 def _texts(value: object) -> list[str]:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from governance.redaction.fitting import field_names, fit
 from governance.redaction.matching import Find, Matcher
 from governance.redaction.schemas import RedactionSelect
 from memories import selectors
 from memories.schemas import MemorySearch
 from memoryhub.core import rows
+from memoryhub.core.log import stands_alone
 from memoryhub.core.log.digests import canonical_json
+from memoryhub.core.log.read import last_erasure
 
 _AT_ONCE = 1_000
 _SEARCHED = 100
-_UNTOUCHED = "event_type NOT IN ('payload.erased', 'payload.redacted') AND payload_json IS NOT NULL"
+_TELLING = frozenset({"payload.erased", "payload.redacted"})
+"""They say what is gone: of these, only the reason that a person gave is anybody's text."""
+_IDENTITIES = frozenset({"session_id", "turn_id", "stream_id", "sha", "ack_token_hash", "digest"})
+"""Fields that name something as the headers do, which stay too, or that are computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,11 @@ class Found:
 class Findings:
     """All that a selection finds."""
 
+    erasure: int
+    """The last event that told of an erasure or a redaction when this was found."""
     found: list[Found] = field(default_factory=list)
+    stay: set[tuple[str, str]] = field(default_factory=set)
+    """Types of events, each with a field that holds it and is of a fixed form."""
 
     @property
     def positions(self) -> list[int]:
@@ -80,24 +90,59 @@ def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] =
         selection: what to look for, and where.
         progress: called with the position of each event that is read.
     """
-    matcher, findings = Matcher(selection), Findings()
+    matcher, findings = Matcher(selection), Findings(last_erasure())
     for event in _events(selection):
         progress(event.position)
-        left, finds = matcher.clean(json.loads(event.payload))
-        if finds:
-            findings.found.append(Found(event, left, finds))
+        _look(matcher, event, findings)
     return findings
 
 
+def _look(matcher: Matcher, event: Event, findings: Findings) -> None:
+    payload = json.loads(event.payload)
+    text = {name: value for name, value in payload.items() if _is_text(event.type, name)}
+    left, finds = matcher.clean(text, field_names(event.type))
+    if not finds:
+        return
+    left = {**payload, **left}
+    finds, stay = fit(event.type, payload, left, finds)
+    findings.stay |= {(event.type, name) for name in stay}
+    if finds:
+        findings.found.append(Found(event, left, _told_apart(event, payload, left, finds)))
+
+
+def _is_text(type_name: str, field_name: str) -> bool:
+    return field_name == "reason" if type_name in _TELLING else field_name not in _IDENTITIES
+
+
+def _told_apart(event: Event, before: dict[str, Any], left: dict[str, Any], finds: list[Find]) -> list[Find]:
+    """Number the names that only one thing may have: two that lose their text would be the same."""
+    name = "name" if event.type == "tag.created" else "topic_key"
+    if left.get(name) == before.get(name):
+        return finds
+    left[name] = f"{left[name]} {event.stream.partition(':')[2]}"
+    return [replace(find, after=left[name]) if find.field == name else find for find in finds]
+
+
 def selected_events(selection: RedactionSelect) -> list[Event]:
-    """Return the events of what ``whole`` selects."""
-    return list(_events(selection))
+    """Return the events of what ``whole`` selects; where one cannot go alone, all those of its stream."""
+    selected = [event for event in _events(selection) if event.type not in _TELLING]
+    streams = sorted({event.stream for event in selected if not stands_alone(event.type)})
+    rest = (Event(*row) for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]))
+    every = {event.position: event for event in [*selected, *rest]}
+    return [every[position] for position in sorted(every)]
+
+
+_COLUMNS = "position, event_type, stream_id, occurred_at, payload_json"
+_OF_STREAMS = (
+    f"SELECT {_COLUMNS} FROM raw_events WHERE payload_json IS NOT NULL "
+    "AND stream_id IN (SELECT value FROM json_each(%s))"
+)
 
 
 def _events(selection: RedactionSelect) -> Iterator[Event]:
     conditions, parameters = _conditions(selection)
     sql = (
-        "SELECT position, event_type, stream_id, occurred_at, payload_json FROM raw_events "
+        f"SELECT {_COLUMNS} FROM raw_events "
         f"WHERE position > %s AND {' AND '.join(conditions)} ORDER BY position LIMIT {_AT_ONCE}"
     )
     last = 0
@@ -107,7 +152,7 @@ def _events(selection: RedactionSelect) -> Iterator[Event]:
 
 
 def _conditions(selection: RedactionSelect) -> tuple[list[str], list[Any]]:
-    conditions, parameters = [_UNTOUCHED], []
+    conditions, parameters = ["payload_json IS NOT NULL"], []
     if selection.ids or selection.search:
         conditions.append(_OF_ENTITIES)
         parameters += [json.dumps(_ids(selection))] * 2

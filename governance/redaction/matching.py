@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ Cleaner = Callable[[str], tuple[str, list[Span]]]
 """Returns what is left of a text, and where in it the finds were."""
 
 
+_OPENING = "[REDACTED:"
 _TAG = re.compile(r"\[REDACTED:[^\]\s]{1,64}\]")
 
 
@@ -41,33 +42,50 @@ class Matcher:
         self._by_rules = selection.rules
         self._clean = _cleaner(selection)
 
-    def clean(self, value: Any) -> tuple[Any, list[Find]]:
-        """Return a copy without what is to go, and what that was, string by string."""
-        finds: list[Find] = []
-        cleaned = self._walk(value, "", finds)
+    def clean(self, value: Any, names: Collection[str] = ()) -> tuple[Any, list[Find]]:
+        """Return a copy without what is to go, and what that was, string by string.
+
+        Args:
+            value: JSON data.
+            names: keys that are names of the hub's own fields, and nobody's text.
+        """
+        walk = _Walk(self._clean, names)
+        cleaned = walk.of(value, "")
         if not self._by_rules:
-            return cleaned, finds
+            return cleaned, walk.finds
         named, _ = sanitize(cleaned)  # what only its key gives away
-        finds += _differences(cleaned, named, "")
-        return named, finds
+        return named, [*walk.finds, *_differences(cleaned, named, "")]
 
     def clean_text(self, text: str) -> list[Span]:
         """Return where in a text something would have to go."""
         return self._clean(text)[1]
 
-    def _walk(self, value: Any, field: str, finds: list[Find]) -> Any:
+
+class _Walk:
+    """One way through a JSON value, and what was found on it."""
+
+    def __init__(self, clean: Cleaner, names: Collection[str]) -> None:
+        self.finds: list[Find] = []
+        self._clean, self._names = clean, names
+
+    def of(self, value: Any, field: str) -> Any:
+        """Return a copy of what stands in a field, without what is to go."""
         if isinstance(value, str):
-            after, spans = self._clean(value)
-            if spans:
-                finds.append(Find(field, value, after, spans))
-            return after
+            return self._text(value, field)
         if isinstance(value, dict):
-            return {
-                self._walk(key, field, finds): self._walk(each, _in(field, key), finds) for key, each in value.items()
-            }
+            return _keyed((self._key(key, field), self.of(each, inside(field, key))) for key, each in value.items())
         if isinstance(value, list):
-            return [self._walk(each, f"{field}[{index}]", finds) for index, each in enumerate(value)]
+            return [self.of(each, inside(field, index)) for index, each in enumerate(value)]
         return value
+
+    def _key(self, key: str, field: str) -> str:
+        return key if key in self._names else self._text(key, field)
+
+    def _text(self, text: str, field: str) -> str:
+        after, spans = self._clean(text)
+        if spans:
+            self.finds.append(Find(field, text, after, spans))
+        return after
 
 
 def _keyed(pairs: Iterator[tuple[str, Any]]) -> dict[str, Any]:
@@ -81,7 +99,10 @@ def _keyed(pairs: Iterator[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _in(field: str, key: str) -> str:
+def inside(field: str, key: str | int) -> str:
+    """Return the name of what stands in a field under a key: ``attributes.examples[0]``."""
+    if isinstance(key, int):
+        return f"{field}[{key}]"
     return f"{field}.{key}" if field else key
 
 
@@ -90,10 +111,10 @@ def _differences(before: Any, after: Any, field: str) -> Iterator[Find]:
         yield Find(field, before, str(after), [(0, len(before))])
     elif isinstance(before, dict) and isinstance(after, dict):
         for (key, mine), other in zip(before.items(), after.values(), strict=False):
-            yield from _differences(mine, other, _in(field, key))
+            yield from _differences(mine, other, inside(field, key))
     elif isinstance(before, list) and isinstance(after, list):
         for index, (mine, other) in enumerate(zip(before, after, strict=False)):
-            yield from _differences(mine, other, f"{field}[{index}]")
+            yield from _differences(mine, other, inside(field, index))
 
 
 def _cleaner(selection: RedactionSelect) -> Cleaner:
@@ -103,18 +124,50 @@ def _cleaner(selection: RedactionSelect) -> Cleaner:
     tag = f"[REDACTED:{selection.label}]"
 
     def clean(text: str) -> tuple[str, list[Span]]:
-        spans = _outside_tags(text, [match.span() for match in pattern.finditer(text) if match.end() > match.start()])
+        spans = [match.span() for match in pattern.finditer(text) if match.end() > match.start()]
+        if spans and _OPENING in text:
+            spans = _around_tags(text, spans, tag)
         return (_replaced(text, spans, tag) if spans else text), spans
 
     return clean
 
 
-def _outside_tags(text: str, spans: list[Span]) -> list[Span]:
-    """Leave out what stands in a tag, which holds no text of anybody's."""
-    if not spans or "[REDACTED:" not in text:
-        return spans
-    tags = [tag.span() for tag in _TAG.finditer(text)]
-    return [(start, end) for start, end in spans if not any(left < end and start < right for left, right in tags)]
+def _around_tags(text: str, spans: list[Span], own: str) -> list[Span]:
+    """Return what of the spans is anybody's text.
+
+    A tag's frame is not, and nothing of our own tag. What another tag is called may be: then all of that tag goes.
+    """
+    stay: list[Span] = []
+    for tag in _TAG.finditer(text):
+        start, end = tag.start() + len(_OPENING), tag.end() - 1
+        if tag.group() != own and any(left < end and start < right for left, right in spans):
+            spans = [*spans, tag.span()]
+        else:
+            stay.append(tag.span())
+    return [part for span in _united(spans) for part in _without(span, stay)]
+
+
+def _united(spans: list[Span]) -> list[Span]:
+    """Return the spans in order, those that overlap as one."""
+    united: list[Span] = []
+    for start, end in sorted(spans):
+        if united and start < united[-1][1]:
+            united[-1] = (united[-1][0], max(end, united[-1][1]))
+        else:
+            united.append((start, end))
+    return united
+
+
+def _without(span: Span, others: list[Span]) -> Iterator[Span]:
+    """Yield the parts of a span that none of the others, which are in order, covers."""
+    start, end = span
+    for left, right in others:
+        if left < end and start < right:
+            if start < left:
+                yield start, left
+            start = right
+    if start < end:
+        yield start, end
 
 
 def _replaced(text: str, spans: list[Span], tag: str) -> str:
@@ -149,4 +202,6 @@ def _compiled(selection: RedactionSelect) -> Any:
         raise Invalid(f"pattern is not an RE2 regular expression: {said}") from error
     if pattern.search(""):
         raise Invalid("pattern finds the empty text, so it would take out everything; make it say more")
+    if "label" in selection.model_fields_set and pattern.search(selection.label):
+        raise Invalid("label holds what is to be taken out; call it something else")
     return pattern

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import mmap
-from collections.abc import Collection, Iterator
+import logging
+import subprocess
+import sys
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from memoryhub import env
 
-_SHORTEST = 5
-"""Bytes; a shorter text is in every file by chance."""
+logger = logging.getLogger(__name__)
+
+_READER = Path(__file__).with_name("reading.py")
 
 
 @dataclass(slots=True)
@@ -22,34 +25,21 @@ class Proof:
     bytes: int = 0
     left: list[Path] = field(default_factory=list)
     """Those that hold one of the texts."""
+    complete: bool = True
+    """False where the files could not be read."""
 
 
 def search_home(texts: Collection[str]) -> Proof:
-    """Read every file of the home folder for any of the texts, as they are and as JSON writes them."""
-    proof, needles = Proof(), sorted(_needles(texts))
-    for path in _files(env.home()):
-        try:
-            size = path.stat().st_size
-            holds = size > 0 and _holds(path, needles)
-        except FileNotFoundError:
-            continue  # a journal that has just gone
-        proof.files, proof.bytes = proof.files + 1, proof.bytes + size
-        if holds:
-            proof.left.append(path)
-    return proof
+    """Read every file of the home folder for any of the texts, as they are and as JSON writes them; never raises.
 
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
-
-
-def _needles(texts: Collection[str]) -> set[bytes]:
-    written = {
-        form for text in texts for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-    }
-    return {each.encode() for each in written if len(each.encode()) >= _SHORTEST}
-
-
-def _holds(path: Path, needles: list[bytes]) -> bool:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return any(content.find(needle) >= 0 for needle in needles)
+    Another process reads: see there why.
+    """
+    asked = json.dumps({"folder": str(env.home()), "texts": sorted(texts)})
+    command = [sys.executable, "-P", str(_READER)]
+    try:
+        ended = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)  # noqa: S603
+        found = json.loads(ended.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        logger.warning("the home folder could not be searched: %s", type(error).__name__)
+        return Proof(complete=False)
+    return Proof(found["files"], found["bytes"], [Path(each) for each in found["left"]])

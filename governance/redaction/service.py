@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from governance.redaction.copies import count_copies, entities_of, kept_files, kept_headers
-from governance.redaction.excerpts import places_of, whole_places
+from governance.redaction.copies import count_copies, entities_of, kept_fields, kept_files, kept_headers
+from governance.redaction.excerpts import places_of, texts_of, whole_places
 from governance.redaction.finding import Event, Findings, find_places, selected_events
 from governance.redaction.growth import look_through
 from governance.redaction.matching import Matcher
 from governance.redaction.proof import search_home
 from governance.redaction.schemas import Kept, Place, RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
-from memories.embeddings.vectors import forget_files
-from memories.search.index import forget_removed
+from memories.services.erase import wipe_traces
 from memoryhub.core import log
-from memoryhub.core.errors import ConfirmationRequired, NotFound
+from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.permissions import Act, demand
-from memoryhub.core.vacuum import wipe_free_space
 
 _ROUNDS = 3
+_TELLING = 24
+"""Characters; of what was erased whole, shorter texts are elsewhere by chance."""
 Progress = Callable[[int], None]
 
 
@@ -41,7 +42,7 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
         finds=findings.count,
         token=token,
         question=f"take {_counted(findings.count, 'find')} out of {_counted(len(findings.found), 'event')} for good?",
-        kept=[] if command.rules else kept_headers(Matcher(command)),
+        kept=[*kept_fields(findings), *([] if command.rules else kept_headers(Matcher(command)))],
         places=places_of(findings),
         all_places=sum(len(each.finds) for each in findings.found),
     )
@@ -55,40 +56,68 @@ def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> Red
     Raises:
         NotFound: nothing is found.
         ConfirmationRequired: ``confirm_token`` is not that of what would be done now.
-        Invalid: the pattern is none, or what is left of an event does not hold together.
+        Invalid: the pattern is none, the reason holds it, or what is left of an event does not hold together.
+        Locked: others erased or redacted events time and again.
         Forbidden: the caller may not redact.
     """
     demand(Act.GOVERN)
+    _require_clean_reason(command)
     if command.whole:
         return _erase_whole(command)
-    findings = _found(command)
-    _require(command, findings.token(), findings.positions)
-    texts, count, positions = set(findings.texts()), 0, set(findings.positions)
-    event_id = None
+    taken = _Taken()
     for _ in range(_ROUNDS):
-        event = log.redact_payloads(findings.payloads(), what=_what(command), reason=command.reason, progress=progress)
-        event_id, count = event.position, count + findings.count
         findings = find_places(command)
+        if not taken.positions:
+            _require(command, findings.token(), findings.positions)
         if not findings.found:
             break
-        texts |= findings.texts()
-        positions |= set(findings.positions)
+        _take(command, findings, taken, progress)
+    if not taken.positions:
+        raise Locked("others erase or redact events all the time; redact again")
     if command.rules:
         look_through()
-    return _proven(event_id, len(positions), count, texts)
+    return _proven(taken)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What was taken out so far."""
+
+    event_id: int | None = None
+    finds: int = 0
+    positions: set[int] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+
+
+def _take(command: RedactionRun, findings: Findings, taken: _Taken, progress: Progress) -> None:
+    """Take out what was found; nothing where others have erased or redacted since it was, so that it is another now."""
+    what, seen = _what(command), findings.erasure
+    try:
+        event = log.redact_payloads(findings.payloads(), what=what, reason=command.reason, seen=seen, progress=progress)
+    except Conflict:
+        return
+    taken.event_id, taken.finds = event.position, taken.finds + findings.count
+    taken.positions |= set(findings.positions)
+    taken.texts |= findings.texts()
+
+
+def _require_clean_reason(command: RedactionRun) -> None:
+    if not command.whole and not command.rules and Matcher(command).clean_text(command.reason):
+        raise Invalid("reason holds what is to be taken out, and would be kept; say it otherwise")
 
 
 def _erase_whole(command: RedactionRun) -> RedactionDone:
-    events = selected_events(command)
-    _require(command, _token(events), [event.position for event in events])
-    alone, streams = _apart(events)
     reason = command.reason or "redacted whole"
     with log.transaction():
+        events = selected_events(command)
+        _require(command, _token(events), [event.position for event in events])
+        alone, streams = _apart(events)
         if streams:
             log.erase_streams(streams, reason=reason)
         if alone:
             log.erase_events(alone, reason=reason)
-    return _proven(None, len(events), len(events), {event.payload for event in events})
+    texts = {text for event in events for text in texts_of(event) if len(text) >= _TELLING}
+    return _proven(_Taken(None, len(events), {event.position for event in events}, texts))
 
 
 def _apart(events: Sequence[Event]) -> tuple[list[int], list[str]]:
@@ -116,18 +145,16 @@ def _require(command: RedactionRun, token: str, positions: Sequence[int]) -> Non
         )
 
 
-def _proven(event_id: int | None, events: int, finds: int, texts: set[str]) -> RedactionDone:
-    forget_removed()
-    forget_files()
-    wipe_free_space()
-    proof = search_home(texts)
+def _proven(taken: _Taken) -> RedactionDone:
+    wiped = wipe_traces()
+    proof = search_home(taken.texts)
     return RedactionDone(
-        id=event_id,
-        events=events,
-        finds=finds,
+        id=taken.event_id,
+        events=len(taken.positions),
+        finds=taken.finds,
         searched_files=proof.files,
         searched_bytes=proof.bytes,
-        left=kept_files(proof),
+        left=kept_files(proof, wiped=wiped),
     )
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+
+from django.db import DatabaseError
 
 from memories import scopes
 from memories.embeddings.vectors import forget_files
@@ -13,7 +16,10 @@ from memories.selectors.memories import find_memory
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, PreconditionFailed
 from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import current_store
 from memoryhub.core.vacuum import wipe_free_space
+
+logger = logging.getLogger(__name__)
 
 
 def erase_memory(*, command: MemoryDelete) -> WriteResult:
@@ -31,12 +37,24 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
             memory = find_memory(command.id)
             _require_confirmation(memory, command.confirm_token)
             log.erase_streams([f"memory:{memory.id}"], reason=command.reason or "deleted for good")
-        forget_removed()
-        forget_files()
-        wipe_free_space()
+        wipe_traces()
         return WriteResult(
             id=memory.id, version=memory.version, status=WriteStatus.ERASED, title="", scope=memory.scope
         )
+
+
+def wipe_traces() -> bool:
+    """Leave no byte in the current store's files of what was erased or redacted.
+
+    Returns False where others held the store, or the disk is full: an hourly job does it again.
+    """
+    try:
+        forget_removed()
+        forget_files()
+    except DatabaseError as error:
+        logger.warning("the index of %s could not be cleared: %s", current_store().name, error)
+        return False
+    return wipe_free_space()
 
 
 def _require_confirmation(memory: Memory, token: str | None) -> None:

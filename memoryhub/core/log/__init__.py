@@ -11,7 +11,7 @@ from memoryhub.core.log.read import ReplayWindow, event_of, head, read, replay
 from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
 from memoryhub.core.log.redact import redact_payloads
 from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
-from memoryhub.core.log.views import view_at
+from memoryhub.core.log.views import forget_views, view_at
 
 __all__ = [
     "PAYLOAD_ERASED",
@@ -28,6 +28,7 @@ __all__ = [
     "erase_streams",
     "event_of",
     "find_by_key",
+    "forget_views",
     "guard",
     "head",
     "prepare",

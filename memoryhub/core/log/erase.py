@@ -15,6 +15,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import Event, define_event, event_type
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.schemas import Payload
+from memoryhub.core.vacuum import mark_unwiped
 
 
 class PayloadErased(Payload):
@@ -78,6 +79,7 @@ def stands_alone(type_name: str) -> bool:
 def _erase(payload: PayloadErased) -> Event[PayloadErased]:
     rows.execute(_ERASE, [json.dumps(payload.positions)])
     event = append(prepare(PAYLOAD_ERASED, payload), stream="erasures")
+    mark_unwiped(event.position)
     forget_views()  # now, lest this process dies at the commit; and then, for those that others made until then
     on_commit(forget_views, using=require_current_alias())
     return event

@@ -106,11 +106,12 @@ def _attempt(store: StoreId, wanted: frozenset[str], progress: Callable[[int], N
 
 @contextmanager
 def temporary_copy(store: StoreId) -> Iterator[None]:
-    """Make an empty copy of the store current; it is thrown away at the end."""
+    """Make an empty copy of the store current, in a file that has no name: it goes with this process."""
     folder = views.draft_folder(store)
     try:
         store_files.copy_template(folder / "events.db")
         with open_copy(folder / "events.db"):
+            shutil.rmtree(folder)
             yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)

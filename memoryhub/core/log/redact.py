@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
 
 from memoryhub.core import ids, rows
-from memoryhub.core.errors import Invalid, Locked
+from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.log.append import COLUMNS, append, appending_to, prepare
 from memoryhub.core.log.copy import LIVE, apply_events, attached, take_events
 from memoryhub.core.log.digests import canonical_json, payload_digest
@@ -25,13 +26,15 @@ from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.projection import Event, event_type, finish_rebuild, read_models, text_caches
 from memoryhub.core.routing import require_current_alias
+from memoryhub.core.schemas import Payload
 from memoryhub.core.stores import StoreId, current_store
+from memoryhub.core.vacuum import mark_unwiped
 from memoryhub.core.validation import explain
 
-_ATTEMPTS = 3
 _PUT = (
     "UPDATE {database}.raw_events AS e SET payload_json = json_extract(n.value, '$[0]'), "
-    "salt = json_extract(n.value, '$[1]') FROM json_each(%s) AS n WHERE e.position = CAST(n.key AS integer)"
+    "salt = json_extract(n.value, '$[1]') FROM json_each(%s) AS n WHERE e.position = CAST(n.key AS integer) "
+    "AND e.payload_json IS NOT NULL"
 )
 _TAKE_EVENT = (
     f"INSERT INTO {LIVE}.raw_events ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM main.raw_events "
@@ -48,6 +51,7 @@ def redact_payloads(
     *,
     what: str,
     reason: str = "",
+    seen: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Event[PayloadRedacted]:
     """Replace payloads by what is left of them; the chain still verifies, and the read models follow.
@@ -56,80 +60,99 @@ def redact_payloads(
         payloads: by position, each as JSON data that fits the event's schema still.
         what: by what the text was found; never the text.
         reason: why it goes.
+        seen: the ``last_erasure`` when the payloads were read; default: they were read just now.
         progress: called with the number of events applied so far.
 
     Raises:
         Invalid: nothing is to be replaced, an event has no text any more, or what is left does not fit its schema.
-        Locked: events were erased time and again while it ran.
+        Conflict: events were erased or redacted since; what is left of them must be found anew.
     """
+    seen = last_erasure() if seen is None else seen
     _check(payloads)
     salted = {position: (canonical_json(payload), ids.random_bytes(16).hex()) for position, payload in payloads.items()}
-    store = current_store()
-    for _ in range(_ATTEMPTS):
-        event = _attempt(store, salted, what, reason, progress)
-        if event is not None:
-            forget_views()
-            finish_rebuild()
-            return event
-    raise Locked("events were erased while others were redacted; redact again")
+    event = _apply(_Change(current_store(), salted, seen, what, reason), progress)
+    forget_views()  # and those that others have made until the commit
+    finish_rebuild()
+    return event
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What is to be done in which store."""
+
+    store: StoreId
+    salted: Mapping[int, tuple[str, str]]
+    """By position, what is left, and its salt."""
+    seen: int
+    what: str
+    reason: str
 
 
 def _check(payloads: Mapping[int, Mapping[str, Any]]) -> None:
     """Refuse what could not be read back: a rebuild would stop at it."""
     from pydantic import ValidationError
 
-    found = dict(rows.fetch(_PRESENT, [json.dumps(list(payloads))]))
+    found = {row[0]: row[1:] for row in rows.fetch(_PRESENT, [json.dumps(list(payloads))])}
     if not payloads or set(found) != set(payloads):
         missing = f"event #{min(set(payloads) - set(found))} has no text" if payloads else "there is nothing"
         raise Invalid(f"{missing} to redact")
     for position, payload in payloads.items():
-        kind = event_type(found[position])
-        if kind is None or kind in (PAYLOAD_ERASED, PAYLOAD_REDACTED):
-            raise Invalid(f"event #{position} tells of a redaction or an erasure, and stays as it is")
+        name, before = found[position]
+        if name in _TELLING and {**payload, "reason": ""} != {**json.loads(before), "reason": ""}:
+            raise Invalid(f"event #{position} tells of a redaction or an erasure; only its reason can be redacted")
         try:
-            kind.schema.model_validate(payload)
+            _schema(name).model_validate(payload)
         except ValidationError as error:
             raise Invalid(f"event #{position} would not hold together without it: {explain(error)}") from error
 
 
+def _schema(type_name: str) -> type[Payload]:
+    kind = event_type(type_name)
+    if kind is None:
+        raise Invalid(f"this version does not know events of type {type_name}; upgrade it")
+    return kind.schema
+
+
+_TELLING = frozenset({PAYLOAD_ERASED.name, PAYLOAD_REDACTED.name})
 _PRESENT = (
-    "SELECT position, event_type FROM raw_events "
+    "SELECT position, event_type, payload_json FROM raw_events "
     "WHERE position IN (SELECT value FROM json_each(%s)) AND payload_json IS NOT NULL"
 )
 
 
-def _attempt(
-    store: StoreId,
-    salted: Mapping[int, tuple[str, str]],
-    what: str,
-    reason: str,
-    progress: Callable[[int], None],
-) -> Event[PayloadRedacted] | None:
-    erasure = last_erasure()
+def _apply(change: _Change, progress: Callable[[int], None]) -> Event[PayloadRedacted]:
+    """Do it by one transaction; a payload that others have changed since is theirs, and must not come back."""
     last, _ = head()
-    with temporary_copy(store):
-        with attached(store.path):
+    _require_same(last_erasure(), change.seen)
+    with temporary_copy(change.store):
+        with attached(change.store.path):
             take_events(last)
-        _put(salted, "main")
+        _put(change.salted, "main")
         apply_events(0, progress)
-        with attached(store.path, write=True), transaction.atomic(using=require_current_alias()):
-            if last_erasure(LIVE) != erasure:
-                return None
+        with attached(change.store.path, write=True), transaction.atomic(using=require_current_alias()):
+            _require_same(last_erasure(LIVE), change.seen)
             apply_events(take_events(head(LIVE)[0]))
-            return _bring_in(store, salted, what, reason)
+            return _bring_in(change)
 
 
-def _bring_in(store: StoreId, salted: Mapping[int, tuple[str, str]], what: str, reason: str) -> Event[PayloadRedacted]:
+def _require_same(erasure: int, seen: int) -> None:
+    if erasure != seen:
+        raise Conflict("events were erased or redacted meanwhile; look again at what is to be redacted")
+
+
+def _bring_in(change: _Change) -> Event[PayloadRedacted]:
     """Tell of the redaction in the copy, and give the store all that differs."""
-    digests = {position: payload_digest(salt, text) for position, (text, salt) in salted.items()}
-    draft = prepare(PAYLOAD_REDACTED, PayloadRedacted(digests=digests, what=what, reason=reason))
-    with appending_to(store):
+    digests = {position: payload_digest(salt, text) for position, (text, salt) in change.salted.items()}
+    draft = prepare(PAYLOAD_REDACTED, PayloadRedacted(digests=digests, what=change.what, reason=change.reason))
+    with appending_to(change.store):
         event = append(draft, stream="redactions")
     rows.execute(_TAKE_EVENT, [event.position])
-    _put(salted, LIVE)
+    _put(change.salted, LIVE)
     for model in read_models():
         put_rows(model)
-    _clear_caches(list(salted))
+    _clear_caches(list(change.salted))
+    mark_unwiped(event.position, LIVE)
+    forget_views(change.store)  # now, lest this process dies at the commit
     return event
 
 

@@ -109,9 +109,9 @@ def _remove_others(store: StoreId, prefix: str) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def forget_views() -> None:
-    """Remove every view of the current store, and every copy of it that is being made."""
-    key = _key(current_store())
+def forget_views(store: StoreId | None = None) -> None:
+    """Remove every view of a store, by default the current one, and every copy of it that is being made."""
+    key = _key(store or current_store())
     with _locked():
         for path in [*_folder().glob(f"{key}-*"), *_folder().glob(f".draft-{key}-*")]:
             shutil.rmtree(path, ignore_errors=True)
