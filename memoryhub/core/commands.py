@@ -67,15 +67,16 @@ def _let_output_go() -> None:
     os.close(nothing)
 
 
-def add_store_options(parser: CommandParser, purpose: str) -> None:
+def add_store_options(parser: CommandParser, purpose: str, otherwise: str = "") -> None:
     """Add ``--project``, ``--org`` and ``--global``, of which one may be given.
 
     Args:
         parser: of the command.
         purpose: the help; ``{}`` stands for the store.
+        otherwise: what is said of ``--project`` besides.
     """
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--project", metavar="ID", help=purpose.format("this project"))
+    where.add_argument("--project", metavar="ID", help=f"{purpose.format('this project')}{otherwise}")
     where.add_argument("--org", metavar="ID", help=purpose.format("this organisation's store"))
     where.add_argument("--global", action="store_true", dest="over_global", help=purpose.format("the global scope"))
 
@@ -105,3 +106,22 @@ class ProjectCommand(HubCommand):
         origin = use_origin(source="cli", actor=getpass.getuser())
         with use_store(project_store(project), create=self.creates_store), origin:
             yield project
+
+
+class StoreCommand(ProjectCommand):
+    """A command that works on one store: a project's, or with ``--org`` and ``--global`` what projects share."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add ``--project``, ``--org`` and ``--global``."""
+        add_store_options(parser, "in {}", "; default: the one of this folder")
+
+    @contextmanager
+    def store(self, options: dict[str, Any], directory: Path | None = None) -> Iterator[str]:
+        """Open the store inside the block, and yield its name."""
+        chosen = store_option(options)
+        if chosen is None or options["project"]:
+            with super().store(options, directory) as project:
+                yield project
+            return
+        with use_store(chosen), use_origin(source="cli", actor=getpass.getuser()):
+            yield chosen.name

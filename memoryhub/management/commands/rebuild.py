@@ -13,16 +13,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from memoryhub.core import log
-from memoryhub.core.commands import ProjectCommand
+from memoryhub.core.commands import StoreCommand
 
 EXIT_DIFFERENT = 12
 _DIGITS = 12
 
 
-class Command(ProjectCommand):
+class Command(StoreCommand):
     """``memory-hub rebuild``."""
 
-    help = "Apply a project's log again, compare all tables, put the new rows in place (exit code 12 if one differs)."
+    help = "Apply a store's log again, compare all tables, put the new rows in place (exit code 12 if one differs)."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the choice of read models."""

@@ -9,16 +9,16 @@ from django.core.management.base import CommandParser
 
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
-from memoryhub.core.commands import ProjectCommand, command_from
+from memoryhub.core.commands import StoreCommand, command_from
 
 _SHOWN = 20
 
 
-class Command(ProjectCommand):
+class Command(StoreCommand):
     """``memory-hub redact``."""
 
     help = (
-        "Show what would be taken out of a project's log and of every copy; with --confirm TOKEN, take it out for good "
+        "Show what would be taken out of a store's log and of every copy; with --confirm TOKEN, take it out for good "
         "and prove it by reading the files. --rules looks for whatever the rules for secrets find today."
     )
 

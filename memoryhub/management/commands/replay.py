@@ -6,11 +6,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import ProjectCommand, command_from
+from memoryhub.core.commands import StoreCommand, command_from
 from sessions_app.replay import EventWindow, replay_lines
 
 
-class Command(ProjectCommand):
+class Command(StoreCommand):
     """``memory-hub replay``."""
 
     help = "Print events as one line of canonical JSON each, in order; the same bytes on every run."

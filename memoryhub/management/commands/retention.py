@@ -16,11 +16,11 @@ from governance.retention.present import hold_line, plan_lines, run_lines
 from governance.retention.run import run_retention
 from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest
 from governance.retention.selectors import list_holds, list_runs, plan_retention
-from memoryhub.core.commands import ProjectCommand, command_from
+from memoryhub.core.commands import StoreCommand, command_from
 from memoryhub.core.errors import PreconditionFailed
 
 
-class Command(ProjectCommand):
+class Command(StoreCommand):
     """``memory-hub retention plan``, ``run``, ``runs``, ``hold``, ``holds`` and ``lift``."""
 
     help = "Show what is past its age and what keeps the rest, take it away for good, and hold what is to stay."

@@ -8,16 +8,16 @@ from django.core.management.base import CommandParser
 
 from governance.taint.schemas import Group, Include, Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
 from governance.taint.services import preview, roll_back, undo_rollback
-from memoryhub.core.commands import ProjectCommand, command_from
+from memoryhub.core.commands import StoreCommand, command_from
 
 _SHOWN = 10
 
 
-class Command(ProjectCommand):
+class Command(StoreCommand):
     """``memory-hub rollback``."""
 
     help = (
-        "Show what a session, client, door or time has left in a project and what was derived from it; with --yes, set "
+        "Show what a session, client, door or time has left in a store and what was derived from it; with --yes, set "
         "it aside, or undo it. --undo ID undoes a roll-back."
     )
 

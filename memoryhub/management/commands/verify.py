@@ -9,16 +9,16 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import ProjectCommand
+from memoryhub.core.commands import StoreCommand
 from sessions_app.audit import Audit, verify_log
 
 EXIT_BROKEN = 11
 
 
-class Command(ProjectCommand):
+class Command(StoreCommand):
     """``memory-hub verify``."""
 
-    help = "Walk the chain of a project's log; name the first position that is not what was written (exit code 11)."
+    help = "Walk the chain of a store's log; name the first position that is not what was written (exit code 11)."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the checkpoints and ``--json``."""

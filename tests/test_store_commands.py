@@ -1,0 +1,55 @@
+"""Commands that work on what projects share as they do on a project."""
+
+from __future__ import annotations
+
+import io
+
+from django.core.management import call_command
+
+from memories import services
+from memories.models import MemoryScope
+from memories.schemas import MemoryWrite
+from memoryhub.core.stores import GLOBAL_STORE, org_store, use_store
+from memoryhub.organizations import OrgCreate, create_org
+from tests.support import HubTestCase
+
+
+class StoreCommandTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        create_org(command=OrgCreate(id="acme"))
+        for store, scope in ((GLOBAL_STORE, MemoryScope.GLOBAL), (org_store("acme"), MemoryScope.ORG)):
+            with use_store(store, create=True):
+                services.write_memory(command=MemoryWrite(title="Tanks", content="marmaladeish water", scope=scope))
+
+    def run_in(self, *arguments: str) -> str:
+        out = io.StringIO()
+        call_command(*arguments, stdout=out)
+        return out.getvalue()
+
+    def test_each_store_is_verified_made_anew_and_replayed(self):
+        for where in (("--global",), ("--org", "acme")):
+            with self.subTest(where=where):
+                self.assertIn("the chain holds: ", self.run_in("verify", *where))
+                self.assertIn("identical", self.run_in("rebuild", *where))
+                self.assertIn("marmaladeish", self.run_in("replay", *where))
+
+    def test_text_is_taken_out_of_the_one_that_was_named_alone(self):
+        said = self.run_in("redact", "--text", "marmaladeish", "--org", "acme")
+        token = said.strip().rpartition(" ")[2]
+        said = self.run_in("redact", "--text", "marmaladeish", "--org", "acme", "--confirm", token)
+        self.assertIn("1 finds taken out of 1 events", said)
+        self.assertIn("global/events.db", said)
+        self.assertNotIn("marmaladeish", self.run_in("replay", "--org", "acme"))
+        self.assertIn("marmaladeish", self.run_in("replay", "--global"))
+
+    def test_what_was_left_there_is_rolled_back_and_retained_there(self):
+        self.assertIn(
+            "nothing was changed; to do it, add --yes", self.run_in("rollback", "--actor", "unknown", "--global")
+        )
+        self.run_in("rollback", "--actor", "unknown", "--global", "--yes")
+        with use_store(GLOBAL_STORE):
+            from memories.models import Memory
+
+            self.assertEqual(Memory.objects.live().count(), 0)
+        self.assertIn("to go: 0 in 0 events", self.run_in("retention", "plan", "--global"))
