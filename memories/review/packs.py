@@ -10,7 +10,7 @@ from typing import Any
 from memories.events import MemoryState
 from memories.kinds import attribute_columns
 from memories.models import Memory, MemoryQuerySet, ReviewState
-from memoryhub.core import rows
+from memoryhub.core import clock, rows
 from sessions_app.settings import project_settings
 
 _HOLDING = (
@@ -66,7 +66,7 @@ def _as_it_was(memory: Memory, moment: Any, payload_json: str) -> Memory:
     columns = {**state.columns(), **attribute_columns(state.kind, state.attributes)}
     for name, value in columns.items():
         setattr(memory, name, value)
-    memory.updated_at = datetime.fromisoformat(rows.time_text(moment))
+    memory.updated_at = clock.from_text(rows.time_text(moment))
     return memory
 
 

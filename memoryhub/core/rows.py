@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any
 
 from django.db import connections, models
 
+from memoryhub.core import clock
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.sqlite.gathered import Gathered
 
@@ -140,8 +141,9 @@ def time_value(value: datetime | None) -> Any:
 
 
 def time_text(stored: Any) -> str:
-    """Return a time that was read by ``fetch`` in ISO 8601, UTC."""
-    return stored.isoformat() if isinstance(stored, datetime) else f"{stored.replace(' ', 'T')}+00:00"
+    """Return a time that was read by ``fetch`` as the log writes times, such as ``2026-11-20T08:30:00.000Z``."""
+    moment = stored if isinstance(stored, datetime) else datetime.fromisoformat(stored)
+    return clock.to_text(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
 
 
 @lru_cache(maxsize=256)

@@ -331,6 +331,14 @@ class RevisionTests(ReviewTestCase):
         self.assertIn(f"#{fact} ", self.pack())
         self.assertIn(f"#{fact} ", self.pack("port"))
 
+    def test_what_is_told_as_it_was_accepted_takes_its_place_among_the_rest_by_its_time(self) -> None:
+        fact = self.accepted("The port", "It is 8080.", kind="knowledge")
+        other = self.accepted("The host", "It is alpha.", kind="knowledge")
+        self.update(fact, content="It is 9090.")
+        told = self.pack()
+        self.assertLess(told.index(f"#{other} "), told.index(f"#{fact} "))
+        self.assertIn("It is 8080.", told)
+
     def test_a_person_who_edits_accepts(self) -> None:
         self.update(self.rule, content="To nobody.")
         with use_origin(actor="ada", source="admin"):
