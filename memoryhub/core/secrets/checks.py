@@ -14,12 +14,14 @@ from .plausible import (
     entropy,
     fits,
     is_filler,
+    is_gibberish,
     is_masked,
     is_mixed,
     is_placeholder,
     is_template,
     is_uuid,
     looks_random,
+    matches,
     reads_as_words,
 )
 
@@ -28,7 +30,7 @@ Check = Callable[[Found], Span | None]
 _BASE64 = LETTERS | frozenset(b"+/=")
 _WORD = LETTERS | frozenset(b"_")
 _SNOWFLAKE = rb"[MNO][\w-]{22,28}"
-_AZURE_START = rb"[\w~.-]{3}\d"
+_DIGEST_BEFORE = rb"(?i)(?:sha\d{0,3}|md5|hash|digest|checksum|integrity)[\"' ]{0,2}[-=:]?[\"' ]{0,2}$"
 
 
 def unmasked(found: Found) -> Span | None:
@@ -76,6 +78,17 @@ def typed(found: Found) -> Span | None:
     return None if is_placeholder(secret) or secret.isdigit() else found.span
 
 
+def no_word(found: Found) -> Span | None:
+    """Accept what has a digit, or reads like no words at all."""
+    secret = found.secret
+    return found.span if any(c.isdigit() for c in secret) or is_gibberish(secret) else None
+
+
+def no_digest(found: Found) -> Span | None:
+    """Accept what does not stand behind the name of a hash, as in ``sha256=…``."""
+    return None if matches(_DIGEST_BEFORE, found.before.decode(errors="replace")) else found.span
+
+
 def strong(found: Found) -> Span | None:
     """Accept small letters, capitals and digits in a row of high entropy that is no word."""
     secret = found.secret.rsplit("_", 1)[-1]
@@ -118,12 +131,6 @@ def after_bot_id(found: Found) -> Span | None:
     return found.span if len(number) == 8 and number.isdigit() else None
 
 
-def after_azure_start(found: Found) -> Span | None:
-    """Accept the rest of an Azure client secret together with the four characters before it."""
-    start = found.before[-4:]
-    return (found.start - 4, found.end) if fits(_AZURE_START, start.decode(errors="replace")) else None
-
-
 def after_snowflake(found: Found) -> Span | None:
     """Accept the two parts after a Discord id in base64, which begins with M, N or O."""
     before = found.before[-29:]
@@ -149,12 +156,13 @@ CHECKS: dict[str, Check] = {
     "given": given,
     "strong": strong,
     "typed": typed,
+    "no-word": no_word,
+    "no-digest": no_digest,
     "aws-secret": aws_secret,
     "basic-credentials": basic_credentials,
     "long-enough": long_enough,
     "hex-before": hex_before,
     "after-bot-id": after_bot_id,
-    "after-azure-start": after_azure_start,
     "after-snowflake": after_snowflake,
     "key-block": key_blocks.whole_block,
     "no-uuid": no_uuid,

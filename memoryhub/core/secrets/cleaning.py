@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .finding import Finding
-from .found import Hit
+from .found import Hit, apart
 from .own import OwnRules
 from .pack import detector
 from .private import private_spans
@@ -89,8 +89,7 @@ def _secrets_of(stretch: str, offset: int, own: OwnRules) -> Iterator[_Secret]:
 
 def _with_own(own: list[Hit], hits: list[Hit]) -> list[Hit]:
     """Return all hits in order, without those that overlap with a project's own."""
-    free = [hit for hit in hits if not any(each.start < hit.end and hit.start < each.end for each in own)]
-    return sorted([*own, *free], key=lambda hit: hit.start)
+    return sorted([*own, *apart(hits, own)], key=lambda hit: hit.start)
 
 
 def _in_characters(hits: list[Hit], data: bytes, size: int) -> Iterator[tuple[Hit, int, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from .assignment import Assignment, assignment_at
 from .boundary import LETTERS, begins_word
 from .checks import CHECKS
-from .found import Found, Hit
+from .found import Found, Hit, apart
 from .judged import is_given, is_key_value, is_made, is_secret_value
 from .pattern import NOWHERE, Span, compiled
 from .places import Candidate, Place, Places
@@ -33,25 +33,27 @@ class Detector:
         First what a rule knows by itself, then, between those, the values that are judged by the name they are given.
         """
         places = self.places(data)
-        hits = list(_known(data, places))
-        return sorted([*hits, *_values(data, places, hits)], key=_start) if places else []
+        known = list(_known(data, places))
+        for rule in self._sought:
+            known = sorted([*known, *apart(list(_everywhere(rule, data)), known)], key=_start)
+        return sorted([*known, *_values(data, places, known)], key=_start)
 
     def places(self, data: bytes) -> list[Place]:
-        """Return where rules are to be tried, in order."""
-        return sorted([*self._places.of(data), *self._found(data)], key=_place)
-
-    def _found(self, data: bytes) -> Iterator[Place]:
-        """Yield where the rules match that have no keyword."""
-        for rule in self._sought:
-            pattern, spans = compiled(rule.pattern), None
-            spans = pattern.find(data, 0, len(data))
-            while spans:
-                yield spans[0][0], ((rule, 0),)
-                spans = pattern.find(data, spans[0][1], len(data))
+        """Return where keywords stand, in order, each with the rules to be tried there."""
+        return list(self._places.of(data))
 
 
-def _place(place: Place) -> int:
-    return place[0]
+def _everywhere(rule: Rule, data: bytes) -> Iterator[Hit]:
+    """Yield what a rule without a keyword finds, in order and apart."""
+    pattern, size, cursor = compiled(rule.pattern), len(data), 0
+    spans = pattern.find(data, 0, size)
+    while spans:
+        first, end = spans[0]
+        place = checked(Found(data, rule, *_last(spans), size)) if _may_begin(rule, data, first, cursor) else None
+        if place is not None and place[0] >= cursor:
+            yield Hit(rule, *place)
+            cursor = place[1]
+        spans = pattern.find(data, end, size)
 
 
 def _start(hit: Hit) -> int:
@@ -159,7 +161,7 @@ def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignmen
         return _fits(rule, data, start, read)
     name = _name(data, start, position, read)
     value = data[read.start : read.end].decode(errors="replace")
-    if _of_badge(data, start) or not is_given(read, value):
+    if _of_badge(data, start) or not is_given(read, name, value):
         return False
     return JUDGES[rule.checks[0]](name, value, read)
 

@@ -47,3 +47,15 @@ class Found:
     def after(self) -> bytes:
         """The byte that follows it, or none."""
         return self.data[self.end : min(self.end + 1, self.limit)]
+
+
+def apart(hits: list[Hit], others: list[Hit]) -> list[Hit]:
+    """Return the hits that overlap with none of the others; both lists are in order, and in neither do two overlap."""
+    free: list[Hit] = []
+    place = 0
+    for hit in hits:
+        while place < len(others) and others[place].end <= hit.start:
+            place += 1
+        if place == len(others) or hit.end <= others[place].start:
+            free.append(hit)
+    return free

@@ -7,6 +7,7 @@ from .plausible import (
     entropy,
     fits,
     is_digest,
+    is_gibberish,
     is_hex,
     is_mixed,
     is_placeholder,
@@ -16,7 +17,7 @@ from .plausible import (
     reads_as_words,
 )
 
-_PASSWORD = rb"(?i)pass|pwd|psw|pword"
+_PASSWORD = rb"(?i)pass|pwd|psw|pword|_pw$"
 _HARMLESS_NAME = (
     rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|authors?\b|credentialed)"
     rb"|[._-]?(?:hash|digest|sha\d*|checksum|fingerprint|integrity|etag|count|type|name|id|ids|url|uri|path|file"
@@ -34,10 +35,18 @@ _NAME_OF_KEY = (
 _CODE = rb"^[A-Za-z_][\w]*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)+|[\w\]]\(|^(?:self|this|os|env|process)[.\[]|\["
 _PATH = rb"^(?:[.~]{0,2}/|https?:|[A-Za-z]:\\|file:|\w+://)"
 _PHRASE = rb"[A-Za-z]+(?:[-_./ :][A-Za-z]+)*\d{0,2}[.!?:]?"
+_BETWEEN = (
+    rb"(?i)(?:\s*\b(?:is|was|value|here|now|for|of|to|the|this|api|access|auth|secret|key|token|password|user|account|app"
+    rb"|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|\d)\b)*\s*"
+)
 _NUMBER = rb"[-+]?[\d.,:_/-]+|0x[0-9a-fA-F]{1,8}"
 _PUNCTUATION = rb"[(){};,\s]"
 _BRACKETS = rb"[(){}<>;]"
 _LONG_NUMBER = 20
+_ALL_SIGNS = 4.2
+"""A value with brackets and so many bits a character is no code."""
+_GIT = 40
+"""So many hexadecimal digits are a git SHA more often than a secret, unless the name says so."""
 _MARK = rb"[^\w.-]"
 _COMPARISONS = ("==", "===", "!=", "!==")
 _JUDGED = 96
@@ -49,11 +58,9 @@ def is_secret_name(name: str) -> bool:
     return matches(_NAME_OF_KEY, name)
 
 
-def is_given(read: Assignment, value: str) -> bool:
+def is_given(read: Assignment, name: str, value: str) -> bool:
     """Say whether the value is given to the name: by a sign, or by standing next to it and being random."""
-    if read.words.strip() and not fits(
-        rb"(?i)(?:\s*(?:is|was|value|for \w+|here|now))*\s*", read.words.decode(errors="replace")
-    ):
+    if read.words.strip() and not fits(_BETWEEN, read.words.decode(errors="replace")):
         return False
     if not read.quoted and (read.called or is_code(value[:_JUDGED])):
         return False
@@ -61,10 +68,17 @@ def is_given(read: Assignment, value: str) -> bool:
         return read.quoted and (is_uuid(value) or is_random(value[:_JUDGED]))
     if read.sign in _COMPARISONS:
         return read.quoted
-    if read.sign in ("", "is", "was"):
-        plain = read.quoted and not matches(_PUNCTUATION, value)
-        return (plain or not read.quoted) and len(value) >= 12 and looks_random(value[:_JUDGED], bits=3.2)
-    return True
+    return read.sign not in ("", "is", "was") or _is_said(name, value[:_JUDGED], quoted=read.quoted)
+
+
+def _is_said(name: str, value: str, *, quoted: bool) -> bool:
+    """Say whether a value that only follows a name can be its secret: it is random, or looks like a typed password."""
+    if quoted and matches(_PUNCTUATION, value):
+        return False
+    if len(value) >= 12 and looks_random(value, bits=3.2):
+        return True
+    typed = is_mixed(value) or (any(c.isdigit() for c in value) and matches(_MARK, value))
+    return typed and len(value) >= 8 and matches(_PASSWORD, name) and not reads_as_words(value)
 
 
 def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
@@ -96,7 +110,7 @@ def is_made(value: str) -> bool:
     if len(value) < 16 or any(c.isspace() for c in value) or is_uuid(value) or reads_as_words(value):
         return False
     if is_hex(value):
-        return (len(value) in (32, 48, 64) or is_mixed(value)) and entropy(value) >= 3.2
+        return len(value) >= 24 and (len(value) != _GIT or is_mixed(value)) and entropy(value) >= 3.2
     return looks_random(value, bits=3.5) and (is_mixed(value) or len(value) >= 24)
 
 
@@ -125,7 +139,7 @@ def may_be_secret(name: str, value: str) -> bool:
     """Refuse at little cost what can't be one: a token has a digit, a password a digit or a mark."""
     if any(c.isdigit() for c in value):
         return True
-    return matches(_PASSWORD, name) and matches(_MARK, value)
+    return (matches(_PASSWORD, name) and matches(_MARK, value)) or is_gibberish(value)
 
 
 def _parts(value: str) -> list[str]:
@@ -142,11 +156,16 @@ def _is_password(value: str, *, quoted: bool) -> bool:
     """Accept a short value too, where it is more than a plain word or a name in code."""
     if len(value) < 6 or is_code(value):
         return False
-    return bool(any(c.isdigit() for c in value) or (quoted and matches(_MARK, value))) and entropy(value) >= 2.2
+    made = any(c.isdigit() for c in value) or (quoted and matches(_MARK, value)) or is_gibberish(value)
+    return made and entropy(value) >= 2.2
 
 
 def _is_token(value: str) -> bool:
     """Accept a value of ten characters or more that is random rather than made of words."""
-    if len(value) < 10 or fits(_PHRASE, value) or reads_as_words(value) or matches(_BRACKETS, value):
+    if len(value) < 10 or fits(_PHRASE, value) or reads_as_words(value):
         return False
-    return is_uuid(value) or looks_random(value, bits=2.9) or (value.isdigit() and entropy(value) >= 2.8)
+    if matches(_BRACKETS, value) and entropy(value) < _ALL_SIGNS:
+        return False
+    if value.isdigit():
+        return entropy(value) >= 2.8
+    return is_uuid(value) or looks_random(value, bits=2.9) or is_gibberish(value)

@@ -8,13 +8,13 @@ from itertools import pairwise
 
 from .pattern import compiled
 
-_TEMPLATE = rb"\$\{|\$\(|\{\{|<%|%\(|\$[A-Za-z_]|^<[^<>]*>?$|^\{[^{}]*\}?$|^%[sdv%A-Z]|^\$\d$|^@[A-Za-z_]+@$"
+_TEMPLATE = rb"\$\{|\$\(|\{\{|<%|%\(|(?:^|[^\w])\$[A-Za-z_]|^<[^<>]*>?$|^\{[^{}]*\}?$|^%[sdv%A-Z]|^\$\d$|^@[A-Za-z_]+@$"
 _MASK = "xxxxx", "XXXXX", "***", "...", "…", "•••"
 _FILLER = rb"^[xX*._\-#0?=]+$|0{8}"
 _PLACEHOLDER = (
     rb"(?i)example|sample|dummy|placeholder|change[-_ ]?(?:me|it|this)|replace[-_ ]?(?:me|with|this)"
     rb"|insert[-_ ]|redacted|todo|fixme|secret[-_]?here|goes[-_]?here|(?:key|token|password)[-_]?here"
-    rb"|^(?:your|my|the|some|any|enter|put)[-_A-Z ]|^<|lorem|fake|not[-_]a?[-_]?(?:real|secret)"
+    rb"|^your|^(?:my|the|some|any|enter|put)(?:[-_ ]|(?-i:[A-Z]))|^<|lorem|fake|not[-_]a?[-_]?(?:real|secret)"
 )
 _SEQUENCES = "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz1234567890"
 _COMMON_PAIRS = frozenset(
@@ -92,10 +92,23 @@ def reads_as_words(value: str) -> bool:
     More than half of it must be letters next to letters, and of these pairs most must be ones that
     English words and the names in programs are full of; of random letters less than a quarter are.
     """
+    pairs, common = _pairs(value)
+    return pairs >= 0.5 * len(value) and common >= 0.58 * pairs and _mean_word(value) >= _SHORTEST_MEAN
+
+
+def is_gibberish(value: str) -> bool:
+    """Say whether the value is letters of both cases, twelve or more, that no word or name would have in such a row."""
+    if len(value) < 12 or not value.isascii() or not value.isalpha() or value in (value.lower(), value.upper()):
+        return False
+    pairs, common = _pairs(value)
+    return common <= 0.3 * pairs and entropy(value) >= 3.2
+
+
+def _pairs(value: str) -> tuple[int, int]:
+    """Return how many letters have a letter next to them, and how many such pairs are common in words."""
     lowered = value.lower()
     pairs = [pair for pair in map("".join, pairwise(lowered)) if pair.isascii() and pair.isalpha()]
-    common = sum(pair in _COMMON_PAIRS for pair in pairs)
-    return len(pairs) >= 0.5 * len(value) and common >= 0.58 * len(pairs) and _mean_word(value) >= _SHORTEST_MEAN
+    return len(pairs), sum(pair in _COMMON_PAIRS for pair in pairs)
 
 
 def _mean_word(value: str) -> float:
