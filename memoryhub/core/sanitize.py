@@ -89,7 +89,7 @@ def _cleaned(text: str, around: Surroundings) -> tuple[str, list[Finding]]:
     return clean, list(findings)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _remembered(text: str, around: Surroundings) -> tuple[str, tuple[Finding, ...]]:
     clean, findings = _sanitized(text, around)
     return clean, tuple(findings)

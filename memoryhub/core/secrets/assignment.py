@@ -7,43 +7,28 @@ from dataclasses import dataclass
 from .pattern import NOWHERE, Span, compiled
 
 _LONGEST_HEAD = 200
+"""Name, sign and the space between are read so far; it bounds every repeat below, which keeps the automata small."""
 _LONGEST_VALUE = 512
-_GAP = rb"(?:\s|\\{1,3}[nrt])"  # also as JSON writes it, once and twice
-_CLOSE = rb"(?:\[\w{0,8}\])?[\"'`\\)\]*]{0,6}"
+_GAP = rb"(?:\s|\\+[nrt])*"  # also as JSON writes it, once and twice
+_REST = rb"(?P<rest>[\w.-]*)"
+_CLOSE = rb"(?:\[\w*\])?[\"'`\\)\]*]*"
 _DECLARED = rb"(?: ?:? ?(?i:string|str|char\*?|const|final)\b)?"
-_VALUE_OF = (
-    rb"[,:=]?" + _GAP + rb"{0,20}\{?" + _GAP + rb"{0,4}-?[\"'\\]{0,4}(?i:value)[\"'\\]{0,4}" + _GAP + rb"{0,4}[:=]"
-)
+_VALUE_OF = rb"[,:=]?" + _GAP + rb"\{?" + _GAP + rb"-?[\"'\\]*(?i:value)[\"'\\]*" + _GAP + rb"[:=]"
 _SIGN = (
-    rb"(?:"
-    + _VALUE_OF
-    + rb"|:{1,3}=|[?.+!]={1,3}|=>|->|<-|={1,3}|[:,]|\|\|:?|(?i:is|was)\b(?:"
-    + _GAP
-    + rb"{0,3}[:=])?"
-    rb"|(?:\.[a-z]{2,8})?\([\"'])"
+    rb"(?:" + _VALUE_OF + rb"|:{1,3}=|[?.+!]={1,3}|=>|->|<-|={1,3}|[:,]|\|\|:?|(?i:is|was)\b(?:" + _GAP + rb"[:=])?"
+    rb"|(?:\.[a-z]+)?\([\"'])"
 )
-_TAG = rb"[\"'\\]{0,4}(?:\s[^<>]{0,60})?>"
-_OPEN = rb"(?:[@$bBrRfFuUL]{0,2}(?P<quote>\"\"\"|'''|\\{0,4}[\"'`]))?"
-_WORDS = rb"(?:[ \t][ \t\w.-]{0,24}?)??"
+_TAG = rb"[\"'\\]*(?:\s[^<>]*)?>"
+_OPEN = rb"(?:[@$bBrRfFuUL]{0,2}(?P<quote>\"\"\"|'''|\\*[\"'`]))?"
+_WORDS = rb"(?P<words>(?:[ \t][ \t\w.-]{0,24}?)??)"
 _HEAD = (
-    rb"(?P<rest>[\w.-]{0,64})(?P<words>" + _WORDS + rb")"
-    rb"(?:"
-    + _CLOSE
-    + _DECLARED
-    + _GAP
-    + rb"{0,20}(?P<sign>"
-    + _SIGN
-    + rb")|(?P<tag>"
-    + _TAG
-    + rb"))"
-    + _GAP
-    + rb"{0,20}"
-    + _OPEN
-)
+    _REST + _WORDS + rb"(?:" + _CLOSE + _DECLARED + _GAP + rb"(?P<sign>" + _SIGN + rb")|(?P<tag>" + _TAG + rb"))"
+    + _GAP + _OPEN
+)  # fmt: skip
 _SPACED = (
-    rb"(?P<rest>[\w.-]{0,64})" + _CLOSE + _GAP + rb"{1,8}\(?(?P<quote>\\{0,4}[\"'`])?"
+    _REST + _CLOSE + rb"(?:\s|\\+[nrt])" + _GAP + rb"\(?(?P<quote>\\*[\"'`])?"
     rb"([^\s\"'`<>,;(){}\[\]\\|]{10,})"
-)
+)  # fmt: skip
 _BARE = rb"[^\s\"'`<>,;(){}\[\]\\|]+"
 _STOP = b".,;:!?)]}>*"
 

@@ -13,6 +13,9 @@ NOWHERE: Span = (-1, -1)
 _Anchor = re2._Anchor
 
 
+_MEMORY = 384 << 10
+
+
 class Pattern:
     """A compiled pattern that reads bytes. Each method returns the place of the match and of each group, or None.
 
@@ -52,7 +55,7 @@ class Pattern:
 
 
 @cache
-def compiled(pattern: bytes, *, memory: int = 1 << 20, longest: bool = False) -> Pattern:
+def compiled(pattern: bytes, *, memory: int = _MEMORY, longest: bool = False) -> Pattern:
     """Return a pattern that reads bytes, each a character.
 
     Args:
