@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from typing import Any
 
-from django.test.runner import DiscoverRunner
+from django.test.runner import DiscoverRunner, ParallelTestSuite, RemoteTestResult, RemoteTestRunner
 from hypothesis import HealthCheck, settings
+
+
+class PicklingTestResult(RemoteTestResult):
+    """Tells the parent of what failed in a sub-test, whatever its test holds on to."""
+
+    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802 - as unittest names it
+        """Keep a copy without what cannot be sent: Django leaves that out only for as long as the test runs."""
+        if err is not None:
+            self.check_subtest_picklable(test, subtest)
+            subtest = pickle.loads(pickle.dumps(subtest))
+        super().addSubTest(test, subtest, err)
+
+
+class PicklingTestRunner(RemoteTestRunner):
+    """Runs the tests of a class in one of the parallel processes."""
+
+    resultclass = PicklingTestResult
+
+
+class PicklingTestSuite(ParallelTestSuite):
+    """Spreads the classes over the processes."""
+
+    runner_class = PicklingTestRunner
 
 
 class HubTestRunner(DiscoverRunner):
     """Ends with ``N passed, N failed, N skipped``."""
+
+    parallel_test_suite = PicklingTestSuite
 
     def setup_test_environment(self, **kwargs: Any) -> None:
         """Keep the refusals that tests provoke out of their output, and examples from being too slow."""
