@@ -15,7 +15,7 @@ PRAGMAS = (
     "PRAGMA foreign_keys=ON",
     "PRAGMA recursive_triggers=ON",
     "PRAGMA temp_store=MEMORY",
-    "PRAGMA cache_size=-8000",
+    "PRAGMA cache_size=-4000",
 )
 """FULL, because NORMAL loses acknowledged writes in a power cut; recursive triggers, so that REPLACE fires ours."""
 
