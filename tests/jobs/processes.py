@@ -20,7 +20,7 @@ from sessions_app.schemas import SessionStart, TurnBegin
 from sessions_app.services import start_session
 from sessions_app.services.turns import begin_turn
 from tests.support import HubTestCase
-from tests.web.server import ROOT, _migrated_home
+from tests.web.server import ROOT, migrated_home
 
 _PROGRAM = """
 import django, json, os, sys
@@ -100,7 +100,7 @@ class JobProcessesTestCase(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
         for name in ("hub.db", "jobs.db"):
-            shutil.copyfile(_migrated_home() / name, self.home / name)
+            shutil.copyfile(migrated_home() / name, self.home / name)
 
     def runner(self) -> Runner:
         runner = Runner()

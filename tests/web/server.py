@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -27,6 +28,13 @@ ROOT = Path(__file__).parent.parent.parent
 DEADLINE_SECONDS = 60.0
 """How long what must come is waited for; it costs nothing where it comes early."""
 START_SECONDS = 120.0
+_MIGRATE = """
+import django, os
+os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
+django.setup()
+from memoryhub.serving.databases import prepare_databases
+prepare_databases()
+"""
 
 
 def poll(condition: Callable[[], Any], *, what: str, seconds: float = DEADLINE_SECONDS) -> Any:
@@ -144,19 +152,24 @@ def temporary_home(*, fresh: bool = False) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="memory-hub-serve-", dir=os.environ.get(RUN_HOME_VARIABLE)))
     try:
         if not fresh:
-            shutil.copytree(_migrated_home(), folder / "home")
+            shutil.copytree(migrated_home(), folder / "home")
         yield folder / "home"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
-def _migrated_home() -> Path:
-    home = run_home() / f"migrated-{os.getpid()}"
-    home.mkdir(mode=0o700)
-    for database in ("default", "jobs"):
-        code, output = run("migrate", "--database", database, home=home)
-        assert code == 0, output
+def migrated_home() -> Path:
+    """The home that others are copies of, made once for all processes of the run."""
+    home = run_home() / "migrated"
+    with (run_home() / "migrated.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.exists():
+            draft = home.with_suffix(".draft")
+            with command(home=draft, program=_MIGRATE) as process:
+                output, _ = process.communicate(timeout=START_SECONDS)
+            assert process.returncode == 0, output
+            draft.rename(home)
     return home
 
 
