@@ -21,6 +21,11 @@ def reference(item: dict[str, Any]) -> str:
     return f"#{item['id']}" if scope == MemoryScope.PROJECT else f"{scope}#{item['id']}"
 
 
+def proposed_text(accepted_version: int | None) -> str:
+    """Return what is said of a memory that waits for a person: that it does, and which version holds until then."""
+    return f"proposed; v{accepted_version} holds" if accepted_version else "proposed"
+
+
 def end_id(field: str, given: str, entry_type: EntryType | None = None) -> int:
     """Return the id that ``given`` names in the current store; 0 is the project, or whatever the store is for.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from memories.ends import reference
+from memories.ends import proposed_text, reference
 from memories.models import MemoryKind, MemoryScope, ReviewState
 from memories.present_links import related_line
 from memories.schemas import WriteResult, WriteStatus
@@ -31,7 +31,7 @@ def _reviewed(item: dict[str, Any]) -> str:
         return ""
     if item["review"] == ReviewState.REJECTED:
         return f"rejected: {item['review_reason']}" if item["review_reason"] else "rejected"
-    return f"proposed; v{item['accepted_version']} holds" if item["accepted_version"] else "proposed"
+    return proposed_text(item["accepted_version"])
 
 
 def _what(item: dict[str, Any]) -> str:
@@ -108,7 +108,7 @@ _SAID = {
     WriteStatus.SEEN: "#{id} has this text already; counted it",
     WriteStatus.KEPT: "kept #{id} as it is",
     WriteStatus.UNCHANGED: "#{id} is unchanged at v{version}",
-    WriteStatus.DELETED: "deleted #{id}; memory_restore brings it back",
+    WriteStatus.DELETED: "deleted #{id} {title}; memory_restore brings it back",
     WriteStatus.RESTORED: "restored #{id}",
     WriteStatus.ERASED: "erased #{id} for good",
     WriteStatus.CONFLICT: "kept as v{version} of #{id}, beside a version that you had not seen: conflict #{conflict} "
@@ -122,7 +122,8 @@ def write_text(result: WriteResult) -> str:
     said = _SAID[result.status].format(**result.model_dump())
     similar = "".join(f"; #{each.id} says nearly the same: {each.title}" for each in result.similar)
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
-    return f"{said} {result.title}{scope}{redacted}{similar}{_standing(result)}".rstrip()
+    title = "" if result.status is WriteStatus.DELETED else f" {result.title}"
+    return f"{said}{title}{scope}{redacted}{similar}{_standing(result)}".rstrip()
 
 
 def _standing(result: WriteResult) -> str:

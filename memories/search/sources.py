@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from memories.ends import proposed_text
 from memories.events import (
     MEMORY_DELETED,
     MEMORY_RESTORED,
@@ -38,18 +39,20 @@ define_demotion(expired_among, EXPIRED_WEIGHT, why="expired")
 
 def proposed_among(ids: Sequence[int]) -> set[int]:
     """Return those of the ids that wait for a person; an index has just those."""
-    return {row[0] for row in rows.fetch(_PROPOSED)}.intersection(ids)
+    return {row[0] for row in rows.fetch(f"SELECT id {_WAITING}")}.intersection(ids)
 
 
-_PROPOSED = "SELECT id FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed'"
+_WAITING = "FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed'"
 
 define_demotion(proposed_among, PROPOSED_WEIGHT, why="proposed")
 
 
 def review_notes(ids: Sequence[int]) -> dict[int, str]:
-    """Return a word for each of the ids that wait for a person."""
-    found = rows.fetch(f"{_PROPOSED} AND id IN (SELECT value FROM json_each(%s))", [json.dumps(list(ids))])
-    return {row[0]: ReviewState.PROPOSED.value for row in found}
+    """Return, for each of the ids that wait for a person, that it does, and which version holds until then."""
+    found = rows.fetch(
+        f"SELECT id, accepted_version {_WAITING} AND id IN (SELECT value FROM json_each(%s))", [json.dumps(list(ids))]
+    )
+    return {row[0]: proposed_text(row[1]) for row in found}
 
 
 define_notes("memory", review_notes)

@@ -286,7 +286,7 @@ class ChangeTests(RegistryTestCase):
 
     def test_deactivated_entries_leave_their_name_and_keep_their_history(self):
         said = self.ask("tool_deactivate", name="deploy", reason="replaced", author="grace")
-        self.assertEqual(said.text, f"deleted #{self.deploy}; memory_restore brings it back deploy")
+        self.assertEqual(said.text, f"deleted #{self.deploy} deploy; memory_restore brings it back")
         self.refuses(NotFound, "no tool 'deploy'", "tool_get", name="deploy")
         self.refuses(Gone, "is deleted", "tool_get", id=self.deploy)
         self.refuses(Gone, "is deleted", "tool_deactivate", id=self.deploy)

@@ -302,6 +302,8 @@ class RevisionTests(ReviewTestCase):
         self.assertEqual(self.standing(self.rule), (PROPOSED, 3, 1))
         item = list_reviews(command=ReviewList()).results[0]
         self.assertEqual(item["diff"], "To [-everyone-]{+some+}.")
+        (hit,) = selectors.search(command=MemorySearch(query="kind")).results
+        self.assertEqual(hit["note"], "proposed; v1 holds")
         self.accept(self.rule)
         self.assertIn("p1 general: Be kind: To some.", self.pack())
 
