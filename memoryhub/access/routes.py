@@ -6,7 +6,7 @@ from memoryhub.core.permissions import Act
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROJECT = "projects/<project_id>/"
-_READS = frozenset({"query"})
+_READS = frozenset({"query", "rollbacks/preview", "sanitise"})
 """What takes its question in a body: POST changes nothing there."""
 _GOVERNED = frozenset({"settings", "retention", "holds", "redactions", "rollbacks"})
 """The first parts of a project's routes whose changes are an owner's."""
@@ -25,9 +25,9 @@ def act_of_route(method: str, route: str) -> Act:
         return Act.VIEW
     if not route.startswith(_PROJECT):
         return Act.ADMINISTER if route.partition("/")[0] in _ADMINISTERED else Act.GOVERN
-    part = route.removeprefix(_PROJECT).partition("/")[0]
-    if part in _READS:
+    own = route.removeprefix(_PROJECT)
+    if own in _READS:
         return Act.VIEW
-    if part in _GOVERNED:
+    if own.partition("/")[0] in _GOVERNED:
         return Act.GOVERN
     return Act.REVIEW if route.endswith("/review") else Act.WRITE

@@ -16,6 +16,7 @@ from memoryhub.models import AgentToken
 from tests.api.client import RestTestCase
 
 QUERY = "post projects/{project_id}/query"
+ASKING = {QUERY, "post projects/{project_id}/rollbacks/preview", "post projects/{project_id}/sanitise"}
 BODY = {"title": "t", "content": "c"}
 
 
@@ -187,7 +188,7 @@ class RouteTests(TokenTestCase):
         self.assertIn("settings", governed)
         own = {each for each in wanted[Act.GOVERN] if "{project_id}/" not in each}
         self.assertEqual(own, {"post projects", "patch projects/{project_id}", "post orgs", "patch orgs/{org_id}"})
-        self.assertEqual({each for each in wanted[Act.VIEW] if not each.startswith("get ")}, {QUERY})
+        self.assertEqual({each for each in wanted[Act.VIEW] if not each.startswith("get ")}, ASKING)
 
 
 class SessionTests(TokenTestCase):
