@@ -145,10 +145,20 @@ class HubAPI(NinjaAPI):
         return complete(super().get_openapi_schema(**options))
 
 
+_NO_BODY = {
+    "type": "value_error",
+    "loc": (),
+    "ctx": {"error": "the request has no body; send a JSON object, {} where there is nothing to say"},
+}
+
+
 def _faults(context: ValidationErrorContext[Any]) -> list[Any]:
     """Name fields as callers know them, without the name of our own variable before them."""
     variables = set(context.model.model_fields)
     faults: list[Any] = list(context.pydantic_validation_error.errors(include_url=False))
+    whole = getattr(context.model, "__read_from_single_attr__", None)
+    if any(fault["type"] == "missing" and fault["loc"] == (whole,) for fault in faults):
+        return [_NO_BODY]
     return [{**fault, "loc": _caller_path(fault["loc"], variables)} for fault in faults]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 _MAX_SHOWN = 60
+_MEMBER = re.compile(r"<\w+\.\w+: ('[^']*')>")
+"""How pydantic shows a member of an enumeration that a literal names; callers know its value."""
 
 _Context = dict[str, Any]
 _TYPE_NAMES = {
@@ -29,7 +32,7 @@ _TYPE_NAMES = {
 _PROBLEMS: dict[str, Callable[[_Context], str]] = {
     "missing": lambda _: "is required",
     "extra_forbidden": lambda _: "is not known; leave it out",
-    "literal_error": lambda context: f"must be one of {context['expected']}",
+    "literal_error": lambda context: "must be one of " + _MEMBER.sub(r"\1", context["expected"]),
     "enum": lambda context: f"must be one of {context['expected']}",
     "string_too_long": lambda context: f"must have at most {context['max_length']} characters",
     "string_too_short": lambda context: _at_least(context["min_length"], "character"),
@@ -58,12 +61,19 @@ def explain(error: ValidationError) -> str:
 def explain_faults(faults: Sequence[Any]) -> str:
     """Return the sentence of ``explain`` for faults as pydantic lists them."""
     first, *others = faults
-    sentence = f"{_field(first)} {_problem(first)}"
+    sentence = _sentence(first)
     shown = _shown(first)
     if shown:
         sentence += f", not {shown}"
     names = list(dict.fromkeys(_field(fault) for fault in others if _field(fault) != _field(first)))
     return sentence + (f"; wrong too: {', '.join(names)}" if names else "")
+
+
+def _sentence(fault: Any) -> str:
+    """Return what is wrong; a rule on fields together names them itself."""
+    if not fault["loc"] and fault["type"] == "value_error":
+        return str(fault["ctx"]["error"])
+    return f"{_field(fault)} {_problem(fault)}"
 
 
 def _field(fault: Any) -> str:

@@ -74,6 +74,12 @@ class InputTests(RestTestCase):
             with self.subTest(detail=detail):
                 self.assertIn(detail, self.call("POST", MEMORIES, body, expect=422).data["detail"])
 
+    def test_a_body_that_is_missing_is_asked_for(self) -> None:
+        answer = self.call("POST", MEMORIES, "", expect=422)
+        self.assertEqual(
+            answer.data["detail"], "the request has no body; send a JSON object, {} where there is nothing to say"
+        )
+
     def test_a_body_over_two_megabytes_is_too_large(self) -> None:
         answer = self.call("POST", MEMORIES, {**BODY, "content": "x" * (2 * 1024 * 1024)}, expect=413)
         self.assertEqual(answer.data["limit"], 2 * 1024 * 1024)

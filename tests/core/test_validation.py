@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
 
 from django.test import SimpleTestCase
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from memoryhub.core.validation import explain
+
+
+class Size(StrEnum):
+    SMALL = "small"
+    LARGE = "large"
+    HUGE = "huge"
 
 
 class Inner(BaseModel):
@@ -21,6 +28,7 @@ class Input(BaseModel):
     title: Annotated[str, Field(min_length=1, max_length=5)] = "x"
     count: Annotated[int, Field(gt=0, le=10)] = 1
     kind: Literal["a", "b"] = "a"
+    size: Literal[Size.SMALL, Size.LARGE] = Size.SMALL
     tags: Annotated[list[str], Field(max_length=2)] = []
     code: Annotated[str, Field(pattern="^[a-z]+$")] = "a"
     at: datetime | None = None
@@ -34,6 +42,12 @@ class Input(BaseModel):
         if value % 2:
             raise ValueError("take an even number")
         return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.size is Size.LARGE and self.count == 1:
+            raise ValueError("one cannot be large; give a count above 1")
+        return self
 
 
 class ExplainingErrors(SimpleTestCase):
@@ -51,6 +65,8 @@ class ExplainingErrors(SimpleTestCase):
             ({"count": 11}, "'count' must be at most 10, not 11"),
             ({"count": 1.5}, "'count' must be a whole number, not 1.5"),
             ({"kind": "c"}, "'kind' must be one of 'a' or 'b', not 'c'"),
+            ({"size": "huge"}, "'size' must be one of 'small' or 'large', not 'huge'"),
+            ({"size": "large"}, "one cannot be large; give a count above 1"),
             ({"tags": "a"}, "'tags' must be a list, not 'a'"),
             ({"tags": ["a", "b", "c"]}, "'tags' must have at most 2 entries"),
             ({"code": "A1"}, "'code' must match ^[a-z]+$, not 'A1'"),
