@@ -186,7 +186,7 @@ def search(
     question: Query[SearchQuestion],
     filters: Query[SearchFilters],  # type: ignore[valid-type]
 ) -> Any:
-    """Memories, commits and sessions, ranked; each hit with its evidence: id, date, session, event."""
+    """Decisions, memories, commits, sessions and messages, ranked; each with its evidence: id, date, session, event."""
     command = command_of(MemorySearch, filters, query=question.query or question.q)
     return selectors.search(command=command)
 

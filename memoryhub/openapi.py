@@ -36,6 +36,16 @@ _PROJECT_ID = {
 }
 
 _ORG_ID = {**_PROJECT_ID, "name": "org_id", "description": "the organisation"}
+_NAMED = {
+    "session_id": "the session, by its name",
+    "entity_id": "the memory or decision, by its id",
+    "pack_id": "the context pack, by its id",
+    "rollback_id": "the roll-back, by its id",
+    "run_id": "the run of retention, by its id",
+    "client": "claude-code or gemini-cli",
+    "event": "the client's own name of the event, such as SessionStart",
+}
+"""What parameters of paths name, where that is not the word before ``_id``."""
 
 
 def _header(name: str, description: str) -> dict[str, Any]:
@@ -74,8 +84,17 @@ def _add_headers(path: str, method: str, operation: Operation, schemas: dict[str
         parameters += [] if method == "get" else [_SESSION, _TOKEN]
     if _ORG in path:
         parameters[:] = [_ORG_ID, *(each for each in parameters if each["name"] != "org_id")]
+    parameters[:] = [_described(each) for each in parameters]
     if _takes_key(operation, schemas):
         parameters.append(_KEY)
+
+
+def _described(parameter: dict[str, Any]) -> dict[str, Any]:
+    """Return a parameter of the path with what it names, where the route leaves that to its name."""
+    if parameter["in"] != "path" or "description" in parameter:
+        return parameter
+    name: str = parameter["name"]
+    return {**parameter, "description": _NAMED.get(name, f"the {name.removesuffix('_id')}, by its id")}
 
 
 def _takes_key(operation: Operation, schemas: dict[str, Any]) -> bool:

@@ -83,15 +83,25 @@ def end_turn(request: HttpRequest, command: TurnEnd) -> Any:
     return selectors.view_turn(turns.end_turn(command=command))
 
 
-@router.post("sessions/{session_id}/pause", response={200: SessionView, **problems(409)}, tags=["sessions"])
+@router.post(
+    "sessions/{session_id}/pause",
+    response={200: SessionView, **problems(409)},
+    tags=["sessions"],
+    summary="Set a session aside",
+)
 def pause_session(request: HttpRequest, session_id: Identifier) -> Any:
-    """Set an active session aside."""
+    """It must be active; ``resume`` takes it up again."""
     return selectors.view_session(services.pause_session(command=SessionTouch(session_id=session_id)))
 
 
-@router.post("sessions/{session_id}/resume", response={200: SessionView, **problems(409)}, tags=["sessions"])
+@router.post(
+    "sessions/{session_id}/resume",
+    response={200: SessionView, **problems(409)},
+    tags=["sessions"],
+    summary="Take a session up again",
+)
 def resume_session(request: HttpRequest, session_id: Identifier) -> Any:
-    """Take a paused session up again."""
+    """It must be paused."""
     return selectors.view_session(services.resume_session(command=SessionTouch(session_id=session_id)))
 
 

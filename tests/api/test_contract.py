@@ -96,6 +96,12 @@ class DescriptionTests(SimpleTestCase):
             with self.subTest(operation=name):
                 self.assertTrue(operation["summary"] and operation["description"].endswith("."))
 
+    def test_every_parameter_of_a_path_says_what_it_names(self) -> None:
+        for name, operation in self.operations.items():
+            for parameter in operation["parameters"]:
+                if parameter["in"] == "path":
+                    self.assertTrue(parameter.get("description"), f"{name}: {parameter['name']}")
+
     def test_every_reference_leads_somewhere(self) -> None:
         schemas = self.schema["components"]["schemas"]
         for reference in _references(self.schema):
