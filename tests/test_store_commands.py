@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from memories import services
-from memories.models import MemoryScope
+from memories.models import Memory, MemoryScope
 from memories.schemas import MemoryWrite
 from memoryhub.core.stores import GLOBAL_STORE, org_store, use_store
 from memoryhub.organizations import OrgCreate, create_org
@@ -17,7 +17,7 @@ from tests.support import HubTestCase
 class StoreCommandTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
-        create_org(command=OrgCreate(id="acme"))
+        create_org(command=OrgCreate.model_validate({"id": "acme"}))
         for store, scope in ((GLOBAL_STORE, MemoryScope.GLOBAL), (org_store("acme"), MemoryScope.ORG)):
             with use_store(store, create=True):
                 services.write_memory(command=MemoryWrite(title="Tanks", content="marmaladeish water", scope=scope))
@@ -38,10 +38,19 @@ class StoreCommandTests(HubTestCase):
         said = self.run_in("redact", "--text", "marmaladeish", "--org", "acme")
         token = said.strip().rpartition(" ")[2]
         said = self.run_in("redact", "--text", "marmaladeish", "--org", "acme", "--confirm", token)
-        self.assertIn("1 finds taken out of 1 events", said)
+        self.assertIn("1 find taken out of 1 event", said)
         self.assertIn("global/events.db", said)
         self.assertNotIn("marmaladeish", self.run_in("replay", "--org", "acme"))
         self.assertIn("marmaladeish", self.run_in("replay", "--global"))
+
+    def test_an_id_may_be_written_as_answers_write_it(self):
+        with use_store(GLOBAL_STORE):
+            (memory_id,) = Memory.objects.values_list("id", flat=True)
+        for given in (f"#{memory_id}", str(memory_id)):
+            said = self.run_in("redact", "--whole", "--ids", given, "--global")
+            self.assertIn("nothing was changed; to do it, add: --confirm", said)
+        with self.assertRaisesRegex(CommandError, "'twelve' is no id; write it as 412 or '#412'"):
+            self.run_in("retention", "lift", "twelve", "--global")
 
     def test_what_was_left_there_is_rolled_back_and_retained_there(self):
         self.assertIn(
@@ -49,7 +58,5 @@ class StoreCommandTests(HubTestCase):
         )
         self.run_in("rollback", "--actor", "unknown", "--global", "--yes")
         with use_store(GLOBAL_STORE):
-            from memories.models import Memory
-
             self.assertEqual(Memory.objects.live().count(), 0)
         self.assertIn("to go: 0 in 0 events", self.run_in("retention", "plan", "--global"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +66,18 @@ def _let_output_go() -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)
+
+
+def entity_id(text: str) -> int:
+    """Return the id that an argument names, as answers write it or without the mark: ``#412`` or ``412``.
+
+    Raises:
+        ArgumentTypeError: it is no id.
+    """
+    number = text.removeprefix("#")
+    if not (number.isascii() and number.isdigit()):
+        raise ArgumentTypeError(f"{text!r} is no id; write it as 412 or '#412'")
+    return int(number)
 
 
 def add_store_options(parser: CommandParser, purpose: str, otherwise: str = "") -> None:

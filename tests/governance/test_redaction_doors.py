@@ -104,13 +104,13 @@ class RedactionCommandTests(AdminTestCase):
         self.assertIn(f"- It was {WORD}.", said)
         token = said.strip().rpartition(" ")[2]
         said = self.run_command("--text", WORD, "--confirm", token)
-        self.assertRegex(said, r"1 finds taken out of 1 events; \d+ files .* 0 have any left")
+        self.assertRegex(said, r"1 find taken out of 1 event; \d+ files .* 0 have any left")
         with self.assertRaisesRegex(CommandError, "nothing of that"):
             self.run_command("--text", WORD)
 
     def test_a_wrong_token_changes_nothing(self):
         memory_id = self.write("A tank", f"It was {WORD}.")
-        with self.assertRaisesRegex(CommandError, "take this out of 1 event for good"):
+        with self.assertRaisesRegex(CommandError, "not the token of what would be taken out now; look again"):
             self.run_command("--text", WORD, "--confirm", "0" * 16)
         self.assertIn(WORD, self.memory(memory_id).content)
 

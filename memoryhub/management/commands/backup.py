@@ -13,7 +13,7 @@ from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import StoreId, use_store
-from memoryhub.jobs.places import all_stores
+from memoryhub.jobs.places import Target, all_stores
 
 
 class Command(HubCommand):
@@ -42,4 +42,4 @@ class Command(HubCommand):
     def _back_up(self, store: StoreId, to: Path | None) -> None:
         with use_store(store):
             backup = back_up_store_to(to) if to else back_up_store()
-        self.stdout.write(f"{store.scope} {store.name}: {backup.describe()}")
+        self.stdout.write(f"{Target(store).title}: {backup.describe()}")

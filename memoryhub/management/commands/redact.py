@@ -9,7 +9,9 @@ from django.core.management.base import CommandParser
 
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
-from memoryhub.core.commands import StoreCommand, command_from
+from memoryhub.core.admin.cells import counted
+from memoryhub.core.commands import StoreCommand, command_from, entity_id
+from memoryhub.core.errors import ConfirmationRequired
 
 _SHOWN = 20
 
@@ -29,8 +31,10 @@ class Command(StoreCommand):
         parser.add_argument("--pattern", help="an RE2 regular expression")
         parser.add_argument("--rules", action="store_true", default=None, help="whatever the rules for secrets find")
         parser.add_argument("--whole", action="store_true", default=None, help="erase what --ids or --search selects")
-        parser.add_argument("--ignore-case", action="store_true", default=None)
-        parser.add_argument("--ids", type=int, nargs="+", metavar="ID", help="only in these things")
+        parser.add_argument(
+            "--ignore-case", action="store_true", default=None, help="whether letters are capital or small"
+        )
+        parser.add_argument("--ids", type=entity_id, nargs="+", metavar="ID", help="only in these things")
         parser.add_argument("--search", metavar="QUESTION", help="only in what this finds")
         parser.add_argument("--event-types", nargs="+", metavar="TYPE", help="only in events of these types")
         parser.add_argument("--label", help="what stands in its place: [REDACTED:label]")
@@ -43,7 +47,7 @@ class Command(StoreCommand):
             options["text"] = sys.stdin.read().rstrip("\n")
         with self.store(options):
             if options["confirm_token"]:
-                self._tell(redact(command=command_from(RedactionRun, options)))
+                self._tell(_redacted(command_from(RedactionRun, options)))
             else:
                 self._show(preview_redaction(command=command_from(RedactionSelect, options)))
 
@@ -54,18 +58,28 @@ class Command(StoreCommand):
         if len(preview.places) > _SHOWN:
             self.stdout.write(f"… and {len(preview.places) - _SHOWN} places more")
         copies = "; ".join(f"{count} {name}" for name, count in preview.copies.items())
-        self.stdout.write(f"{preview.finds} finds in {preview.events} events of {preview.entities} things ({copies})")
+        found = f"{counted(preview.finds, 'find')} in {counted(preview.events, 'event')}"
+        self.stdout.write(f"{found} of {counted(preview.entities, 'thing')} ({copies})")
         for kept in preview.kept:
             self.stdout.write(f"stays in {kept.where}: {kept.why}")
         self.stdout.write(f"nothing was changed; to do it, add: --confirm {preview.confirm_token}")
 
     def _tell(self, done: RedactionDone) -> None:
         self.stdout.write(
-            f"{done.finds} finds taken out of {done.events} events; {done.searched_files} files "
+            f"{counted(done.finds, 'find')} taken out of {counted(done.events, 'event')}; {done.searched_files} files "
             f"({done.searched_bytes:,} bytes) were read for them, and {len(done.left)} have any left"
         )
         for kept in done.left:
             self.stdout.write(f"left in {kept.where}: {kept.why}")
+
+
+def _redacted(command: RedactionRun) -> RedactionDone:
+    """Take it out, if the token is that of what would be taken out now."""
+    try:
+        return redact(command=command)
+    except ConfirmationRequired as error:
+        message = "this is not the token of what would be taken out now; look again without --confirm"
+        raise ConfirmationRequired(message, **error.data) from error
 
 
 def _one_line(text: str) -> str:

@@ -16,7 +16,7 @@ from governance.retention.present import hold_line, plan_lines, run_lines
 from governance.retention.run import run_retention
 from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest
 from governance.retention.selectors import list_holds, list_runs, plan_retention
-from memoryhub.core.commands import StoreCommand, command_from
+from memoryhub.core.commands import StoreCommand, command_from, entity_id
 from memoryhub.core.errors import PreconditionFailed
 
 
@@ -38,7 +38,7 @@ class Command(StoreCommand):
         hold = kinds.add_parser("hold", help="keep something until the hold is lifted, whatever its age")
         hold.add_argument("stream_id", metavar="STREAM", help="memory:12, decision:7, session:<name>, …; * for all")
         lift = kinds.add_parser("lift", help="end a hold")
-        lift.add_argument("id", metavar="HOLD", type=int, help="its number")
+        lift.add_argument("id", metavar="HOLD", type=entity_id, help="its id")
         hold.add_argument("--reason", required=True, help="why")
         lift.add_argument("--reason", help="why")
         lists = [kinds.add_parser("holds", help="the holds in force"), kinds.add_parser("runs", help="what was taken")]

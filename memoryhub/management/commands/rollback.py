@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from governance.taint.schemas import Group, Include, Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
 from governance.taint.services import preview, roll_back, undo_rollback
-from memoryhub.core.commands import StoreCommand, command_from
+from memoryhub.core.commands import StoreCommand, command_from, entity_id
 
 _SHOWN = 10
 
@@ -34,13 +34,17 @@ class Command(StoreCommand):
         )
         parser.add_argument("--action", choices=["quarantine", "undo"], help="default: quarantine")
         parser.add_argument(
-            "--include", action="append", choices=[each.value for each in Include], help="reach this too"
+            "--include",
+            action="append",
+            choices=[each.value for each in Include],
+            help="reach this too: what others have changed since, what was built on it, or what was written afterwards "
+            "in sessions that were told of it; may be repeated",
         )
-        parser.add_argument("--also", type=int, nargs="+", metavar="ID", help="reach these derived things too")
-        parser.add_argument("--leave", type=int, nargs="+", metavar="ID", help="leave these as they are")
+        parser.add_argument("--also", type=entity_id, nargs="+", metavar="ID", help="reach these derived things too")
+        parser.add_argument("--leave", type=entity_id, nargs="+", metavar="ID", help="leave these as they are")
         parser.add_argument("--reason", help="why; kept in the log")
         parser.add_argument("--yes", action="store_true", help="do it; without, it is only shown")
-        parser.add_argument("--undo", type=int, metavar="ID", help="undo this roll-back")
+        parser.add_argument("--undo", type=entity_id, metavar="ID", help="undo this roll-back")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Show it, do it, or undo it."""

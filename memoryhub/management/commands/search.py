@@ -16,7 +16,9 @@ from memoryhub.core.paging import as_lines
 class Command(ProjectCommand):
     """``memory-hub search``."""
 
-    help = "Search memories, commits and sessions by a question in words; best first, a line a hit."
+    help = (
+        "Search decisions, memories, commits, sessions and messages by a question in words; best first, a line a hit."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the question and its filters."""
