@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 _SLIM_COMMANDS = frozenset({"bench", "bootstrap", "import", "rebuild", "replay", "verify"})
 """Commands that only work on stores; they start without the web's apps."""
 
+_END = re.compile(r"[.;:](?: |$)| \(")
+"""Where the first thing that a help says ends."""
+_USAGE = "memory-hub COMMAND …; memory-hub COMMAND --help says all that it takes."
+_OTHERS = "memory-hub help --commands names Django's own commands too, such as migrate and shell."
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     argv = list(sys.argv if argv is None else argv)
+    if argv[1:] == ["--version"]:
+        from memoryhub import __version__
+
+        sys.stdout.write(f"{__version__}\n")
+        return 0
     if argv[1:2] == ["mcp"] and not {"-h", "--help"} & set(argv):
         from memoryhub.mcp.front import main as serve_mcp
 
@@ -23,7 +34,24 @@ def main(argv: list[str] | None = None) -> int:
     settings = "memoryhub.settings_store" if argv[1:2] and argv[1] in _SLIM_COMMANDS else "memoryhub.settings"
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
 
+    if argv[1:] in ([], ["help"], ["--help"], ["-h"]):
+        sys.stdout.write(_overview())
+        return 0
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(argv)
     return 0
+
+
+def _overview() -> str:
+    """Return what each command of the hub does, a line each; Django's own are a word away."""
+    import django
+    from django.core.management import find_commands, load_command_class
+
+    from memoryhub import management
+
+    django.setup()
+    commands = {name: load_command_class("memoryhub", name).help for name in find_commands(management.__path__[0])}
+    wide = max(map(len, commands))
+    lines = [f"  {name:<{wide}}  {_END.split(said)[0]}" for name, said in sorted(commands.items())]
+    return "\n".join([_USAGE, "", *lines, "", _OTHERS, ""])

@@ -8,9 +8,27 @@ from pathlib import Path
 
 from memories.schemas import MemoryWrite
 from memories.services import write_memories
+from memoryhub import __version__
 from tests.support import HubTestCase
 
 ROOT = Path(__file__).parents[1]
+
+
+class OverviewTests(HubTestCase):
+    def said_to(self, *arguments: str) -> str:
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    def test_the_overview_says_of_each_command_of_the_hub_what_it_does(self):
+        said = self.said_to()
+        names = {path.stem for path in (ROOT / "memoryhub/management/commands").glob("[a-z]*.py")}
+        lines = dict(line.split(maxsplit=1) for line in said.splitlines() if line.startswith("  "))
+        self.assertEqual(set(lines), names)
+        self.assertEqual(lines["verify"], "Walk the chain of a store's log")
+        self.assertEqual(self.said_to("--help"), said)
+
+    def test_the_version_is_the_hubs(self):
+        self.assertEqual(self.said_to("--version"), f"{__version__}\n")
 
 
 class PipeTests(HubTestCase):
