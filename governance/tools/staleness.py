@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from governance.staleness.present import affirmed_text, stale_line
 from governance.staleness.schemas import Affirm, StaleList
 from governance.staleness.selectors import list_stale
@@ -13,7 +15,7 @@ from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
 def show_stale(command: StaleList) -> Answer:
     """Answer with a page of what should be looked at again."""
     listing = list_stale(command=command)
-    text = as_lines(listing, stale_line, none="nothing waits to be affirmed")
+    text = as_lines(listing, partial(stale_line, diff=command.diff), none="nothing waits to be affirmed")
     return Answer(text, listing.model_dump(mode="json", exclude_none=True))
 
 

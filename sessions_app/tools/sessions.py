@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.paging import as_lines
 from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
@@ -18,7 +20,8 @@ def _shown(session: Session, *, goes_on_in: str) -> Answer:
 
 def start(command: SessionStart) -> Answer:
     """Answer with the session that began, and with what it should know."""
-    session = services.start_session(command=command)
+    here = command.model_copy(update={"directory": command.directory or str(Path.cwd())})
+    session = services.start_session(command=here)
     begun, opening = _shown(session, goes_on_in=session.session_id), opening_of(session.session_id)
     text = f"{begun.text}\n{opening}" if opening else begun.text
     return Answer(text, {**begun.data, "context": opening}, session_id=begun.session_id)

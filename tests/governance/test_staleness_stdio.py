@@ -17,12 +17,14 @@ class StdioTests(McpTestCase):
         decision = re.search(r"#(\d+)", recorded)
         assert decision
         self.assertEqual(server.say("memory_stale"), "nothing waits to be affirmed")
-        made = {"message": "Shorten tokens", "committed_at": "2040-01-01T00:00:00Z", "files": ["src/auth/token.py"]}
+        changed = {"path": "src/auth/token.py", "insertions": 3, "deletions": 1}
+        made = {"message": "Shorten tokens", "committed_at": "2040-01-01T00:00:00Z", "files": [changed]}
         server.say("commit_record", sha="a" * 40, **made)
         commit = "commit aaaaaaaaaa “Shorten tokens” touched src/auth/token.py"
         why = f"#{decision[1]} decision Sign tokens — since 2040-01-01: {commit}"
         self.assertIn(why, server.say("memory_context"))
         self.assertIn(why, server.say("memory_stale", kind="decision"))
+        self.assertIn(f"{commit} +3 −1", server.say("memory_stale", diff=True), "no repository is at hand")
         said = server.say("memory_affirm", id=int(decision[1]), reason="shorter is safer")
         self.assertIn("affirmed: Sign tokens", said)
         self.assertEqual(server.say("memory_stale"), "nothing waits to be affirmed")
