@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from django.db import transaction
+
 from governance.jobs import wipe
 from governance.redaction.finding import find_places
 from governance.redaction.proof import search_home
@@ -21,8 +23,10 @@ from memoryhub.core import log, rows
 from memoryhub.core.asof import as_of
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound
 from memoryhub.core.jobs import Run
+from memoryhub.core.log.copy import attached, follow
 from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.models import RawEvent
+from memoryhub.core.routing import require_current_alias
 from memoryhub.core.stores import current_store
 from memoryhub.core.vacuum import is_unwiped
 from sessions_app.schemas import EventAppend, SessionStart, TurnBegin
@@ -184,14 +188,25 @@ class WholeTests(_RedactionCase):
 
 
 class AtTheSameTimeTests(_RedactionCase):
+    def why_another_cannot_write(self, path: Path) -> str:
+        command = [sys.executable, "-c", _TRY_TO_WRITE, str(path)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr
+
     def test_the_proof_leaves_this_process_its_locks(self):
         self.write("One")
-        command = [sys.executable, "-c", _TRY_TO_WRITE, str(current_store().path)]
         with log.transaction():
             rows.execute("UPDATE store_meta SET value = value")
             search_home({WORD})
-            tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        self.assertIn("database is locked", tried.stderr)
+            self.assertIn("database is locked", self.why_another_cannot_write(current_store().path))
+
+    def test_others_wait_while_what_was_made_beside_the_store_is_put_in_place(self):
+        self.write("One")
+        path = current_store().path
+        with temporary_copy(current_store()):
+            follow(path, up_to=1)
+            with attached(path, write=True), transaction.atomic(using=require_current_alias()):
+                self.assertIn("database is locked", self.why_another_cannot_write(path))
+        self.assertEqual(self.why_another_cannot_write(path), "")
 
     def test_a_redaction_does_not_bring_back_what_another_took_out_meanwhile(self):
         written = self.write("One", "First tin, then zinc.")

@@ -60,9 +60,19 @@ def attached(source: Path, *, write: bool = False) -> Iterator[None]:
     rows.execute(f"ATTACH DATABASE %s AS {LIVE}", [f"file:{quote(str(source))}?mode={'rw' if write else 'ro'}"])
     try:
         rows.execute(f"PRAGMA {LIVE}.synchronous=FULL")
+        _prepare_anew()
         yield
     finally:
         rows.execute(f"DETACH DATABASE {LIVE}")
+
+
+def _prepare_anew() -> None:
+    """Have every statement prepared again, which a DETACH does and an ATTACH does not.
+
+    A BEGIN IMMEDIATE that was prepared before would lock the copy alone, and others could write to the store meanwhile.
+    """
+    rows.execute("ATTACH DATABASE ':memory:' AS spare")
+    rows.execute("DETACH DATABASE spare")
 
 
 def take_events(up_to: int) -> int:
