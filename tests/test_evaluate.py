@@ -86,6 +86,13 @@ class ConversationTests(HubTestCase):
 
 
 class FunctionTests(HubTestCase):
+    library: list[Function]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.library = list(standard_library())
+
     def test_a_function_loses_its_docstring_and_nothing_else(self):
         source = (
             "class A:\n    def spin(self):\n        '''Turn the big wheel slowly round.\n\n        More.'''\n"
@@ -103,13 +110,13 @@ class FunctionTests(HubTestCase):
         self.assertTrue(all(each.name.startswith("g") for each in chosen))
 
     def test_the_standard_library_has_enough_of_them_and_no_document_has_its_question(self):
-        found = list(standard_library())
-        chosen = choose(found, 1_500)
+        chosen = choose(self.library, 1_500)
         self.assertEqual(len(chosen), 1_500)
         self.assertFalse([each for each in chosen if each.sentence in each.source])
 
     def test_each_is_a_memory_that_answers_its_question(self):
-        found = functions(20)
+        with mock.patch("memoryhub.evaluation.functions.standard_library", return_value=self.library):  # read once
+            found = functions(20)
         with use_store(project_store("functions")):
             titles = dict(rows.fetch("SELECT id, title FROM memories_memory"))
         self.assertEqual({each for question in found.questions for each in question.answers}, set(titles))

@@ -6,7 +6,7 @@ import ast
 import random
 import re
 import sysconfig
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,12 +70,21 @@ def documented(source: str) -> Iterator[Function]:
     except (SyntaxError, ValueError):
         return
     lines = source.splitlines()
-    for node in ast.walk(tree):
+    for node in _walk_statements(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(node.body) > 1:
             sentence = _sentence(ast.get_docstring(node) or "")
             text = _without_docstring(node, lines)
             if len(sentence.split()) >= _LEAST_WORDS and sentence not in text and len(text) <= _MOST_CHARACTERS:
                 yield Function(node.name, text, sentence)
+
+
+def _walk_statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk as ``ast.walk`` does, but past expressions: they are most of a tree, and hold no functions."""
+    waiting = deque([tree])
+    while waiting:
+        node = waiting.popleft()
+        waiting.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
+        yield node
 
 
 def _sentence(docstring: str) -> str:
