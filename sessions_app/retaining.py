@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 MAX_DAYS = 36_500
 MAX_RULES = 50
@@ -42,7 +42,12 @@ def _never(value: Any) -> Any:
     return None if isinstance(value, str) and value.strip().lower() == "never" else value
 
 
-Days = Annotated[Annotated[int, Field(ge=1, le=MAX_DAYS)] | None, BeforeValidator(_never)]
+def _written(days: int | None) -> int | str:
+    """Return the word for None: as a setting's value, null would mean its default."""
+    return "never" if days is None else days
+
+
+Days = Annotated[Annotated[int, Field(ge=1, le=MAX_DAYS)] | None, BeforeValidator(_never), PlainSerializer(_written)]
 """A number of whole days; None, or the word never, keeps."""
 
 

@@ -37,6 +37,13 @@ class WorkTests(RestTestCase):
         self.call("PATCH", f"{ALPHA}/settings", {"settings": {"colour": "red"}}, expect=422)
         self.assertEqual(self.call("GET", f"{ALPHA}/settings").data["turn_policy"], "auto")
 
+    def test_the_settings_that_were_answered_can_be_sent_back_and_what_is_never_to_go_still_stays(self) -> None:
+        rule = {"what": "deleted", "kind": "guideline", "after_days": "never"}
+        changed = {"settings": {"retention_days": "never", "retention": [rule]}}
+        answered = self.call("PATCH", f"{ALPHA}/settings", changed).data
+        self.assertEqual((answered["retention_days"], answered["retention"][0]["after_days"]), ("never", "never"))
+        self.assertEqual(self.call("PATCH", f"{ALPHA}/settings", {"settings": answered}).data, answered)
+
     def test_an_iteration_goes_through_its_phases(self) -> None:
         started = self.call("POST", f"{ALPHA}/iterations", {"command": "feature", "description": "x"}, expect=201).data
         self.call("POST", f"{ALPHA}/iterations", {"command": "fix"}, expect=409)
