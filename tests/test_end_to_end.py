@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from contextlib import asynccontextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from django.core.management import call_command
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -18,20 +19,19 @@ from tests.support import HubTestCase
 
 ROOT = Path(__file__).parents[1]
 DEADLINE_SECONDS = 120
-SEEDS = Path(os.environ.get("MEMORY_HUB_SEEDS", ROOT.parent / "shared" / "seeds"))
 
-OWN_QUESTIONS = {
+DECISION_QUESTIONS = {
     "what happens to waiting processes when somebody else is writing?": "jittered",
     "can a text be wiped for good and the hashes still agree?": "erasure",
     "does a history copy every wording three times over?": "payload",
     "why does searching not need a second copy of everything?": "contentless",
 }
-SEED_QUESTIONS = {
-    "how far apart must two edits be to not clash?": "conflict",
-    "does a failing store stop the pipeline, and who repairs it?": "no automatic repair",
-    "who may read the database file on disk?": "0600",
-    "what is scored higher, a tag that matches or a relation?": "weight: 5.0",
-    "which process keeps the turn honest?": "gatekeeper",
+MANUAL_QUESTIONS = {
+    "who finds out that strangers may read a file?": "doctor",
+    "what happens to what a hook hears while nobody is serving?": "spool",
+    "how is a run of retention stopped from taking something that must stay?": "hold",
+    "which link lets me in, and how often may I click on it?": "once",
+    "what comes back for judgement after a commit touched a file?": "affirm",
 }
 
 
@@ -40,18 +40,9 @@ class EndToEndTests(HubTestCase):
         return {**os.environ, "MEMORY_HUB_HOME": str(self.home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
 
     def run_command(self, *arguments: str) -> str:
-        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        done = subprocess.run(
-            command,
-            env=self.environment(),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-            check=False,
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
+        output = StringIO()
+        call_command(*arguments, stdout=output)
+        return output.getvalue()
 
     @asynccontextmanager
     async def connected(self):
@@ -77,17 +68,16 @@ class EndToEndTests(HubTestCase):
                     self.assertIn(word, text_of(texts).lower())
 
     def test_sections_are_found_by_questions_in_other_words(self):
-        self.asks_and_finds(ROOT / "docs" / "decisions", OWN_QUESTIONS)
+        self.asks_and_finds(ROOT / "docs" / "decisions", DECISION_QUESTIONS)
 
-    def test_sections_of_larger_documents_are_found_too(self):
-        if not SEEDS.is_dir():
-            self.skipTest(f"there are no documents in {SEEDS}; MEMORY_HUB_SEEDS names another folder")
-        self.asks_and_finds(SEEDS, SEED_QUESTIONS)
+    def test_sections_of_whole_manuals_are_found_too(self):
+        self.asks_and_finds(ROOT / "docs", MANUAL_QUESTIONS)
 
     def test_a_second_import_changes_nothing(self):
-        self.run_command("import", "markdown", "docs/decisions", "--project", "alpha")
+        documents = str(ROOT / "docs" / "decisions")
+        self.run_command("import", "markdown", documents, "--project", "alpha")
         head = self.run_command("verify", "--project", "alpha")
-        again = self.run_command("import", "markdown", "docs/decisions", "--project", "alpha")
+        again = self.run_command("import", "markdown", documents, "--project", "alpha")
         self.assertRegex(again, r"\b0 new")
         self.assertEqual(self.run_command("verify", "--project", "alpha"), head)
 
