@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import Enum
+from functools import cache
 from typing import Any, get_origin
 
 from django import forms
@@ -18,6 +19,29 @@ from sessions_app.schemas import SettingsChange
 from sessions_app.services.settings import change_settings
 from sessions_app.settings import ProjectSettings, project_settings, settings_decided_elsewhere
 
+_GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        "Sessions and turns",
+        "",
+        ("turn_policy", "ack_token_minutes", "session_idle_hours", "capture_commits", "conflict_window_seconds"),
+    ),
+    (
+        "Review",
+        "",
+        (
+            "review_policy",
+            "review_sample_percent",
+            "review_sources",
+            "review_below_confidence",
+            "packs_accepted_only",
+            "review_after",
+        ),
+    ),
+    ("Retention", "governance_retentionrun_changelist", ("retention_days", "purge_deleted_after_days", "retention")),
+    ("Secrets", "secrets", ("secret_rules", "secret_allow")),
+    ("Finding", "", ("rank_by_use", "embedding_model", "ranking")),
+)
+"""The settings as the page parts them: a heading, the page that has a form of its own for them, and their names."""
 _CODE = forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "code"})
 _YES_OR_NO = [("true", "yes"), ("false", "no")]
 
@@ -27,11 +51,19 @@ class SettingsForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         present = project_settings().model_dump(mode="json")
-        initial = {name: _shown(value) for name, value in present.items()}
+        fields = ProjectSettings.model_fields
+        initial = {name: _shown(value, lines=_has_lines(fields[name])) for name, value in present.items()}
         super().__init__(*args, **{"label_suffix": "", "initial": initial, **kwargs})
         elsewhere = settings_decided_elsewhere()
         for name, about in ProjectSettings.model_fields.items():
             self.fields[name] = _field(name, about, elsewhere.get(name, ""))
+
+    def groups(self) -> list[tuple[str, str, list[forms.BoundField]]]:
+        """Return the fields in parts, each with its heading and its own page; those of no part come last."""
+        grouped = [name for _, _, names in _GROUPS for name in names]
+        others = ("Other", "", tuple(name for name in self.fields if name not in grouped))
+        parts = [*_GROUPS, others] if others[2] else _GROUPS
+        return [(heading, page, [self[name] for name in names]) for heading, page, names in parts]
 
     def changes(self) -> dict[str, Any] | None:
         """Return what was changed, None for a setting that goes back to its default; None where a text is no JSON."""
@@ -48,13 +80,15 @@ class SettingsForm(forms.Form):
         if not typed:
             return None
         about = ProjectSettings.model_fields[name]
+        if _has_lines(about):
+            return [line.strip() for line in typed.splitlines() if line.strip()]
         return json.loads(typed) if _has_parts(about) else _read(typed, about)
 
 
 def _field(name: str, about: FieldInfo, elsewhere: str) -> forms.Field:
-    default = _shown(_plain(about.get_default(call_default_factory=True)))
     told = f"{str(about.description)[:1].upper()}{str(about.description)[1:]}. "
-    told += f"Decided by {elsewhere}." if elsewhere else f"By default {default}." if default else ""
+    told += "A line each. " if _has_lines(about) else ""
+    told += f"Decided by {elsewhere}." if elsewhere else f"By default {_default(about)}."
     options: dict[str, Any] = {"required": False, "label": name.replace("_", " ").capitalize(), "help_text": told}
     kind = about.annotation
     if kind is bool:
@@ -70,6 +104,26 @@ def _field(name: str, about: FieldInfo, elsewhere: str) -> forms.Field:
 def _has_parts(about: FieldInfo) -> bool:
     kind = about.annotation
     return get_origin(kind) in (list, dict) or hasattr(kind, "model_fields")
+
+
+@cache
+def _lists() -> frozenset[str]:
+    """Return the settings that are lists of words, which are typed a line each."""
+    properties = ProjectSettings.model_json_schema()["properties"]
+    return frozenset(name for name, each in properties.items() if each.get("items", {}).get("type") == "string")
+
+
+def _has_lines(about: FieldInfo) -> bool:
+    return any(about is ProjectSettings.model_fields[name] for name in _lists())
+
+
+def _default(about: FieldInfo) -> str:
+    value = _plain(about.get_default(call_default_factory=True))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "none" if value in ([], {}) else " ".join(_shown(value).split())
 
 
 def _read(typed: str, about: FieldInfo) -> Any:
@@ -88,7 +142,9 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, *, lines: bool = False) -> str:
+    if lines:
+        return "\n".join(value)
     if value is None or isinstance(value, str):
         return value or "never"
     return json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) and value else None)

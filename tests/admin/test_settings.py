@@ -50,6 +50,11 @@ class SettingsPageTests(AdminTestCase):
         self.post(PAGE, **{**self.unchanged(), "review_sample_percent": ""})
         self.assertEqual(self.settings_of().review_sample_percent, 10)
 
+    def test_lists_of_words_are_typed_a_line_each(self):
+        self.post(PAGE, **{**self.unchanged(), "review_sources": "agent:codex\r\n\r\nrest"})
+        self.assertEqual(self.settings_of().review_sources, ["agent:codex", "rest"])
+        self.assertIn("agent:codex\nrest</textarea>", self.page(PAGE))
+
     def test_what_is_wrong_is_said_and_changes_nothing(self):
         for name, typed, sentence in (
             ("review_sample_percent", "500", "review_sample_percent' must be at most 100"),

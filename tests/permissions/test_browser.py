@@ -27,7 +27,7 @@ class AccessPages(BrowserTestCase):
         self.press_on("Make it")
         text = self.find("#shown-once").get_attribute("value") or ""
         self.assertRegex(text, r"^mh_[a-z0-9]{8}_[A-Za-z0-9_-]{43}$")
-        self.see(f"may read in {self.project}")
+        self.see(f"May read in {self.project}")
         self.tab_to("Copy")
         self.press(Keys.ENTER)
         self.wait(lambda: self.find("[data-copy]").text != "Copy", "what the button says then")
