@@ -14,7 +14,7 @@ from decisions.admin.marks import brief, status
 from decisions.models import Decision
 from decisions.pack import STANDING
 from memories.admin.marks import kind_and_type
-from memories.models import Conflict, Memory, MemoryKind
+from memories.models import Memory, MemoryKind
 from memoryhub.core import clock, log
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.charts import BarChart, bar_chart
@@ -23,6 +23,7 @@ from memoryhub.core.quarantine import outside_quarantine
 from memoryhub.core.stores import Scope, current_store, org_store, project_store
 from memoryhub.places import Place
 from memoryhub.projects import projects_of
+from memoryhub.waiting import whats_waiting
 from sessions_app.models import Commit, Session, SessionStatus
 from sessions_app.profile import profile
 
@@ -40,7 +41,7 @@ def overview() -> dict[str, Any]:
     return {
         **belonging(),
         "memory_count": sum(by_kind.values()),
-        "open_conflicts": outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id").count(),
+        "waiting": whats_waiting(),
         "by_kind": [(kind, kind.label, by_kind[kind]) for kind in MemoryKind if by_kind.get(kind)],
         "session_count": sessions.count(),
         "active_count": active.count(),
@@ -48,7 +49,7 @@ def overview() -> dict[str, Any]:
         "commit_count": outside_quarantine(Commit.objects.all()).count(),
         "event_count": log.head()[0],
         "latest": latest_memories(),
-        **latest_decisions(),
+        "latest_decisions": latest_decisions(),
         "activity": activity(),
         "store_bytes": store_bytes(),
     }
@@ -65,15 +66,11 @@ def latest_memories() -> list[tuple[Memory, SafeString]]:
     return [(memory, kind_and_type(memory)) for memory in found]
 
 
-def latest_decisions() -> dict[str, Any]:
-    """Return the decisions that were recorded last and stand, and how many wait to be looked at again."""
-    told = outside_quarantine(Decision.objects.all())
-    standing = told.filter(status__in=STANDING).defer("context", "rationale", "alternatives")
-    found = standing.order_by("-id")[:_DECISIONS]
-    return {
-        "latest_decisions": [(each, status(each.status), brief(each.chosen)) for each in found],
-        "open_reviews": told.exclude(review="").count(),
-    }
+def latest_decisions() -> list[tuple[Decision, SafeString, str]]:
+    """Return the decisions that were recorded last and stand."""
+    told = outside_quarantine(Decision.objects.filter(status__in=STANDING))
+    found = told.defer("context", "rationale", "alternatives").order_by("-id")[:_DECISIONS]
+    return [(each, status(each.status), brief(each.chosen)) for each in found]
 
 
 def belonging() -> dict[str, Any]:

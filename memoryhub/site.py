@@ -25,7 +25,7 @@ _TABS = (
     "sessions_app_turn",
     "sessions_app_iteration",
     "sessions_app_commit",
-    "governance_redaction",
+    "governance_affirmation",
     "core_rawevent",
 )
 """The lists in the navigation, in this order; others follow."""

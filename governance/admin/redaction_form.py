@@ -17,6 +17,9 @@ _WAYS = (
     ("whole", "Everything of what is selected below"),
 )
 
+_FIELDS = {"text": "wanted", "pattern": "wanted", "label": "label", "ids": "ids", "search": "search"}
+"""Which field of the form a fault of the schema is about; of the others the form as a whole says."""
+
 
 class RedactionForm(forms.Form):
     """What to look for, and where; the rules are the schema's."""
@@ -32,11 +35,15 @@ class RedactionForm(forms.Form):
     label = forms.CharField(
         required=False,
         max_length=40,
-        label="Called",
-        help_text="What stands in its place: [REDACTED:removed] where this is empty.",
+        label="Name of what was there",
+        help_text="It stands in its place: [REDACTED:name]; where this is empty, [REDACTED:removed].",
     )
-    ids = forms.CharField(required=False, label="Only in", help_text="Numbers such as 412, 633; empty for everything.")
-    search = forms.CharField(required=False, max_length=2_000, label="Only in what this finds")
+    ids = forms.CharField(
+        required=False, label="Only in these things", help_text="Numbers such as 412, 633; empty for everything."
+    )
+    search = forms.CharField(
+        required=False, max_length=2_000, label="Only in what this search finds", help_text="Empty for everything."
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})
@@ -49,7 +56,9 @@ class RedactionForm(forms.Form):
         try:
             RedactionSelect.model_validate(fields)
         except ValidationError as error:
-            self.add_error(None, f"{explain_faults(error.errors())}.")
+            faults = error.errors()
+            field = next((str(part) for fault in faults for part in fault["loc"][:1]), "")
+            self.add_error(_FIELDS.get(field), f"{explain_faults(faults)}.")
             return None
         return fields
 

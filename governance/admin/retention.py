@@ -11,7 +11,7 @@ from django.urls import URLPattern, path
 from django.views.decorators.http import require_POST
 
 from governance.admin.retention_form import PolicyForm
-from governance.admin.retention_rows import going_rows, kept_rows
+from governance.admin.retention_rows import going_rows, kept_rows, rule_rows
 from governance.admin.section import GovernanceAdmin
 from governance.models import RetentionRun
 from governance.retention.present import size
@@ -94,6 +94,7 @@ class RetentionAdmin(GovernanceAdmin):
         common = {
             "title": "Retention",
             "plan": plan,
+            "rules": rule_rows(),
             "form": form or PolicyForm(initial=project_settings()),
             "word": current_store().name,
             "latest": RetentionRun.objects.order_by("-id")[:_LATEST],

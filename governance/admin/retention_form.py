@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.forms import formset_factory
 from pydantic import ValidationError
 
+from governance.admin.retention_words import event_words
 from governance.retention.policy import CONDITIONS
 from memories.models import MemoryKind, MemoryScope
 from memoryhub.core.validation import explain
@@ -15,6 +16,11 @@ from sessions_app.retaining import MAX_RULES, RetentionRule, captured_types
 from sessions_app.settings import ProjectSettings
 
 SIMPLE = ("retention_days", "purge_deleted_after_days")
+if TYPE_CHECKING:
+    _BaseFormSet = forms.BaseFormSet["RuleForm"]
+else:
+    _BaseFormSet = forms.BaseFormSet
+
 _ANY = [("", "any")]
 _WHATS = [
     ("", "no rule"),
@@ -56,7 +62,7 @@ class RuleForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})
-        self.fields["event_type"].choices = [*_ANY, *((name, name) for name in captured_types())]  # type: ignore[attr-defined]
+        self.fields["event_type"].choices = [*_ANY, *((name, event_words(name)) for name in captured_types())]  # type: ignore[attr-defined]
 
     def rule(self) -> dict[str, Any] | None:
         """Return the rule as the setting has it; None for none, or where the form says what is wrong."""
@@ -75,7 +81,16 @@ class RuleForm(forms.Form):
             return None
 
 
-_Rules = formset_factory(RuleForm, extra=1, can_order=True, max_num=MAX_RULES)
+class _Ordered(_BaseFormSet):
+    """Rows with a place, which says of each when it is asked."""
+
+    def add_fields(self, form: RuleForm, index: int | None) -> None:
+        """Add the place, by its plain name."""
+        super().add_fields(form, index)
+        form.fields["ORDER"].label = "Place"
+
+
+_Rules = formset_factory(RuleForm, formset=_Ordered, extra=1, can_order=True, max_num=MAX_RULES)
 
 
 class PolicyForm:

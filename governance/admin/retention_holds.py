@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_POST
 
+from governance.admin.retention_hold_rows import hold_rows, stream_of_number
 from governance.admin.section import GovernanceAdmin
 from governance.models import Hold
 from governance.retention.holds import lift_hold, place_hold
@@ -26,9 +27,9 @@ class HoldForm(forms.Form):
     """What to hold, and why."""
 
     stream_id = forms.CharField(
-        label="Hold",
+        label="What to hold",
         max_length=200,
-        help_text="memory:12, decision:7, session: and its name, or * for the whole store.",
+        help_text="The number of a memory, decision or session, such as #412; or * for the whole store.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     reason = forms.CharField(label="Reason", max_length=1_000)
@@ -37,6 +38,11 @@ class HoldForm(forms.Form):
         super().__init__(*args, **{"label_suffix": "", **kwargs})
         if self.initial.get("stream_id"):
             self.fields["reason"].widget.attrs["autofocus"] = True
+
+    def clean_stream_id(self) -> str:
+        """Return the stream of what was named by its number; anything else as it was typed."""
+        typed: str = self.cleaned_data["stream_id"].strip()
+        return stream_of_number(typed) or typed
 
 
 @admin.register(Hold)
@@ -94,7 +100,7 @@ class HoldAdmin(GovernanceAdmin):
         context = {
             "title": "Holds",
             "form": form,
-            "holds": found.filter(lifted_at__isnull=True),
-            "lifted": found.filter(lifted_at__isnull=False)[:_LIFTED_SHOWN],
+            "holds": hold_rows(found.filter(lifted_at__isnull=True)),
+            "lifted": hold_rows(found.filter(lifted_at__isnull=False)[:_LIFTED_SHOWN]),
         }
         return self.page(request, "admin/governance/holds.html", None, **context)

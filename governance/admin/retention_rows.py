@@ -8,7 +8,8 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from governance.retention.present import size, thing_name
+from governance.admin.retention_words import rules_in_words, share_words
+from governance.retention.present import size
 from governance.retention.schemas import Going, Kept, Report
 
 _WIDTH = 120
@@ -16,14 +17,30 @@ _WIDTH = 120
 
 def going_rows(report: Report) -> list[dict[str, Any]]:
     """Return a row for each group that goes."""
-    most = _most(report.going)
-    return [{**_row(each, most), "rule": each.rule, "warning": each.warning} for each in report.going]
+    most, words = _most(report.going), rules_in_words()
+    return [
+        {**_row(each, most), "says": _says(f"{each.rule}: {each.says}", words), "warning": each.warning}
+        for each in report.going
+    ]
 
 
 def kept_rows(report: Report) -> list[dict[str, Any]]:
     """Return a row for each group that stays; what keeps most comes first."""
-    most = _most(report.kept)
-    return [_row(each, most) for each in sorted(report.kept, key=lambda each: -each.things)]
+    most, words = _most(report.kept), rules_in_words()
+    return [
+        {**_row(each, most), "says": _says(each.says, words)}
+        for each in sorted(report.kept, key=lambda each: -each.things)
+    ]
+
+
+def rule_rows() -> list[dict[str, str]]:
+    """Return today's rules in order, each in words and as the settings call it."""
+    return [{"says": said, "name": named.partition(":")[0]} for named, said in rules_in_words().items()]
+
+
+def _says(named: str, words: dict[str, str]) -> str:
+    """Return a rule in words; one of a run that has long been changed, and what is no rule, as it was told."""
+    return words.get(named, named)
 
 
 def _most(shares: Sequence[Going | Kept]) -> int:
@@ -33,13 +50,12 @@ def _most(shares: Sequence[Going | Kept]) -> int:
 def _row(share: Going | Kept, most: int) -> dict[str, Any]:
     oldest, newest = f"{share.oldest:%Y-%m-%d}", f"{share.newest:%Y-%m-%d}"
     return {
-        "name": thing_name(share),
+        "name": share_words(share),
         "things": share.things,
         "size": size(share.bytes),
         "gauge": _gauge(share.bytes, most),
         "from": oldest,
         "to": newest if newest != oldest else "",
-        "says": share.says,
         "samples": share.samples,
     }
 

@@ -20,9 +20,9 @@ _ACTIONS = (
     (RollbackAction.UNDO, "Undo: take changes back, delete what was written, and set the rest aside"),
 )
 _INCLUDE = (
-    (Include.CHANGED_SINCE, "what others have changed since"),
-    (Include.BUILT_ON, "what others built on it"),
-    (Include.INFLUENCED, "what may have been influenced"),
+    (Include.CHANGED_SINCE, "What others have changed since"),
+    (Include.BUILT_ON, "What others built on it"),
+    (Include.INFLUENCED, "What may have been influenced"),
 )
 _POINT = {"placeholder": "2026-11-20 14:00, or #412", "autocomplete": "off"}
 _OF_FORM = {"form": "choose"}
@@ -46,7 +46,7 @@ class RollbackForm(forms.Form):
         help_text="A time in UTC, or a position.",
         widget=forms.TextInput(attrs=_POINT),
     )
-    include_people = forms.BooleanField(required=False, label="What people did here in the admin, too")
+    include_people = forms.BooleanField(required=False, label="Also what people did in the admin")
     action = forms.ChoiceField(
         required=False,
         choices=_ACTIONS,

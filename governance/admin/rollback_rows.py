@@ -51,12 +51,26 @@ def _group(group: Group, plan: RollbackPlan) -> dict[str, Any]:
         "group": group,
         "field": field,
         "more": group.count - len(group.shown),
-        "rows": [{"thing": each, "url": address(each), "checked": each.id in marked, **_way(each)} for each in things],
+        "rows": [
+            {"thing": each, "url": address(each), "checked": each.id in marked, "title": _title(each), **_way(each)}
+            for each in things
+        ],
     }
 
 
+def _title(thing: Thing) -> str:
+    """Return what a thing is called; a relation, or an event of which nothing more is known, by words."""
+    is_name = thing.type == "relation" or thing.title.startswith(f"{thing.type}.")
+    title = thing.title or thing.type
+    return title.replace(".", " ").replace("_", " ") if is_name else title
+
+
 def _way(thing: Thing) -> dict[str, Any]:
-    return {"level": min(max(thing.depth - 1, 0), _DEEPEST), "how": thing.how.replace("_", " ")}
+    return {
+        "type": thing.type.capitalize(),
+        "level": min(max(thing.depth - 1, 0), _DEEPEST),
+        "how": thing.how.replace("_", " "),
+    }
 
 
 def _as_tree(things: Sequence[Thing]) -> list[Thing]:
@@ -122,11 +136,13 @@ def _named(thing: int, known: Mapping[int, Entity], types: Mapping[int, str]) ->
     page = _PAGES.get(entity.type) if entity else None
     name, wanted = (f"admin:{page}_change", thing) if page else ("admin:core_rawevent_change", thing)
     url = reverse(name, args=[wanted]) if thing else ""
+    kind = (entity.type if entity else types.get(thing, "")).replace(".", " ").replace("_", " ")
     return {
         "id": thing,
         "url": url,
         "title": entity.title if entity else "",
-        "type": entity.type if entity else types.get(thing, ""),
+        "type": kind.partition(" ")[0],
+        "label": kind.capitalize(),
     }
 
 

@@ -23,9 +23,13 @@ _PAGES = (
 class GovernanceAdmin(HubModelAdmin):
     """A page of the section; all share one tab, which leads to the first of them that there is."""
 
-    tab = "governance_redaction"
+    tab = "governance_affirmation"
     tab_name = "Governance"
     change_list_template = "admin/governance/change_list.html"
+
+    def tab_count(self) -> int:
+        """Return how much is to be affirmed; the tab says so on every page."""
+        return count_stale()
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list below the section's pages."""

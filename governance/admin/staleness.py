@@ -123,7 +123,7 @@ class AffirmationAdmin(GovernanceAdmin):
         return redirect(self.url("changelist") if entity_id is None else self.url("item", entity_id))
 
     def _show(self, request: HttpRequest, at: Waiting | None) -> HttpResponse:
-        context = {"title": "To affirm", "at": at, "keys": _KEYS, **(_shown(at.item) if at else {})}
+        context = {"title": "To affirm", "at": at, "keys": _KEYS, **(_shown(at) if at else {})}
         return self.page(request, _PAGE, None, **context)
 
 
@@ -136,12 +136,15 @@ def _following(entity_id: int) -> int | None:
     return (at.after or at.before) if at else None
 
 
-def _shown(item: dict[str, Any]) -> dict[str, Any]:
+def _shown(at: Waiting) -> dict[str, Any]:
     """Return what the page shows of a thing."""
+    item = at.item
     is_decision = item["kind"] == StaleKind.DECISION
     name = "decisions_decision" if is_decision else "memories_memory"
     return {
         "item": item,
+        "label": item["kind"].capitalize(),
+        "next_ones": [{**each, "label": each["kind"].capitalize()} for each in at.next_ones],
         "is_decision": is_decision,
         "has_expired": any(reason["why"] == "expired" for reason in item["reasons"]),
         "rendered": render(item["text"]),

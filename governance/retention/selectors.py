@@ -92,6 +92,14 @@ def list_holds(*, stream_id: str = "") -> HoldList:
     return HoldList(results=[view_hold(each) for each in found.order_by("-id")])
 
 
+def holds_that_keep(*, stream_id: str) -> list[HoldView]:
+    """Return the holds in force that keep a stream, the newest first: its own, its sessions', and the whole store's."""
+    sessions = RawEvent.objects.filter(stream_id=stream_id).exclude(session_id="").values_list("session_id", flat=True)
+    streams = ["*", stream_id, *(f"session:{name}" for name in sessions.order_by().distinct())]
+    found = Hold.objects.filter(lifted_at__isnull=True, stream_id__in=streams).order_by("-id")
+    return [view_hold(each) for each in found]
+
+
 def find_hold(hold_id: int) -> Hold:
     """Return the hold, in force or not.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +106,17 @@ def _alike(memory: Memory) -> list[dict[str, Any]]:
 
 def _own(memory: Memory) -> list[tuple[str, str]]:
     """Return what an item's kind alone has, each with its name."""
-    return [(name.replace("_", " ").capitalize(), _plain(value)) for name, value in memory.attributes.items() if value]
+    own = ((name.replace("_", " "), value) for name, value in memory.attributes.items() if value)
+    return [part for name, value in own for part in _parts(name, value)]
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield lists by what they list, such as ``Good examples``; anything else as it is."""
+    if isinstance(value, dict) and all(isinstance(each, list) for each in value.values()):
+        for listed, texts in value.items():
+            yield f"{listed.capitalize()} {name}", "\n\n".join(map(_plain, texts))
+    else:
+        yield name.capitalize(), _plain(value)
 
 
 def _plain(value: Any) -> str:

@@ -38,7 +38,7 @@ class ConflictTests(AdminTestCase):
         page = self.page(f"memories/memory/{self.memory_id}/change/")
         self.assertIn(f"Settle conflict #{self.conflict_id}", page)
         self.assertIn(self.address(f"{self.one}change/"), page)
-        self.assertIn("Conflicts 1 open", text_of(self.page("memories/tag/")))
+        self.assertIn("Conflicts 1 waiting", text_of(self.page("memories/tag/")))
         self.assertIn("1 conflict between versions written at once waits to be settled", self.page())
         self.assertNotIn("to be settled", self.page(project="beta"))
         self.assertIn("beside v2", text_of(self.page(f"memories/memory/{self.memory_id}/versions/")))

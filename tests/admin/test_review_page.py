@@ -36,8 +36,8 @@ class ReviewPageTests(AdminTestCase):
         return memory.review, memory.review_reason
 
     def test_the_menu_says_how_many_wait_here_and_not_in_another_project(self) -> None:
-        self.assertIn("Memories 2 to review", text_of(self.page()))
-        self.assertNotIn("to review", text_of(self.page(project="beta")))
+        self.assertIn("Memories 2 waiting", text_of(self.page()))
+        self.assertNotIn("waiting", text_of(self.page(project="beta")))
         self.assertIn("Nothing waits for you", self.page(QUEUE, project="beta"))
         self.page(f"{QUEUE}{self.first}/", project="beta", status=302)
 

@@ -85,7 +85,7 @@ class RedactionPageTests(AdminTestCase):
         viewer.groups.set(Group.objects.filter(name="viewer"))
         self.assertIn("viewer", ROLES)
         self.client.force_login(viewer)
-        self.assertIn("needs the role owner", text_of(self.page(PAGE)))
+        self.assertIn("Only an owner takes text out", text_of(self.page(PAGE)))
         answer = self.client.post(self.address(PAGE), {"way": "text", "wanted": WORD})
         self.assertEqual(answer.status_code, 403)
         self.assertNotIn(WORD, answer.content.decode().replace(f'value="{WORD}"', ""))
@@ -132,7 +132,7 @@ class RedactionBrowserTests(BrowserTestCase):
         with self.new_page():
             self.press(Keys.ENTER)
         self.see("2 finds taken out of 2 events.")
-        self.see("a text called removed")
+        self.see("A text called removed")
         reply = self.server.api("GET", f"projects/{self.project}/memories/{first['id']}")
         self.assertEqual(reply.json()["content"], "It was [REDACTED:removed].")
         reply = self.server.api("POST", f"projects/{self.project}/redactions/preview", {"pattern": "A(gain|nd)"})

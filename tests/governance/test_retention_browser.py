@@ -42,8 +42,8 @@ class RetentionBrowserTests(BrowserTestCase):
         with self.new_page():
             self.press(Keys.ENTER)
         self.see("Hold #5: a lawsuit", ".side-kept")
-        self.see("deleted memory (observation)", ".side-going")
-        self.tab_to("1 sample of deleted memory (observation)")
+        self.see("deleted observation", ".side-going")
+        self.tab_to("1 sample of deleted observation")
         self.press(Keys.ENTER)
         self.see("Cardamom", ".side-going .samples[open]")
         self.tab_to("typed")
@@ -69,8 +69,8 @@ class RetentionBrowserTests(BrowserTestCase):
         self.tab_to("rules-0-after_days", most=60)
         with self.new_page():
             self.press(Keys.BACKSPACE * 4, "500", Keys.ENTER)
-        self.see("rule 1: deleted after 500 days", ".rules")
-        self.see("Nothing is past its age", ".side-going")
+        self.see("Deleted memories go after 500 days", ".rules")
+        self.see("Nothing: what is past its age is kept, or nothing is.", ".side-going")
 
     def test_on_a_narrow_screen_nothing_is_cut_off(self) -> None:
         self.narrow()

@@ -56,7 +56,7 @@ class OldStoreTestCase(AdminTestCase):
 class PagesTests(OldStoreTestCase):
     def test_the_plan_is_one_of_this_project_alone(self):
         page = text_of(self.page("governance/retentionrun/"))
-        self.assertIn("1 deleted memory (observation)", page)
+        self.assertIn("1 deleted observation", page)
         self.assertIn("Marmalade", page)
         self.assertNotIn("Of beta", page)
 
@@ -76,7 +76,7 @@ class PagesTests(OldStoreTestCase):
         self.old("Porridge")
         page = self.post("governance/retentionrun/run/", digest=digest, typed="alpha")
         self.assertIn("What retention would take has changed since that plan", page)
-        self.assertIn("2 deleted memories", text_of(page))
+        self.assertIn("2 deleted observations", text_of(page))
         self.assertEqual(self.runs(), 0)
 
     def rules(self, *rules: dict[str, str], **simple: str) -> str:
@@ -98,7 +98,9 @@ class PagesTests(OldStoreTestCase):
             ["captured (event_type message.user) after 30 days", "deleted (kind tool) never"],
         )
         self.assertIsNone(settings.purge_deleted_after_days)
-        self.assertIn("captured (event_type message.user) after 30 days", self.page("governance/retentionrun/"))
+        self.assertIn(
+            "Prompts go after 30 days rule 1 Deleted tools stay rule 2", text_of(self.page("governance/retentionrun/"))
+        )
 
     def test_a_rule_that_cannot_be_is_refused_with_one_sentence(self):
         page = self.rules({"what": "captured", "kind": "tool", "after_days": "30"})
@@ -106,6 +108,14 @@ class PagesTests(OldStoreTestCase):
         self.assertIn("Setting 'retention_days' must be a whole number", self.rules(retention_days="soon"))
         with self.store("alpha"):
             self.assertEqual(project_settings().retention, [])
+
+    def test_a_hold_is_placed_by_a_number_and_told_on_the_page_of_the_thing(self):
+        with self.store("alpha"):
+            held = Memory.objects.get().id
+        page = text_of(self.post("governance/hold/place/", stream_id=f"#{held}", reason="a lawsuit"))
+        self.assertIn(f"Memory Marmalade (#{held}) a lawsuit", page)
+        self.assertIn("Held a lawsuit No retention takes it", text_of(self.page(f"memories/memory/{held}/change/")))
+        self.assertNotIn("a lawsuit", self.page("governance/hold/", project="beta"))
 
     def test_a_hold_is_placed_from_the_things_own_page_and_lifted(self):
         self.assertIn(f"?stream=memory:{self.gone}", self.page(f"memories/memory/{self.gone}/change/"))

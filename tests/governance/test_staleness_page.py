@@ -44,7 +44,7 @@ class PageTests(AdminTestCase):
         self.assertIn("The port is 8321", text_of(first))
         self.assertRegex(text_of(first), r"1 of 3 .* It was valid until")
         shown = text_of(self.page(f"{PAGE}{self.decision}/"))
-        self.assertRegex(shown, r"Sign tokens decision high impact .* A commit touched what it governs .* HMAC")
+        self.assertRegex(shown, r"Sign tokens Decision High impact .* A commit touched what it governs .* HMAC")
         self.assertRegex(shown, r"Shorten aaaaaaaaaa Bo .* src/auth.py \+3 −1")
         self.assertIn("is not at hand", shown)
         raw = self.client.get(self.address(f"{PAGE}{self.decision}/")).content
@@ -90,7 +90,14 @@ class PageTests(AdminTestCase):
         self.assertIn("1 of 3", text_of(self.page(PAGE)))
 
     def test_the_navigation_says_how_much_waits(self):
-        self.assertIn("To affirm 3 wait", text_of(self.page("governance/redaction/")))
+        self.assertIn("To affirm 3 waiting", text_of(self.page("governance/redaction/")))
+        self.assertIn("Governance 3 waiting", text_of(self.page()))
+        self.assertIn("3 things wait to be affirmed", text_of(self.page()))
+
+    def test_a_thing_says_on_its_own_page_that_it_waits(self):
+        page = self.page(f"decisions/decision/{self.decision}/change/")
+        self.assertIn("To affirm A commit touched what it governs. Does it still hold?", text_of(page))
+        self.assertIn(f"{PAGE}{self.decision}/", page)
 
     def test_the_number_of_queries_does_not_grow_with_the_queue(self):
         before = self.queries_of(f"{PAGE}{self.guideline}/")

@@ -174,6 +174,8 @@ class HubModelAdmin(_ModelAdmin):
         if self.quarantine_field and found is not None:
             thing = getattr(found, self.quarantine_field)
             common["quarantine"] = quarantine_marks([thing]).get(thing, "")
+        if self.stream_kind and found is not None:
+            common["stream"] = self.stream_of(found)
         return TemplateResponse(request, template, {**self.admin_site.each_context(request), **common, **context})
 
     def url(self, name: str, *arguments: Any) -> str:

@@ -17,11 +17,19 @@
             menu.querySelector('summary').focus();
         }
     });
-    // On a narrow screen the row of pages scrolls to the current one.
-    const current = document.querySelector('.tabs [aria-current]');
-    if (current && current.offsetLeft + current.offsetWidth > current.parentElement.clientWidth) {
-        current.parentElement.scrollLeft = current.offsetLeft - 16;
+    // A row of pages that is wider than the screen scrolls to the current one.
+    for (const current of document.querySelectorAll(':is(.tabs, .section) [aria-current]')) {
+        const row = current.parentElement;
+        const beyond = current.getBoundingClientRect().right - row.getBoundingClientRect().right;
+        if (beyond > 0) {
+            row.scrollLeft += beyond + 16;
+        }
     }
+}
+// A page that came back begins where one goes on: at the first field that is wrong, or at what was asked for.
+{
+    const wrong = document.querySelector('.has-error :is(input:not([type=hidden]), textarea, select)');
+    (wrong || document.querySelector('[data-focus]'))?.focus();
 }
 // Replay: the slider, the arrows and the buttons fetch what stands at a position; without this script they are links and forms.
 {

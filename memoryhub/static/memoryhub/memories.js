@@ -69,9 +69,4 @@
             }
         });
     }
-    // On a narrow screen the row of pages scrolls to the current one.
-    const current = document.querySelector('.section [aria-current]');
-    if (current && current.offsetLeft + current.offsetWidth > current.parentElement.clientWidth) {
-        current.parentElement.scrollLeft = current.offsetLeft - 16;
-    }
 }

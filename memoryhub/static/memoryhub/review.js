@@ -62,6 +62,8 @@
         said.replaceChildren();
         requestAnimationFrame(() => said.append(...lines));
     }
-    // A form that came with errors, or to be typed into, has the focus where one begins.
-    document.querySelector('.has-error :is(input, textarea, select), form[data-submits] [name=title]')?.focus();
+    // A form to be typed into has the focus where one begins; hub.js takes one with errors to the first of them.
+    if (!document.querySelector('.has-error')) {
+        document.querySelector('form[data-submits] [name=title]')?.focus();
+    }
 }
