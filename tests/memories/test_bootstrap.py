@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from django.core.management import call_command
 
 from memories import bootstrap, selectors, services
 from memories.bootstrap import Done, guidelines, load_guidelines, remove_guidelines
@@ -149,20 +152,20 @@ class RemoveTests(BootstrapTestCase):
 
 
 class CommandTests(BootstrapTestCase):
-    def run_command(self, *arguments: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, str(MANAGE), "bootstrap", *arguments],
-            env={**os.environ, "MEMORY_HUB_HOME": str(self.home)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+    def run_process(self) -> list[str]:
+        environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+        command = [sys.executable, str(MANAGE), "bootstrap"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout.splitlines()
 
+    def run_command(self, *arguments: str) -> list[str]:
+        output = StringIO()
+        call_command("bootstrap", *arguments, stdout=output)
+        return output.getvalue().splitlines()
+
     def test_it_says_what_it_did(self):
-        first = self.run_command()
+        first = self.run_process()
         self.assertEqual(len(first), 14)
         self.assertRegex(first[0], r"^global#1 Never write secrets down: added$")
         self.assertEqual(first[-1], "guidelines in the global scope: 13 added")
