@@ -55,8 +55,8 @@ class Place(BaseModel):
     occurred_at: datetime
     field: str = Field(description="such as content, or attributes.examples[0]")
     before: str = Field(description="the text around the first find")
-    after: str
-    finds: int
+    after: str = Field(description="the same, as it would be kept")
+    finds: int = Field(description="in this string")
     marked: list[tuple[int, int]] = Field(description="where in ``before`` each find stands: start, end")
 
 
@@ -70,14 +70,14 @@ class Kept(BaseModel):
 class RedactionPreview(BaseModel):
     """What would be done."""
 
-    events: int
-    finds: int
-    entities: int
+    events: int = Field(description="in which something is found")
+    finds: int = Field(description="in all of them")
+    entities: int = Field(description="things that these events are about")
     copies: dict[str, int] = Field(description="what was made of these events, by what it is, and how many")
     all_places: int = Field(description="strings that hold a find")
     places: list[Place] = Field(description="the first 100 of them")
-    kept: list[Kept]
-    confirm_token: str
+    kept: list[Kept] = Field(description="what stays, and why")
+    confirm_token: str = Field(description="of exactly this; the redaction wants it")
     question: str = Field(description="the sentence to confirm")
 
     @property
@@ -90,10 +90,10 @@ class RedactionDone(BaseModel):
     """What was done."""
 
     id: int | None = Field(description="the event that tells of it; None where only whole things were erased")
-    events: int
-    finds: int
+    events: int = Field(description="from which something was taken out")
+    finds: int = Field(description="that were taken out")
     searched_files: int = Field(description="of the home folder, read byte by byte for what was taken out")
-    searched_bytes: int
+    searched_bytes: int = Field(description="of these files")
     left: list[Kept] = Field(description="files that hold it still, with what to do about them")
 
 

@@ -72,14 +72,14 @@ class Sample(BaseModel):
 class Share(BaseModel):
     """Some of what is past its age."""
 
-    what: str
+    what: str = Field(description="captured, pack, deleted, memory, session, decision, iteration or commit")
     sub: str = Field("", description="its type of event, or its kind")
-    things: int
-    events: int
+    things: int = Field(description="how many")
+    events: int = Field(description="of the log, that they consist of")
     bytes: int = Field(description="of payloads")
-    oldest: datetime
-    newest: datetime
-    samples: list[Sample]
+    oldest: datetime = Field(description="from when the age of the oldest counts")
+    newest: datetime = Field(description="from when that of the newest does")
+    samples: list[Sample] = Field(description="a few of them")
 
 
 class Going(Share):
@@ -87,7 +87,7 @@ class Going(Share):
 
     rule: str = Field(description="its number, or the setting that it is")
     says: str = Field(description="the rule")
-    warning: str = ""
+    warning: str = Field("", description="that it goes only because a rule names it")
 
 
 class Kept(Share):
@@ -100,11 +100,11 @@ class Kept(Share):
 class Report(BaseModel):
     """What goes, or went, and what stays."""
 
-    going: list[Going]
-    kept: list[Kept]
-    things: int
-    events: int
-    bytes: int
+    going: list[Going] = Field(description="by the rule that takes it")
+    kept: list[Kept] = Field(description="by what keeps it")
+    things: int = Field(description="how many go")
+    events: int = Field(description="how many events of the log lose their texts")
+    bytes: int = Field(description="of payloads that go")
     left: int = Field(0, description="things that came to be kept while it ran")
 
 
@@ -121,10 +121,10 @@ class RunView(BaseModel):
     """A run of retention."""
 
     id: int
-    cutoff: datetime
-    digest: str
-    events: int
-    bytes: int
+    cutoff: datetime = Field(description="from when ages counted")
+    digest: str = Field(description="of the plan that it took")
+    events: int = Field(description="how many events of the log lost their texts")
+    bytes: int = Field(description="of payloads that went")
     actor: str
     source: str
     began_at: datetime

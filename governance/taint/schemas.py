@@ -97,25 +97,18 @@ class Thing(BaseModel):
     """One thing that the selection made or changed, or that was made from such."""
 
     id: int
-    type: str
-    """``memory``, ``decision``, ``message`` and so on; the first part of the event's type where it is nothing else."""
+    type: str = Field(
+        description="memory, decision, message and so on; the first part of the event's type where it is nothing else"
+    )
     title: str
-    event: int
-    """The first event that makes it so."""
-    events: int = 1
-    """How many of the selection's events it was."""
-    versions: list[int] = Field(default_factory=list)
-    """Of a memory: those that the selection wrote."""
-    via: int | None = None
-    """Of what was derived: from which thing."""
-    how: str = ""
-    """Of what was derived: ``supersedes``, ``cites``, ``made from version 2`` and so on."""
-    depth: int = 0
-    """Of what was derived: how many steps from what the selection did."""
-    changed_since: str = ""
-    """Who changed it since, and where; empty where nobody did."""
-    quarantined: str = ""
-    """Since when it is in quarantine, and why."""
+    event: int = Field(description="the first event that makes it so")
+    events: int = Field(1, description="how many of the selection's events it was")
+    versions: list[int] = Field(default_factory=list, description="of a memory: those that the selection wrote")
+    via: int | None = Field(None, description="of what was derived: from which thing")
+    how: str = Field("", description="of what was derived: supersedes, cites, made from version 2 and so on")
+    depth: int = Field(0, description="of what was derived: how many steps from what the selection did")
+    changed_since: str = Field("", description="who changed it since, and where; empty where nobody did")
+    quarantined: str = Field("", description="since when it is in quarantine, and why")
 
 
 class Group(BaseModel):
@@ -124,37 +117,30 @@ class Group(BaseModel):
     name: str
     title: str
     count: int
-    shown: list[Thing]
-    """The first of them."""
+    shown: list[Thing] = Field(description="the first of them")
 
 
 class Trace(BaseModel):
     """What a selection did, and what came of it."""
 
-    events: int
-    first: int | None
-    last: int | None
-    sessions: list[str]
-    """The first of those in which it happened."""
-    direct: list[Group]
-    derived: list[Group]
+    events: int = Field(description="how many were chosen")
+    first: int | None = Field(description="the position of the first of them")
+    last: int | None = Field(description="that of the last")
+    sessions: list[str] = Field(description="the first of those in which it happened")
+    direct: list[Group] = Field(description="what it did")
+    derived: list[Group] = Field(description="what came of that")
 
 
 class Step(BaseModel):
     """What is done to one thing."""
 
-    do: str
-    """``quarantine``, ``delete``, ``restore``, ``revert``, ``relate``, ``configure``, ``describe`` or ``mark``."""
-    id: int = 0
-    """Of the thing; 0 where it is the project."""
+    do: str = Field(description="quarantine, delete, restore, revert, relate, configure, describe or mark")
+    id: int = Field(0, description="of the thing; 0 where it is the project")
     from_version: int | None = None
     to_version: int | None = None
-    name: str = ""
-    """Of the setting or the field."""
-    before: Any = None
-    """What it was when the roll-back began."""
-    after: Any = None
-    """What it is made."""
+    name: str = Field("", description="of the setting or the field")
+    before: Any = Field(None, description="what it was when the roll-back began")
+    after: Any = Field(None, description="what it is made")
 
 
 class Left(BaseModel):
@@ -170,15 +156,11 @@ class Preview(BaseModel):
 
     trace: Trace
     action: RollbackAction
-    counts: dict[str, int]
-    """How many things each step would be done to."""
-    steps: list[Step]
-    """The first of them."""
-    left: list[Left]
-    """The first of what would be left as it is."""
-    left_count: int
-    confirm_token: str
-    """What ``roll back`` needs: it goes through only where it would do just this."""
+    counts: dict[str, int] = Field(description="how many things each step would be done to")
+    steps: list[Step] = Field(description="the first of them")
+    left: list[Left] = Field(description="the first of what would be left as it is")
+    left_count: int = Field(description="how much would be left as it is")
+    confirm_token: str = Field(description="what roll back needs: it goes through only where it would do just this")
 
 
 class RollbackView(BaseModel):
@@ -186,13 +168,13 @@ class RollbackView(BaseModel):
 
     id: int
     action: str
-    selection: dict[str, Any]
-    counts: dict[str, int]
-    left: list[Left]
-    left_count: int
+    selection: dict[str, Any] = Field(description="what was chosen")
+    counts: dict[str, int] = Field(description="to how many things each step was done")
+    left: list[Left] = Field(description="what was left as it is, the first of it")
+    left_count: int = Field(description="how much was left as it is")
     reason: str
     actor: str
     made_at: datetime
-    undone_by: str
+    undone_by: str = Field(description="who undid it; empty while it stands")
     undone_at: datetime | None
-    undone_left: list[Left]
+    undone_left: list[Left] = Field(description="what its undoing left as it is")

@@ -26,7 +26,7 @@ class ReviewTouch(Command):
 class ReviewVerdict(ReviewTouch):
     """Accept or reject a memory."""
 
-    verdict: Literal[Verdict.ACCEPTED, Verdict.REJECTED]
+    verdict: Literal[Verdict.ACCEPTED, Verdict.REJECTED] = Field(description="accepted, or rejected")
 
 
 class ReviewMerge(ReviewTouch):
@@ -52,8 +52,9 @@ class ReviewResult(BaseModel):
     review: ReviewState
     review_reason: str
     merged_into: int | None = None
-    redacted: list[str] = Field(default_factory=list)
-    """Types of the secrets that were replaced before anything was kept."""
+    redacted: list[str] = Field(
+        default_factory=list, description="types of the secrets that were replaced before anything was kept"
+    )
 
 
 class ReviewOutcome(BaseModel):
@@ -61,8 +62,7 @@ class ReviewOutcome(BaseModel):
 
     id: int
     result: ReviewResult | None = None
-    refused: str = ""
-    """Why it was refused; empty where it was not."""
+    refused: str = Field("", description="why it was refused; empty where it was not")
 
 
 class ReviewList(Retrieval, Paging):
@@ -80,13 +80,10 @@ class ReviewList(Retrieval, Paging):
 class ReviewItem(MemoryView):
     """A memory that waits, with who proposed it and what it changes."""
 
-    event: int
-    """That wrote the version which waits."""
+    event: int = Field(description="that wrote the version which waits")
     actor: str
     door: str
-    proposed_in: str
-    """The session that it was written in."""
+    proposed_in: str = Field(description="the session that it was written in")
     proposed_at: str
     change_reason: str
-    diff: str
-    """What changed since the version that holds; empty where none does."""
+    diff: str = Field(description="what changed since the version that holds; empty where none does")

@@ -68,15 +68,14 @@ class Paging(Command):
 class Meta(BaseModel):
     """What every list says of itself."""
 
-    total_count: int
-    returned_count: int
-    truncated: bool
-    estimated_tokens: int
+    total_count: int = Field(description="how many there are")
+    returned_count: int = Field(description="how many of them are here")
+    truncated: bool = Field(description="some were left out for max_tokens")
+    estimated_tokens: int = Field(description="of the results as text, a line each, as max_tokens counts them")
     has_more: bool
-    next_cursor: str | None = None
-    mode: str | None = None
-    note: str | None = None
-    """What to know of how it was found."""
+    next_cursor: str | None = Field(None, description="the cursor of the next page")
+    mode: str | None = Field(None, description="of a search: hybrid, by words and meaning; fts5, by words; basic, LIKE")
+    note: str | None = Field(None, description="what to know of how it was found")
 
 
 class Listing(BaseModel):
