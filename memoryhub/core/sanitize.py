@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "own_rules_from", "sanitize", "sanitize_text", "tag_key_from", "use_rules"]
 
-_REPEATED = 32
-"""Texts up to this length (keys, tags, names, kinds) come again and again; their answers are remembered."""
+_REPEATED = 64
+"""Texts up to this length (keys, tags, ids, kinds) come again and again; their answers are remembered."""
 _NOT_WRITTEN = "\ufffd"
 
 _key_sources: list[Callable[[], bytes]] = []

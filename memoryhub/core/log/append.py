@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from django.db import transaction as django_transaction
@@ -211,7 +210,6 @@ def _insert(event: Event[Any], data: dict[str, Any], head: _Head, origin: Origin
     return chained
 
 
-@lru_cache(maxsize=1024)
 def _checked_name(field: str, value: str) -> str:
     """Refuse a secret in a name: redacting it would make two names one."""
     clean, findings = sanitize_text(value)

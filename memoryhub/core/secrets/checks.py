@@ -19,7 +19,6 @@ from .plausible import (
     is_mixed,
     is_placeholder,
     is_template,
-    is_uuid,
     looks_random,
     matches,
     reads_as_words,
@@ -141,11 +140,6 @@ def after_snowflake(found: Found) -> Span | None:
     return None
 
 
-def no_uuid(found: Found) -> Span | None:
-    """Accept what is not the id of something."""
-    return None if is_uuid(found.secret) else found.span
-
-
 CHECKS: dict[str, Check] = {
     "unmasked": unmasked,
     "mixed": mixed,
@@ -165,5 +159,4 @@ CHECKS: dict[str, Check] = {
     "after-bot-id": after_bot_id,
     "after-snowflake": after_snowflake,
     "key-block": key_blocks.whole_block,
-    "no-uuid": no_uuid,
 }

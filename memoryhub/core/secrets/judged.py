@@ -26,7 +26,8 @@ _HARMLESS_NAME = (
 )
 _HASH_NAME = rb"(?i)commit|sha|checksum|fingerprint|integrity|etag|digest|rev"
 _PUBLIC_NAME = (
-    rb"(?i)(?:public|pub|publishable|cache|primary|foreign|sort|partition|idempotency|site|row|object|s3)[_-]?key"
+    rb"(?i)public[_-]?token"
+    rb"|(?:public|pub|publishable|cache|primary|foreign|sort|partition|idempotency|site|row|object)[_-]?key"
 )
 _NAME_OF_KEY = (
     rb"(?i)(?:passw(?:or)?d|passphrase|pwd|secret|token|api[_ -]?key|authorization|credentials?|private[_-]?key"
@@ -34,6 +35,8 @@ _NAME_OF_KEY = (
 )
 _CODE = rb"^[A-Za-z_][\w]*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)+|[\w\]]\(|^(?:self|this|os|env|process)[.\[]|\["
 _PATH = rb"^(?:[.~]{0,2}/|https?:|[A-Za-z]:\\|file:|\w+://)"
+_HOST = rb"(?i)(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|app|cloud|local|internal|example|test)(?::\d+)?"
+_VERSIONED = rb"[A-Za-z@][\w@/+-]*[-:@]v?\d+\.\d+(?:\.[\w-]+)*"
 _PHRASE = rb"[A-Za-z]+(?:[-_./ :][A-Za-z]+)*\d{0,2}[.!?:]?"
 _BETWEEN = (
     rb"(?i)(?:\s*\b(?:is|was|value|here|now|for|of|to|the|this|api|access|auth|secret|key|token|password|user|account|app"
@@ -84,7 +87,7 @@ def _is_said(name: str, value: str, *, quoted: bool) -> bool:
 def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
     """Say whether a value given to ``name`` is a secret, by its length, its letters and its entropy."""
     head = value[:_JUDGED]
-    if not may_be_secret(name, head) or matches(_HARMLESS_NAME, name):
+    if not may_be_secret(name, head) or matches(_HARMLESS_NAME, name) or matches(_PUBLIC_NAME, name):
         return False
     if any(c.isspace() for c in value) or is_plain(head) or (is_hex(head) and matches(_HASH_NAME, name)):
         return False
@@ -121,7 +124,9 @@ def is_random(value: str) -> bool:
 
 def is_plain(value: str) -> bool:
     """Say whether a value is a placeholder, a digest with its name, a path or a number."""
-    return is_placeholder(value) or is_digest(value) or matches(_PATH, value) or _is_number(value)
+    if is_placeholder(value) or is_digest(value) or matches(_PATH, value) or _is_number(value):
+        return True
+    return fits(_HOST, value) or fits(_VERSIONED, value)
 
 
 def _is_number(value: str) -> bool:

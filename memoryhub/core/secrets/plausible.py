@@ -17,6 +17,7 @@ _PLACEHOLDER = (
     rb"|^your|^(?:my|the|some|any|enter|put)(?:[-_ ]|(?-i:[A-Z]))|^<|lorem|fake|not[-_]a?[-_]?(?:real|secret)"
 )
 _SEQUENCES = "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz1234567890"
+_ROWS = ("abcdefghijklmnop", "zyxwvutsrqponml", "0123456789abcdefghij")
 _COMMON_PAIRS = frozenset(
     "ab ac ad ag ai al am an ap ar as at ba be bl ca ce ch ci ck cl co cr ct da de di do ea ec ed ee ef el em en ep"
     " er es et ev ex fe fi fo ge gi gr ha he hi ho ia ic id ie if ig il im in io ir is it iv iz ke la ld le li ll lo"
@@ -52,8 +53,9 @@ def is_template(value: str) -> bool:
 
 
 def is_sequence(value: str) -> bool:
-    """Say whether the value is a piece of the alphabet or of the digits in their order."""
-    return value.lower() in _SEQUENCES
+    """Say whether the value is a piece of the alphabet or of the digits in their order, or holds a long one."""
+    lowered = value.lower()
+    return lowered in _SEQUENCES or any(row in lowered for row in _ROWS)
 
 
 def is_masked(value: str) -> bool:

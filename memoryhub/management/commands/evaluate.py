@@ -51,11 +51,17 @@ class Command(HubCommand):
         parser.add_argument(
             "--words-alone", action="store_true", help="leave the meaning out, which takes most of the time"
         )
+        parser.add_argument(
+            "--secrets", type=Path, metavar="FILE", help="measure instead how well secrets are found, on labelled texts"
+        )
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures as JSON")
         parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the stages")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Measure and print."""
+        if options["secrets"]:
+            self._measure_secrets(options["secrets"], options["json"])
+            return
         data = Path(options["data"]) if options["data"] else None
         if data and not data.is_file():
             raise Invalid(f"{data} is no file; give LoCoMo's JSON with --data or {_DATA}")
@@ -74,6 +80,19 @@ class Command(HubCommand):
             options["json"].write_text(json.dumps(as_data(results, facts), indent=2, allow_nan=False) + "\n")
         if options["svg"]:
             options["svg"].write_text(svg(results))
+
+    def _measure_secrets(self, file: Path, data: Path | None) -> None:
+        from memoryhub.evaluation.secrets import report
+        from memoryhub.evaluation.secrets.run import measure_secrets
+
+        told = Console(stderr=True)
+        with told.status("reading"):
+            result = measure_secrets(file)
+        console = Console(file=cast("TextIO", self.stdout))
+        console.width = console.width if console.is_terminal else _PIPED_WIDTH
+        console.print(report.render(result))
+        if data:
+            data.write_text(json.dumps(report.as_data(result), indent=2, allow_nan=False) + "\n")
 
     def _measure(self, data: Path | None, count: int, *, meaning: bool) -> list[SetResult]:
         console = Console(stderr=True)

@@ -1,0 +1,1 @@
+"""Measure how well secrets are found, beside what others find."""
