@@ -128,31 +128,50 @@ def _replace(model: type[models.Model], wanted: bool) -> TableReport:  # noqa: F
 
 def put_rows(model: type[models.Model]) -> None:
     """Give the store the copy's rows of a read model, and what goes with its table."""
-    table = model._meta.db_table
-    _copy_rows(table, ", ".join(f'"{field.column}"' for field in model._meta.local_concrete_fields))
-    for companion in companions_of(table):
+    _put_differing(model)
+    for companion in companions_of(model._meta.db_table):
         if rows.fetch("SELECT 1 FROM main.sqlite_master WHERE name = %s", [companion]):
-            _copy_rows(companion, "*")
+            _copy_rows(companion)
 
 
-def _copy_rows(table: str, columns: str) -> None:
-    """Replace a table's rows, some at a time: SQLite keeps in memory what would undo a statement."""
-    into = "" if columns == "*" else f" ({columns})"
-    copy = f'INSERT INTO {LIVE}."{table}"{into} SELECT {columns} FROM main."{table}"'
+def _put_differing(model: type[models.Model]) -> None:
+    """Replace only the rows that differ: others wait meanwhile, and to compare takes a tenth of the time to write."""
+    table, names = model._meta.db_table, [f'"{field.column}"' for field in model._meta.local_concrete_fields]
+    columns, own = ", ".join(names), ", ".join(f"l.{name}" for name in names)
+    same_key = " AND ".join(f'l."{field.column}" = m."{field.column}"' for field in model._meta.pk_fields)
+    same_row = f"({own}) IS ({', '.join(f'm.{name}' for name in names)})"
+    for first, last in _pages(table, LIVE):
+        rows.execute(
+            f'DELETE FROM {LIVE}."{table}" AS l WHERE rowid > %s AND rowid <= %s AND NOT EXISTS '
+            f'(SELECT 1 FROM main."{table}" AS m WHERE {same_key} AND {same_row})',
+            [first, last],
+        )
+    for first, last in _pages(table, "main"):
+        rows.execute(
+            f'INSERT INTO {LIVE}."{table}" ({columns}) SELECT {columns} FROM main."{table}" AS m '
+            f'WHERE rowid > %s AND rowid <= %s AND NOT EXISTS (SELECT 1 FROM {LIVE}."{table}" AS l WHERE {same_key})',
+            [first, last],
+        )
+
+
+def _copy_rows(table: str) -> None:
+    """Replace all rows of a table that no model describes."""
+    copy = f'INSERT INTO {LIVE}."{table}" SELECT * FROM main."{table}"'
     rows.execute(f'DELETE FROM {LIVE}."{table}"')
     if rows.fetch("SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = %s", [table])[0][0]:
         rows.execute(copy)  # it has no row ids to go by; such is the small list of an index's pages
         return
+    for first, last in _pages(table, "main"):
+        rows.execute(f"{copy} WHERE rowid > %s AND rowid <= %s", [first, last])
+
+
+def _pages(table: str, database: str) -> Iterator[tuple[int, int]]:
+    """Yield row ids that some rows at a time are between: SQLite keeps in memory what would undo a statement."""
+    page = f'SELECT rowid AS id FROM {database}."{table}" WHERE rowid > %s ORDER BY rowid LIMIT {_ROWS_AT_ONCE}'
     done = _BEFORE_ALL
-    while (last := _end_of_page(table, done)) is not None:
-        rows.execute(f"{copy} WHERE rowid > %s AND rowid <= %s", [done, last])
+    while (last := rows.fetch(f"SELECT max(id) FROM ({page})", [done])[0][0]) is not None:
+        yield done, last
         done = last
-
-
-def _end_of_page(table: str, after: int) -> int | None:
-    page = f'SELECT rowid AS id FROM main."{table}" WHERE rowid > %s ORDER BY rowid LIMIT {_ROWS_AT_ONCE}'
-    last: int | None = rows.fetch(f"SELECT max(id) FROM ({page})", [after])[0][0]
-    return last
 
 
 def table_digests() -> dict[str, tuple[int, str]]:
