@@ -42,6 +42,13 @@ def command_from(schema: type[C], options: dict[str, Any]) -> C:
         raise Invalid(explain(error)) from error
 
 
+class Refusal(CommandError):
+    """What ends a command with one sentence on standard error and an exit code."""
+
+
+Refusal.__name__ = "memory-hub"  # Django writes an error's name before what it says
+
+
 class HubCommand(BaseCommand):
     """A command whose ``HubError`` ends it with a sentence on standard error and the error's exit code."""
 
@@ -58,7 +65,7 @@ class HubCommand(BaseCommand):
         except HubError as error:
             choices = error.data.get("choices")
             more = f" (one of: {', '.join(choices)})" if choices else ""
-            raise CommandError(error.message + more, returncode=error.exit_code) from error
+            raise Refusal(error.message + more, returncode=error.exit_code) from error
 
 
 def _let_output_go() -> None:

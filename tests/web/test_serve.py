@@ -129,7 +129,7 @@ class RefusalTests(TestCase):
         self.assertEqual(code, 8)
         self.assertEqual(
             output.strip(),
-            f"CommandError: port {port} cannot be used (Address already in use); choose another with --port",
+            f"memory-hub: port {port} cannot be used (Address already in use); choose another with --port",
         )
 
     def test_only_this_machine_is_served(self) -> None:

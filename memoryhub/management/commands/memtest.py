@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from memories.memtest import FILE_NAME, read_tests, run_tests
-from memoryhub.core.commands import ProjectCommand
+from memoryhub.core.commands import ProjectCommand, Refusal
 
 
 class Command(ProjectCommand):
@@ -33,4 +33,4 @@ class Command(ProjectCommand):
                     self.stdout.write(f"        {fault}")
         self.stdout.write(f"{len(tests.tests) - failed} of {len(tests.tests)} hold")
         if failed:
-            raise CommandError(f"{failed} of {len(tests.tests)} do not hold", returncode=1)
+            raise Refusal(f"{failed} of {len(tests.tests)} do not hold", returncode=1)

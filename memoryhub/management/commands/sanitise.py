@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import ProjectCommand, command_from
+from memoryhub.core.commands import ProjectCommand, Refusal, command_from
 from memoryhub.core.errors import Invalid
 from sessions_app.schemas.secrets import FoundSecret, Sanitise
 from sessions_app.services.secrets import try_rules
@@ -43,7 +43,7 @@ class Command(ProjectCommand):
             self.stdout.write(tried.text, ending="")
         if options["check"] and tried.found:
             count = len(tried.found)
-            raise CommandError(f"{count} secret{'s' if count > 1 else ''} would be taken out", returncode=1)
+            raise Refusal(f"{count} secret{'s' if count > 1 else ''} would be taken out", returncode=1)
 
 
 def _read(file: Path | None) -> str:
