@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from governance.models import Redaction
+from memoryhub.core import clock
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
 
@@ -34,7 +35,7 @@ def list_redactions(*, command: RedactionList) -> Listing:
 def view(redaction: Redaction) -> dict[str, Any]:
     """Return a redaction as JSON data."""
     names = ("id", "what", "reason", "events", "actor", "source")
-    return {**{name: getattr(redaction, name) for name in names}, "redacted_at": redaction.redacted_at.isoformat()}
+    return {**{name: getattr(redaction, name) for name in names}, "redacted_at": clock.to_text(redaction.redacted_at)}
 
 
 def redaction_line(item: dict[str, Any]) -> str:
