@@ -55,7 +55,7 @@ class EndToEndTests(HubTestCase):
     def asks_and_finds(self, folder: Path, questions: dict[str, str]) -> None:
         report = self.run_command("import", "markdown", str(folder), "--project", "alpha")
         self.assertRegex(report, r"\d+ new")
-        asyncio.run(self.ask_all(questions))
+        asyncio.run(self.ask_all(questions), debug=False)
 
     async def ask_all(self, questions: dict[str, str]) -> None:
         async with self.connected() as client:
@@ -82,9 +82,9 @@ class EndToEndTests(HubTestCase):
         self.assertEqual(self.run_command("verify", "--project", "alpha"), head)
 
     def test_every_acknowledged_write_survives_a_kill(self):
-        acknowledged = asyncio.run(self.write_until_killed())
+        acknowledged = asyncio.run(self.write_until_killed(), debug=False)
         self.assertGreater(len(acknowledged), 5)
-        missing = asyncio.run(self.missing(acknowledged))
+        missing = asyncio.run(self.missing(acknowledged), debug=False)
         self.assertEqual(missing, [])
         self.assertIn("the chain holds", self.run_command("verify", "--project", "alpha"))
         self.assertNotIn("DIFFERENT", self.run_command("rebuild", "--project", "alpha"))

@@ -6,9 +6,13 @@ import os
 import shutil
 import tempfile
 import unittest
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, ClassVar
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from itertools import count
+from multiprocessing.util import Finalize
+from typing import Any, ClassVar, TypeVar
 
 from django.test import SimpleTestCase
 from selenium import webdriver
@@ -26,6 +30,8 @@ DRIVER = shutil.which("chromedriver")
 OPTIONS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,900""".split()
 SECONDS = 60  # until what must come is missed; it costs nothing where it comes early
+T = TypeVar("T")
+_PRIORITIES = count(1)
 NARROW = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
 
 
@@ -50,9 +56,61 @@ def start_browser(folder: str) -> webdriver.Chrome:
     return browser
 
 
+def project_of(test: str) -> str:
+    """Return the project that a test has for itself; a server may be shared by tests of the same name."""
+    method = test.rpartition(".")[2].replace("_", "-")
+    return f"{method[:50].rstrip('-')}-{zlib.crc32(test.encode()):08x}"
+
+
+class SignedIn:
+    """A running server, and what the browser has once it has signed in there."""
+
+    def __init__(self, server: Server, browser: webdriver.Chrome) -> None:
+        self.server = server
+        browser.get(server.link)
+        self._cookies = browser.get_cookies()
+
+    def take_over(self, browser: webdriver.Chrome) -> None:
+        """Sign the browser in again, which may have been at another server of this machine since."""
+        browser.get(self.server.address)
+        browser.delete_all_cookies()
+        for cookie in self._cookies:
+            browser.add_cookie(cookie)
+
+
+@cache
+def this_process_browser() -> webdriver.Chrome:
+    """Return the one browser of all tests of this process."""
+    folder = _until_this_process_ends(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+    browser = start_browser(folder)
+    _until_this_process_ends(quitting(browser))
+    return browser
+
+
+@cache
+def this_process_server() -> SignedIn:
+    """Return the one server of all tests of this process that need none of their own."""
+    return SignedIn(_until_this_process_ends(serving("--no-worker")), this_process_browser())
+
+
+@contextmanager
+def quitting(browser: webdriver.Chrome) -> Iterator[None]:
+    yield
+    browser.quit()
+
+
+def _until_this_process_ends(context: AbstractContextManager[T]) -> T:
+    """Enter it; leave it when this process ends, the last that was entered first."""
+    entered = context.__enter__()
+    Finalize(None, context.__exit__, args=(None, None, None), exitpriority=next(_PRIORITIES))
+    return entered
+
+
 class BrowserTestCase(SimpleTestCase):
     """Each test has a project of its own, and fails where the browser complained of anything."""
 
+    has_own_server: ClassVar[bool] = False
+    """Whether other tests' projects, people or tokens would be in the way."""
     browser: ClassVar[webdriver.Chrome]
     server: ClassVar[Server]
 
@@ -60,17 +118,17 @@ class BrowserTestCase(SimpleTestCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         require_browser()
-        with ExitStack() as stack:
-            cls.server = stack.enter_context(serving("--no-worker"))
-            folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-            cls.browser = start_browser(folder)
-            stack.callback(cls.browser.quit)
-            cls.browser.get(cls.server.link)
-            cls.addClassCleanup(stack.pop_all().close)
+        cls.browser = this_process_browser()
+        if cls.has_own_server:
+            signed_in = SignedIn(cls.enterClassContext(serving("--no-worker")), cls.browser)
+        else:
+            signed_in = this_process_server()
+        signed_in.take_over(cls.browser)
+        cls.server = signed_in.server
 
     def setUp(self) -> None:
-        self.project = self.id().rpartition(".")[2].replace("_", "-")[:60]
-        self.rest("POST", "projects", {"project_id": self.project})
+        self.project = project_of(self.id())
+        self.rest("POST", "projects", {"project_id": self.project, "if_exists": "update"})
         self.browser.get_log("browser")
 
     def tearDown(self) -> None:

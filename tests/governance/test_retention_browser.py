@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import unittest
+
 from selenium.webdriver.common.keys import Keys
 
-from tests.admin.browser import BrowserTestCase
+from tests.admin.browser import BrowserTestCase, project_of
 from tests.web.server import command
 
 PAGE = "governance/retentionrun/"
@@ -18,19 +20,23 @@ from memories.schemas import MemoryDelete, MemoryWrite
 from memories.services import delete_memory, write_memory
 from memoryhub.core import clock
 from memoryhub.core.stores import project_store, use_store
-with use_store(project_store(sys.argv[1])), clock.frozen(clock.now() - timedelta(days=200)):
-    for title in sys.argv[2:]:
-        delete_memory(command=MemoryDelete(id=write_memory(command=MemoryWrite(title=title, content=title)).id))
-        print(title)
+for project in sys.argv[1:]:
+    with use_store(project_store(project), create=True), clock.frozen(clock.now() - timedelta(days=200)):
+        for title in ("Marmalade", "Cardamom"):
+            delete_memory(command=MemoryDelete(id=write_memory(command=MemoryWrite(title=title, content=title)).id))
 """
 
 
 class RetentionBrowserTests(BrowserTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        writer = command(self.project, "Marmalade", "Cardamom", home=self.server.home, program=OLD)
-        said, _ = writer.communicate(timeout=120)
-        self.assertEqual((writer.returncode, said.split()), (0, ["Marmalade", "Cardamom"]))
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Write what is old into the projects that the tests will have."""
+        super().setUpClass()
+        tests = unittest.defaultTestLoader.getTestCaseNames(cls)
+        projects = [project_of(f"{cls.__module__}.{cls.__qualname__}.{test}") for test in tests]
+        with command(*projects, home=cls.server.home, program=OLD) as writer:
+            said, _ = writer.communicate(timeout=120)
+        assert (writer.returncode, said) == (0, ""), said
 
     def test_by_keyboard_it_is_looked_at_held_confirmed_run_and_read(self) -> None:
         self.open("governance/hold/?stream=memory:1")

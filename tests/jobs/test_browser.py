@@ -8,6 +8,8 @@ from tests.admin.browser import NARROW, BrowserTestCase
 
 
 class JobsPageTests(BrowserTestCase):
+    has_own_server = True
+
     def test_jobs_are_read_and_asked_for_by_keyboard_and_fit_a_narrow_screen(self) -> None:
         self.browser.get(f"{self.server.address}/jobs")
         self.tab_to("Run now the job backup")

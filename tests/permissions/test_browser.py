@@ -8,6 +8,8 @@ from tests.admin.browser import BrowserTestCase
 
 
 class AccessPages(BrowserTestCase):
+    has_own_server = True
+
     def open_page(self, name: str) -> None:
         self.browser.get(f"{self.server.address}/{name}")
 
