@@ -78,8 +78,10 @@ def kept_files(proof: Proof, *, wiped: bool) -> list[Kept]:
 
 
 def _why(path: Path, own: Path, *, wiped: bool) -> str:
+    if "before-restore" in path.name:
+        return "the store as it was before a restore; delete it"
     if env.home() / "backups" in path.parents or "backup" in path.name:
-        return "a backup from before; delete it, or make a new one"
+        return "a backup from before; it goes when the next one of that store is made, or delete it"
     if own not in path.parents:
         return "of another store, or what a client has left to be taken in; redact it there too"
     if wiped:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sqlite3
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.backups import copying
+from memoryhub.backups.outlived import TakenOut
 from memoryhub.core import clock, log, rows
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.integrity import damage
@@ -21,14 +21,6 @@ from memoryhub.core.stores import StoreId, current_store
 
 KEPT = 7
 _NAME = re.compile(r"\d{8}T\d{9}Z\.db")
-_ERASED = (
-    "SELECT DISTINCT value FROM raw_events, json_each(raw_events.payload_json, '$.positions') "
-    "WHERE event_type = 'payload.erased' AND source <> 'job'"
-)
-"""Positions whose text a person had erased; what grew old is let go of as the backups do."""
-_HOLDS = (
-    "SELECT 1 FROM raw_events WHERE payload_json IS NOT NULL AND position IN (SELECT value FROM json_each(?)) LIMIT 1"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +60,7 @@ def backups_kept() -> int:
 
 
 def back_up_store() -> Backup:
-    """Back up the current store to its folder, and remove the oldest backups and those that hold what was erased since.
+    """Back up the current store to its folder, and remove the oldest, and those that hold what a person took out since.
 
     Raises:
         Unavailable: the copy is not sound: neither is the store, then; no backup is made, and none goes.
@@ -77,8 +69,7 @@ def back_up_store() -> Backup:
     kept = backups_kept()
     target = _new_path(store)
     events = _copy_verified(store, target)
-    erased = json.dumps([position for (position,) in rows.fetch(_ERASED)])
-    return Backup(target, events, _prune(store, kept, erased))
+    return Backup(target, events, _prune(store, kept, TakenOut.of_current_store()))
 
 
 def back_up_store_to(path: Path) -> Backup:
@@ -190,11 +181,11 @@ def _put(draft: Path, target: Path) -> None:
     sync(target.parent)
 
 
-def _prune(store: StoreId, kept: int, erased: str) -> int:
-    """Remove the oldest, and those that hold what was erased since, and return how many went."""
+def _prune(store: StoreId, kept: int, taken_out: TakenOut) -> int:
+    """Remove the oldest, and those that hold what was taken out since, and return how many went."""
     backups = backups_of(store)
     old = backups[:-kept]
-    old += [path for path in backups[-kept:-1] if _holds(path, erased)]
+    old += [path for path in backups[-kept:-1] if taken_out.is_in(path)]
     for path in old:
         path.unlink()
     _remove_drafts(folder_of(store))
@@ -206,15 +197,6 @@ def _remove_drafts(folder: Path) -> None:
     for draft in folder.glob(".*.draft"):
         if not _is_alive(draft):
             copying.remove_database(draft)
-
-
-def _holds(path: Path, erased: str) -> bool:
-    """Whether a backup has the text of one of these positions; one that cannot be read has none to restore."""
-    try:
-        with closing(copying.connect(path)) as connection:
-            return connection.execute(_HOLDS, [erased]).fetchone() is not None
-    except sqlite3.Error:
-        return False
 
 
 def _is_alive(draft: Path) -> bool:

@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
+from governance.redaction.schemas import RedactionRun, RedactionSelect
+from governance.redaction.service import preview_redaction, redact
 from memories import services
 from memories.models import Memory
 from memories.schemas import MemoryDelete, MemoryWrite
@@ -110,6 +112,23 @@ class BackupTests(BackupTestCase):
         last = self.back_up()
         self.assertEqual((backups_of(ALPHA), with_secret.exists()), ([older, last], False))
         self.assertNotIn(b"text of Never to be seen", last.read_bytes())
+
+    def redact(self, text: str) -> None:
+        token = preview_redaction(command=RedactionSelect(text=text)).confirm_token
+        redact(command=RedactionRun(text=text, confirm_token=token))
+
+    def test_what_was_redacted_goes_from_the_backups_with_the_next_one_and_what_was_left_of_it_stays(self) -> None:
+        older = self.back_up()
+        with self.store("alpha"):
+            self.write("marmalade and porridge")
+            with_both = self.back_up()
+            self.redact("marmalade")
+            with_one = self.back_up()
+            self.assertFalse(with_both.exists())
+            self.assertTrue(with_one.exists())
+            self.redact("porridge")
+        last, again = self.back_up(), self.back_up()
+        self.assertEqual(backups_of(ALPHA), [older, last, again])
 
     def test_a_store_that_is_not_sound_is_not_backed_up_and_no_backup_goes_for_it(self) -> None:
         good = self.back_up()
