@@ -61,7 +61,8 @@ class _RedactionCase(HubTestCase):
         return redact(command=RedactionRun(**fields, confirm_token=token, reason=reason))
 
     def memory(self, memory_id: int) -> Memory:
-        return Memory.objects.get(id=memory_id)
+        found: Memory = Memory.objects.get(id=memory_id)
+        return found
 
     def require_whole(self) -> None:
         self.assertTrue(log.verify().ok, log.verify().reason)
