@@ -7,6 +7,7 @@ from typing import Any
 
 from django.urls import reverse
 
+from governance.retention.samples import words_of
 from governance.taint.schemas import Group, RollbackPlan, Thing
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.models import RawEvent
@@ -60,9 +61,14 @@ def _group(group: Group, plan: RollbackPlan) -> dict[str, Any]:
 
 def _title(thing: Thing) -> str:
     """Return what a thing is called; a relation, or an event of which nothing more is known, by words."""
-    is_name = thing.type == "relation" or thing.title.startswith(f"{thing.type}.")
     title = thing.title or thing.type
-    return title.replace(".", " ").replace("_", " ") if is_name else title
+    is_name = thing.type == "relation" or title.startswith(f"{thing.type}.")
+    return _as_words(title) if is_name else title
+
+
+def _as_words(text: str, name: str = "") -> str:
+    """Return the name of an event in words; with ``name``, only where the text is that name and nothing more."""
+    return text.replace(".", " ").replace("_", " ") if not name or text == name else text
 
 
 def _way(thing: Thing) -> dict[str, Any]:
@@ -120,7 +126,10 @@ def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def left_rows(left: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what was left, with its title."""
     titled = _titled(left)
-    return [{**titled[index], "why": each["why"], "name": each.get("title", "")} for index, each in enumerate(left)]
+    return [
+        {**titled[index], "why": each["why"], "name": _as_words(each.get("title", ""))}
+        for index, each in enumerate(left)
+    ]
 
 
 def _titled(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -128,20 +137,23 @@ def _titled(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     known = find_entities(ids)
     events = RawEvent.objects.filter(position__in=ids - set(known))
     types = dict(events.values_list("position", "event_type"))
-    return [_named(each.get("id", 0), known, types) for each in items]
+    words = words_of(list(types))
+    return [_named(each.get("id", 0), known, types, words) for each in items]
 
 
-def _named(thing: int, known: Mapping[int, Entity], types: Mapping[int, str]) -> dict[str, Any]:
+def _named(
+    thing: int, known: Mapping[int, Entity], types: Mapping[int, str], words: Mapping[int, str]
+) -> dict[str, Any]:
     entity = known.get(thing)
     page = _PAGES.get(entity.type) if entity else None
     name, wanted = (f"admin:{page}_change", thing) if page else ("admin:core_rawevent_change", thing)
     url = reverse(name, args=[wanted]) if thing else ""
-    kind = (entity.type if entity else types.get(thing, "")).replace(".", " ").replace("_", " ")
+    kind = (entity.type if entity else types.get(thing, "")).partition(".")[0]
     return {
         "id": thing,
         "url": url,
-        "title": entity.title if entity else "",
-        "type": kind.partition(" ")[0],
+        "title": entity.title if entity else _as_words(words.get(thing, ""), types.get(thing, "")),
+        "type": kind,
         "label": kind.capitalize(),
     }
 

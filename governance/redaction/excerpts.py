@@ -12,6 +12,7 @@ from memoryhub.core import clock
 _MOST = 100
 _AROUND = 60
 _LONGEST = 400
+_NEAR = 24
 
 
 def places_of(findings: Findings) -> list[Place]:
@@ -43,10 +44,19 @@ def _place(found: Found, find: Find) -> Place:
 
 
 def _window(find: Find) -> tuple[int, int]:
-    """Return the part of the text around the first find."""
-    first, last = find.spans[0]
-    start = max(0, first - _AROUND)
-    return start, min(len(find.before), max(last, start) + _AROUND, start + _LONGEST)
+    """Return the part of the text around the finds, from word to word; where they are far apart, around the first."""
+    text, (first, last) = find.before, find.spans[0]
+    start = _to_space(text, max(0, first - _AROUND), -1)
+    last = max((right for _, right in find.spans if right <= start + _LONGEST - _AROUND), default=last)
+    return start, _to_space(text, min(len(text), last + _AROUND, start + _LONGEST), 1)
+
+
+def _to_space(text: str, at: int, step: int) -> int:
+    """Return the next place that parts two words, if one is near."""
+    for place in range(at, at + step * _NEAR, step):
+        if place <= 0 or place >= len(text) or text[place if step > 0 else place - 1].isspace():
+            return max(0, min(place, len(text)))
+    return at
 
 
 def _after(find: Find, start: int, end: int) -> str:

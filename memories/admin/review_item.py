@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memories.admin import marks
+from memories.admin.attributes import attribute_fields, shown_attributes
 from memories.admin.comparing import Version, change, history_of
 from memories.admin.diff import side_by_side
 from memories.admin.rendering import render
 from memories.existing import Existing
 from memories.merge import merge_texts
-from memories.models import Memory
+from memories.models import Memory, MemoryKind
 from memories.selectors.memories import find_memory
 from memories.services.results import live_memory
 from memories.similar import near_memories
 from memoryhub.core.admin import cells
+
+_IN_CODE = frozenset({"examples__good", "examples__bad", "examples", "parameters"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +106,13 @@ def _alike(memory: Memory) -> list[dict[str, Any]]:
     ]
 
 
-def _own(memory: Memory) -> list[tuple[str, str]]:
-    """Return what an item's kind alone has, each with its name."""
-    own = ((name.replace("_", " "), value) for name, value in memory.attributes.items() if value)
-    return [part for name, value in own for part in _parts(name, value)]
-
-
-def _parts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield lists by what they list, such as ``Good examples``; anything else as it is."""
-    if isinstance(value, dict) and all(isinstance(each, list) for each in value.values()):
-        for listed, texts in value.items():
-            yield f"{listed.capitalize()} {name}", "\n\n".join(map(_plain, texts))
-    else:
-        yield name.capitalize(), _plain(value)
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+def _own(memory: Memory) -> list[tuple[str, str, bool]]:
+    """Return what an item's kind alone has, as its form calls and orders it: its name, its text, whether it is code."""
+    kind = MemoryKind(memory.kind)
+    shown = shown_attributes(kind, memory.attributes)
+    fields = attribute_fields(kind)
+    return [
+        (fields[name].label, "\n\n".join(value) if isinstance(value, list) else str(value), name in _IN_CODE)
+        for name, value in shown.items()
+        if value not in (None, "", [])
+    ]
