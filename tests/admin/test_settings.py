@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from unittest import mock
 
+from memoryhub.core.errors import Invalid
+from sessions_app.schemas import SettingsChange
+from sessions_app.services.settings import change_settings
 from sessions_app.settings import ProjectSettings, project_settings
 from tests.admin.base import AdminTestCase, text_of
 
@@ -71,3 +74,5 @@ class SettingsPageTests(AdminTestCase):
             self.assertIn("Decided by the environment (MEMORY_HUB_TURN_POLICY).", text_of(self.page(PAGE)))
             self.post(PAGE, **{**self.unchanged(), "turn_policy": "auto"})
             self.assertEqual(self.settings_of().turn_policy, "strict")
+            with self.store("alpha"), self.assertRaisesRegex(Invalid, "'turn_policy' is decided by the environment"):
+                change_settings(command=SettingsChange(settings={"turn_policy": "auto"}))
