@@ -1,4 +1,4 @@
-"""Tokens at real doors: a hub that serves REST, a server of MCP over HTTP, and commands in processes of their own."""
+"""Tokens at real doors: a hub that serves REST, a server of MCP over HTTP, and commands in a process of their own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from django.test import SimpleTestCase
 
 from tests.mcp.client import HANDSHAKE
 from tests.mcp.http_server import HttpServer, HttpSession, hello, text_of
-from tests.web.server import Server, poll, run, serving
+from tests.web.server import Server, Shell, poll, serving
 
 
 class DoorTests(SimpleTestCase):
     server: Server
     mcp: HttpServer
+    shell: Shell
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -27,10 +28,12 @@ class DoorTests(SimpleTestCase):
                 assert cls.server.api("POST", "projects", {"project_id": project}).status == 201
             cls.mcp = HttpServer(cls.server.home)
             stack.callback(cls.mcp.destroy)
+            cls.shell = Shell(cls.server.home)
+            stack.callback(cls.shell.close)
             cls.addClassCleanup(stack.pop_all().close)
 
     def run_token(self, *arguments: str) -> str:
-        code, output = run("token", *arguments, home=self.server.home)
+        code, output = self.shell.run("token", *arguments)
         self.assertEqual(code, 0, output)
         return output
 
@@ -115,7 +118,7 @@ class DoorTests(SimpleTestCase):
         self.assertNotIn(secret.decode(), self.server.text)
 
     def test_people_are_let_in_from_the_command_line(self) -> None:
-        code, link = run("signin", "--user", "ann", "--role", "viewer", home=self.server.home)
+        code, link = self.shell.run("signin", "--user", "ann", "--role", "viewer")
         self.assertEqual(code, 0, link)
         path = link.strip().removeprefix(self.server.address)
         given = self.server.request("GET", path).headers.get_all("Set-Cookie") or []
@@ -129,10 +132,10 @@ class DoorTests(SimpleTestCase):
             (("--role", "viewer"), "--role needs --user"),
             (("--user", "owner", "--role", "viewer"), "the last active owner"),
         ):
-            code, output = run("signin", *arguments, home=self.server.home)
+            code, output = self.shell.run("signin", *arguments)
             self.assertNotEqual(code, 0)
             self.assertIn(said, output)
-        self.assertEqual(run("signin", "--user", "ann", home=self.server.home)[0], 0)
+        self.assertEqual(self.shell.run("signin", "--user", "ann")[0], 0)
 
     def initialize(self, token: str) -> tuple[int, Any]:
         with _As(self.mcp, token).send("POST", hello(), **_As(self.mcp, token).authorization) as response:

@@ -35,6 +35,18 @@ django.setup()
 from memoryhub.serving.databases import prepare_databases
 prepare_databases()
 """
+_SHELL = """
+import contextlib, io, json, sys
+from memoryhub.cli import main
+for line in sys.stdin:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            code = main(["memory-hub", *json.loads(line)])
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, said.getvalue()]), flush=True)
+"""
 
 
 def poll(condition: Callable[[], Any], *, what: str, seconds: float = DEADLINE_SECONDS) -> Any:
@@ -127,12 +139,13 @@ class Server:
         return code
 
 
-def command(*arguments: str, home: Path, program: str = "") -> subprocess.Popen[str]:
+def command(*arguments: str, home: Path, program: str = "", stdin: int | None = None) -> subprocess.Popen[str]:
     """Start a command; the text of a program stands in for ``manage.py``."""
     environment = {**os.environ, "MEMORY_HUB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
         [sys.executable, *(["-c", program] if program else [str(ROOT / "manage.py")]), *arguments],
         cwd=ROOT if program else None,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -144,6 +157,27 @@ def run(*arguments: str, home: Path) -> tuple[int, str]:
     with command(*arguments, home=home) as process:
         output, _ = process.communicate(timeout=START_SECONDS)
         return process.returncode, output
+
+
+class Shell:
+    """A process that runs one command after another, as one for each would: to start takes the most of a command."""
+
+    def __init__(self, home: Path) -> None:
+        self._process = command(home=home, program=_SHELL, stdin=subprocess.PIPE)
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """Return a command's exit code, and all that it said on both streams."""
+        assert self._process.stdin
+        assert self._process.stdout
+        print(json.dumps(arguments), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        assert line.startswith("["), line + self._process.stdout.read()
+        code, said = json.loads(line)
+        return code, said
+
+    def close(self) -> None:
+        with self._process as process:
+            process.communicate(timeout=DEADLINE_SECONDS)
 
 
 @contextlib.contextmanager
