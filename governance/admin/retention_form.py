@@ -76,7 +76,7 @@ class RuleForm(forms.Form):
                 "after_days": rule["after_days"]
             }
         except ValidationError as error:
-            said = explain(error).removeprefix("the input is not valid: ")
+            said = explain(error)
             self.add_error(None, f"{said[:1].upper()}{said[1:]}.")
             return None
 
