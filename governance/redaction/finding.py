@@ -22,8 +22,10 @@ _AT_ONCE = 1_000
 _SEARCHED = 100
 _TELLING = frozenset({"payload.erased", "payload.redacted"})
 """They say what is gone: of these, only the reason that a person gave is anybody's text."""
-_IDENTITIES = frozenset({"session_id", "turn_id", "stream_id", "sha", "ack_token_hash", "digest"})
-"""Fields that name something as the headers do, which stay too, or that are computed."""
+_IDENTITIES = frozenset(
+    "session_id turn_id stream_id sha ack_token_hash digest committed_at decided_at packed_at used_at cutoff".split()
+)
+"""Fields that name something as the headers do, which stay too, or that no person wrote."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from governance.redaction.matching import Find, inside
+from memories.kinds import KINDS
+from memories.models import MemoryKind
 from memoryhub.core.projection import event_type
+from sessions_app.settings import ProjectSettings
 
 _ROUNDS = 3
 """A text that was cut may have lost what another rule wants."""
@@ -21,11 +25,17 @@ Path = Sequence[str | int]
 def field_names(type_name: str) -> frozenset[str]:
     """Return the names of all fields of a type's payload and of what is in it: keys, and nobody's text."""
     kind = event_type(type_name)
-    if kind is None:
-        return frozenset()
-    shape = kind.schema.model_json_schema()
-    parts = [shape, *shape.get("$defs", {}).values()]
-    return frozenset(name for part in parts for name in part.get("properties", ()))
+    schemas: list[type[BaseModel]] = [ProjectSettings, *(each.attributes for each in KINDS.values())]
+    if kind:
+        schemas.append(kind.schema)
+    return frozenset(name for schema in schemas for name in _names_in(schema))
+
+
+def _names_in(schema: type[BaseModel]) -> Iterator[str]:
+    shape = schema.model_json_schema()
+    for part in (shape, *shape.get("$defs", {}).values()):
+        yield from part.get("properties", ())
+        yield from (word for word in part.get("enum", ()) if isinstance(word, str))
 
 
 def fit(type_name: str, before: Any, left: Any, finds: list[Find]) -> tuple[list[Find], list[str]]:
@@ -34,10 +44,9 @@ def fit(type_name: str, before: Any, left: Any, finds: list[Find]) -> tuple[list
     Returns the finds as they are then, and the fields that stay as they were. What fits in no way is left to the log,
     which refuses it.
     """
-    kind = event_type(type_name)
     stay: list[str] = []
     for _ in range(_ROUNDS):
-        faults = _faults(kind.schema, left) if kind else []
+        faults = _faults(type_name, left)
         for fault in faults:
             finds = _mended(before, left, fault, finds, stay)
         if not faults:
@@ -45,19 +54,36 @@ def fit(type_name: str, before: Any, left: Any, finds: list[Find]) -> tuple[list
     return finds, stay
 
 
-def _faults(schema: type[BaseModel], payload: Any) -> Sequence[Mapping[str, Any]]:
+def _faults(type_name: str, payload: Any) -> list[Mapping[str, Any]]:
+    """Return what is wrong with a payload, and with what one of its fields holds that has a schema of its own."""
+    kind = event_type(type_name)
+    faults = _faults_in(kind.schema, payload, ()) if kind else []
+    if type_name == "project.configured":
+        faults += _faults_in(ProjectSettings, _set(payload["settings"]), ("settings",))
+    if "attributes" in payload and payload.get("kind", MemoryKind.OBSERVATION) in KINDS:
+        schema = KINDS[payload.get("kind", MemoryKind.OBSERVATION)].attributes
+        faults += _faults_in(schema, payload["attributes"], ("attributes",))
+    return faults
+
+
+def _set(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that were given a value: None takes one back."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _faults_in(schema: type[BaseModel], value: Any, place: tuple[str, ...]) -> list[Mapping[str, Any]]:
     try:
-        schema.model_validate(payload)
+        schema.model_validate(value)
     except ValidationError as error:
-        return error.errors(include_url=False, include_input=False)
+        return [{**fault, "loc": (*place, *fault["loc"])} for fault in error.errors(include_url=False)]
     return []
 
 
 def _mended(before: Any, left: Any, fault: Mapping[str, Any], finds: list[Find], stay: list[str]) -> list[Find]:
     path = _path(left, fault["loc"])
     old, new = _at(before, path), _at(left, path)
-    if not path or not isinstance(old, str) or not isinstance(new, str) or old == new:
-        return finds
+    if not isinstance(old, str) or not isinstance(new, str) or old == new:
+        return _as_before(before, left, fault["loc"], finds, stay)
     field = _name(path)
     if fault["type"] == "string_too_long":
         cut = new[: fault["ctx"]["max_length"]]
@@ -66,6 +92,16 @@ def _mended(before: Any, left: Any, fault: Mapping[str, Any], finds: list[Find],
     _at(left, path[:-1])[path[-1]] = old
     stay.append(field)
     return [find for find in finds if not _is_of(find, field, old)]
+
+
+def _as_before(before: Any, left: Any, loc: Path, finds: list[Find], stay: list[str]) -> list[Find]:
+    """Take back all of a field in which a key was none of those that may be there."""
+    name = str(loc[0]) if loc else ""
+    if left.get(name) == before.get(name):
+        return finds
+    left[name] = deepcopy(before[name])
+    stay.append(name)
+    return [find for find in finds if find.field.partition(".")[0].partition("[")[0] != name]
 
 
 def _is_of(find: Find, field: str, text: str) -> bool:

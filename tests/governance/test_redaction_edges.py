@@ -29,9 +29,11 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.stores import current_store
 from memoryhub.core.vacuum import is_unwiped
-from sessions_app.schemas import EventAppend, SessionStart, TurnBegin
-from sessions_app.services import start_session
+from sessions_app.schemas import CommitRead, EventAppend, SessionStart, SettingsChange, TurnBegin
+from sessions_app.services import record_commit, start_session
+from sessions_app.services.settings import change_settings
 from sessions_app.services.turns import append_event, begin_turn
+from sessions_app.settings import project_settings
 from tests.support import HubTestCase
 
 WORD = "marmaladeish"
@@ -100,6 +102,21 @@ class WhatIsTextTests(_RedactionCase):
         (kept,) = self.preview(text="guideline").kept
         self.assertEqual(kept.where, "kind of memory.written")
         self.assertIn("fixed form", kept.why)
+
+    def test_what_is_no_text_of_anybody_s_stays_so_that_the_rest_can_go(self):
+        change_settings(command=SettingsChange(settings={"turn_policy": "auto", "review_after": {"guideline": 9}}))
+        text = "On auto, a guideline is found, with examples of 2026."
+        written = self.write("A tool", text, kind="tool", attributes={"constraints": text, "examples": []})
+        record_commit(
+            command=CommitRead(sha="a1b2c3d4e5f6a7b8c9d0" * 2, message=text, committed_at="2026-01-02T03:04:05Z")
+        )
+        for word in ("auto", "guideline", "found", "examples", "2026"):
+            self.redact(text=word)
+        self.assertEqual(self.memory(written).content.count("[REDACTED:removed]"), 5)
+        self.assertEqual(list(self.memory(written).attributes), ["constraints", "examples"])
+        settings = project_settings()
+        self.assertEqual((settings.turn_policy, settings.review_after), ("auto", {"guideline": 9}))
+        self.require_whole()
 
     def test_a_name_of_a_session_stays_as_the_headers_do(self):
         start_session(command=SessionStart(session_id=f"s-{WORD}", purpose=f"Ask {WORD}"))
