@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
+from unittest import mock
 
-from tests.mcp.client import McpTestCase
+from memoryhub.mcp import snapshot
+from tests.mcp.client import McpTestCase, Server
 
 MARK = "answered by the front"
 
 
 class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
+    path: Path
+    kept: str
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        server = Server(cls.home)
+        cls.addClassCleanup(server.destroy)
+        server.initialize()
+        server.end()
+        (cls.path,) = (cls.home / "cache").glob("mcp-*.json")
+        cls.kept = cls.path.read_text()
+
     def setUp(self) -> None:
-        self.path = self.keep_snapshot()
+        for path in self.path.parent.iterdir():
+            path.unlink()
+        self.path.write_text(self.kept)
         self.mark()
-        self.addCleanup(self.path.unlink, missing_ok=True)
 
     def mark(self, **changes: object) -> None:
         """Make it visible who answers: only the snapshot carries the mark."""
@@ -52,14 +69,25 @@ class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
         self.assertNotIn(MARK, self.path.read_text())
 
     def test_a_broken_file_is_ignored_and_replaced(self) -> None:
-        for text in ("", "{", "[]", '{"key": []}', "\udcff"):
-            with self.subTest(text=text):
-                self.path.write_bytes(text.encode("utf-8", "surrogateescape"))
-                self.assertFalse(self.is_front_answering())
+        self.path.write_bytes(b"{")
+        self.assertFalse(self.is_front_answering())
+        self.keep_snapshot()
+        self.assertTrue(json.loads(self.path.read_text())["answers"])
+
+
+class WhatCounts(McpTestCase):
+    def test_no_broken_file_counts(self) -> None:
+        path = self.home / "cache" / "mcp-core.json"
+        path.parent.mkdir()
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
+            path.write_text(json.dumps({"key": ["k"], "answers": {}}))
+            self.assertEqual(snapshot.load("core", ["k"]), {})
+            for text in ("", "{", "[]", '{"key": []}', '{"key": ["k"]}', "\udcff"):
+                with self.subTest(text=text):
+                    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+                    self.assertIsNone(snapshot.load("core", ["k"]))
 
     def test_a_source_file_that_changes_makes_it_stale(self) -> None:
-        from memoryhub.mcp import snapshot
-
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "tools.py"
             source.write_text("a = 1")
@@ -68,8 +96,6 @@ class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
             self.assertNotEqual(list(snapshot._sources(folder)), before)
 
     def test_the_key_names_the_sdk_and_the_hubs_own_sources(self) -> None:
-        from memoryhub.mcp import snapshot
-
         key = "\n".join(snapshot.current_key())
         for part in ("/mcp-", "/mcp_types-", "/pydantic-", "memoryhub/mcp/server.py", "memories/tools/core.py"):
             self.assertIn(part, key)
