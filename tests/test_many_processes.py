@@ -33,8 +33,17 @@ def write(name, count):
 def say(line):
     os.write(1, f"{line}\\n".encode())  # whole, whoever else writes into the pipe and whenever this is killed
 """
-WRITER = f"{PREPARE}\nwrite(sys.argv[1], int(sys.argv[2]))"
-# A process for each name that it is told, which need not import everything anew; it says its number, and how it ended.
+# As many processes at once as there are names, which need not import everything each.
+WRITERS_AT_ONCE = f"""{PREPARE}
+children = []
+for name in sys.argv[2:]:
+    children.append(os.fork())
+    if children[-1] == 0:
+        write(name, int(sys.argv[1]))
+        os._exit(0)
+sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+"""
+# A process for each name that it is told, one after the other; it says its number, and how it ended.
 WRITERS = f"""{PREPARE}
 while name := sys.stdin.readline().strip():
     child = os.fork()
@@ -67,12 +76,10 @@ class ManyProcessesTests(HubTestCase):
             self.assertTrue(found.ok, found.describe())
 
     def test_eight_writers_at_once_lose_nothing_and_none_is_locked_out(self):
-        writers = [self.spawn(WRITER, f"w{number}", "25") for number in range(8)]
-        acknowledged: dict[int, str] = {}
-        for writer in writers:
-            output, errors = writer.communicate(timeout=DEADLINE_SECONDS)
-            self.assertEqual((writer.returncode, errors), (0, ""))
-            acknowledged |= parse(output)
+        with self.spawn(WRITERS_AT_ONCE, "25", *(f"w{number}" for number in range(8))) as writers:
+            output, errors = writers.communicate(timeout=DEADLINE_SECONDS)
+        self.assertEqual((writers.returncode, errors), (0, ""))
+        acknowledged = parse(output)
         self.assertEqual(len(acknowledged), 200)
         self.holds(acknowledged)
         with self.store("alpha"):
