@@ -46,6 +46,17 @@ WITH_BASELINE = {
 } | {"stores.open"}
 
 
+# The command itself, whose many processes are covered by other tests, and have nothing but their work to do here.
+PROGRAM = f"""
+import os, sys
+for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START", "PYTHONDEVMODE"):
+    os.environ.pop(name, None)
+sys.path.insert(0, {str(ROOT)!r})
+from memoryhub.cli import main
+sys.exit(main(["manage.py", *sys.argv[1:]]))
+"""
+
+
 class Outcome:
     """One run of the command, for a user whose home and temporary folders are known."""
 
@@ -56,7 +67,7 @@ class Outcome:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMORY_HUB_")}
         kept.pop("DJANGO_SETTINGS_MODULE", None)
         self.process = subprocess.run(
-            [sys.executable, str(ROOT / "manage.py"), "bench", *options],
+            [sys.executable, "-c", PROGRAM, "bench", *options],
             env={**kept, "HOME": str(self.user), "TMPDIR": str(self.temporary), **environment},
             cwd=self.user,
             capture_output=True,
