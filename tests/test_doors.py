@@ -17,7 +17,7 @@ from typing import Any
 from django.test import SimpleTestCase
 
 from tests.mcp.client import Server as McpServer
-from tests.web.server import DEADLINE_SECONDS, Server, run, serving
+from tests.web.server import DEADLINE_SECONDS, Server, Shell, serving, temporary_home
 
 ALPHAS_OWN = "zebrafish are kept in tank nine"
 
@@ -52,11 +52,13 @@ class Browser:
 
 
 class DoorsTestCase(SimpleTestCase):
+    _shell: Shell | None = None
+
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(prefix="memory-hub-doors-", ignore_cleanup_errors=True)
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.home = self.folder / "home"
+        self.home = self.enterContext(temporary_home())
 
     @contextlib.contextmanager
     def mcp(self, project: str) -> Iterator[McpServer]:
@@ -68,7 +70,10 @@ class DoorsTestCase(SimpleTestCase):
             server.destroy()
 
     def command(self, *arguments: str) -> str:
-        code, output = run(*arguments, home=self.home)
+        if self._shell is None:
+            self._shell = Shell(self.home)
+            self.addCleanup(self._shell.close)
+        code, output = self._shell.run(*arguments)
         self.assertEqual(code, 0, output)
         return output
 

@@ -9,11 +9,12 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from django.test import SimpleTestCase
+
+from tests.web.server import serving, temporary_home
 
 ROOT = Path(__file__).parents[1]
 WITHOUT_OVERRIDE = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
@@ -21,9 +22,9 @@ WITHOUT_OVERRIDE = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search
 
 class ReadOnlyTests(SimpleTestCase):
     def test_mcp_and_rest_refuse_the_write_and_go_on_reading(self):
-        with tempfile.TemporaryDirectory(prefix="memory-hub-read-only-") as home:
+        with temporary_home() as home:
             wrapper = WITHOUT_OVERRIDE if os.geteuid() == 0 else []
-            command = [*wrapper, sys.executable, "-m", "tests.test_read_only", f"{home}/home"]
+            command = [*wrapper, sys.executable, "-m", "tests.test_read_only", str(home)]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
@@ -38,7 +39,6 @@ class ReadOnlyTests(SimpleTestCase):
 def ask_the_doors(home: Path) -> dict[str, Any]:
     """Write, take the right to write away, ask both doors, give it back, write again."""
     from tests.mcp.client import Server as McpServer
-    from tests.web.server import serving
 
     found: dict[str, Any] = {}
     with serving("--no-worker", home=home) as server:
