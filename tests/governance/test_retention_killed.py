@@ -40,7 +40,7 @@ class KilledTests(RetentionTestCase):
         super().setUp()
         with log.transaction():
             for number in range(24):
-                self.session(f"s-{number}", *[f"message {number}.{each}" for each in range(60)], days=400 - number)
+                self.session(f"s-{number}", *[f"message {number}.{each}" for each in range(30)], days=400 - number)
             for number in range(60):
                 self.memory(f"memory {number}", days=300, deleted=200 - 3 * number)
 

@@ -14,7 +14,10 @@ from django.test import SimpleTestCase
 
 from tests.web.server import Server, poll, run, serving, temporary_home
 
-_MISSED = """
+_FILL_AND_MISS = """
+import io
+from django.core.management import call_command
+call_command("import", "markdown", {notes!r}, "--project", "alpha", stdout=io.StringIO())
 from datetime import timedelta
 from django_q.models import Schedule
 from django_q.scheduler import scheduler
@@ -35,19 +38,17 @@ queue_now(job=find_job("rebuild"), targets=[Target(project_store("alpha"))], ask
 class WorkerTests(SimpleTestCase):
     def test_three_days_off_are_one_run_of_each_job_and_a_killed_run_is_done_again(self) -> None:
         with temporary_home() as home:
-            self.fill(home)
-            self.assertEqual(self.shell(home, _MISSED), "0")
+            self.assertEqual(self.shell(home, _FILL_AND_MISS.format(notes=self.notes(home))), "0")
             with serving(home=home) as server:
                 self.kill_a_rebuild(home, server)
                 self.assert_missed_are_done_once(home)
 
-    def fill(self, home: Path) -> None:
+    def notes(self, home: Path) -> str:
         notes = home.parent / "notes"
         notes.mkdir()
         text = "\n".join(f"# Note {number}\n\nText of note {number}.\n" for number in range(800))
         (notes / "notes.md").write_text(text)
-        code, output = run("import", "markdown", str(notes), "--project", "alpha", home=home)
-        self.assertEqual(code, 0, output)
+        return str(notes)
 
     def shell(self, home: Path, program: str) -> str:
         code, output = run("shell", "--verbosity", "0", "--command", program, home=home)

@@ -15,7 +15,8 @@ from memoryhub.core import log
 from memoryhub.core.models import RawEvent
 from tests.support import HubTestCase
 
-UPDATES = 500
+UPDATES = int(os.environ.get("MEMORY_HUB_TEST_UPDATES", "200"))
+"""By each process."""
 MEMORIES = 10
 DEADLINE_SECONDS = 300
 WRITER = """
