@@ -37,7 +37,13 @@ class ErasingTests(AdminTestCase):
     def test_the_page_says_what_goes_and_what_stays_and_changes_nothing(self) -> None:
         self.delete()
         page = self.page(f"{self.one}erase/")
-        for each in ("What goes", "What stays", "digests", "Backups and exports", f"Type {self.memory_id} to confirm"):
+        for each in (
+            "What goes",
+            "What stays",
+            "digests",
+            "Backups and exports",
+            f"Type <code>{self.memory_id}</code> to confirm",
+        ):
             self.assertIn(each, page)
         self.assertTrue(self.is_there())
 

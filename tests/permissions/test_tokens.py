@@ -6,6 +6,8 @@ import hashlib
 from datetime import timedelta
 from typing import Any
 
+from django_q.models import Schedule
+
 from memoryhub.access import tokens
 from memoryhub.access.routes import act_of_route
 from memoryhub.api import api
@@ -57,6 +59,10 @@ class KeepingTests(TokenTestCase):
 
 
 class UsingTests(TokenTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        Schedule.objects.all().delete()  # no worker runs here, and what it would do falls due as the tests go on
+
     def test_events_name_the_token(self) -> None:
         text = self.make("ci", "write", projects=["alpha"])
         self.call("POST", "projects/alpha/memories", BODY, token=text, expect=201)
