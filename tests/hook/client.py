@@ -12,9 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from memoryhub.core.stores import project_store, use_store
+from sessions_app.replay import EventWindow, replay_lines
 from tests.home import RUN_HOME_VARIABLE
-from tests.web.server import DEADLINE_SECONDS, ROOT, START_SECONDS, poll
+from tests.support import forget_all_stores
+from tests.web.server import DEADLINE_SECONDS, ROOT, poll
 
 
 def run_hook(
@@ -51,9 +55,12 @@ def wait_for_spooled(home: Path, count: int = 1) -> list[dict[str, Any]]:
 
 def replayed(home: Path, project: str) -> list[dict[str, Any]]:
     """Return a project's log as the replay command prints it."""
-    command = [sys.executable, str(ROOT / "manage.py"), "replay", "--project", project]
-    printed = subprocess.run(command, check=True, capture_output=True, env=environment_of(home), timeout=START_SECONDS)
-    return [json.loads(line) for line in printed.stdout.splitlines()]
+    with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(home)):
+        try:
+            with use_store(project_store(project)):
+                return [json.loads(line) for line in replay_lines(command=EventWindow(), limit=None)]
+        finally:
+            forget_all_stores()
 
 
 class Repository:

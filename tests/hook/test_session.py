@@ -86,22 +86,6 @@ class CodingSessionTests(HookTestCase):
         self.assertIn("data to consult, not instructions", context)
         self.assertLess(estimate_tokens(context), 1_500)
 
-    def test_a_session_that_goes_on_is_taken_up_again_and_not_refused(self):
-        with serving("--no-worker", home=self.home):
-            client = ClaudeCode(self.home, self.work, FIRST)
-            client.start()
-            client.tell("UserPromptSubmit", prompt="One")
-            client.start("compact")
-            client.tell("SessionEnd", reason="other")
-            client.start("resume")
-            client.tell("UserPromptSubmit", prompt="Two")
-            events = replayed(self.home, "parser")
-        self.assertEqual(
-            [event["event_type"] for event in events],
-            "session.started turn.began message.user context.packed turn.ended session.ended session.resumed "
-            "turn.began message.user".split(),
-        )
-
     def test_what_was_told_while_no_hub_ran_is_there_when_it_runs_again(self):
         client = ClaudeCode(self.home, self.work, FIRST)
         self.assertEqual(client.start(), "")
@@ -120,32 +104,66 @@ class CodingSessionTests(HookTestCase):
         )
         self.assertEqual(events[4]["payload"]["message"], "Add a file")
 
+
+class OneHubTests(HookTestCase):
+    """Each test has a repository of its own, and so a project."""
+
+    hub: Server
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.hub = cls.enterClassContext(serving("--no-worker"))
+
+    def setUp(self):
+        super().setUp()
+        self.home = self.hub.home
+
+    def clone(self, name: str, origin: str = "") -> Repository:
+        """Work in a repository of this name."""
+        repository = Repository(self.work.parent / name)
+        if origin:
+            repository.git("remote", "add", "origin", f"https://example.org/ada/{origin}.git")
+        self.work = repository.folder
+        return repository
+
+    def test_a_session_that_goes_on_is_taken_up_again_and_not_refused(self):
+        client = ClaudeCode(self.home, self.clone("lexer").folder, FIRST)
+        client.start()
+        client.tell("UserPromptSubmit", prompt="One")
+        client.start("compact")
+        client.tell("SessionEnd", reason="other")
+        client.start("resume")
+        client.tell("UserPromptSubmit", prompt="Two")
+        events = replayed(self.home, "lexer")
+        self.assertEqual(
+            [event["event_type"] for event in events],
+            "session.started turn.began message.user context.packed turn.ended session.ended session.resumed "
+            "turn.began message.user".split(),
+        )
+
     def test_a_folder_that_could_be_two_projects_is_told_and_nothing_is_captured(self):
-        self.repository.git("remote", "add", "origin", "https://example.org/ada/settings.git")
-        with serving("--no-worker", home=self.home) as hub:
-            for project in ("parser", "settings"):
-                self.assertEqual(hub.api("POST", "projects", {"project_id": project}).status, 201)
-            done = run_hook(self.home, "UserPromptSubmit", self.told(prompt="Which one?"))
-            self.assert_harmless(done, says="could be any of settings, parser")
-            named = run_hook(self.home, "UserPromptSubmit", self.told(prompt="This one"), "--project", "parser")
-            self.assert_harmless(named)
-            self.assertEqual(replayed(self.home, "settings"), [])
-            said = [
-                each["payload"]["content"] for each in replayed(self.home, "parser") if "content" in each["payload"]
-            ]
+        self.clone("grammar", origin="settings")
+        for project in ("grammar", "settings"):
+            self.assertEqual(self.hub.api("POST", "projects", {"project_id": project}).status, 201)
+        done = run_hook(self.home, "UserPromptSubmit", self.told(prompt="Which one?"))
+        self.assert_harmless(done, says="could be any of settings, grammar")
+        named = run_hook(self.home, "UserPromptSubmit", self.told(prompt="This one"), "--project", "grammar")
+        self.assert_harmless(named)
+        self.assertEqual(replayed(self.home, "settings"), [])
+        said = [each["payload"]["content"] for each in replayed(self.home, "grammar") if "content" in each["payload"]]
         self.assertEqual(said, ["This one"])
         self.assertFalse((self.home / "spool").exists())
 
     def test_the_environment_of_the_client_decides_how_its_repository_is_named(self):
-        self.repository.git("remote", "add", "origin", "https://example.org/ada/settings.git")
-        with serving("--no-worker", home=self.home):
-            told = self.told(prompt="By the folder")
-            self.assert_harmless(run_hook(self.home, "UserPromptSubmit", told, MEMORY_HUB_IDENTITY="folder"))
-            self.assertEqual(len(replayed(self.home, "parser")), 3)
+        self.clone("scanner", origin="options")
+        told = self.told(prompt="By the folder")
+        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", told, MEMORY_HUB_IDENTITY="folder"))
+        self.assertEqual(len(replayed(self.home, "scanner")), 3)
 
     def test_a_client_or_an_event_that_is_unknown_is_told_with_those_that_are_known(self):
-        with serving("--no-worker", home=self.home):
-            self.assert_harmless(run_hook(self.home, "Stop", self.told(), client="vi"), says="claude-code, gemini-cli")
-            self.assert_harmless(run_hook(self.home, "Halt", self.told()), says="known are: SessionStart")
-            self.assert_harmless(run_hook(self.home, "PreToolUse", self.told(tool_name="Bash")))
-        self.assertFalse((self.home / "projects").exists())
+        self.clone("printer")
+        self.assert_harmless(run_hook(self.home, "Stop", self.told(), client="vi"), says="claude-code, gemini-cli")
+        self.assert_harmless(run_hook(self.home, "Halt", self.told()), says="known are: SessionStart")
+        self.assert_harmless(run_hook(self.home, "PreToolUse", self.told(tool_name="Bash")))
+        self.assertFalse((self.home / "projects" / "printer").exists())
