@@ -13,6 +13,7 @@ from memories.models import Memory
 from memoryhub.core import log, rows
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import project_store
+from tests.home import UNMEASURED
 from tests.support import HubTestCase
 
 PREPARE = """
@@ -59,7 +60,7 @@ KILLS = int(os.environ.get("MEMORY_HUB_TEST_KILLS", "50"))
 
 class ManyProcessesTests(HubTestCase):
     def spawn(self, *program: str) -> subprocess.Popen[str]:
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
         root = Path(__file__).parents[1]
         pipe = subprocess.PIPE
         command = [sys.executable, "-c", *program]

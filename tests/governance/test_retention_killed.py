@@ -15,6 +15,7 @@ from governance.retention.run import run_retention
 from governance.retention.schemas import RetentionRunRequest
 from memoryhub.core import clock, log, rows
 from tests.governance.retaining import RetentionTestCase
+from tests.home import UNMEASURED
 from tests.support import forget_all_stores
 
 DEADLINE_SECONDS = 120
@@ -63,7 +64,7 @@ class KilledTests(RetentionTestCase):
             self.assertEqual(len(self.erased()), plan.events)
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
         command = [sys.executable, "-c", RUN, clock.to_text(clock.now())]
         return subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[2])
 

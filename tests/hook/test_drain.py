@@ -19,6 +19,7 @@ from memoryhub.core.stores import list_projects
 from memoryhub.serving import drain
 from memoryhub.serving.drain import Drained
 from sessions_app.models import Session, Turn
+from tests.home import UNMEASURED
 from tests.support import HubTestCase
 from tests.web.server import ROOT, poll
 
@@ -223,7 +224,12 @@ class DrainAmongOthersTests(DrainTestCase):
             self.assertEqual(Session.objects.count(), 1)
 
     def drainers(self) -> subprocess.Popen[str]:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "memoryhub.settings"}
+        environment = {
+            **os.environ,
+            **UNMEASURED,
+            "PYTHONPATH": str(ROOT),
+            "DJANGO_SETTINGS_MODULE": "memoryhub.settings",
+        }
         command = [sys.executable, "-c", _DRAINERS]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 

@@ -19,6 +19,7 @@ from memoryhub.core.origin import use_origin
 from sessions_app.schemas import SessionStart, TurnBegin
 from sessions_app.services import start_session
 from sessions_app.services.turns import begin_turn
+from tests.home import UNMEASURED
 from tests.support import HubTestCase
 from tests.web.server import ROOT, migrated_home
 
@@ -54,7 +55,8 @@ class Runner:
     """The process that forks."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "CRITICAL"}
+        settings = {"DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "CRITICAL"}
+        environment = {**os.environ, **UNMEASURED, **settings}
         pipe = subprocess.PIPE
         command = [sys.executable, "-c", _PROGRAM]
         self.process = subprocess.Popen(command, env=environment, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)

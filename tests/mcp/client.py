@@ -12,11 +12,13 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import anyio.from_thread
 from django.test import SimpleTestCase
 from mcp.client.stdio import StdioServerParameters
+
+from tests.home import UNMEASURED
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 120.0
@@ -182,6 +184,8 @@ class McpTestCase(SimpleTestCase):
     """Tests against real servers that share one home folder a class, so that only the first one starts slowly."""
 
     home: Path
+    measured: ClassVar[bool] = False
+    """Whether coverage is measured in the servers of single tests: most are killed, by which it would be lost."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -192,12 +196,13 @@ class McpTestCase(SimpleTestCase):
     @classmethod
     def share_server(cls) -> Server:
         """Return a server, its hands shaken, for all tests of the class."""
-        server = Server(cls.home)
+        server = Server(cls.home, **UNMEASURED)
         cls.addClassCleanup(server.destroy)
         server.initialize()
         return server
 
     def start(self, *options: str, **settings: Any) -> Server:
+        settings = settings if self.measured else {**UNMEASURED, **settings}
         server = Server(settings.pop("home", self.home), *options, **settings)
         self.addCleanup(server.destroy)
         return server

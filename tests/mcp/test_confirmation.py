@@ -10,6 +10,7 @@ import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
 
+from tests.home import UNMEASURED
 from tests.mcp.client import ENVELOPE, MODERN, McpTestCase, Server, parameters, run_async
 
 QUESTION = "permanently delete #412 'file'?"
@@ -39,7 +40,7 @@ class AClientThatShookHands(ConfirmationTestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.server = Server(cls.home)
+        cls.server = Server(cls.home, **UNMEASURED)
         cls.addClassCleanup(cls.server.destroy)
         cls.server.initialize(elicitation={})
 
@@ -141,7 +142,7 @@ class AClientWithoutHandshake(ConfirmationTestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.server = Server(cls.home)
+        cls.server = Server(cls.home, **UNMEASURED)
         cls.addClassCleanup(cls.server.destroy)
 
     def call(self, tool: str = "test_shred", path: Path | None = None, **more: Any) -> dict[str, Any]:

@@ -122,7 +122,7 @@ class AcceptanceTests(McpTestCase):
             for event in ("SessionStart", "UserPromptSubmit", "PostToolUse"):
                 done = subprocess.run(
                     [sys.executable, str(ROOT / "manage.py"), "hook", "claude-code", event],
-                    input=told, capture_output=True, cwd=folder, env=environment(home), timeout=30, check=True,
+                    input=told, capture_output=True, cwd=folder, env=environment(home), timeout=120, check=True,
                 )  # fmt: skip
                 self.assertEqual((done.stdout, done.stderr), (b"", b""))
             self.assertEqual(contents(Path(name)), before)

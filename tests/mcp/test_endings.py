@@ -10,6 +10,8 @@ from tests.mcp.client import HANDSHAKE, McpTestCase, Server, wait_until
 
 
 class CancellingCalls(McpTestCase):
+    measured = True
+
     def test_a_cancelled_read_frees_its_thread(self) -> None:
         server = self.connect()
         endless = [server.request("tools/call", {"name": "test_endless", "arguments": {}}) for _ in range(2)]
@@ -40,6 +42,8 @@ class CancellingCalls(McpTestCase):
 
 
 class EndingTheProcess(McpTestCase):
+    measured = True
+
     def test_a_signal_during_a_write_lets_it_finish_and_answer(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             with self.subTest(signal=number), _trace() as path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.home import UNMEASURED
 from tests.mcp.client import ROOT, McpTestCase, Server
 
 PROFILES = ("core", "work", "full")
@@ -30,7 +31,9 @@ class ProfileTests(McpTestCase):
         super().setUpClass()
         cls.servers = {}
         for profile in PROFILES:
-            server = Server(cls.home, "--project", "alpha", "--profile", profile, MEMORY_HUB_TEST_TOOLS="")
+            server = Server(
+                cls.home, "--project", "alpha", "--profile", profile, MEMORY_HUB_TEST_TOOLS="", **UNMEASURED
+            )
             cls.addClassCleanup(server.destroy)
             server.initialize()
             cls.servers[profile] = server

@@ -29,6 +29,8 @@ from tests.mcp.client import (
 
 
 class EveryRevisionIsServed(McpTestCase):
+    measured = True
+
     def test_the_front_knows_the_revisions_that_the_sdk_knows(self) -> None:
         self.assertEqual(opening.HANDSHAKE_VERSIONS, HANDSHAKE_PROTOCOL_VERSIONS)
         self.assertEqual(opening.MODERN_VERSIONS, MODERN_PROTOCOL_VERSIONS)

@@ -11,6 +11,8 @@ from tests.mcp.client import McpTestCase, Server
 
 
 class AStoreThatFails(McpTestCase):
+    measured = True
+
     def setUp(self) -> None:
         self.server = self.connect()
         self.write("the first")

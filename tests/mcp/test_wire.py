@@ -103,6 +103,8 @@ class TheFrontRefusesTheSame(McpTestCase):
 
 
 class TheWireCarriesOnlyTheProtocol(McpTestCase):
+    measured = True
+
     def rest_after_end(self, server: Server) -> list[dict[str, Any]]:
         server.close_input()
         return server.rest()

@@ -58,6 +58,8 @@ class StrictClientTests(McpTestCase):
 
 
 class AutomaticTurnTests(McpTestCase):
+    measured = True
+
     def test_a_client_that_knows_no_turns_has_them_all_the_same(self) -> None:
         server = self.connect()
         server.say("memory_write", title="first", content="one")

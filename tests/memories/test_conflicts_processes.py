@@ -13,6 +13,7 @@ from memories.models import Conflict, Memory, MemoryVersion
 from memories.schemas import MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.models import RawEvent
+from tests.home import UNMEASURED
 from tests.support import HubTestCase
 
 UPDATES = int(os.environ.get("MEMORY_HUB_TEST_UPDATES", "200"))
@@ -54,6 +55,7 @@ class TwoProcessesTests(HubTestCase):
     def spawn(self, name: str) -> subprocess.Popen[str]:
         environment = {
             **os.environ,
+            **UNMEASURED,
             "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store",
             "MEMORY_HUB_CONFLICT_WINDOW_SECONDS": "3600",  # however slow the machine is, what is stale is a conflict
         }
