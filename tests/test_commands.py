@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 class OverviewTests(HubTestCase):
     def said_to(self, *arguments: str) -> str:
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
     def test_the_overview_says_of_each_command_of_the_hub_what_it_does(self):
         said = self.said_to()
@@ -42,4 +42,4 @@ class PipeTests(HubTestCase):
             self.assertIn(b'"event_type":"memory.written"', process.stdout.readline())
             process.stdout.close()
             said = process.stderr.read()
-            self.assertEqual((process.wait(60), said), (0, b""))
+            self.assertEqual((process.wait(120), said), (0, b""))

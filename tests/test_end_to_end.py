@@ -37,7 +37,9 @@ MANUAL_QUESTIONS = {
 
 class EndToEndTests(HubTestCase):
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "MEMORY_HUB_HOME": str(self.home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        """Return the environment of a server, which shares this process's standard error and so should be quiet."""
+        settings = {"MEMORY_HUB_HOME": str(self.home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        return {**os.environ, **settings, "PYTHONDEVMODE": ""}
 
     def run_command(self, *arguments: str) -> str:
         output = StringIO()

@@ -16,7 +16,7 @@ class Options(McpTestCase):
             cwd=ROOT,
             text=True,
             capture_output=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 

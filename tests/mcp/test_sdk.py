@@ -51,7 +51,7 @@ class ImportingTheSdk(SimpleTestCase):
                 cwd=ROOT,
                 text=True,
                 capture_output=True,
-                timeout=60,
+                timeout=120,
                 check=True,
             )
 
