@@ -188,4 +188,4 @@ class History(RuleBasedStateMachine):
 class GraphTests(DecisionsTestCase):
     def test_any_history_keeps_its_lineage_its_heads_and_its_statuses(self):
         History.case = self
-        run_state_machine_as_test(History, settings=settings(max_examples=40, stateful_step_count=25, deadline=None))
+        run_state_machine_as_test(History, settings=settings(max_examples=30, stateful_step_count=25, deadline=None))

@@ -185,7 +185,7 @@ class McpTestCase(SimpleTestCase):
 
     home: Path
     measured: ClassVar[bool] = False
-    """Whether coverage is measured in the servers of single tests: most are killed, by which it would be lost."""
+    """Whether coverage is measured in the servers, which must end by themselves then: a killed one loses it."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -196,9 +196,11 @@ class McpTestCase(SimpleTestCase):
     @classmethod
     def share_server(cls) -> Server:
         """Return a server, its hands shaken, for all tests of the class."""
-        server = Server(cls.home, **UNMEASURED)
+        server = Server(cls.home, **({} if cls.measured else UNMEASURED))
         cls.addClassCleanup(server.destroy)
         server.initialize()
+        if cls.measured:
+            cls.addClassCleanup(server.end)
         return server
 
     def start(self, *options: str, **settings: Any) -> Server:

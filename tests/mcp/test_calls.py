@@ -10,6 +10,7 @@ from tests.mcp.client import ENVELOPE, McpTestCase, Server
 
 
 class CallingTools(McpTestCase):
+    measured = True
     server: Server
 
     @classmethod

@@ -48,6 +48,7 @@ def record_journal(server: Server) -> tuple[int, int]:
 
 
 class AcceptanceTests(McpTestCase):
+    measured = True
     server: Server
     iteration: int
     earlier: int
@@ -60,6 +61,7 @@ class AcceptanceTests(McpTestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.server = Server(cls.home, "--project", "alpha", cwd=Path(folder.name))
         cls.addClassCleanup(cls.server.destroy)
+        cls.addClassCleanup(cls.server.end)
         cls.server.initialize()
         described = "Let people read while others write"
         cls.iteration = id_of(cls.server.say("iteration_start", command="feature", description=described))

@@ -15,6 +15,7 @@ LIST = "memories://list{?memory_type,tags,limit,offset,include_deleted}"
 
 
 class PromptsTests(McpTestCase):
+    measured = True
     server: Server
 
     @classmethod

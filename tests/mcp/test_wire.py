@@ -12,6 +12,7 @@ from tests.mcp.client import CLIENT, HANDSHAKE, McpTestCase, Server
 
 
 class MalformedInputIsAnswered(McpTestCase):
+    measured = True
     server: Server
 
     @classmethod
