@@ -52,9 +52,9 @@ class _Handler(StreamRequestHandler):
 
     def handle(self) -> None:
         """Answer one line."""
-        answer = json.dumps(self._answer(self.rfile.readline(_LONGEST_LINE)))
         with contextlib.suppress(ConnectionError):  # whoever asked did not wait
-            self.wfile.write(answer.encode() + b"\n")
+            if line := self.rfile.readline(_LONGEST_LINE):
+                self.wfile.write(json.dumps(self._answer(line)).encode() + b"\n")
 
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:

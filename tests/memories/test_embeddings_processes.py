@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -56,8 +57,9 @@ class ProcessTests(HubTestCase):
 
     def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "ERROR"}
+        pipe, command = subprocess.PIPE, [sys.executable, *arguments]
         process = subprocess.Popen(
-            [sys.executable, *arguments], cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT
         )
         self.processes.callback(self.end, process)
         return process
@@ -132,12 +134,15 @@ class ProcessTests(HubTestCase):
             remote._ask({"do": "nearest", "index": {**index, "model": model}, "question": "q", "limit": 1}, 30)
         address = self.home / ADDRESS_FILE
         self.assertEqual(address.stat().st_mode & 0o777, 0o600)
-        address.write_text(json.dumps({**json.loads(address.read_text()), "secret": "guessed"}))
+        told = json.loads(address.read_text())
+        socket.create_connection(("127.0.0.1", told["port"])).close()  # who leaves without a word is no failure
+        address.write_text(json.dumps({**told, "secret": "guessed"}))
         self.assertIn("secret is not this hub's", meaning.nearest("feline animals").problem)
         self.assertTrue(project_store("alpha").path.exists())
         self.ends_with_the_process_that_started_it(holder)
 
     def ends_with_the_process_that_started_it(self, holder: subprocess.Popen[bytes]) -> None:
         assert holder.stdin
+        assert holder.stdout
         holder.stdin.close()
-        self.assertEqual(holder.wait(60), 0)
+        self.assertEqual((holder.wait(60), holder.stdout.read()), (0, b""))
