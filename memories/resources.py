@@ -9,6 +9,7 @@ from pydantic import Field
 from memories.embeddings.meaning import model_name
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
 from memories.search import engine
+from memories.search.mode import wanted_mode
 from memories.selectors import filtered, hits, listed
 from memories.uses.kinds import Use
 from memories.uses.notes import note_read
@@ -55,7 +56,7 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     question = MemorySearch(
         query=command.query, type=command.memory_type, tags=command.tags, sources=[SearchSourceName.MEMORY]
     )
-    ranked = engine.rank(question, others=True)
+    ranked = engine.rank(question, wanted_mode(), others=True)
     least = ranked.hits[0][1] * command.threshold if ranked.hits else 0.0
     good = [hit for hit in ranked.hits if hit[1] >= least]
     shown = good[command.offset : command.offset + command.limit]

@@ -6,7 +6,7 @@ from typing import Any
 
 from memories.models import SearchDocument
 from memories.schemas import Stats, Timeline
-from memories.search.index import has_full_text
+from memories.search.mode import told_mode
 from memories.selectors import count_by_type
 from memoryhub.core import clock, log, rows
 from memoryhub.core.asof import viewed_store
@@ -86,7 +86,7 @@ def stats(*, command: Stats) -> dict[str, Any]:  # noqa: ARG001 - how all questi
         "memories": count_by_type(),
         **statistics(),
         "rows": {model._meta.model_name: model._default_manager.count() for model in read_models()},
-        "mode": "fts5" if has_full_text() else "basic",
+        "mode": told_mode(),
         "bytes": {each.name: each.stat().st_size for each in sorted(path.parent.glob("events.db*"))},
         "sqlite": rows.fetch("SELECT sqlite_version()")[0][0],
     }

@@ -14,16 +14,26 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from pydantic.fields import FieldInfo
 
-from memoryhub.core.errors import HubError
+from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.folder import read_folder
+from memoryhub.core.identity import bound_folders
+from memoryhub.core.stores import Scope, current_store
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.settings import change_settings
-from sessions_app.settings import ProjectSettings, project_settings, settings_decided_elsewhere
+from sessions_app.settings import ProjectSettings, project_settings, settings_decided_by, settings_decided_elsewhere
 
 _GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Sessions and turns",
         "",
-        ("turn_policy", "ack_token_minutes", "session_idle_hours", "capture_commits", "conflict_window_seconds"),
+        (
+            "turn_policy",
+            "ack_token_minutes",
+            "session_idle_hours",
+            "capture_decisions",
+            "capture_commits",
+            "conflict_window_seconds",
+        ),
     ),
     (
         "Review",
@@ -39,7 +49,7 @@ _GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     ("Retention", "governance_retentionrun_changelist", ("retention_days", "purge_deleted_after_days", "retention")),
     ("Secrets", "secrets", ("secret_rules", "secret_allow")),
-    ("Finding", "", ("rank_by_use", "embedding_model", "ranking")),
+    ("Finding", "", ("search_mode", "rank_by_use", "embedding_model", "ranking")),
 )
 """The settings as the page parts them: a heading, the page that has a form of its own for them, and their names."""
 _CODE = forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "code"})
@@ -54,9 +64,9 @@ class SettingsForm(forms.Form):
         fields = ProjectSettings.model_fields
         initial = {name: _shown(value, lines=_has_lines(fields[name])) for name, value in present.items()}
         super().__init__(*args, **{"label_suffix": "", "initial": initial, **kwargs})
-        elsewhere = settings_decided_elsewhere()
+        elsewhere, decided_by = settings_decided_elsewhere(), settings_decided_by()
         for name, about in ProjectSettings.model_fields.items():
-            self.fields[name] = _field(name, about, elsewhere.get(name, ""))
+            self.fields[name] = _field(name, about, elsewhere.get(name, ""), is_set=name in decided_by)
 
     def groups(self) -> list[tuple[str, str, list[forms.BoundField]]]:
         """Return the fields in parts, each with its heading and its own page; those of no part come last."""
@@ -85,11 +95,12 @@ class SettingsForm(forms.Form):
         return json.loads(typed) if _has_parts(about) else _read(typed, about)
 
 
-def _field(name: str, about: FieldInfo, elsewhere: str) -> forms.Field:
+def _field(name: str, about: FieldInfo, elsewhere: str, *, is_set: bool) -> forms.Field:
     told = f"{str(about.description)[:1].upper()}{str(about.description)[1:]}. "
     told += "A line each. " if _has_lines(about) else ""
-    told += f"Decided by {elsewhere}." if elsewhere else f"By default {_default(about)}."
-    options: dict[str, Any] = {"required": False, "label": name.replace("_", " ").capitalize(), "help_text": told}
+    default = f"{'Set for this project; by' if is_set else 'By'} default {_default(about)}."
+    told += f"Decided by {elsewhere}." if elsewhere else default
+    options: dict[str, Any] = {"required": False, "label": _label(name), "help_text": told}
     kind = about.annotation
     if kind is bool:
         field: forms.Field = forms.ChoiceField(choices=_YES_OR_NO, **options)
@@ -119,11 +130,9 @@ def _has_lines(about: FieldInfo) -> bool:
 
 def _default(about: FieldInfo) -> str:
     value = _plain(about.get_default(call_default_factory=True))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
-    return "none" if value in ([], {}) else " ".join(_shown(value).split())
+    return "none" if value in ([], {}) else _short(value)
 
 
 def _read(typed: str, about: FieldInfo) -> Any:
@@ -155,7 +164,33 @@ def settings_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse
     form = SettingsForm(request.POST or None)
     if request.method == "POST" and _kept(request, form):
         return redirect("admin:settings")
-    return TemplateResponse(request, "admin/settings.html", {**context, "form": form})
+    return TemplateResponse(request, "admin/settings.html", {**context, "form": form, "folders": _folders()})
+
+
+def _folders() -> list[dict[str, Any]]:
+    """Return what the project's folders say in their files: where each counts, where something else decides."""
+    project, by = current_store().name, settings_decided_by()
+    told: list[dict[str, Any]] = []
+    for folder in bound_folders(project) if current_store().scope is Scope.PROJECT else ():
+        try:
+            said = read_folder(folder, project)
+        except Invalid as error:
+            told.append({"path": folder, "problem": f"{error.message}."})
+        else:
+            values = [
+                {"label": _label(name), "value": _short(value), "instead": by.get(name, "")}
+                for name, value in said.values.items()
+            ]
+            told += [{"path": said.path, "values": values}] if values else []
+    return told
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _short(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else " ".join(_shown(value).split())
 
 
 def _kept(request: HttpRequest, form: SettingsForm) -> bool:

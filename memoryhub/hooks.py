@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,19 @@ from pydantic import Field
 from memoryhub.core import clock, ids, rows
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Invalid
+from memoryhub.core.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
 from memoryhub.core.identity import bind_project, identify_project
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import demand_hub
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command, Identifier
 from memoryhub.core.spool import Kept
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores import current_store, project_store, use_store
 from sessions_app.clients import Effect
 from sessions_app.hearing import Heard, hear
 from sessions_app.services.capture import capture
+
+logger = logging.getLogger(__name__)
 
 router = Router()
 
@@ -52,10 +56,14 @@ def take_hook(
         return Status(204, None)
     key = request.headers.get("Idempotency-Key") or f"hook-{ids.short_id()}"
     project = project_of(heard, place.project)
-    with use_store(project_store(project), create=True), use_origin(source="hook", actor=client):
+    folder, problem = _folder_of(project, heard)
+    origin = use_origin(source="hook", actor=client)
+    with use_store(project_store(project), create=True), use_folder(folder), origin:
         capture(heard=heard, idempotency_key=key)
         _note_folder(project, heard)
         answer = opening_of(heard.session_id) if heard.answers else ""
+    if problem and heard.answers:
+        answer = f"Memory Hub leaves out what this folder says of its settings: {problem}\n\n{answer}".rstrip()
     if not answer:
         return Status(204, None)
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
@@ -72,6 +80,17 @@ def project_of(heard: Heard, project: str | None) -> str:
     return identify_project(project=project or None, directory=Path(heard.directory or "/"))
 
 
+def _folder_of(project: str, heard: Heard) -> tuple[FolderSettings, str]:
+    """Return what the event's folder says of its project, or why that is left out: no event is lost for it."""
+    if not heard.directory.startswith("/"):
+        return NO_FOLDER, ""
+    try:
+        return read_folder(Path(heard.directory), project), ""
+    except Invalid as error:
+        logger.warning("settings of a folder are left out: %s", error.message)
+        return NO_FOLDER, error.message
+
+
 def _note_folder(project: str, heard: Heard) -> None:
     """Note at a session's start that the folder is the project's, so that another of its name is told apart."""
     if heard.answers and heard.directory:
@@ -80,7 +99,8 @@ def _note_folder(project: str, heard: Heard) -> None:
 
 def take_kept(heard: Heard, kept: Kept) -> None:
     """Capture an event that has waited in the spool, as of the time when it happened; needs its store to be current."""
-    with clock.frozen(_happened_at(kept)), use_origin(source="hook", actor=kept.client):
+    folder, _ = _folder_of(current_store().name, heard)
+    with clock.frozen(_happened_at(kept)), use_folder(folder), use_origin(source="hook", actor=kept.client):
         capture(heard=heard, idempotency_key=kept.id)
 
 

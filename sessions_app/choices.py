@@ -27,3 +27,14 @@ class ReviewPolicy(StrEnum):
     OFF = "off"
     SAMPLED = "sampled"
     ALL = "all"
+
+
+class SearchMode(StrEnum):
+    """How a store is searched."""
+
+    AUTO = "auto"
+    """By words, and by meaning where vectors are at hand; by LIKE where SQLite has no FTS5."""
+    FTS5 = "fts5"
+    """By words alone, and not at all without the full-text index."""
+    BASIC = "basic"
+    """By LIKE, although there is a full-text index."""

@@ -1,31 +1,20 @@
-"""A project's settings: from the environment, then the hub's ``config.toml``, then the project's own.
-
-The first of them that names a setting decides it.
-"""
+"""A project's settings: which there are, what each may be, and what a folder's file may say of them."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import tomllib
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
-from memoryhub import env
-from memoryhub.core import rows
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.validation import explain
-from sessions_app.choices import ReviewPolicy, TurnPolicy
+from sessions_app.choices import ReviewPolicy, SearchMode, TurnPolicy
+from sessions_app.layers import CONFIG_FILE, OF_THE_HUB, config_path, decided, decided_outside, read_config
 from sessions_app.retaining import MAX_RULES, Days, RetentionRule
 from sessions_app.secret_rules import MAX_ALLOWED, Allowed, SecretRule
 from sessions_app.secret_rules import MAX_RULES as MAX_SECRET_RULES
-
-PREFIX = "MEMORY_HUB_"
-CONFIG_FILE = "config.toml"
 
 
 class Ranking(BaseModel):
@@ -70,9 +59,13 @@ class ProjectSettings(BaseModel):
     turn_policy: TurnPolicy = Field(TurnPolicy.AUTO, description="strict asks every write for an open turn's token")
     ack_token_minutes: int = Field(30, ge=1, le=24 * 60, description="a turn stays open so long after its last event")
     session_idle_hours: int = Field(12, ge=1, le=24 * 30, description="a session left open is ended after so long")
+    capture_decisions: bool = Field(True, description="agents record decisions; a person may in any case")
     capture_commits: bool = Field(True, description="record a commit that is seen in a tool's event")
     conflict_window_seconds: float = Field(
         5.0, ge=0, le=3600, description="two writes from one version within so long are both kept, as a conflict"
+    )
+    search_mode: SearchMode = Field(
+        SearchMode.AUTO, description="auto; fts5: by words alone, never by meaning; basic: by LIKE"
     )
     rank_by_use: bool = Field(True, description="what was fetched, cited or updated counts up to a tenth more")
     embedding_model: str = Field(
@@ -109,25 +102,50 @@ class ProjectSettings(BaseModel):
 
 
 def project_settings() -> ProjectSettings:
-    """Return the settings of the current store's project.
+    """Return the settings of the current store's project, for who works in the current folder.
 
     Raises:
-        Invalid: a value is not one that the setting takes; the message says where it stands.
+        Unavailable: what decides a setting cannot be read, or is no value of it; the message says where it stands.
     """
-    own = {name: json.loads(value) for name, value in rows.fetch("SELECT name, value FROM sessions_app_setting")}
-    return _merged(_from_environment(), _from_file(_modified(_config_path())), own)
+    layers = decided(ProjectSettings.model_fields)
+    try:
+        return ProjectSettings(**{name: value for name, (_, value) in layers.items()})
+    except ValidationError as error:
+        wrong = str(error.errors(include_url=False)[0]["loc"][0])
+        raise Unavailable(f"setting {explain(error)}; it is set by {layers[wrong][0]}, mend it there") from error
+
+
+def settings_decided_by() -> dict[str, str]:
+    """Return who decides each setting that anybody has decided: a layer's name, or a folder's file.
+
+    Raises:
+        Unavailable: as ``project_settings``.
+    """
+    return {name: by for name, (by, _) in decided(ProjectSettings.model_fields).items()}
 
 
 def settings_decided_elsewhere() -> dict[str, str]:
-    """Return the settings that the project itself cannot decide, each with what does."""
-    named = {name: f"the environment ({PREFIX}{name.upper()})" for name in _from_environment()}
-    known = set(ProjectSettings.model_fields)
-    return (
-        dict.fromkeys(known & set(_from_file(_modified(_config_path()))), f"{CONFIG_FILE} in the home folder") | named
-    )
+    """Return the settings that the project itself cannot decide, each with what does.
+
+    Raises:
+        Unavailable: as ``project_settings``.
+    """
+    return {name: by for name, (by, _) in decided_outside(ProjectSettings.model_fields).items()}
 
 
-def check_settings(values: dict[str, Any]) -> ProjectSettings:
+def config_problem() -> str:
+    """Return what is wrong with ``config.toml`` or a variable, as one sentence; empty where all can be read."""
+    try:
+        unknown = sorted(set(read_config()) - set(ProjectSettings.model_fields) - OF_THE_HUB)
+        check_settings({name: value for name, (_, value) in decided_outside(ProjectSettings.model_fields).items()})
+    except Unavailable as error:
+        return error.message
+    except Invalid as error:
+        return f"{error.message}; it is set in the environment or in {CONFIG_FILE} in the home folder"
+    return f"{config_path()}: there is no setting {unknown[0][:64]!r}; take it out there" if unknown else ""
+
+
+def check_settings(values: Mapping[str, Any]) -> ProjectSettings:
     """Return ``values`` as settings, the others and those that are None at their defaults.
 
     Raises:
@@ -137,62 +155,7 @@ def check_settings(values: dict[str, Any]) -> ProjectSettings:
     if unknown:
         known = ", ".join(ProjectSettings.model_fields)
         raise Invalid(f"there is no setting {unknown[0]!r}; known are: {known}")
-    return _merged({name: value for name, value in values.items() if value is not None})
-
-
-def _merged(*sources: dict[str, Any]) -> ProjectSettings:
-    values: dict[str, Any] = {}
-    for source in reversed(sources):
-        values |= source
     try:
-        return ProjectSettings(**values)
+        return ProjectSettings(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
         raise Invalid(f"setting {explain(error)}") from error
-
-
-def _from_environment() -> dict[str, Any]:
-    named = {name: os.environ.get(PREFIX + name.upper()) for name in ProjectSettings.model_fields}
-    return {name: _read(name, value) for name, value in named.items() if value is not None}
-
-
-def _read(name: str, value: str) -> Any:
-    """Return a setting of the environment; one that has parts is written as JSON."""
-    if name not in _EXAMPLES:
-        return value
-    try:
-        return json.loads(value)
-    except json.JSONDecodeError as error:
-        variable = f"{PREFIX}{name.upper()}"
-        raise Invalid(f"setting {variable} is not JSON: {error.msg}; write {_EXAMPLES[name]}, say") from error
-
-
-_EXAMPLES = {
-    "ranking": '{"text": 2}',
-    "retention": '[{"what": "captured", "after_days": 30}]',
-    "review_after": '{"decision": 365}',
-    "secret_rules": '[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]',
-    "secret_allow": '["a text", "/a pattern/"]',
-}
-"""Of the settings that have parts."""
-
-
-def _config_path() -> Path:
-    return env.home() / CONFIG_FILE
-
-
-def _modified(path: Path) -> tuple[Path, int]:
-    try:
-        return path, path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return path, 0
-
-
-@lru_cache(maxsize=8)
-def _from_file(version: tuple[Path, int]) -> dict[str, Any]:
-    path, modified = version
-    if not modified:
-        return {}
-    try:
-        return tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path} is not valid TOML: {error}") from error

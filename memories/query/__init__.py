@@ -14,6 +14,7 @@ from memories.query.cursor import asked
 from memories.query.present import query_line
 from memories.query.results import shown
 from memories.schemas.query import MemoryQuery
+from memories.search.mode import wanted_mode
 from memories.uses.notes import note_found
 from memoryhub.core.paging import page
 from memoryhub.core.retrieval import retrieval
@@ -23,7 +24,9 @@ __all__ = ["query", "query_line"]
 
 
 @retrieval("query")
-def query(*, command: MemoryQuery, mode: str = "auto", line: Callable[[dict[str, Any]], str] = query_line) -> Listing:
+def query(
+    *, command: MemoryQuery, mode: str | None = None, line: Callable[[dict[str, Any]], str] = query_line
+) -> Listing:
     """Return what matches, ranked, each with its evidence, its score and the parts of it.
 
     Entries that do not change are on exactly one page, whatever others write meanwhile; what is created after the
@@ -31,7 +34,7 @@ def query(*, command: MemoryQuery, mode: str = "auto", line: Callable[[dict[str,
 
     Args:
         command: the question.
-        mode: ``auto``, or ``basic`` for LIKE although FTS5 is there.
+        mode: ``auto``, ``fts5`` or ``basic``; default: as the setting ``search_mode`` says.
         line: a result as the text that it will be, by which its tokens are counted.
 
     Raises:
@@ -39,7 +42,7 @@ def query(*, command: MemoryQuery, mode: str = "auto", line: Callable[[dict[str,
         NotFound: there is nothing of the id or name that results are to be related to.
     """
     question = asked(command)
-    found = engine.answer(question, mode=mode)
+    found = engine.answer(question, mode=mode or wanted_mode())
     items = shown(question, found.hits)
     hits = {(hit.place.scope.value, hit.scored.id): hit for hit in found.hits}
 

@@ -6,11 +6,12 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from memories.query import names, words
+from memories.query import names
 from memories.query.candidates import Candidates, Scored, can_have
 from memories.query.cursor import Asked
 from memories.query.places import Place
 from memories.schemas.query import QueryOrder
+from memories.search.mode import by_index
 from memoryhub.core.stores import use_store
 
 
@@ -33,18 +34,18 @@ class Answered:
     """How words were looked for; None where none were."""
 
 
-def answer(asked: Asked, *, mode: str = "auto") -> Answered:
+def answer(asked: Asked, *, mode: str) -> Answered:
     """Return the page that is asked for.
 
     Args:
         asked: the question.
-        mode: ``auto``, or ``basic`` for LIKE although FTS5 is there.
+        mode: how words are looked for: ``auto``, ``fts5`` or ``basic``.
     """
     total, pages, used = 0, [], set()
     for index, place in enumerate(asked.places):
         if can_have(asked, place):
             with use_store(place.store):
-                basic = mode == "basic" or words.mode() == "basic"
+                basic = not by_index(mode) if asked.command.search else False
                 candidates = Candidates(asked, place, basic=basic)
                 count, page = candidates.page(_hidden(candidates, asked.places[:index]))
             total += count

@@ -7,7 +7,6 @@ them, so while others write, what is ranked would move between two pages.
 from __future__ import annotations
 
 from memories.query.sql import LIVE, NOT_LIVE, Sql, as_list
-from memories.search.index import has_full_text
 from memories.search.text import terms
 
 _INDEXED = (
@@ -15,11 +14,6 @@ _INDEXED = (
     "WHERE search_fts MATCH w.value GROUP BY search_fts.rowid"
 )
 _BODY = "(m.content LIKE {0} OR m.tags LIKE {0} OR m.attributes LIKE {0})"
-
-
-def mode() -> str:
-    """Return how words are looked for in the current store: ``fts5``, or ``basic`` where there is no FTS5."""
-    return "fts5" if has_full_text() else "basic"
 
 
 def shares(question: str, *, basic: bool, include_deleted: bool) -> Sql:

@@ -12,7 +12,7 @@ from memories.scopes import Level
 from memories.search import fulltext
 from memories.search.blend import Asked, Blended, asking_others, blend_others, reasons
 from memories.search.fulltext import RANKED_AT_MOST
-from memories.search.index import has_full_text
+from memories.search.mode import by_index
 from memories.search.pipeline import USUAL, Pipeline
 from memories.search.surroundings import Factors, Hits, refine
 from memories.search.text import phrases, terms
@@ -52,15 +52,15 @@ def rank(
 
     Args:
         command: the question and its filters.
-        mode: ``auto``, or ``basic`` for LIKE although FTS5 is there.
+        mode: ``auto``; ``fts5`` for words alone, whatever else is there; ``basic`` for LIKE although FTS5 is there.
         level: whom its memories hold for; None for everyone.
         others: whether other rankings, by meaning say, are blended in; without them, the answer follows from the
             store alone and is the same at any time, whichever processes run.
         pipeline: what counts how much.
     """
     factors: Factors = {}
-    if mode != "basic" and has_full_text():
-        blended = _by_index(command, level, pipeline, others=others)
+    if by_index(mode):
+        blended = _by_index(command, level, pipeline, others=others and mode != "fts5")
         found, factors = refine(blended.hits, terms(command.query), pipeline)
         found = _weighed(_with_successors(found, command, level), command.query, factors)
         return Ranked(found, "hybrid" if blended.scores else "fts5", factors, reasons(blended), blended.problems)

@@ -12,6 +12,7 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.search import engine
 from memories.search.blend import TEXT
+from memories.search.mode import wanted_mode
 from memories.search.snippets import excerpt
 from memories.search.text import terms
 from memories.search.why import why
@@ -60,12 +61,12 @@ class _Answer:
 
 
 @retrieval("search")
-def search(*, command: MemorySearch, mode: str = "auto", whole_store: bool = False) -> Listing:
+def search(*, command: MemorySearch, mode: str | None = None, whole_store: bool = False) -> Listing:
     """Return what answers the question best, each hit with its evidence: id, source, scope, date, session.
 
     Args:
         command: the question and its filters.
-        mode: ``auto``, or ``basic`` for LIKE although FTS5 is there.
+        mode: ``auto``, ``fts5`` or ``basic``; default: as the setting ``search_mode`` says.
         whole_store: all of the current store and nothing else, for whatever session it holds.
     """
     chain = (
@@ -75,7 +76,7 @@ def search(*, command: MemorySearch, mode: str = "auto", whole_store: bool = Fal
     )
     if command.iteration_id:
         chain = [level for level in chain if level.store == current_store()]
-    answer = _ranked(chain, command, mode)
+    answer = _ranked(chain, command, mode or wanted_mode())
     parts = decode_cursor(command.cursor, (int,))
     start = parts[0] if parts else 0
     shown = answer.found[start : start + command.limit]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import memoryhub
 from memories.embeddings.choice import NONE
-from sessions_app.settings import PREFIX
+from sessions_app.layers import PREFIX
 
 ANSWER_SECONDS = 60.0
 _END_SECONDS = 30.0

@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from pydantic import ValidationError
 
 from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.folder import read_folder, use_folder
 from memoryhub.core.identity import identify_project
 from memoryhub.core.origin import use_origin
 from memoryhub.core.schemas import Command
@@ -124,7 +125,8 @@ class ProjectCommand(HubCommand):
         """Open the project's store inside the block, and yield its id."""
         project = identify_project(project=options["project"], directory=directory or Path.cwd())
         origin = use_origin(source="cli", actor=getpass.getuser())
-        with use_store(project_store(project), create=self.creates_store), origin:
+        folder = use_folder(read_folder(directory or Path.cwd(), project))
+        with use_store(project_store(project), create=self.creates_store), folder, origin:
             yield project
 
 

@@ -93,6 +93,22 @@ def bind_project(project_id: str, directory: Path) -> None:
     temporary.replace(folder / ORIGIN_FILE)
 
 
+def bound_folders(project_id: str) -> list[Path]:
+    """Return the folders that are noted as a project's own and are still there; of a repository its main folder."""
+    places = [Path(each.get("directory") or each.get("common_dir") or "/") for each in _bound_origins(project_id)]
+    return [folder for place in places if (folder := place.parent if place.name == ".git" else place).is_dir()]
+
+
+def settings_of_folder(directory: Path) -> tuple[Path | None, dict[str, Any]]:
+    """Return the settings file that counts for a folder, with its keys; None where there is none.
+
+    Raises:
+        Invalid: it cannot be read.
+    """
+    directory = directory.resolve()
+    return _nearest(directory, find_repository(directory))
+
+
 @dataclass(frozen=True, slots=True)
 class _Settings:
     project: str | None = None
@@ -101,12 +117,8 @@ class _Settings:
 
 def _settings(directory: Path, repository: Repository | None) -> _Settings:
     """Read the nearest settings file, and the environment for how a repository is named."""
-    found: dict[str, Any] = {}
-    source = ""
-    for path in _settings_files(directory, repository):
-        if path.is_file():
-            found, source = _parse(path), str(path)
-            break
+    path, found = _nearest(directory, repository)
+    source = str(path)
     project = found.get("project")
     name_by = os.environ.get("MEMORY_HUB_IDENTITY") or None
     if "identity" in found:
@@ -115,6 +127,11 @@ def _settings(directory: Path, repository: Repository | None) -> _Settings:
         where = f"{source}: identity" if "identity" in found else "MEMORY_HUB_IDENTITY"
         raise Invalid(f'{where} is {name_by!r}; it must be "folder" or "remote"')
     return _Settings(None if project is None else check_project_id(project, f"{source}: project"), name_by)
+
+
+def _nearest(directory: Path, repository: Repository | None) -> tuple[Path | None, dict[str, Any]]:
+    path = next((path for path in _settings_files(directory, repository) if path.is_file()), None)
+    return path, _parse(path) if path else {}
 
 
 def _settings_files(directory: Path, repository: Repository | None) -> Iterator[Path]:

@@ -79,7 +79,7 @@ def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: s
         return none
     end = f"{meta.returned_count} of {meta.total_count}"
     if meta.mode == "basic":
-        end += "; mode: basic (no full-text index)"
+        end += "; mode: basic (without the full-text index)"
     elif meta.note:
         end += f"; mode: {meta.mode}"
     if meta.next_cursor:

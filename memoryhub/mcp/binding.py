@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 from memoryhub.core.errors import Forbidden, HubError
+from memoryhub.core.folder import FolderSettings, read_folder
 from memoryhub.core.identity import bind_project, identify_project
 from memoryhub.core.stores import StoreId, project_store
 
@@ -20,6 +21,7 @@ class Binding:
         self._project = project
         self._directory = directory
         self._store: StoreId | None = None
+        self._folder: FolderSettings | None = None
         self._noted = project is not None
         self._lock = threading.Lock()
 
@@ -33,6 +35,18 @@ class Binding:
             if self._store is None:
                 self._store = project_store(identify_project(project=self._project, directory=self._directory))
             return self._store
+
+    def folder(self) -> FolderSettings:
+        """Return what the folder says of the project, read once.
+
+        Raises:
+            Invalid: its file is broken, or says what it may not.
+        """
+        store = self.store()
+        with self._lock:
+            if self._folder is None:
+                self._folder = read_folder(self._directory, store.name)
+            return self._folder
 
     def check(self, project_id: object) -> StoreId:
         """Return the bound project's store if ``project_id`` is None or names that project.

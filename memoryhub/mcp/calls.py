@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from memoryhub.core.errors import ConfirmationRequired, HubError, Invalid, Unavailable
+from memoryhub.core.folder import use_folder
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import EVERYTHING, Act, Grant, demand, use_grant
 from memoryhub.core.stores import use_store
@@ -93,7 +94,8 @@ class Calls:
         store = self._binding.check(project_id)
         origin = use_origin(source="mcp", actor=caller.actor, session_id=turns.session_id)
         try:
-            with use_grant(caller.grant), use_store(store, create=True), origin:
+            folder = use_folder(self._binding.folder())
+            with use_grant(caller.grant), use_store(store, create=True), folder, origin:
                 connection = connections[store.alias]
                 connection.ensure_connection()
                 job.watch(connection.connection)

@@ -28,7 +28,7 @@ from memoryhub.evaluation.questions import QuestionSet
 from memoryhub.evaluation.report import as_data, render
 from memoryhub.evaluation.run import SetResult, evaluate
 from memoryhub.evaluation.stages import stages
-from sessions_app.settings import PREFIX
+from sessions_app.layers import PREFIX
 
 _PIPED_WIDTH = 120
 _DATA = "MEMORY_HUB_EVALUATION_DATA"

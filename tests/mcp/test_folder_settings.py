@@ -1,0 +1,44 @@
+"""The settings of the folder where the server was started, over real pipes."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.mcp.client import McpTestCase, Server
+
+
+class FolderSettingsTests(McpTestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="work-"))).resolve()
+        self.file = self.folder / ".memory-hub.toml"
+
+    def serve(self) -> Server:
+        server = Server(self.home, cwd=self.folder)
+        self.addCleanup(server.destroy)
+        server.initialize()
+        return server
+
+    def test_they_hold_for_the_server_and_are_read_once(self) -> None:
+        self.file.write_text('project = "alpha"\nsearch_mode = "basic"\ncapture_decisions = false\n')
+        server = self.serve()
+        server.say("memory_write", title="Readers", content="never wait")
+        self.file.unlink()
+        self.assertIn("mode: basic", server.say("memory_search", query="reader"))
+        for tool, arguments in (("decision_record", {"title": "Use WAL"}), ("memory_log_decision", {"title": "Tea"})):
+            refused = server.call(tool, chosen="that", **arguments)
+            self.assertTrue(refused["isError"])
+            said = f"forbidden: agents record no decisions here: capture_decisions is false, set by {self.file}"
+            self.assertIn(said, refused["content"][0]["text"])
+        self.assertNotIn("WAL", server.say("memory_search", query="WAL"))
+        server.end()
+
+    def test_a_wrong_file_is_told_at_each_call_until_it_is_mended(self) -> None:
+        self.file.write_text('project = "alpha"\nserch_mode = "basic"\n')
+        server = self.serve()
+        for _ in range(2):
+            said = server.say("memory_search", query="anything")
+            self.assertIn(f"{self.file}: there is no setting 'serch_mode' (did you mean 'search_mode'?)", said)
+        self.file.write_text('project = "alpha"\nsearch_mode = "basic"\n')
+        self.assertIn("mode: basic", server.say("memory_stats"))
+        server.end()

@@ -1,0 +1,92 @@
+"""The setting ``search_mode``, in searches, queries and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from django.db import connections
+
+from memories import selectors
+from memories.query import query
+from memories.resources import SearchByOffset, search_by_offset
+from memories.schemas import MemorySearch, MemoryWrite, Stats
+from memories.schemas.query import MemoryQuery
+from memories.search.blend import Answered, Asked, Ranker, _rankers
+from memories.services import write_memory
+from memories.timeline import stats
+from memoryhub.core import rows
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.paging import as_lines
+from sessions_app.schemas import SettingsChange
+from sessions_app.services.settings import change_settings
+from tests.support import HubTestCase
+
+WORD = "readers"
+
+
+class SearchModeTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store())
+        self.memory = write_memory(command=MemoryWrite(title="Use WAL", content="one reader never waits")).id
+
+    def choose(self, mode: str) -> None:
+        change_settings(command=SettingsChange(settings={"search_mode": mode}))
+
+    def modes(self, word: str = WORD) -> set[str | None]:
+        """How each way to search answers, as it says itself."""
+        offset = search_by_offset(command=SearchByOffset(query=word))
+        return {
+            selectors.search(command=MemorySearch(query=word)).meta.mode,
+            query(command=MemoryQuery(search=word)).meta.mode,
+            offset["metadata"]["mode"],
+            stats(command=Stats())["mode"],
+        }
+
+    def found(self, word: str = WORD) -> tuple[int, int]:
+        searched = selectors.search(command=MemorySearch(query=word))
+        return searched.meta.total_count, query(command=MemoryQuery(search=word)).meta.total_count
+
+    def drop_index(self) -> None:
+        rows.execute("DROP TABLE search_fts")
+        vars(connections["store:project:alpha"]).pop("hub_has_full_text", None)
+
+    def test_basic_looks_by_like_although_there_is_an_index_and_says_so(self):
+        self.assertEqual((self.modes(), self.found()), ({"fts5"}, (1, 1)))
+        self.choose("basic")
+        self.assertEqual((self.modes(), self.found()), ({"basic"}, (0, 0)))  # LIKE knows no word stems
+        self.assertEqual(self.found("reader"), (1, 1))
+        listing = selectors.search(command=MemorySearch(query="reader"))
+        self.assertIn("mode: basic", as_lines(listing, lambda hit: hit["title"], none=""))
+
+    def test_fts5_goes_by_words_alone(self):
+        asked: list[str] = []
+
+        @contextmanager
+        def asking(question: Asked) -> Iterator[Callable[[], Answered]]:
+            asked.append(question.question)
+            yield Answered
+
+        ranker = Ranker("meaning", asking, weight=0.5, good=0.5, alone=0.5, alone_at_most=5)
+        _rankers.append(ranker)
+        self.addCleanup(_rankers.remove, ranker)
+        self.found()
+        self.assertEqual(asked, [WORD])
+        self.choose("fts5")
+        self.assertEqual((self.modes(), self.found()), ({"fts5"}, (1, 1)))
+        self.assertEqual(asked, [WORD])
+
+    def test_fts5_without_an_index_is_refused_with_what_to_do(self):
+        self.choose("fts5")
+        self.drop_index()
+        for ask in (
+            lambda: selectors.search(command=MemorySearch(query=WORD)),
+            lambda: query(command=MemoryQuery(search=WORD)),
+            lambda: search_by_offset(command=SearchByOffset(query=WORD)),
+        ):
+            with self.assertRaisesRegex(Unavailable, "search_mode is 'fts5'.*set search_mode to 'auto' or 'basic'"):
+                ask()
+        self.assertEqual(query(command=MemoryQuery()).meta.total_count, 1)
+        self.choose("auto")
+        self.assertEqual(self.modes("reader"), {"basic"})

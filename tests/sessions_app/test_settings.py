@@ -1,0 +1,169 @@
+"""Where settings come from, who decides each, and what a folder's file may say."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+from django.core.management import CommandError, call_command
+
+from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.folder import FolderSettings, read_folder, use_folder
+from memoryhub.core.identity import bind_project
+from sessions_app.folder_file import MAY_SAY
+from sessions_app.schemas import SettingsChange
+from sessions_app.services.settings import change_settings
+from sessions_app.settings import ProjectSettings, config_problem, project_settings, settings_decided_by
+from tests.support import HubTestCase
+
+FILE = ".memory-hub.toml"
+
+
+class InAFolderTestCase(HubTestCase):
+    """``folder`` is alpha's."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="work-"))).resolve()
+        self.file = self.folder / FILE
+        self.enterContext(self.store("alpha"))
+
+    def says(self, text: str) -> FolderSettings:
+        self.file.write_text(text)
+        return read_folder(self.folder, "alpha")
+
+    def run_here(self, *words: str) -> str:
+        out = io.StringIO()
+        with mock.patch("pathlib.Path.cwd", return_value=self.folder):
+            call_command(*words, "--project", "alpha", stdout=out)
+        return out.getvalue()
+
+
+class LayersTests(InAFolderTestCase):
+    def test_the_first_that_names_a_setting_decides_it_and_is_told(self):
+        with use_folder(self.says('search_mode = "basic"\n')):
+            self.decided("basic", str(self.file))
+            change_settings(command=SettingsChange(settings={"search_mode": "fts5"}))
+            self.decided("fts5", "the project")
+            (self.home / "config.toml").write_text('search_mode = "auto"\n')
+            self.decided("auto", "config.toml in the home folder")
+            with mock.patch.dict(os.environ, MEMORY_HUB_SEARCH_MODE="basic"):
+                self.decided("basic", "the environment (MEMORY_HUB_SEARCH_MODE)")
+
+    def decided(self, value: str, by: str) -> None:
+        self.assertEqual(project_settings().search_mode, value)
+        self.assertEqual(settings_decided_by(), {"search_mode": by})
+        shown = json.loads(self.run_here("settings", "search_mode", "--json"))
+        self.assertEqual(shown, {"search_mode": {"value": value, "decided_by": by}})
+
+    def test_the_command_changes_what_the_project_decides_and_nothing_else(self):
+        self.assertRegex(self.run_here("settings", "ack_token_minutes", "12"), r"ack_token_minutes +12 +the project")
+        self.assertRegex(self.run_here("settings", "ranking", '{"text": 2}'), r'ranking +\{"relation": 5.0.*"text": 2')
+        self.assertRegex(self.run_here("settings", "retention_days", "never"), r"retention_days +never +the project")
+        self.assertRegex(
+            self.run_here("settings", "ack_token_minutes", "--default"), r"ack_token_minutes +30 +the default"
+        )
+        for words, sentence in (
+            (("colour",), "there is no setting 'colour'; known are: turn_policy"),
+            (("search_mode", "zip"), "'search_mode' must be one of 'auto', 'fts5' or 'basic', not 'zip'"),
+            (("--default",), "--default takes the name of one setting"),
+        ):
+            with self.subTest(words=words), self.assertRaisesRegex(CommandError, sentence):
+                self.run_here("settings", *words)
+        self.assertEqual(len(self.run_here("settings").splitlines()), 1 + len(ProjectSettings.model_fields))
+
+    def test_what_cannot_be_read_is_told_with_its_place_and_is_nobodys_input(self):
+        config = self.home / "config.toml"
+        for text, sentence in (
+            ('turn_policy = "strict"\nx = = 3\n', r"config\.toml, line 2, column 5: invalid value; mend it there, or"),
+            (
+                'turn_policy = "lax"\n',
+                "'turn_policy' must be one of 'auto' or 'strict', not 'lax'; it is set by config",
+            ),
+        ):
+            config.write_text(text)
+            with self.subTest(text=text), self.assertRaisesRegex(Unavailable, sentence):
+                project_settings()
+            self.assertTrue(config_problem())
+        config.unlink()
+        with mock.patch.dict(os.environ, MEMORY_HUB_RANKING="{"), self.assertRaisesRegex(Unavailable, "is not JSON"):
+            project_settings()
+        config.write_text('serch_mode = "auto"\nenabled = true\n')
+        self.assertEqual(project_settings(), ProjectSettings())
+        self.assertIn("there is no setting 'serch_mode'; take it out there", config_problem())
+        config.write_text('search_mode = "auto"\nenabled = true\n')
+        self.assertEqual(config_problem(), "")
+
+
+class FolderFileTests(InAFolderTestCase):
+    def test_what_would_protect_less_is_refused_whatever_its_value(self):
+        for name in set(ProjectSettings.model_fields) - set(MAY_SAY):
+            with self.subTest(name=name), self.assertRaisesRegex(Invalid, f"'{name}' can't be set by a folder's file"):
+                self.says(f"{name} = 1\n")
+        for name in ("secret_allow", "secret_rules", "retention_days", "review_policy", "embedding_model"):
+            self.assertNotIn(name, MAY_SAY)
+
+    def test_what_it_may_say_can_only_be_made_stricter(self):
+        for text, sentence in (
+            ('turn_policy = "auto"', "'turn_policy' may only be 'strict'"),
+            ("ack_token_minutes = 31", "'ack_token_minutes' may be at most 30 in a folder's file, not 31"),
+            ("conflict_window_seconds = 6", "'conflict_window_seconds' may be at most 5"),
+        ):
+            with self.subTest(text=text), self.assertRaisesRegex(Invalid, sentence):
+                self.says(text)
+        with use_folder(self.says('turn_policy = "strict"\nack_token_minutes = 5\nconflict_window_seconds = 0\n')):
+            self.assertEqual(project_settings().ack_token_minutes, 5)
+
+    def test_what_is_wrong_is_one_sentence_with_the_files_name(self):
+        for text, sentence in (
+            ('serch_mode = "basic"', r"there is no setting 'serch_mode' \(did you mean 'search_mode'\?\)"),
+            ("capture_commits = 'maybe'", "'capture_commits' must be true or false, not 'maybe'; mend or remove it"),
+            ("= 3", "cannot be read"),
+        ):
+            with self.subTest(text=text), self.assertRaisesRegex(Invalid, f"{self.file}.*{sentence}"):
+                self.says(text)
+        with self.assertRaisesRegex(CommandError, "cannot be read"):
+            self.run_here("search", "anything")
+
+    def test_it_counts_in_folders_below_and_not_for_another_project(self):
+        self.assertEqual(self.says('project = "beta"\nsearch_mode = "basic"\n').values, {})
+        self.says('project = "alpha"\nidentity = "folder"\nenabled = true\nsearch_mode = "basic"\n')
+        below = self.folder / "a" / "b"
+        below.mkdir(parents=True)
+        self.assertEqual(read_folder(below, "alpha"), FolderSettings(str(self.file), {"search_mode": "basic"}))
+
+    def test_a_hook_captures_all_the_same_and_the_session_is_told(self):
+        from memoryhub import hooks
+        from sessions_app.hearing import hear
+
+        self.file.write_text("colour = 3\n")
+        told = {"session_id": "s1", "cwd": str(self.folder), "source": "startup"}
+        heard = hear(client="claude-code", event="SessionStart", told=told)
+        with self.assertLogs("memoryhub.hooks", "WARNING"):
+            folder, problem = hooks._folder_of("alpha", heard)
+        self.assertEqual(folder.values, {})
+        self.assertIn("there is no setting 'colour'", problem)
+
+    def test_the_page_of_settings_tells_what_folders_say(self):
+        from django.test import Client
+
+        from memoryhub.signin import ensure_owner
+
+        browser = Client(headers={"host": "localhost"})
+        browser.force_login(ensure_owner())
+        page = "/p/alpha/admin/settings/"
+        self.assertNotIn("What folders say", browser.get(page).content.decode())
+        bind_project("alpha", self.folder)
+        self.says('search_mode = "basic"\ncapture_commits = false\n')
+        change_settings(command=SettingsChange(settings={"capture_commits": True}))
+        html = browser.get(page).content.decode()
+        self.assertIn(f"<code>{self.file}</code>", html)
+        self.assertIn("Search mode: <strong>basic</strong></li>", html)
+        self.assertIn('Capture commits: <strong>no</strong> <span class="quiet">(decided by the project', html)
+        self.assertIn("Set for this project; by default yes.", html)
+        self.file.write_text("secret_allow = ['x']\n")
+        self.assertIn("can&#x27;t be set by a folder&#x27;s file", browser.get(page).content.decode())
