@@ -37,6 +37,8 @@ def main(argv: list[str]) -> int:
 
 def serve(chosen: options.Options) -> int:
     """Serve MCP until the client leaves or a signal asks to stop; return the exit code."""
+    if chosen.directory is not None and not _go_to(chosen.directory):
+        return 2
     if reason := switch.switched_off_by():
         return _serve_off(chosen, reason)
     if chosen.http is not None:
@@ -54,6 +56,15 @@ def serve(chosen: options.Options) -> int:
         sys.stderr.flush()
         os._exit(front.exit_code)  # the other thread may be in the middle of an import
     return hub.run(front.handover)
+
+
+def _go_to(directory: str) -> bool:
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        sys.stderr.write(f"memory-hub mcp: --directory {directory!r} can't be entered: {error.strerror}\n")
+        return False
+    return True
 
 
 def _serve_off(chosen: options.Options, reason: str) -> int:

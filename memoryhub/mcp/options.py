@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 DESCRIPTION = "Serve one project's memory over MCP on stdin and stdout, or over HTTP."
 PROFILES = ("core", "work", "full")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_PLAIN = ("project", "session", "profile")
+_PLAIN = ("project", "directory", "session", "profile")
 
 
 class Options:
     """What the process is bound to for its whole life."""
 
-    __slots__ = ("allow_host", "http", "profile", "project", "session", "token")
+    __slots__ = ("allow_host", "directory", "http", "profile", "project", "session", "token")
 
     def __init__(
         self,
         *,
         project: str | None = None,
+        directory: str | None = None,
         session: str = "",
         profile: str = PROFILES[0],
         http: tuple[str, int] | None = None,
@@ -33,6 +34,7 @@ class Options:
         token: bool = True,
     ) -> None:
         self.project = project
+        self.directory = directory
         self.session = session
         self.profile = profile
         self.http = http
@@ -87,6 +89,9 @@ def _parser() -> ArgumentParser:
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the options on ``parser``."""
     parser.add_argument("--project", metavar="ID", help="the project to serve; by default found from the folder")
+    parser.add_argument(
+        "--directory", metavar="DIR", help="the folder of the work, for clients that start it elsewhere"
+    )
     parser.add_argument("--session", metavar="ID", default="", help="the session that all writes belong to")
     parser.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help="which tools are listed")
     parser.add_argument(

@@ -1,0 +1,218 @@
+"""Clients are connected by their own files, which keep everything else."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from unittest import mock
+
+from django.core.management import CommandError, call_command
+from django.test import SimpleTestCase
+
+from memoryhub.core.errors import Conflict
+from memoryhub.setup import plan
+from memoryhub.setup.clients import all_clients, find_client
+from memoryhub.setup.document import BACKUP_SUFFIX
+from memoryhub.setup.installation import command_words
+from sessions_app.clients import CLIENTS, Effect
+from tests.home import UNMEASURED, run_home
+
+ROOT = Path(__file__).parents[2]
+CLAUDE = '{\n  "numStartups": 41,\n  "mcpServers": {\n    "other": {"command": "x"}\n  },\n  "é": "ü"\n}\n'
+
+
+class SetupTestCase(SimpleTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.user = run_home() / f"user-{self.id().rpartition('.')[2][:60]}"
+        self.user.mkdir()
+        self.addCleanup(shutil.rmtree, self.user)
+        gone = dict.fromkeys(("MEMORY_HUB_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"), "")
+        self.enterContext(mock.patch.dict(os.environ, HOME=str(self.user), **gone))
+
+    def run_setup(self, *arguments: str) -> str:
+        out = io.StringIO()
+        call_command("setup", *arguments, stdout=out)
+        return out.getvalue()
+
+    def refused(self, code: int, words: str, *arguments: str) -> str:
+        out = io.StringIO()
+        with self.assertRaisesRegex(CommandError, words) as caught:
+            call_command("setup", *arguments, stdout=out)
+        self.assertEqual(caught.exception.returncode, code)
+        return out.getvalue()
+
+    def claude(self, text: str = CLAUDE) -> Path:
+        path = self.user / ".claude.json"
+        path.write_text(text)
+        path.chmod(0o640)
+        return path
+
+
+class SetupTests(SetupTestCase):
+    def test_what_would_change_is_shown_and_nothing_done(self):
+        path = self.claude()
+        for arguments in (("claude-code",), ("claude-code", "--dry-run")):
+            said = self.run_setup(*arguments)
+            self.assertIn('+    "memory-hub": {"type": "stdio", "command": ', said)
+            self.assertIn("nothing was changed; to do it, add --yes", said)
+        self.assertEqual((path.read_text(), len(list(self.user.iterdir()))), (CLAUDE, 1))
+
+    def test_every_client_is_set_up_once_and_taken_out_again(self):
+        for client in all_clients().values():
+            with self.subTest(client=client.id):
+                project = ("--project", "alpha") if client.names_no_folder else ()
+                self.run_setup(client.id, "--yes", *project)
+                path = client.config_file(None)
+                said = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
+                entry = said[client.servers[0]]["memory-hub"]
+                command = entry["command"] if client.command_is_list else [entry["command"], *entry["args"]]
+                self.assertEqual(command[: len(command_words()) + 1], [*command_words(), "mcp"])
+                self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+                self.assertIn("nothing to do", self.run_setup(client.id, "--yes"))
+                self.assertIn(f"{client.id:<15} installed  set up", self.run_setup())
+                self.run_setup(client.id, "--remove", "--yes")
+                self.assertFalse(path.exists())
+                self.assertIn("nothing to do", self.run_setup(client.id, "--remove", "--yes"))
+
+    def test_the_rest_of_a_file_its_mode_and_its_link_stay(self):
+        real = self.claude()
+        link = self.user / "linked" / ".claude.json"
+        link.parent.mkdir()
+        link.symlink_to(real)
+        with mock.patch.dict(os.environ, CLAUDE_CONFIG_DIR=str(link.parent)):
+            self.run_setup("claude-code", "--yes")
+            self.assertTrue(link.is_symlink())
+            self.assertEqual(real.stat().st_mode & 0o777, 0o640)
+            self.assertEqual(real.with_name(real.name + BACKUP_SUFFIX).read_text(), CLAUDE)
+            self.run_setup("claude-code", "--remove", "--yes")
+        self.assertEqual(real.read_text(), CLAUDE)
+        self.assertFalse((link.parent / "settings.json").exists())
+
+    def test_hooks_are_those_that_the_hub_knows_and_the_documents_show(self):
+        shown = re.findall(r"```json\n(.*?)```", (ROOT / "docs/hooks.md").read_text(), re.DOTALL)
+        for name, example in zip(("claude-code", "gemini-cli"), shown, strict=True):
+            self.run_setup(name, "--yes")
+            path = find_client(name).hooks_file(None)
+            written = json.loads(path.read_text() if path else "")["hooks"]
+            own = " ".join(command_words())
+            self.assertEqual(json.loads(json.dumps(written).replace(own, "memory-hub")), json.loads(example)["hooks"])
+            silent = {event for event, hook in CLIENTS[name].hooks.items() if hook.effect is Effect.NOTHING}
+            self.assertLessEqual(set(written), set(CLIENTS[name].hooks) - silent)
+
+    def test_hooks_are_left_out_or_taken_out_alone_beside_those_of_others(self):
+        self.run_setup("claude-code", "--yes", "--no-hooks")
+        path = self.user / ".claude/settings.json"
+        self.assertFalse(path.exists())
+        theirs = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say \'done"}]}]}, "model": "m"}'
+        path.parent.mkdir()
+        path.write_text(theirs)
+        self.run_setup("claude-code", "--yes")
+        self.assertEqual(len(json.loads(path.read_text())["hooks"]["Stop"]), 2)
+        self.run_setup("claude-code", "--yes", "--remove")
+        self.assertEqual(path.read_text(), theirs)
+
+    def test_a_path_that_moved_is_mended_and_what_the_user_added_stays(self):
+        moved = {"command": "/old/memory-hub", "args": ["mcp", "--profile", "full"], "env": {"A": "1"}, "trust": True}
+        hook = {"type": "command", "command": "'/old hub/memory-hub' hook gemini-cli AfterTool", "timeout": 9}
+        path = self.user / ".gemini/settings.json"
+        path.parent.mkdir()
+        hooks = {"enabled": True, "AfterTool": [{"matcher": "mine", "hooks": [hook]}]}
+        path.write_text(json.dumps({"mcpServers": {"memory-hub": moved}, "hooks": hooks}))
+        self.assertIn("set up for another installation", self.run_setup())
+        self.run_setup("gemini-cli", "--yes")
+        said = json.loads(path.read_text())
+        command, *words = [*command_words(), "mcp", "--profile", "full"]
+        self.assertEqual(said["mcpServers"]["memory-hub"], {**moved, "command": command, "args": words})
+        self.assertEqual(len(said["hooks"]["AfterTool"]), 1)
+        (mended,) = said["hooks"]["AfterTool"][0]["hooks"]
+        self.assertEqual((mended["timeout"], "/old" in mended["command"]), (9, False))
+
+    def test_a_repository_has_its_own_file(self):
+        top = self.user / "work"
+        (top / "deep").mkdir(parents=True)
+        subprocess.run(["git", "init", "-q", str(top)], check=True)
+        with mock.patch.object(Path, "cwd", return_value=top / "deep"):
+            self.assertIn("this machine's", self.run_setup("claude-code", "--repository", "--yes"))
+            self.assertEqual({each.name for each in top.iterdir()}, {".git", ".mcp.json", ".claude", "deep"})
+            self.refused(2, "reads no file of a repository", "windsurf", "--repository", "--project", "alpha")
+        with mock.patch.object(Path, "cwd", return_value=self.user):
+            self.refused(2, "is in no git repository", "claude-code", "--repository")
+
+    def test_another_home_of_the_hub_is_told_to_the_client(self):
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME="/else where"):
+            self.run_setup("claude-code", "--yes")
+        said = json.loads((self.user / ".claude.json").read_text())
+        self.assertEqual(said["mcpServers"]["memory-hub"]["env"], {"MEMORY_HUB_HOME": "/else where"})
+        self.assertIn("MEMORY_HUB_HOME='/else where' ", (self.user / ".claude/settings.json").read_text())
+
+
+class RefusalTests(SetupTestCase):
+    def test_comments_are_left_alone_and_what_to_paste_is_printed(self):
+        path = self.user / ".cursor/mcp.json"
+        path.parent.mkdir()
+        path.write_text('// mine\n{"mcpServers": {}}\n')
+        printed = self.refused(2, r"is not plain JSON \(line 1: .*\), and is left as it is", "cursor", "--yes")
+        self.assertIn("memory-hub", json.loads(printed)["mcpServers"])
+        self.assertEqual(path.read_text(), '// mine\n{"mcpServers": {}}\n')
+
+    def test_what_can_not_be_changed_in_place_is_refused(self):
+        path = self.user / ".codex/config.toml"
+        path.parent.mkdir()
+        for text, words in (
+            ("a = \n", "is not valid TOML"),
+            ("mcp_servers = { a = { command = 'b' } }\n", "valid TOML"),
+            ("mcp_servers = 3\n", "mcp_servers is not what 'mcp_servers' needs"),
+        ):
+            path.write_text(text)
+            self.refused(2, words, "codex", "--yes")
+            self.assertEqual(path.read_text(), text)
+
+    def test_another_server_of_the_name_is_not_touched(self):
+        text = '{"mcpServers": {"memory-hub": {"command": "npx", "args": ["their-memory"]}}}'
+        path = self.claude(text)
+        for act in ((), ("--remove",)):
+            self.refused(5, "has another server of the name 'memory-hub'", "claude-code", "--yes", *act)
+        self.assertEqual(path.read_text(), text)
+
+    def test_a_file_that_changed_since_it_was_shown_is_left_alone(self):
+        path = self.claude()
+        changes = plan.plan_setup(find_client("claude-code"), repository=None, project=None, hooks=False)
+        path.write_text('{"newer": 1}')
+        with self.assertRaisesRegex(Conflict, "has changed in the meantime"):
+            plan.apply(changes)
+        self.assertEqual(path.read_text(), '{"newer": 1}')
+
+    def test_bad_words_are_one_sentence_and_an_exit_code(self):
+        self.refused(3, "'nobody' is no client that is known .*claude-code, codex", "nobody")
+        self.refused(2, "which client", "--yes")
+        self.refused(2, "no project's folder; say with --project ID", "claude-desktop", "--yes")
+        self.refused(2, "--project: 'A b' is no project id", "codex", "--project", "A b")
+        self.refused(3, "Codex is not set up in .*run: memory-hub setup codex", "codex", "--check")
+
+
+class TrialTests(SetupTestCase):
+    def test_a_folder_that_is_none_ends_the_server_with_a_sentence(self):
+        command = [*command_words(), "mcp", "--directory", "${workspaceFolder}"]
+        ended = subprocess.run(command, check=False, cwd=self.user, capture_output=True, text=True, timeout=120)
+        self.assertEqual((ended.returncode, ended.stdout), (2, ""))
+        self.assertIn("--directory '${workspaceFolder}' can't be entered: No such file", ended.stderr)
+
+    def test_what_was_written_starts_and_shakes_hands(self):
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.user / "hub"), **UNMEASURED):
+            self.run_setup("cursor", "--yes")
+            self.assertRegex(self.run_setup("cursor", "--check"), r"ok: memory-hub \S+ answers with 8 tools \(MCP 2025")
+        path = self.user / ".cursor/mcp.json"
+        for command, words in (("/gone/memory-hub", "can't be started"), (sys.executable, "as it should|ended before")):
+            path.write_text(
+                json.dumps({"mcpServers": {"memory-hub": {"command": command, "args": ["manage.py", "mcp"]}}})
+            )
+            with mock.patch.object(Path, "cwd", return_value=self.user):
+                self.refused(8, words, "cursor", "--check")
