@@ -19,3 +19,9 @@ def org_of_project() -> str | None:
     """Return the id of the organisation that the current project belongs to, or None."""
     found = rows.fetch("SELECT org FROM sessions_app_profile")
     return found[0][0] if found else None
+
+
+def root_of_project() -> str:
+    """Return the folder in which the current project's repository is; "" where nobody has said it."""
+    found = rows.fetch("SELECT root_path FROM sessions_app_profile")
+    return found[0][0] if found else ""

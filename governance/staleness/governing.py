@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from decisions.models import ArtifactKind, DecisionStatus, LinkType
 from memoryhub.core import rows
 from memoryhub.core.quarantine import OUTSIDE
-from sessions_app.profile import profile
+from sessions_app.profile import root_of_project
 
 GOVERNS = "governs"
 """The type of a memory's resource link that names a file or folder which it governs."""
@@ -72,7 +72,7 @@ class Governing:
 def governing(among: Collection[int] | None = None) -> dict[int, Governing]:
     """Return what governs files, by id; with ``among`` only those of these ids."""
     found: dict[int, Governing] = {}
-    root = profile().root_path.rstrip("/")
+    root = root_of_project().rstrip("/")
     for entity_id, position, looked_at, uri in _rows(among):
         path = governed_path(uri, root)
         if path:

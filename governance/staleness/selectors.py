@@ -119,6 +119,8 @@ def _kinds(ids: Sequence[int]) -> dict[int, str]:
 
 def views(found: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool = False) -> list[dict[str, Any]]:
     """Return what is due as JSON data, in its order, by five queries for any number of things."""
+    if not due:
+        return []
     ids = [each.id for each in due]
     heads = {**_memories(ids), **_decisions(ids)}
     if compact:
