@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import NamedTuple
 
-from django.db.models import F
-
-from memories.models import Conflict, Memory, MemoryKind, MemoryScope
+from memories.models import MemoryKind, MemoryScope
 from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
-from memories.review.packs import tells, told
+from memories.review.packs import Told, tells, told
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
 from memoryhub.core import rows
-from memoryhub.core.quarantine import OUTSIDE, outside_quarantine
+from memoryhub.core.quarantine import OUTSIDE
 from memoryhub.core.stores import use_store
-from sessions_app.models import Commit, Iteration, IterationStatus, Session, SessionStatus
 
 _MOST = 40
 """Candidates of a section and store; more would never fit."""
@@ -24,16 +22,41 @@ _MOST = 40
 _TITLE = 120
 _GUIDELINE, _FACT, _SUMMARY, _TURN, _SHORT = 400, 300, 1_600, 300, 160
 
+_IS_FACT = "NOT (m.kind = 'guideline')"
+_OPEN_CONFLICTS = (
+    "SELECT c.id, c.version_a, c.version_b, m.id, m.title, m.review FROM memories_conflict c "
+    "JOIN memories_memory m ON m.id = c.memory_id "
+    f"WHERE c.resolved_at IS NULL AND c.memory_id {OUTSIDE} ORDER BY c.id DESC LIMIT {_MOST}"
+)
+_LAST_SESSION = (
+    "SELECT id, coalesce(ended_at, started_at) || '', agent, summary FROM sessions_app_session "
+    f"WHERE session_id <> %s AND summary <> '' AND status <> 'discarded' AND id {OUTSIDE} "
+    "ORDER BY ended_at DESC NULLS LAST, id DESC LIMIT 1"
+)
+_ASKED = (
+    "SELECT position, occurred_at, json_extract(payload_json, '$.content') FROM raw_events "
+    f"WHERE event_type = 'message.user' AND payload_json IS NOT NULL AND position {OUTSIDE} "
+    "ORDER BY position DESC LIMIT 12"
+)
+_OPEN_ITERATION = (
+    "SELECT id, command, description, phase FROM sessions_app_iteration "
+    f"WHERE status = 'active' AND id {OUTSIDE} ORDER BY id DESC LIMIT 1"
+)
+_COMMITS = (
+    "SELECT id, sha, message, committed_at || '' FROM sessions_app_commit "
+    f"WHERE id {OUTSIDE} ORDER BY committed_at DESC, id DESC LIMIT 8"
+)
+
 
 def _guidelines(request: Request) -> list[Item]:
     """Return guidelines by priority; the nearest of a name hides the farther."""
     found: dict[str, tuple[int, Item]] = {}
-    for level, memory in _in_each(request, lambda: Memory.objects.filter(kind=MemoryKind.GUIDELINE), "-priority"):
+    for level, memory in _in_each(request, "m.kind = 'guideline'", "m.priority DESC"):
         found.setdefault(memory.title, (memory.priority or 0, _guideline(level, memory)))
     return [item for _, item in sorted(found.values(), key=lambda each: -each[0])]
 
 
-def _guideline(level: Level, memory: Memory) -> Item:
+def _guideline(level: Level, memory: Told) -> Item:
     text = _titled(memory.title, memory.content, _GUIDELINE)
     return Item(_name(level, memory), f"- {_name(level, memory)} p{memory.priority} {memory.type}: {text}")
 
@@ -44,10 +67,7 @@ def _facts(request: Request) -> list[Item]:
 
 
 def _latest(request: Request) -> list[Item]:
-    def facts() -> Any:
-        return Memory.objects.exclude(kind=MemoryKind.GUIDELINE)
-
-    found = list(_in_each(request, facts, "-updated_at"))
+    found = list(_in_each(request, _IS_FACT, "m.updated_at DESC"))
     found.sort(key=lambda each: (each[1].updated_at, each[1].id), reverse=True)
     return [_fact(level, memory) for level, memory in found]
 
@@ -58,15 +78,15 @@ def _answering(request: Request) -> list[Item]:
     for level in request.chain:
         with use_store(level.store):
             scores = dict(engine.rank(question, "auto", level).hits[:_MOST])
-            known = told(Memory.objects.live().filter(id__in=list(scores)).exclude(kind=MemoryKind.GUIDELINE))
+            known = told(f"m.id IN (SELECT value FROM json_each(%s)) AND {_IS_FACT}", [json.dumps(list(scores))])
             found += [(scores[memory.id], _fact(level, memory)) for memory in known]
     return [item for _, item in sorted(found, key=lambda each: (-each[0], each[1].reference))]
 
 
-def _fact(level: Level, memory: Memory) -> Item:
+def _fact(level: Level, memory: Told) -> Item:
     text = _titled(memory.title, memory.content, _FACT)
     what = memory.type if memory.kind == MemoryKind.OBSERVATION else f"{memory.kind}/{memory.type}"
-    return Item(_name(level, memory), f"- {_name(level, memory)} {what} {memory.updated_at.date()} {text}")
+    return Item(_name(level, memory), f"- {_name(level, memory)} {what} {memory.updated_at[:10]} {text}")
 
 
 def _conflicts(request: Request) -> list[Item]:
@@ -74,41 +94,40 @@ def _conflicts(request: Request) -> list[Item]:
     found: list[Item] = []
     for level in request.chain:
         with use_store(level.store):
-            open_ones = outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id")
-            opened = open_ones.select_related("memory").order_by("-id")[:_MOST]
-            found += [_conflict(level, conflict) for conflict in opened if tells(conflict.memory)]
+            opened = map(_Conflict._make, rows.fetch(_OPEN_CONFLICTS))
+            found += [_conflict(level, conflict) for conflict in opened if tells(conflict.review)]
     return found
 
 
-def _conflict(level: Level, conflict: Conflict) -> Item:
-    memory = conflict.memory
+class _Conflict(NamedTuple):
+    id: int
+    version_a: int
+    version_b: int
+    memory_id: int
+    title: str
+    review: str
+
+
+def _conflict(level: Level, conflict: _Conflict) -> Item:
     name = _reference(level, conflict.id)
-    about = f"{_name(level, memory)} {one_line(memory.title, _TITLE)}"
+    about = f"{_reference(level, conflict.memory_id)} {one_line(conflict.title, _TITLE)}"
     return Item(
         name, f"- {name} versions {conflict.version_a} and {conflict.version_b} of {about} were written at once"
     )
 
 
 def _last_session(request: Request) -> list[Item]:
-    ended = outside_quarantine(Session.objects.exclude(session_id=request.session_id).exclude(summary=""))
-    last = ended.exclude(status=SessionStatus.DISCARDED).order_by(F("ended_at").desc(nulls_last=True), "-id").first()
-    if last is None:
-        return []
-    when = (last.ended_at or last.started_at).date()
-    summary = one_line(last.summary, _SUMMARY)
-    return [Item(f"#{last.id}", f"- #{last.id} {when} by {last.agent or 'unknown'}: {summary}")]
+    return [
+        Item(f"#{each}", f"- #{each} {when[:10]} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}")
+        for each, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id])
+    ]
 
 
 def _turns(_: Request) -> list[Item]:
     """Return what users asked last."""
-    found = rows.fetch(
-        "SELECT e.position, e.occurred_at, json_extract(e.payload_json, '$.content') FROM raw_events e "
-        f"WHERE e.event_type = 'message.user' AND e.payload_json IS NOT NULL "
-        f"AND e.position {OUTSIDE} ORDER BY e.position DESC LIMIT 12"
-    )
     return [
         Item(f"#{position}", f"- #{position} {occurred_at[:16]} {one_line(content, _TURN)}")
-        for position, occurred_at, content in found
+        for position, occurred_at, content in rows.fetch(_ASKED)
     ]
 
 
@@ -118,30 +137,29 @@ def _work(_: Request) -> list[Item]:
 
 
 def _open_iteration() -> Iterator[Item]:
-    active = outside_quarantine(Iteration.objects.filter(status=IterationStatus.ACTIVE)).order_by("-id").first()
-    if active:
-        phase = f", now in phase {one_line(active.phase, 64)}" if active.phase else ""
-        about = f"{one_line(active.command, 64)}: {one_line(active.description, _SHORT)}"
-        yield Item(f"#{active.id}", f"- #{active.id} open iteration {about}{phase}")
+    for each, command, description, phase in rows.fetch(_OPEN_ITERATION):
+        reached = f", now in phase {one_line(phase, 64)}" if phase else ""
+        about = f"{one_line(command, 64)}: {one_line(description, _SHORT)}"
+        yield Item(f"#{each}", f"- #{each} open iteration {about}{reached}")
 
 
 def _commits() -> Iterator[Item]:
-    for commit in outside_quarantine(Commit.objects.all()).order_by("-committed_at", "-id")[:8]:
-        subject = one_line(commit.message.split("\n", 1)[0], _SHORT)
-        yield Item(f"#{commit.id}", f"- #{commit.id} commit {commit.sha[:10]} {commit.committed_at.date()} {subject}")
+    for each, sha, message, committed_at in rows.fetch(_COMMITS):
+        subject = one_line(message.split("\n", 1)[0], _SHORT)
+        yield Item(f"#{each}", f"- #{each} commit {sha[:10]} {committed_at[:10]} {subject}")
 
 
-def _in_each(request: Request, memories: Any, order: str) -> Iterator[tuple[Level, Memory]]:
+def _in_each(request: Request, condition: str, order: str) -> Iterator[tuple[Level, Told]]:
     """Yield the live memories that hold, of each store in turn, the session's before the project's."""
     for level in request.chain:
         with use_store(level.store):
-            found = memories().live().of_session(level.session_id)
-            ordered = told(found, order=(order, "-id"), most=_MOST, now=request.now)
-        ordered.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
-        yield from ((level, memory) for memory in ordered)
+            holding = f"(m.scope <> 'session' OR m.session_id = %s) AND {condition}"
+            found = told(holding, [level.session_id], order=f"{order}, m.id DESC", most=_MOST, now=request.now)
+        found.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
+        yield from ((level, memory) for memory in found)
 
 
-def _name(level: Level, memory: Memory) -> str:
+def _name(level: Level, memory: Told) -> str:
     return _reference(level, memory.id)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from memories.pack.told import mark_of
@@ -29,11 +29,11 @@ class Item:
     reference: str
     """``#412``, or ``global#12``."""
     line: str
-    mark: str = field(init=False)
-    """By which a later pack knows whether it has changed."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mark", mark_of(self.line))
+    @property
+    def mark(self) -> str:
+        """By which a later pack knows whether it has changed; worked out for what is told, which is little."""
+        return mark_of(self.line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from memories.pack.mark import MARK
 from memories.pack.sections import Request
 from memories.schemas.pack import ContextPackRequest, ContextReplay
 from memories.uses.notes import note_told
-from memoryhub.core import clock, log
+from memoryhub.core import clock, log, rows
 from memoryhub.core.contributions import define_opening
 from memoryhub.core.errors import NotFound
 from memoryhub.core.origin import current_origin
@@ -21,6 +21,10 @@ from memoryhub.core.stores import Scope, StoreId, current_store, use_store
 from memoryhub.core.tokens import estimate_tokens
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}
+_LAST_LIKE_IT = (
+    "SELECT id, digest FROM memories_contextpack WHERE session_id = %s AND query = %s AND max_tokens = %s "
+    "ORDER BY id DESC LIMIT 1"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +144,8 @@ def _positions(request: Request) -> list[tuple[str, int]]:
 
 def _kept(command: ContextPackRequest, request: Request, body: Body) -> int | None:
     """Return the number of the last pack that the session was sent for the same question, if it said the same."""
-    asked = {"session_id": request.session_id, "query": request.query, "max_tokens": command.max_tokens}
-    last = ContextPack.objects.filter(**asked).order_by("-id").first()
-    return last.id if last and last.digest == body.digest else None
+    found = rows.fetch(_LAST_LIKE_IT, [request.session_id, request.query, command.max_tokens])
+    return next((pack_id for pack_id, digest in found if digest == body.digest), None)
 
 
 def _send(command: ContextPackRequest, request: Request, body: Body, positions: list[tuple[str, int]]) -> int:

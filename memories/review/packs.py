@@ -1,20 +1,43 @@
-"""What context packs tell of memories that a person reviews: what is accepted, as it was accepted."""
+"""What context packs tell of memories that a person reviews: what is accepted, as it was accepted.
+
+A pack reads a hundred memories and shows few of them, so they are read as plain rows of what it shows.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from memories.events import MemoryState
 from memories.kinds import attribute_columns
-from memories.models import Memory, MemoryQuerySet, ReviewState
-from memoryhub.core import clock, rows
+from memories.models import ReviewState
+from memoryhub.core import rows
+from memoryhub.core.quarantine import OUTSIDE
 from sessions_app.settings import project_settings
 
+
+class Told(NamedTuple):
+    """A memory as packs tell it."""
+
+    id: int
+    kind: str
+    type: str
+    scope: str
+    title: str
+    content: str
+    priority: int | None
+    updated_at: str
+    """A time as the store keeps it, in whose order times come too."""
+
+
+_MEMORIES = (
+    "SELECT m.id, m.kind, m.type, m.scope, m.title, m.content, m.priority, m.updated_at || '' FROM memories_memory m "
+    f"WHERE m.deleted_at IS NULL AND NOT (m.review = 'rejected') AND m.id {OUTSIDE}"
+)
 _HOLDING = (
-    "SELECT m.id, v.created_at, e.payload_json FROM memories_memory m "
+    "SELECT m.id, v.created_at || '', e.payload_json FROM memories_memory m "
     "JOIN memories_memoryversion v ON v.memory_id = m.id AND v.version = m.accepted_version "
     "JOIN raw_events e ON e.position = v.id "
     "WHERE NOT (m.review = 'accepted') AND m.review = 'proposed' AND m.accepted_version IS NOT NULL "
@@ -23,52 +46,64 @@ _HOLDING = (
 
 
 def told(
-    found: MemoryQuerySet, *, order: Sequence[str] = (), most: int | None = None, now: datetime | None = None
-) -> list[Memory]:
-    """Return memories of the current store as packs tell them: for reading, not for saving.
+    condition: str,
+    parameters: Sequence[Any] = (),
+    *,
+    order: str = "m.id",
+    most: int = -1,
+    now: datetime | None = None,
+) -> list[Told]:
+    """Return live memories of the current store as packs tell them.
 
     What waits for a person is left out, and where a version of it was accepted before, it is told as it was then;
     unless the project has its packs tell everything.
 
     Args:
-        found: live memories.
-        order: by what; those of which a later version waits come last.
+        condition: an SQL condition on ``m``, the memories, which it and its ``parameters`` pick.
+        parameters: of the condition.
+        order: by what, in SQL; those of which a later version waits come last.
         most: so many of those that are as they were accepted.
         now: leave out what has expired by then.
     """
     accepted_only = project_settings().packs_accepted_only
-    present = found.filter(review=ReviewState.ACCEPTED) if accepted_only else found
+    wanted = [(condition, list(parameters))]
+    if accepted_only:
+        wanted.append(("m.review = 'accepted'", []))
     if now:
-        present = present.exclude(valid_until__lte=now)
-    earlier = [each for each in _holding(found) if not _is_expired(each, now)] if accepted_only else []
-    return [*present.order_by(*order)[:most], *earlier]
+        wanted.append(("(m.valid_until IS NULL OR m.valid_until > %s)", [rows.time_value(now)]))
+    values = [value for _, given in wanted for value in given]
+    present = _read(" AND ".join(sql for sql, _ in wanted), [*values, most], order)
+    return [*present, *(_holding(condition, parameters, now) if accepted_only else ())]
 
 
-def tells(memory: Memory) -> bool:
-    """Whether packs may tell a memory of the current store as it is now."""
-    return memory.review == ReviewState.ACCEPTED or (
-        memory.review == ReviewState.PROPOSED and not project_settings().packs_accepted_only
+def _read(condition: str, parameters: list[Any], order: str) -> list[Told]:
+    found = rows.fetch(f"{_MEMORIES} AND {condition} ORDER BY {order} LIMIT %s", parameters)
+    return list(map(Told._make, found))
+
+
+def tells(review: str) -> bool:
+    """Whether packs may tell a memory of the current store as it is now, by how it stands."""
+    return review == ReviewState.ACCEPTED or (
+        review == ReviewState.PROPOSED and not project_settings().packs_accepted_only
     )
 
 
-def _holding(found: MemoryQuerySet) -> list[Memory]:
-    """Return those of which a later version waits, each as it was accepted."""
+def _holding(condition: str, parameters: Sequence[Any], now: datetime | None) -> list[Told]:
+    """Return those of which a later version waits, each as it was accepted, unless that has expired."""
     earlier = {memory_id: (moment, payload) for memory_id, moment, payload in rows.fetch(_HOLDING)}
     if not earlier:
         return []
-    memories = found.filter(id__in=list(earlier)).order_by("-id")
-    return [_as_it_was(memory, *earlier[memory.id]) for memory in memories]
+    among = f"m.id IN (SELECT value FROM json_each(%s)) AND {condition}"
+    found = _read(among, [json.dumps(list(earlier)), *parameters, -1], "m.id DESC")
+    as_they_were = (_as_it_was(memory, *earlier[memory.id]) for memory in found)
+    return [memory for memory, ends in as_they_were if not (now and ends and ends <= now)]
 
 
-def _as_it_was(memory: Memory, moment: Any, payload_json: str) -> Memory:
+def _as_it_was(memory: Told, moment: str, payload_json: str) -> tuple[Told, datetime | None]:
+    """Return a memory as an event wrote it, and when that state expires."""
     payload = json.loads(payload_json)
     state = MemoryState(**{name: value for name, value in payload.items() if name in MemoryState.model_fields})
-    columns = {**state.columns(), **attribute_columns(state.kind, state.attributes)}
-    for name, value in columns.items():
-        setattr(memory, name, value)
-    memory.updated_at = clock.from_text(rows.time_text(moment))
-    return memory
-
-
-def _is_expired(memory: Memory, now: datetime | None) -> bool:
-    return now is not None and memory.valid_until is not None and memory.valid_until <= now
+    own = attribute_columns(state.kind, state.attributes)
+    shown = {name: getattr(state, name) for name in ("kind", "scope", "title", "content")}
+    was = memory._replace(**shown, type=state.known_type, priority=own["priority"], updated_at=moment)
+    return was, own["valid_until"]
