@@ -18,6 +18,7 @@ from memoryhub.core.routing import require_current_alias
 from memoryhub.core.stores import list_projects, project_store, use_store
 from memoryhub.jobs.standing import standings
 from memoryhub.lag import models_behind
+from sessions_app.settings import config_problem
 
 _WELL = "ok"
 _OVERDUE = timedelta(minutes=3)
@@ -27,7 +28,7 @@ _STARTED = clock.now()
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What was found, by part: ``hub.db``, the worker, the jobs, and every project."""
+    """What was found, by part: ``hub.db``, the settings, the worker, the jobs, and every project."""
 
     findings: dict[str, str]
     figures: dict[str, int] = field(default_factory=dict)
@@ -51,8 +52,8 @@ class Health:
 
 
 def check() -> Health:
-    """Look at hub.db, at the jobs, and at every project's store."""
-    findings = {"hub.db": _hub_database(), "worker": _worker(), "jobs": _jobs()}
+    """Look at hub.db, at what settings are read from, at the jobs, and at every project's store."""
+    findings = {"hub.db": _hub_database(), "settings": config_problem() or _WELL, "worker": _worker(), "jobs": _jobs()}
     for project in list_projects():
         findings[f"project {project}"] = _project(project)
     return Health(findings, {"spooled": _spooled()})

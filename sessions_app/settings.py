@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.validation import explain
 from sessions_app.choices import ReviewPolicy, SearchMode, TurnPolicy
-from sessions_app.layers import CONFIG_FILE, OF_THE_HUB, config_path, decided, decided_outside, read_config
+from sessions_app.layers import CONFIG_FILE, OF_THE_HUB, decided, decided_outside, read_config
 from sessions_app.retaining import MAX_RULES, Days, RetentionRule
 from sessions_app.secret_rules import MAX_ALLOWED, Allowed, SecretRule
 from sessions_app.secret_rules import MAX_RULES as MAX_SECRET_RULES
@@ -112,7 +112,7 @@ def project_settings() -> ProjectSettings:
         return ProjectSettings(**{name: value for name, (_, value) in layers.items()})
     except ValidationError as error:
         wrong = str(error.errors(include_url=False)[0]["loc"][0])
-        raise Unavailable(f"setting {explain(error)}; it is set by {layers[wrong][0]}, mend it there") from error
+        raise Unavailable(f"setting {explain(error)}; mend it where it is set, in {layers[wrong][0]}") from error
 
 
 def settings_decided_by() -> dict[str, str]:
@@ -136,13 +136,20 @@ def settings_decided_elsewhere() -> dict[str, str]:
 def config_problem() -> str:
     """Return what is wrong with ``config.toml`` or a variable, as one sentence; empty where all can be read."""
     try:
-        unknown = sorted(set(read_config()) - set(ProjectSettings.model_fields) - OF_THE_HUB)
         check_settings({name: value for name, (_, value) in decided_outside(ProjectSettings.model_fields).items()})
     except Unavailable as error:
         return error.message
     except Invalid as error:
-        return f"{error.message}; it is set in the environment or in {CONFIG_FILE} in the home folder"
-    return f"{config_path()}: there is no setting {unknown[0][:64]!r}; take it out there" if unknown else ""
+        return f"{error.message}; mend it where it is set, in the environment or {CONFIG_FILE} in the home folder"
+    return ""
+
+
+def unknown_in_config() -> list[str]:
+    """Return the names in ``config.toml`` that are no settings, and do nothing."""
+    try:
+        return sorted(set(read_config()) - set(ProjectSettings.model_fields) - OF_THE_HUB)
+    except Unavailable:
+        return []
 
 
 def check_settings(values: Mapping[str, Any]) -> ProjectSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
 import sqlite3
@@ -19,6 +20,8 @@ from memoryhub.core import clock, schema, spool
 from memoryhub.doctor.finding import Finding
 from memoryhub.jobs import worker
 from memoryhub.jobs.standing import Standing, standings
+from sessions_app.layers import CONFIG_FILE
+from sessions_app.settings import ProjectSettings, config_problem, unknown_in_config
 
 _LEAST_FREE_BYTES = 1024**3
 _OVERDUE = timedelta(minutes=10)
@@ -27,7 +30,18 @@ _SHOWN = 3
 
 def examine_hub() -> list[Finding]:
     """Look at everything that is no store's, and return what is wrong."""
-    return [*_private(), *_disk(), *_databases(), *_template(), *_lost(), *_spool(), *_jobs()]
+    return [*_settings(), *_private(), *_disk(), *_databases(), *_template(), *_lost(), *_spool(), *_jobs()]
+
+
+def _settings() -> Iterator[Finding]:
+    problem = config_problem()
+    if problem:
+        what, _, mend = problem.rpartition("; ")
+        yield Finding("the settings", what, mend)
+    for name in unknown_in_config():
+        what = f"{CONFIG_FILE} names {name[:64]!r}, which is no setting and does nothing"
+        near = difflib.get_close_matches(name, ProjectSettings.model_fields, n=1)
+        yield Finding("the settings", what, f"take it out there{f', or write {near[0]}' if near else ''}")
 
 
 def _private() -> Iterator[Finding]:

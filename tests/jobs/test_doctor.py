@@ -148,6 +148,21 @@ class HubTests(DoctorTestCase):
         self.assertIn("projects/alpha/events.db", found[0]["what"])
         self.assertIn("file is not a database", found[1]["what"])
 
+    def test_settings_that_cannot_be_read_or_are_none_are_found(self) -> None:
+        config = self.home / "config.toml"
+        config.touch(0o600)
+        for text, what, mend in (
+            ("a = 1\nb = = 2\n", f"{config}, line 2, column 5: invalid value", "mend it there, or remove the file"),
+            ('turn_policy = "lax"\n', "'turn_policy' must be one of 'auto' or 'strict'", "mend it where it is set"),
+            ('serch_mode = "auto"\n', "config.toml names 'serch_mode', which is no setting", "or write search_mode"),
+        ):
+            config.write_text(text)
+            code, (found,) = self.doctor()
+            with self.subTest(text=text):
+                self.assertEqual((code, found["where"]), (15, "the settings"))
+                self.assertIn(what, found["what"])
+                self.assertIn(mend, found["mend"])
+
     def test_a_job_that_failed_is_found(self) -> None:
         shutil.rmtree(self.home / "backups")
         (self.home / "hub.db").touch(0o600)

@@ -17,7 +17,13 @@ from memoryhub.core.identity import bind_project
 from sessions_app.folder_file import MAY_SAY
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.settings import change_settings
-from sessions_app.settings import ProjectSettings, config_problem, project_settings, settings_decided_by
+from sessions_app.settings import (
+    ProjectSettings,
+    config_problem,
+    project_settings,
+    settings_decided_by,
+    unknown_in_config,
+)
 from tests.support import HubTestCase
 
 FILE = ".memory-hub.toml"
@@ -82,7 +88,7 @@ class LayersTests(InAFolderTestCase):
             ('turn_policy = "strict"\nx = = 3\n', r"config\.toml, line 2, column 5: invalid value; mend it there, or"),
             (
                 'turn_policy = "lax"\n',
-                "'turn_policy' must be one of 'auto' or 'strict', not 'lax'; it is set by config",
+                "'turn_policy' must be one of 'auto' or 'strict', not 'lax'; mend it where it is set, in config",
             ),
         ):
             config.write_text(text)
@@ -94,9 +100,9 @@ class LayersTests(InAFolderTestCase):
             project_settings()
         config.write_text('serch_mode = "auto"\nenabled = true\n')
         self.assertEqual(project_settings(), ProjectSettings())
-        self.assertIn("there is no setting 'serch_mode'; take it out there", config_problem())
+        self.assertEqual((config_problem(), unknown_in_config()), ("", ["serch_mode"]))
         config.write_text('search_mode = "auto"\nenabled = true\n')
-        self.assertEqual(config_problem(), "")
+        self.assertEqual((config_problem(), unknown_in_config()), ("", []))
 
 
 class FolderFileTests(InAFolderTestCase):

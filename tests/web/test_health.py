@@ -14,6 +14,7 @@ from memoryhub.core.log.anchor import anchor_path
 from memoryhub.core.stores import MAX_OPEN_STORES, project_store
 from memoryhub.jobs import run_job
 from memoryhub.metrics import render
+from memoryhub.signin import ensure_owner
 from tests.api.client import RestTestCase
 from tests.support import forget_all_stores
 
@@ -31,8 +32,25 @@ class HealthTests(RestTestCase):
         self.assertEqual(self.client.get("/api/v1/health").json(), {"status": "ok"})
         self.assertEqual(self.call("GET", "health", token="wrong").data, {"status": "ok"})
         answer = self.call("GET", "health").data
-        parts = {"hub.db": "ok", "worker": "ok", "jobs": "ok", "project alpha": "ok", "project beta": "ok"}
+        wanted = ("hub.db", "settings", "worker", "jobs", "project alpha", "project beta")
+        parts = dict.fromkeys(wanted, "ok")
         self.assertEqual((answer["status"], answer["parts"], answer["spooled"]), ("ok", parts, 0))
+
+    def test_settings_that_cannot_be_read_are_named_and_refuse_what_depends_on_them(self) -> None:
+        self.write()
+        (self.home / "config.toml").write_text('review_policy = "all"\nturn_policy = = 3\n')
+        sentence = "config.toml, line 2, column 15: invalid value; mend it there, or remove the file to go on without"
+        self.assertIn(sentence, self.finding("settings"))
+        self.assertEqual(self.client.get("/api/v1/health").status_code, 503)
+        for method, path, body in (
+            ("GET", "projects/alpha/search?query=x", None),
+            ("POST", "projects/alpha/memories", {"title": "a", "content": "b"}),
+            ("POST", "hooks/claude-code/UserPromptSubmit?project=alpha", {"session_id": "s", "prompt": "p"}),
+        ):
+            self.assertIn(sentence, self.call(method, path, body, expect=503).data["detail"])
+        self.client.force_login(ensure_owner())
+        page = self.client.get("/p/alpha/admin/memories/memory/")
+        self.assertContains(page, sentence, status_code=503)
 
     def test_a_read_model_behind_its_log_is_named(self) -> None:
         self.write()

@@ -54,7 +54,10 @@ class Command(HubCommand):
     def _prepare(self, address: str) -> str:
         from memoryhub import auth, jobs, signin
         from memoryhub.serving.databases import prepare_databases
+        from sessions_app.settings import config_problem
 
+        if problem := config_problem():
+            self.stderr.write(f"Until it is mended, nothing that depends on a setting is done: {problem}.")
         for backup in prepare_databases():
             self.stdout.write(f"Backed up before the upgrade: {backup}")
         owner = signin.ensure_owner()
