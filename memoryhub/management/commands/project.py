@@ -1,0 +1,140 @@
+"""Projects: listed, made, told of and told what to do."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from memoryhub import whereabouts
+from memoryhub.core.commands import HubCommand
+from memoryhub.core.errors import Invalid
+from memoryhub.core.identity import SETTINGS_FILE, check_project_id
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import project_store, use_store
+from memoryhub.projects import ProjectCreate, create_project
+from memoryhub.whereabouts import ProjectRow
+
+
+class Command(HubCommand):
+    """``memory-hub project list|show|create|set``."""
+
+    help = "List projects, make one, change its settings, and say which one a folder belongs to, and why."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add what to do."""
+        acts = parser.add_subparsers(dest="act", required=True, metavar="list|show|create|set")
+        acts.add_parser("list", help="all projects: id, name, folder, events, size, last write")
+        show = acts.add_parser(
+            "show", help="the project of this folder and why it is that one, or the one that is named"
+        )
+        show.add_argument("id", nargs="?", metavar="ID")
+        create = acts.add_parser("create", help="make a project")
+        create.add_argument("id", metavar="ID", help="1 to 64 of a-z, 0-9, '.', '_', '-'")
+        create.add_argument("--title", default="", help="its name, for people")
+        create.add_argument("--description", default="", help="what it is for")
+        create.add_argument("--org", metavar="ID", help="the organisation that it belongs to")
+        change = acts.add_parser("set", help="change settings; an empty value is the default again")
+        change.add_argument("id", metavar="ID")
+        change.add_argument("changes", nargs="+", metavar="NAME=VALUE", help="what has parts is written as JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do it."""
+        with use_origin(source="cli", actor=getpass.getuser()):
+            getattr(self, f"_{options['act']}")(options)
+
+    def _list(self, _: dict[str, Any]) -> None:
+        rows = [_cells(row) for row in whereabouts.project_rows()]
+        if not rows:
+            self.stdout.write("there is no project yet; the first write in a folder makes one")
+            return
+        table = [["ID", "NAME", "EVENTS", "SIZE", "LAST WRITE", "FOLDER"], *rows]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for row in table:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            self.stdout.write("  ".join(cells).rstrip())
+
+    def _show(self, options: dict[str, Any]) -> None:
+        if options["id"]:
+            project, because = check_project_id(options["id"], "ID"), ""
+            whereabouts.require_project(project)
+        else:
+            found = whereabouts.locate(Path.cwd())
+            project, because = found.project, found.because
+        self._tell(project, because)
+
+    def _tell(self, project: str, because: str) -> None:
+        self.stdout.write(project)
+        if because:
+            self.stdout.write(f"  because   {because}")
+        row = whereabouts.row_of(project)
+        if row is None:
+            self.stdout.write("  not made  the first write makes it")
+            return
+        with use_store(project_store(project)):
+            details, decided = whereabouts.project_in_full()
+        facts = {
+            "name": details.name,
+            "of": details.org_id or "",
+            "for": details.description,
+            "folder": row.folder,
+            "store": str(project_store(project).path),
+            "holds": f"memories {details.memories:,}, sessions {details.sessions:,}, commits {details.commits:,}",
+            "log": f"events {details.events:,}, {_size(row.bytes)}, last {_minute(row)}",
+        }
+        for name, value in facts.items():
+            if value:
+                self.stdout.write(f"  {name:<9} {value}")
+        for name, (value, by) in decided.items():
+            self.stdout.write(f"  setting   {name} = {json.dumps(value, ensure_ascii=False)}, by {by}")
+
+    def _create(self, options: dict[str, Any]) -> None:
+        given = {"name": options["title"], "description": options["description"], "org_id": options["org"]}
+        said = {name: value for name, value in given.items() if value}
+        project = check_project_id(options["id"], "ID")
+        made = create_project(command=ProjectCreate.model_validate({"id": project, **said}))
+        self.stdout.write(
+            f'{made.project_id} is made; a folder is its own with project = "{project}" in {SETTINGS_FILE}'
+        )
+
+    def _set(self, options: dict[str, Any]) -> None:
+        from sessions_app.schemas import SettingsChange
+        from sessions_app.services.settings import change_settings
+
+        project = check_project_id(options["id"], "ID")
+        whereabouts.require_project(project)
+        wanted = dict(map(_setting, options["changes"]))
+        with use_store(project_store(project)):
+            settings = change_settings(command=SettingsChange(settings=wanted)).model_dump(mode="json")
+        for name in wanted:
+            self.stdout.write(f"{name} = {json.dumps(settings[name], ensure_ascii=False)}")
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Invalid(f"{text!r} is no setting; write NAME=VALUE, such as review_policy=all")
+    try:
+        return name.strip(), json.loads(value) if value.strip() else None
+    except json.JSONDecodeError:
+        return name.strip(), value
+
+
+def _cells(row: ProjectRow) -> list[str]:
+    if row.problem:
+        return [row.project_id, "", "", _size(row.bytes), "", row.problem]
+    folder = row.folder.replace(str(Path.home()), "~", 1)
+    return [row.project_id, row.name, f"{row.events:,}", _size(row.bytes), _minute(row), folder]
+
+
+def _minute(row: ProjectRow) -> str:
+    return f"{row.last_activity:%Y-%m-%d %H:%M}" if row.last_activity else "never"
+
+
+def _size(count: int) -> str:
+    from governance.retention.present import size
+
+    return size(count)
