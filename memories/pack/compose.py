@@ -59,7 +59,7 @@ def compose(request: Request, max_tokens: int) -> Body:
     budget = max(_LEAST_TOKENS, max_tokens - _FRAME_TOKENS)
     filled: list[Filled] = []
     for section in all_sections():
-        items = [_cut(item, section.longest) for item in section.items(request)]
+        items = section.items(request)
         if items:
             filled.append(_fill(section, items, int(budget * section.share), budget))
             budget -= filled[-1].tokens
@@ -83,7 +83,10 @@ def _fill(section: Section, items: Sequence[Item], share: int, budget: int) -> F
     if budget - used < _LEAST_TOKENS:
         return Filled(section, [], len(items), 0)
     kept: list[Item] = []
-    for item in [_within(items[0], max(share, _LEAST_TOKENS * 2, budget // 4) - used), *items[1:]]:
+    for whole in items:
+        item = _cut(whole, section.longest)
+        if not kept:
+            item = _within(item, max(share, _LEAST_TOKENS * 2, budget // 4) - used)
         cost = estimate_tokens(item.line) + 1
         if used + cost > (share if kept else budget):
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from memories.models import MemoryKind, MemoryScope
@@ -84,9 +85,14 @@ def _answering(request: Request) -> list[Item]:
 
 
 def _fact(level: Level, memory: Told) -> Item:
+    name = _name(level, memory)
+    return Item(name, partial(_fact_line, name, memory))
+
+
+def _fact_line(name: str, memory: Told) -> str:
     text = _titled(memory.title, memory.content, _FACT)
     what = memory.type if memory.kind == MemoryKind.OBSERVATION else f"{memory.kind}/{memory.type}"
-    return Item(_name(level, memory), f"- {_name(level, memory)} {what} {memory.updated_at[:10]} {text}")
+    return f"- {name} {what} {memory.updated_at[:10]} {text}"
 
 
 def _conflicts(request: Request) -> list[Item]:

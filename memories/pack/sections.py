@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from memories.pack.told import mark_of
 from memories.scopes import Level
@@ -22,17 +23,22 @@ class Request:
     """Whose pack it is: a session is not its own last session."""
 
 
-@dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that is told, on one line."""
+    """One thing that is told, on one line. Most things find no room, so a line may be made when it is asked for."""
 
-    reference: str
-    """``#412``, or ``global#12``."""
-    line: str
+    def __init__(self, reference: str, line: str | Callable[[], str]) -> None:
+        """``reference`` is ``#412``, or ``global#12``."""
+        self.reference = reference
+        self._line = line
+
+    @cached_property
+    def line(self) -> str:
+        """The line."""
+        return self._line if isinstance(self._line, str) else self._line()
 
     @property
     def mark(self) -> str:
-        """By which a later pack knows whether it has changed; worked out for what is told, which is little."""
+        """By which a later pack knows whether it has changed."""
         return mark_of(self.line)
 
 

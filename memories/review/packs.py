@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from memories.events import MemoryState
-from memories.kinds import attribute_columns
-from memories.models import ReviewState
+from memories.kinds import KINDS, attribute_columns
+from memories.models import MemoryKind, MemoryScope, ReviewState
 from memoryhub.core import rows
 from memoryhub.core.quarantine import OUTSIDE
 from sessions_app.settings import project_settings
@@ -32,16 +31,15 @@ class Told(NamedTuple):
     """A time as the store keeps it, in whose order times come too."""
 
 
-_MEMORIES = (
-    "SELECT m.id, m.kind, m.type, m.scope, m.title, m.content, m.priority, m.updated_at || '' FROM memories_memory m "
-    f"WHERE m.deleted_at IS NULL AND NOT (m.review = 'rejected') AND m.id {OUTSIDE}"
-)
+_SHOWN = "m.id, m.kind, m.type, m.scope, m.title, m.content, m.priority, m.updated_at || ''"
+_LIVE = f"m.deleted_at IS NULL AND NOT (m.review = 'rejected') AND m.id {OUTSIDE}"
+_MEMORIES = f"SELECT {_SHOWN} FROM memories_memory m WHERE {_LIVE}"
 _HOLDING = (
     "SELECT m.id, v.created_at || '', e.payload_json FROM memories_memory m "
     "JOIN memories_memoryversion v ON v.memory_id = m.id AND v.version = m.accepted_version "
     "JOIN raw_events e ON e.position = v.id "
     "WHERE NOT (m.review = 'accepted') AND m.review = 'proposed' AND m.accepted_version IS NOT NULL "
-    "AND m.deleted_at IS NULL AND e.payload_json IS NOT NULL"
+    f"AND e.payload_json IS NOT NULL AND {_LIVE}"
 )
 
 
@@ -72,13 +70,9 @@ def told(
     if now:
         wanted.append(("(m.valid_until IS NULL OR m.valid_until > %s)", [rows.time_value(now)]))
     values = [value for _, given in wanted for value in given]
-    present = _read(" AND ".join(sql for sql, _ in wanted), [*values, most], order)
-    return [*present, *(_holding(condition, parameters, now) if accepted_only else ())]
-
-
-def _read(condition: str, parameters: list[Any], order: str) -> list[Told]:
-    found = rows.fetch(f"{_MEMORIES} AND {condition} ORDER BY {order} LIMIT %s", parameters)
-    return list(map(Told._make, found))
+    picked = " AND ".join(sql for sql, _ in wanted)
+    present = rows.fetch(f"{_MEMORIES} AND {picked} ORDER BY {order} LIMIT %s", [*values, most])
+    return [*map(Told._make, present), *(_holding(condition, parameters, now) if accepted_only else ())]
 
 
 def tells(review: str) -> bool:
@@ -90,20 +84,26 @@ def tells(review: str) -> bool:
 
 def _holding(condition: str, parameters: Sequence[Any], now: datetime | None) -> list[Told]:
     """Return those of which a later version waits, each as it was accepted, unless that has expired."""
-    earlier = {memory_id: (moment, payload) for memory_id, moment, payload in rows.fetch(_HOLDING)}
-    if not earlier:
-        return []
-    among = f"m.id IN (SELECT value FROM json_each(%s)) AND {condition}"
-    found = _read(among, [json.dumps(list(earlier)), *parameters, -1], "m.id DESC")
-    as_they_were = (_as_it_was(memory, *earlier[memory.id]) for memory in found)
+    found = rows.fetch(f"{_HOLDING} AND {condition} ORDER BY m.id DESC", [*parameters])
+    as_they_were = (_as_it_was(memory_id, moment, json.loads(payload)) for memory_id, moment, payload in found)
     return [memory for memory, ends in as_they_were if not (now and ends and ends <= now)]
 
 
-def _as_it_was(memory: Told, moment: str, payload_json: str) -> tuple[Told, datetime | None]:
-    """Return a memory as an event wrote it, and when that state expires."""
-    payload = json.loads(payload_json)
-    state = MemoryState(**{name: value for name, value in payload.items() if name in MemoryState.model_fields})
-    own = attribute_columns(state.kind, state.attributes)
-    shown = {name: getattr(state, name) for name in ("kind", "scope", "title", "content")}
-    was = memory._replace(**shown, type=state.known_type, priority=own["priority"], updated_at=moment)
-    return was, own["valid_until"]
+def _as_it_was(memory_id: int, moment: str, state: dict[str, Any]) -> tuple[Told, datetime | None]:
+    """Return a memory as an event wrote it, and when that state expires.
+
+    What is in the log was validated when it was written; to do so again would take most of a pack's time.
+    """
+    kind = MemoryKind(state.get("kind", MemoryKind.OBSERVATION))
+    own = attribute_columns(kind, state.get("attributes", {}))
+    memory = Told(
+        id=memory_id,
+        kind=kind,
+        type=state.get("type") or KINDS[kind].default_type,
+        scope=state.get("scope", MemoryScope.PROJECT),
+        title=state["title"],
+        content=state["content"],
+        priority=own["priority"],
+        updated_at=moment,
+    )
+    return memory, own["valid_until"]
