@@ -1,7 +1,7 @@
 """Rebuild: make the read models anew beside the store, compare every table, and put the new rows in place.
 
 A projector may read any table as it was at its event, so no table can be made alone: the whole log is applied in a
-copy, and of that as many tables as were asked for replace the store's. Writers go on until the moment of replacing.
+copy, and of that as many tables as were asked for replace the store's. Writers go on but for the moment of replacing.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ import hashlib
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from django.db import connections, models, transaction
+from django.db import connections, models
 
 from memoryhub.core import rows, schema, store_files
 from memoryhub.core.errors import Invalid, Locked
 from memoryhub.core.log import views
-from memoryhub.core.log.copy import LIVE, apply_events, attached, follow, open_copy, take_events
+from memoryhub.core.log.copy import LIVE, follow, open_copy
 from memoryhub.core.log.read import head, last_erasure
-from memoryhub.core.projection import companions_of, finish_rebuild, read_models
+from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
+from memoryhub.core.projection import finish_rebuild, read_models
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.stores import StoreId, current_store
 
 _ATTEMPTS = 3
-_ROWS_AT_ONCE = 2000
-_BEFORE_ALL = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +92,19 @@ def _chosen(only: Sequence[str]) -> frozenset[str]:
 
 def _attempt(store: StoreId, wanted: frozenset[str], progress: Callable[[int], None]) -> list[TableReport] | None:
     """Return the tables, or None where something was erased meanwhile, which the copy must not bring back."""
-    erasure = last_erasure()
+    put = [model for model in read_models() if model._meta.db_table in wanted]
+    replacing = Replacing(store.path, last_erasure(), put)
     last, _ = head()
-    with temporary_copy(store):
+    with temporary_copy(store), suppress(ErasedMeanwhile):
         follow(store.path, up_to=last, progress=progress)
-        with attached(store.path, write=True), transaction.atomic(using=require_current_alias()):
-            if last_erasure(LIVE) != erasure:
-                return None
-            apply_events(take_events(head(LIVE)[0]))
-            return [_replace(model, model._meta.db_table in wanted) for model in read_models()]
+        replacing.catch_up()
+        with replacing.compared() as differing:
+            report = [_reported(model, model in differing, model in put) for model in read_models()]
+        with replacing.locked():
+            pass
+        replacing.settle()
+        return report
+    return None
 
 
 @contextmanager
@@ -117,61 +120,10 @@ def temporary_copy(store: StoreId) -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _replace(model: type[models.Model], wanted: bool) -> TableReport:  # noqa: FBT001
-    table = model._meta.db_table
-    _, before = _digest(model, LIVE)
-    count, after = _digest(model, "main")
-    if wanted:
-        put_rows(model)
-    return TableReport(table, count, before, after, wanted)
-
-
-def put_rows(model: type[models.Model]) -> None:
-    """Give the store the copy's rows of a read model, and what goes with its table."""
-    _put_differing(model)
-    for companion in companions_of(model._meta.db_table):
-        if rows.fetch("SELECT 1 FROM main.sqlite_master WHERE name = %s", [companion]):
-            _copy_rows(companion)
-
-
-def _put_differing(model: type[models.Model]) -> None:
-    """Replace only the rows that differ: others wait meanwhile, and to compare takes a tenth of the time to write."""
-    table, names = model._meta.db_table, [f'"{field.column}"' for field in model._meta.local_concrete_fields]
-    columns, own = ", ".join(names), ", ".join(f"l.{name}" for name in names)
-    same_key = " AND ".join(f'l."{field.column}" = m."{field.column}"' for field in model._meta.pk_fields)
-    same_row = f"({own}) IS ({', '.join(f'm.{name}' for name in names)})"
-    for first, last in _pages(table, LIVE):
-        rows.execute(
-            f'DELETE FROM {LIVE}."{table}" AS l WHERE rowid > %s AND rowid <= %s AND NOT EXISTS '
-            f'(SELECT 1 FROM main."{table}" AS m WHERE {same_key} AND {same_row})',
-            [first, last],
-        )
-    for first, last in _pages(table, "main"):
-        rows.execute(
-            f'INSERT INTO {LIVE}."{table}" ({columns}) SELECT {columns} FROM main."{table}" AS m '
-            f'WHERE rowid > %s AND rowid <= %s AND NOT EXISTS (SELECT 1 FROM {LIVE}."{table}" AS l WHERE {same_key})',
-            [first, last],
-        )
-
-
-def _copy_rows(table: str) -> None:
-    """Replace all rows of a table that no model describes."""
-    copy = f'INSERT INTO {LIVE}."{table}" SELECT * FROM main."{table}"'
-    rows.execute(f'DELETE FROM {LIVE}."{table}"')
-    if rows.fetch("SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = %s", [table])[0][0]:
-        rows.execute(copy)  # it has no row ids to go by; such is the small list of an index's pages
-        return
-    for first, last in _pages(table, "main"):
-        rows.execute(f"{copy} WHERE rowid > %s AND rowid <= %s", [first, last])
-
-
-def _pages(table: str, database: str) -> Iterator[tuple[int, int]]:
-    """Yield row ids that some rows at a time are between: SQLite keeps in memory what would undo a statement."""
-    page = f'SELECT rowid AS id FROM {database}."{table}" WHERE rowid > %s ORDER BY rowid LIMIT {_ROWS_AT_ONCE}'
-    done = _BEFORE_ALL
-    while (last := rows.fetch(f"SELECT max(id) FROM ({page})", [done])[0][0]) is not None:
-        yield done, last
-        done = last
+def _reported(model: type[models.Model], differs: bool, replaced: bool) -> TableReport:  # noqa: FBT001
+    count, before = _digest(model, LIVE)
+    count, after = _digest(model, "main") if differs else (count, before)
+    return TableReport(model._meta.db_table, count, before, after, replaced)
 
 
 def table_digests() -> dict[str, tuple[int, str]]:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
-
 from memoryhub.core import ids, rows
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.log.append import COLUMNS, append, appending_to, prepare
@@ -21,11 +19,11 @@ from memoryhub.core.log.copy import LIVE, apply_events, attached, take_events
 from memoryhub.core.log.digests import canonical_json, payload_digest
 from memoryhub.core.log.erase import PAYLOAD_ERASED
 from memoryhub.core.log.read import head, last_erasure
-from memoryhub.core.log.rebuild import put_rows, temporary_copy
+from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
+from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.projection import Event, event_type, finish_rebuild, read_models, text_caches
-from memoryhub.core.routing import require_current_alias
 from memoryhub.core.schemas import Payload
 from memoryhub.core.stores import StoreId, current_store
 from memoryhub.core.vacuum import mark_unwiped
@@ -124,32 +122,41 @@ def _apply(change: _Change, progress: Callable[[int], None]) -> Event[PayloadRed
     """Do it by one transaction; a payload that others have changed since is theirs, and must not come back."""
     last, _ = head()
     _require_same(last_erasure(), change.seen)
+    replacing = Replacing(change.store.path, change.seen, list(read_models()))
     with temporary_copy(change.store):
         with attached(change.store.path):
             take_events(last)
         _put(change.salted, "main")
         apply_events(0, progress)
-        with attached(change.store.path, write=True), transaction.atomic(using=require_current_alias()):
-            _require_same(last_erasure(LIVE), change.seen)
-            apply_events(take_events(head(LIVE)[0]))
-            return _bring_in(change)
+        replacing.catch_up()
+        try:
+            with replacing.compared():
+                pass
+            with replacing.locked():
+                event = _bring_in(change)
+        except ErasedMeanwhile:
+            raise _other_than_seen() from None
+        replacing.settle()
+        return event
 
 
 def _require_same(erasure: int, seen: int) -> None:
     if erasure != seen:
-        raise Conflict("events were erased or redacted meanwhile; look again at what is to be redacted")
+        raise _other_than_seen()
+
+
+def _other_than_seen() -> Conflict:
+    return Conflict("events were erased or redacted meanwhile; look again at what is to be redacted")
 
 
 def _bring_in(change: _Change) -> Event[PayloadRedacted]:
-    """Tell of the redaction in the copy, and give the store all that differs."""
+    """Tell of the redaction in the copy, and give the store the event and what is left of the payloads."""
     digests = {position: payload_digest(salt, text) for position, (text, salt) in change.salted.items()}
     draft = prepare(PAYLOAD_REDACTED, PayloadRedacted(digests=digests, what=change.what, reason=change.reason))
     with appending_to(change.store):
         event = append(draft, stream="redactions")
     rows.execute(_TAKE_EVENT, [event.position])
     _put(change.salted, LIVE)
-    for model in read_models():
-        put_rows(model)
     _clear_caches(list(change.salted))
     mark_unwiped(event.position, LIVE)
     forget_views(change.store)  # now, lest this process dies at the commit
