@@ -7,6 +7,7 @@ from typing import Any
 
 from memories.events import MemoryState
 from memories.schemas import SimilarMemory
+from memories.search.folding import folded
 from memories.search.index import has_full_text
 from memories.search.text import STOP_WORDS
 from memoryhub.core import rows
@@ -64,7 +65,7 @@ def _alike(words: frozenset[str], candidates: list[tuple[Any, ...]], least: floa
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.lower()[:_MOST_CHARACTERS])) - STOP_WORDS
+    return frozenset(_WORD.findall(folded(text[:_MOST_CHARACTERS]).lower())) - STOP_WORDS
 
 
 def _share(first: frozenset[str], second: frozenset[str]) -> float:

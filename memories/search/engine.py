@@ -15,7 +15,7 @@ from memories.search.fulltext import RANKED_AT_MOST
 from memories.search.mode import by_index
 from memories.search.pipeline import USUAL, Pipeline
 from memories.search.surroundings import Factors, Hits, refine
-from memories.search.text import phrases, terms
+from memories.search.text import phrases, terms, terms_as_written
 from memoryhub.core import rows
 from memoryhub.core.quarantine import OUTSIDE
 from memoryhub.core.searchable import askings, demotions, successors_of, text_queries, weights_of
@@ -163,7 +163,7 @@ def _marks(values: Sequence[Any]) -> str:
 
 
 def _like(question: str, conditions: list[str], parameters: list[Any]) -> Hits:
-    words = terms(question)
+    words = terms_as_written(question)
     if not words:
         return []
     texts = " UNION ALL ".join(text_queries().values())

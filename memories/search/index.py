@@ -23,7 +23,11 @@ CREATE = (
     "content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2')"
 )
 
+FORM = "2"
+"""Of how texts are written into the index; another number than a store's has its index made anew."""
+
 require_optional_sql("memories.search", CREATE, needs="fts5")
+require_sql("memories.search.form", f"DELETE FROM store_meta WHERE key = 'search_form' AND value <> '{FORM}'")
 require_sql(
     "memories.search.conversations",
     "CREATE INDEX IF NOT EXISTS search_document_message ON memories_searchdocument (session_id, id) "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from memories.search.folding import folded
+
 _TOKEN = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9].)|(?<=[A-Z].)(?=[a-z]{2}))")
 """A capital after a small letter or a digit, or the last of several before small letters.
@@ -24,12 +26,12 @@ MONTHS = "January February March April May June July August September October No
 
 
 def shaped(text: str) -> str:
-    """Return a text as it is indexed: what is without spaces in pairs of signs, and the parts of camelCase names added.
+    """Return a text as it is indexed: folded, what is without spaces in pairs of signs, the parts of names added.
 
     A run of n unspaced signs becomes n words: every two that follow each other, and the last one.
     """
     if not text.isascii():
-        text = UNSPACED.sub(lambda run: f" {' '.join([*pairs(run[0]), run[0][-1]])} ", text)
+        text = UNSPACED.sub(lambda run: f" {' '.join([*pairs(run[0]), run[0][-1]])} ", folded(text))
     if not _HUMP.search(text):
         return text
     parts = [part for token in _TOKEN.findall(text) for part in name_parts(token)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memories.search.folding import folded_with_places
 from memories.search.words import places, spans
 
 LENGTH = 200
@@ -37,7 +38,10 @@ def snippet(text: str, words: list[str]) -> str:
     if len(flat) <= LENGTH:
         return flat
     stems = {word[:_STEM] for word in words}  # a text may hold another form of a word
-    start = _densest(places(flat.lower(), stems)[:_PLACES])
+    plain, places_of = folded_with_places(flat)
+    start = _densest(places(plain.lower(), stems)[:_PLACES])
+    if places_of:
+        start = places_of[min(start, len(places_of) - 1)][0]
     start = flat.find(" ", start - 1) + 1 if start else 0
     cut = flat[start : start + LENGTH].rsplit(" ", 1)[0]
     return f"{'… ' if start else ''}{cut} …"

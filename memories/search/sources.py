@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from memories.ends import proposed_text
 from memories.events import (
@@ -76,7 +77,10 @@ def written_document(event: Event[MemoryWritten]) -> Document:
 
 @indexed_when(MEMORY_REVISED, MEMORY_RESTORED, MEMORY_REVIEWED)
 def present_document(event: Event[MemoryRevised | MemoryTouched | MemoryReviewed]) -> Document | Removal | None:
-    """Make a memory findable as it is now, unless it is deleted or rejected."""
+    """Make a memory findable as it is now, unless it is deleted or rejected.
+
+    While its present version waits for a person, it is found by the words of the one that holds as well: that is told.
+    """
     memory = Memory.objects.get(id=event.payload.memory_id)
     if memory.deleted_at:
         return None
@@ -88,7 +92,7 @@ def present_document(event: Event[MemoryRevised | MemoryTouched | MemoryReviewed
         kind=memory.kind,
         type=memory.type,
         title=memory.title,
-        body=_body(memory),
+        body="\n".join(filter(None, (_body(memory), _holding_text(memory)))),
         created_at=memory.created_at,
         session_id=memory.session_id,
     )
@@ -109,6 +113,26 @@ def discarded_documents(event: Event[SessionEnded]) -> Removal | None:
     return Removal(tuple(gone.values_list("id", flat=True)))
 
 
+def _holding_text(memory: Memory) -> str:
+    """Return title and text of the version that holds while a later one waits; empty where none does."""
+    if memory.review != ReviewState.PROPOSED or memory.accepted_version is None:
+        return ""
+    found = rows.fetch(_HOLDING, [memory.id, memory.accepted_version])
+    if not found:
+        return ""
+    state = json.loads(found[0][0])
+    return f"{state['title']}\n{_text(state['content'], state.get('tags', []), state.get('attributes', {}))}"
+
+
+_HOLDING = (
+    "SELECT e.payload_json FROM memories_memoryversion v JOIN raw_events e ON e.position = v.id "
+    "WHERE v.memory_id = %s AND v.version = %s AND e.payload_json IS NOT NULL"
+)
+
+
 def _body(memory: Memory | MemoryWritten) -> str:
-    words = (memory.content, " ".join(memory.tags), attribute_text(memory.attributes))
-    return "\n".join(filter(None, words))
+    return _text(memory.content, memory.tags, memory.attributes)
+
+
+def _text(content: str, tags: Sequence[str], attributes: Mapping[str, Any]) -> str:
+    return "\n".join(filter(None, (content, " ".join(tags), attribute_text(attributes))))

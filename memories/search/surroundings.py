@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from memories.search.folding import folded
 from memories.search.pipeline import Pipeline
 from memoryhub.core import rows
 
@@ -104,7 +105,7 @@ def _with_speakers(scores: Scores, places: Mapping[int, _Place], words: Collecti
 
 
 def _speaker(title: str) -> set[str]:
-    label = _SPEAKER.match(title)
+    label = _SPEAKER.match(folded(title))
     return set(_WORD.findall(label[1].lower())) if label else set()
 
 

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+from memories.search.folding import folded
 from memories.search.shaping import MONTHS, UNSPACED, name_parts, pairs
 from memoryhub.core.searchable import askings
 
@@ -40,13 +41,17 @@ def terms(question: str) -> list[str]:
     Of a camelCase name, the whole and its parts; of what is written without spaces, every two signs that follow each
     other; of a date such as 2023-05-08, the day and the month as people write them.
     """
-    return list(_terms(question))
+    return list(_terms(folded(question)))
+
+
+def terms_as_written(question: str) -> list[str]:
+    """Return the words to look for by LIKE, which compares signs as they were written."""
+    return list(_terms(unicodedata.normalize("NFC", question)))
 
 
 @lru_cache(maxsize=64)
 def _terms(question: str) -> tuple[str, ...]:
     """A search asks for them several times: to find, to mark, and to say why."""
-    question = unicodedata.normalize("NFC", question)
     words = list(dict.fromkeys(_words(question)))
     telling = [word for word in dict.fromkeys(_words(_without_asking(question))) if not is_stop_word(word)]
     return tuple((telling or words)[:_MAX_TERMS])
@@ -59,7 +64,7 @@ def is_stop_word(word: str) -> bool:
 
 def phrases(question: str) -> list[str]:
     """Return the names of several parts (``a.b_c``, ``src/a.py:3``, ``write-ahead``), each as words in their order."""
-    found = [" ".join(_WORD.findall(name.lower())) for name in _NAME.findall(unicodedata.normalize("NFC", question))]
+    found = [" ".join(_WORD.findall(name.lower())) for name in _NAME.findall(folded(question))]
     return list(dict.fromkeys(found))[:_MAX_PHRASES]
 
 

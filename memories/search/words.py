@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from memories.search.folding import folded, folded_with_places
 from memories.search.shaping import PART, UNSPACED
 
 _TOKEN = re.compile(r"[^\W_]+")
@@ -20,14 +21,16 @@ def spans(text: str, words: Sequence[str]) -> Spans:
     """Return where the words stand in a short text: begin and end of each, in order, none overlapping another."""
     stems = {_stem(word) for word in words}
     unspaced = [word for word in words if UNSPACED.match(word)]
-    found = [match.span() for pair in unspaced for match in re.finditer(re.escape(pair), text)]
-    found += [span for token in _tokens(text, stems) for span in _in_token(token, stems)]
+    plain, places_of = folded_with_places(text.replace("…", "."))  # as at both ends of a snippet
+    found = [match.span() for pair in unspaced for match in re.finditer(re.escape(pair), plain)]
+    found += [span for token in _tokens(plain, stems) for span in _in_token(token, stems)]
+    if places_of:
+        found = [(places_of[start][0], places_of[end - 1][1]) for start, end in found]
     return _merged(sorted(found))
 
 
 def _tokens(text: str, stems: set[str]) -> Iterator[re.Match[str]]:
     """Yield the tokens in which a stem may be: few, so that the others are not looked at."""
-    text = text.replace("…", ".")  # as at both ends of a snippet
     if not text.isascii():
         yield from _TOKEN.finditer(text)
         return
@@ -80,7 +83,8 @@ def _merged(found: Spans) -> Spans:
 
 def words_in(text: str, words: Sequence[str]) -> list[str]:
     """Return those of the words that the text has, in whatever form."""
-    plain = _plain(text[:_READ])
+    text = folded(text[:_READ])
+    plain = _plain(text)
     return [word for word in words if _begins_a_word(plain, _stem(word)) or (UNSPACED.match(word) and word in text)]
 
 

@@ -78,6 +78,9 @@ class ReviewTestCase(HubTestCase):
         listing = selectors.search(command=MemorySearch(query=query))
         return [(hit["id"], hit["note"]) for hit in listing.results]
 
+    def ids(self, query: str) -> list[int]:
+        return [memory_id for memory_id, _ in self.found(query)]
+
     def pack(self, query: str = "") -> str:
         return compose_pack(command=ContextPackRequest(query=query))
 
@@ -306,6 +309,27 @@ class RevisionTests(ReviewTestCase):
         self.assertEqual(hit["note"], "proposed; v1 holds")
         self.accept(self.rule)
         self.assertIn("p1 general: Be kind: To some.", self.pack())
+
+    def test_a_revision_that_waits_is_found_by_its_words_and_by_those_that_hold(self) -> None:
+        fact = self.accepted("Ferry", "It leaves at noon.", tags=["harbour"])
+        self.update(fact, title="Boat", content="It leaves at midnight.", tags=["jetty"])
+        for query in ("ferry", "noon", "harbour", "boat", "midnight", "jetty"):
+            self.assertEqual(self.ids(query), [fact], query)
+        self.assertIn("Ferry: It leaves at noon.", self.pack("When at noon?"))
+        self.assert_rebuilds()
+        self.assertEqual((self.ids("noon"), self.ids("midnight")), ([fact], [fact]))
+        self.accept(fact)
+        self.assertEqual((self.ids("noon"), self.ids("midnight")), ([], [fact]))
+
+    def test_a_revision_that_was_rejected_is_found_no_more_and_one_that_a_person_withdrew_is(self) -> None:
+        fact = self.accepted("Ferry", "It leaves at noon.")
+        self.update(fact, content="It leaves at midnight.")
+        self.reject(fact)
+        self.assertEqual((self.ids("noon"), self.ids("midnight")), ([fact], []))
+        self.withdraw(fact)
+        self.assertEqual((self.ids("noon"), self.ids("midnight")), ([fact], [fact]))
+        self.assert_rebuilds()
+        self.assertEqual((self.ids("noon"), self.ids("midnight")), ([fact], [fact]))
 
     def test_a_pack_is_made_again_as_it_was_sent_whatever_was_decided_since(self) -> None:
         self.update(self.rule, content="To nobody.")
