@@ -71,7 +71,8 @@ def _worker() -> str:
     """Whether somebody does the jobs: none that is due waits for longer than a few minutes."""
     try:
         limit = clock.now() - _OVERDUE
-        late = None if limit < _STARTED else Schedule.objects.filter(next_run__lt=limit).order_by("next_run").first()
+        due = Schedule.objects.filter(next_run__lt=limit).exclude(repeats=0)
+        late = None if limit < _STARTED else due.order_by("next_run").first()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
         return f"jobs.db: {error}"
     if late is None:

@@ -9,16 +9,20 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from memoryhub.access.pages import hub_page
 from memoryhub.core import clock
 from memoryhub.core.admin.cells import counted, lasted
+from memoryhub.core.commands import command_from
 from memoryhub.core.errors import Forbidden, HubError, Invalid
-from memoryhub.core.jobs import find_job
+from memoryhub.core.jobs import Every, find_job
 from memoryhub.core.permissions import Act, may, require
 from memoryhub.jobs import worker
 from memoryhub.jobs.asking import ask_worker
+from memoryhub.jobs.planning import AT_A_TIME, HOWS, JobPlan, change_plan, default_of
 from memoryhub.jobs.standing import OverOne, Standing, standings
 
 _BADGES = {"ok": "settled", "failed": "broken", "interrupted": "incomplete", "running": "active", "queued": "review"}
@@ -60,6 +64,28 @@ def run_now(request: HttpRequest) -> HttpResponse:
     return redirect("jobs")
 
 
+@hub_page(Act.ADMINISTER)
+@require_POST
+def plan_job(request: HttpRequest) -> HttpResponse:
+    """Change when a job is run by itself, and say when that is next."""
+    form = {name: request.POST.get(name, "").strip() or None for name in JobPlan.model_fields}
+    if form["every"] not in AT_A_TIME:
+        form["at"] = None  # the field is there all the same, and keeps the time that there was
+    try:
+        plan = change_plan(command=command_from(JobPlan, form))
+    except HubError as error:
+        messages.error(request, _sentence(error.message))
+        return redirect("jobs")
+    job = find_job(str(form["job"]))
+    due = f"; its next run is {_ahead(plan.next_run)}" if plan.next_run else ""
+    messages.success(request, f"The job {job.name} is {_run(plan.described)}{due}.")
+    return redirect(f"{reverse('jobs')}#{job.slug}")
+
+
+def _run(described: str) -> str:
+    return described if described.startswith("switched") else f"run {described}"
+
+
 def _shown(standing: Standing) -> dict[str, Any]:
     last, now = standing.last, standing.now
     stores = [_shown_store(each) for each in standing.stores]
@@ -70,11 +96,31 @@ def _shown(standing: Standing) -> dict[str, Any]:
         "last": last,
         "now": now,
         "next": "switched off" if standing.is_off else _ahead(standing.next_run),
+        "runs": standing.runs,
+        "plan": standing.plan,
+        "hows": _hows(standing),
         "stores": stores,
         "of_hub": len(stores) == 1 and not stores[0]["target"].store,
         "counted": _counted(standing),
         "failures": [each for each in stores if each["result"] in ("failed", "interrupted")],
     }
+
+
+def _hows(standing: Standing) -> list[dict[str, Any]]:
+    """Return how often a job may be run, as its form offers it; nothing for one that is run on demand alone."""
+    if standing.job.every is Every.DEMAND:
+        return []
+    said = {"off": "switched off", "15-minutes": "every 15 minutes", "6-hours": "every 6 hours"}
+    usual, now = default_of(standing.job), standing.plan.every
+    return [
+        {
+            "value": how,
+            "label": said.get(how, f"every {how}") + (" (as it is meant to be)" if how == usual else ""),
+            "chosen": how == now,
+        }
+        for how in HOWS
+        if how != "default"
+    ]
 
 
 def _shown_store(each: OverOne) -> dict[str, Any]:

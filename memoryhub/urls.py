@@ -18,6 +18,7 @@ urlpatterns = [
     path("tokens/<str:name>/revoke", tokens_page.revoke_token, name="revoke-token"),
     path("jobs", jobs_page.show_jobs, name="jobs"),
     path("jobs/run", jobs_page.run_now, name="run-job"),
+    path("jobs/plan", jobs_page.plan_job, name="plan-job"),
     path("signin/<str:token>", signin.follow_link, name="signin"),
     path("signout", signin.sign_out, name="signout"),
     path("admin/login/", signin.explain, name="signin-help"),

@@ -28,7 +28,7 @@ def install_schedules() -> None:
     with transaction.atomic(using="jobs"):
         jobs = {job.name: job for job in defined_jobs() if job.every in _TYPES}
         known = {each.name: each for each in Schedule.objects.filter(name__in=jobs)}
-        Schedule.objects.bulk_create(_schedule(job) for name, job in jobs.items() if name not in known)
+        Schedule.objects.bulk_create(new_schedule(job) for name, job in jobs.items() if name not in known)
         Schedule.objects.filter(func=FUNCTION).exclude(name__in=jobs).delete()
         older = [each for each in known.values() if each.func != FUNCTION]
         for each in older:
@@ -36,7 +36,8 @@ def install_schedules() -> None:
         Schedule.objects.bulk_update(older, ["func", "args", "intended_date_kwarg"])
 
 
-def _schedule(job: Job) -> Schedule:
+def new_schedule(job: Job) -> Schedule:
+    """Return the row of a job that has none yet, as its definition says."""
     return Schedule(
         name=job.name,
         func=FUNCTION,

@@ -10,6 +10,7 @@ from memoryhub.core.jobs import Every, Job, defined_jobs
 from memoryhub.jobs import runs, schedules
 from memoryhub.jobs.locks import Begun
 from memoryhub.jobs.places import Target, targets_of
+from memoryhub.jobs.planning import NO_PLAN, Plan, plans
 from memoryhub.models import JobResult, JobRun
 
 _WORST = (JobResult.FAILED, JobResult.INTERRUPTED, JobResult.OK)
@@ -40,7 +41,7 @@ class Standing:
     """A job over all of its stores."""
 
     job: Job
-    next_run: datetime | None
+    plan: Plan
     stores: list[OverOne] = field(default_factory=list)
 
     @property
@@ -65,18 +66,28 @@ class Standing:
         return [each for each in self.stores if each.last and each.last.result != JobResult.OK and not each.now]
 
     @property
+    def next_run(self) -> datetime | None:
+        """When it is due next; None where it is switched off or run on demand alone."""
+        return self.plan.next_run
+
+    @property
     def is_off(self) -> bool:
         """Whether it should be run by itself and somebody has switched that off."""
         return self.next_run is None and self.job.every is not Every.DEMAND
+
+    @property
+    def runs(self) -> str:
+        """How often it is run by itself, and at what time; by its definition where it is switched off."""
+        return self.plan.described if self.next_run else self.job.every.value
 
 
 def standings() -> list[Standing]:
     """Return how every job stands."""
     jobs = defined_jobs()
     _settle(jobs)
-    last, waiting, due = runs.last_runs(), schedules.queued(), schedules.next_runs()
+    last, waiting, due = runs.last_runs(), schedules.queued(), plans()
     return [
-        Standing(job, due.get(job.name), [_over(job, target, last, waiting) for target in targets_of(job)])
+        Standing(job, due.get(job.name, NO_PLAN), [_over(job, target, last, waiting) for target in targets_of(job)])
         for job in jobs
     ]
 

@@ -19,5 +19,14 @@ class JobsPageTests(BrowserTestCase):
         self.tab_to("1 store and the hub of backup")
         self.press(Keys.SPACE)
         self.see(f"Project {self.project}", within="#stores-backup")
+        self.tab_to("Schedule of retention")
+        self.press(Keys.SPACE, Keys.TAB, "every w")
+        self.tab_to("at")
+        self.press("04:30")  # over the time that is there, which Tab has selected
+        self.tab_to("Save when retention runs")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("The job retention is run every week at 04:30 UTC", within=".messagelist")
+        self.see("every week at 04:30 UTC", within="#retention .job-facts")
         self.narrow()
         self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), NARROW["width"])

@@ -9,13 +9,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import HubCommand, add_store_options, store_option
+from memoryhub.core.commands import HubCommand, add_store_options, command_from, store_option
 from memoryhub.core.errors import Invalid, Locked, NotFound
 from memoryhub.core.jobs import Job, Over, find_job
 from memoryhub.core.stores import StoreId
 
 EXIT_FAILED = 14
-_ROW = "{:<22} {:<13} {:<17} {:<12} {}"
+_ROW = "{:<22} {:<36} {:<17} {:<12} {}"
 
 
 class Command(HubCommand):
@@ -23,13 +23,22 @@ class Command(HubCommand):
 
     help = (
         "List the jobs with their last and next runs; or run one in the foreground, without a worker "
-        f"(exit code {EXIT_FAILED} if it failed, {Locked.exit_code} if it is running already)."
+        f"(exit code {EXIT_FAILED} if it failed, {Locked.exit_code} if it is running already); "
+        "or change when one is run by itself."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the job and what to run it over."""
         parser.add_argument("name", nargs="?", help="the job to run, such as backup or verify-stores")
         add_store_options(parser, "run it over {} alone; default: over all")
+        plan = parser.add_argument_group("when it is run by itself")
+        how = plan.add_mutually_exclusive_group()
+        how.add_argument("--every", metavar="HOW", help="minute, 15-minutes, hour, 6-hours, day or week")
+        how.add_argument("--off", dest="every", action="store_const", const="off", help="not at all")
+        how.add_argument(
+            "--default", dest="every", action="store_const", const="default", help="as often as it is meant to be"
+        )
+        plan.add_argument("--at", metavar="HH:MM", help="at this time (UTC), every day or week")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """List, or run."""
@@ -38,12 +47,24 @@ class Command(HubCommand):
 
         store = store_option(options)
         prepare_databases()
-        if options["name"]:
+        if options["every"] or options["at"]:
+            self._plan(options, store)
+        elif options["name"]:
             self._run(find_job(options["name"]), store)
         elif store:
             raise Invalid("name the job to run over it, such as backup")
         else:
             self._list()
+
+    def _plan(self, options: dict[str, Any], store: StoreId | None) -> None:
+        from memoryhub.jobs.planning import JobPlan, change_plan
+
+        if not options["name"] or store:
+            raise Invalid("name the job whose schedule is to change, such as backup, and no store: it is one for all")
+        job = find_job(options["name"])
+        plan = change_plan(command=command_from(JobPlan, {**options, "job": job.slug}))
+        due = f"; next run {_moment(plan.next_run)} UTC" if plan.next_run else ""
+        self.stdout.write(f"{job.slug}: {plan.described}{due}")
 
     def _list(self) -> None:
         from memoryhub.jobs.standing import standings
@@ -52,7 +73,7 @@ class Command(HubCommand):
         for each in standings():
             ended = each.last.ended_at if each.last else None
             due = "off" if each.is_off else _moment(each.next_run)
-            self.stdout.write(_ROW.format(each.job.slug, each.job.every, _moment(ended), each.result, due))
+            self.stdout.write(_ROW.format(each.job.slug, each.runs, _moment(ended), each.result, due))
             for failure in each.failures:
                 if failure.last:
                     self.stdout.write(f"  {failure.target.title}: {failure.last.result}: {failure.last.message}")

@@ -4,6 +4,9 @@
     const place = document.getElementById('jobs');
     const isBusy = () => place.querySelector('.jobs').dataset.busy === 'true';
     const renew = async () => {
+        if (place.querySelector('.plan-form :is(select, input):focus')) {
+            return; // what is being typed there would be lost
+        }
         const answer = await fetch('?fragment=1');
         if (!answer.ok || answer.redirected) {
             location.reload();

@@ -1,0 +1,173 @@
+"""When jobs are run by themselves: changed by the service, the command and the page, and kept."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from unittest import mock
+
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django_q.models import Schedule
+from pydantic import ValidationError
+
+from memoryhub import health, jobs
+from memoryhub.access.people import PersonAdd, add_person
+from memoryhub.core import clock
+from memoryhub.core.errors import Forbidden, Invalid
+from memoryhub.core.jobs import Every, defined_jobs, find_job
+from memoryhub.core.permissions import ROLES, Grant, use_grant
+from memoryhub.jobs.planning import HOWS, JobPlan, Plan, change_plan, default_of, plans
+from memoryhub.jobs.standing import standing_of
+from memoryhub.signin import ensure_owner
+from tests.support import HubTestCase
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+DUE = NOW + timedelta(hours=5)
+
+
+class PlanTestCase(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        Schedule.objects.all().delete()
+        jobs.install_schedules()
+        Schedule.objects.update(next_run=DUE)
+        self.enterContext(clock.frozen(NOW))
+        with self.store("alpha"):
+            pass
+
+    def plan(self, job: str = "backup") -> Plan:
+        return plans()[job]
+
+
+class ServiceTests(PlanTestCase):
+    def change(self, job: str = "backup", **said: str) -> Plan:
+        return change_plan(command=JobPlan.model_validate({"job": job, **said}))
+
+    def test_each_job_begins_as_its_definition_says(self) -> None:
+        for job in defined_jobs():
+            if job.every is not Every.DEMAND:
+                self.assertEqual((self.plan(job.name).every, default_of(job) in HOWS), (default_of(job), True))
+
+    def test_how_often_and_at_what_time_are_kept_over_migrations_and_restarts(self) -> None:
+        for said, described, next_run in (
+            ({"every": "day", "at": "03:00"}, "every day at 03:00 UTC", NOW + timedelta(hours=15)),
+            ({"at": "13:5"}, "", None),
+            ({"at": "13:05"}, "every day at 13:05 UTC", NOW + timedelta(hours=1, minutes=5)),
+            ({"every": "week", "at": "12:00"}, "every week at 12:00 UTC", NOW + timedelta(days=1)),
+            ({"every": "minute"}, "every minute", NOW + timedelta(minutes=1)),
+            ({"every": "15-minutes"}, "every 15 minutes", NOW + timedelta(minutes=1)),
+            ({"every": "6-hours"}, "every 6 hours", NOW + timedelta(minutes=1)),
+            ({"every": "off"}, "switched off", None),
+            ({"every": "default"}, "every day at 12:01 UTC", NOW + timedelta(minutes=1)),
+        ):
+            with self.subTest(said=said):
+                if not described:
+                    with self.assertRaises(ValidationError):
+                        self.change(**said)
+                    continue
+                self.assertEqual(self.change(**said).described, described)
+                jobs.install_schedules()
+                self.assertEqual((self.plan().described, self.plan().next_run), (described, next_run))
+
+    def test_a_row_that_is_gone_is_made_and_one_set_by_hand_is_told_and_taken_over(self) -> None:
+        Schedule.objects.filter(name="backup").delete()
+        self.assertEqual(self.change(every="hour").every, "hour")
+        Schedule.objects.filter(name="backup").update(schedule_type=Schedule.MONTHLY)
+        self.assertEqual(standing_of(find_job("backup")).runs, "as set by hand")
+        with self.assertRaisesRegex(Invalid, "say how often as well: every day or every week"):
+            self.change(at="03:00")
+        self.assertEqual(self.change(every="week").every, "week")
+
+    def test_what_makes_no_sense_is_refused_and_changes_nothing(self) -> None:
+        before = plans()
+        for job, said, sentence in (
+            ("rebuild", {"every": "day"}, "'rebuild' is run on demand alone"),
+            ("wipe", {"at": "03:00"}, "job 'wipe' is run every hour, which has no time of day"),
+            ("nonsense", {"every": "day"}, "there is no job 'nonsense'"),
+        ):
+            with self.subTest(job=job), self.assertRaisesRegex(Invalid, sentence):
+                self.change(job, **said)
+        with use_grant(Grant(ROLES["reviewer"])), self.assertRaises(Forbidden):
+            self.change(every="off")
+        self.assertEqual(plans(), before)
+
+    def test_one_that_is_off_is_not_late(self) -> None:
+        self.change(every="off")
+        Schedule.objects.filter(name="backup").update(next_run=NOW - timedelta(days=1))
+        with mock.patch.object(health, "_STARTED", NOW - timedelta(hours=1)):
+            self.assertEqual(health.check().findings["worker"], "ok")
+
+
+class CommandTests(PlanTestCase):
+    def run_jobs(self, *words: str) -> str:
+        out = StringIO()
+        call_command("jobs", *words, stdout=out)
+        return out.getvalue().strip()
+
+    def test_the_command_changes_and_lists(self) -> None:
+        said = self.run_jobs("backup", "--every", "day", "--at", "03:00")
+        self.assertEqual(said, "backup: every day at 03:00 UTC; next run 2026-11-21 03:00 UTC")
+        self.assertRegex(self.run_jobs(), r"backup +every day at 03:00 UTC .* 2026-11-21 03:00")
+        self.assertEqual(self.run_jobs("retention", "--off"), "retention: switched off")
+        self.assertRegex(self.run_jobs(), r"retention +every day .* off")
+        self.assertIn("retention: every day at 17:00 UTC", self.run_jobs("retention", "--default"))
+
+    def test_what_is_wrong_is_one_sentence(self) -> None:
+        for words, sentence in (
+            (("backup", "--at", "24:00"), "write a time of day in UTC from 00:00 to 23:59, such as 03:00"),
+            (("backup", "--every", "fortnight"), "'every' must be one of 'minute', '15-minutes'"),
+            (("backup", "--every", "hour", "--at", "03:00"), "'at' is for every day or week, not for 'hour'"),
+            (("backup", "--off", "--project", "alpha"), "and no store: it is one for all"),
+            (("--off",), "name the job whose schedule is to change"),
+        ):
+            with self.subTest(words=words), self.assertRaisesRegex(CommandError, sentence):
+                self.run_jobs(*words)
+
+
+class PageTests(PlanTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.client.force_login(ensure_owner())
+
+    def send(self, **form: str) -> str:
+        answer = self.client.post("/jobs/plan", form, follow=True)
+        self.status = answer.status_code
+        return answer.content.decode()
+
+    def test_an_owner_changes_when_a_job_runs(self) -> None:
+        page = self.send(job="backup", every="day", at="13:30")
+        self.assertIn("The job backup is run every day at 13:30 UTC; its next run is in 91 minutes.", page)
+        self.assertIn("<dd>every day at 13:30 UTC</dd>", page)
+        self.assertIn('id="at-backup" value="13:30"', page)
+        page = self.send(job="backup", every="hour", at="13:30")  # the field keeps its time
+        self.assertIn("The job backup is run every hour; its next run is in 61 minutes.", page)
+        self.assertIn("The job backup is switched off.", self.send(job="backup", every="off"))
+        self.assertNotIn('id="plan-rebuild"', page)
+
+    def test_what_is_wrong_is_said_and_changes_nothing(self) -> None:
+        before = plans()
+        for form, sentence in (
+            ({"job": "backup", "every": "day", "at": "25:00"}, "such as 03:00."),
+            ({"job": "backup", "every": "fortnight"}, "must be one of"),
+            ({"job": "backup"}, "Say how often"),
+            ({"job": "rebuild", "every": "day"}, "is run on demand alone"),
+            ({}, "is required"),
+        ):
+            with self.subTest(form=form):
+                self.assertIn(sentence, self.send(**form))
+        self.assertEqual(plans(), before)
+
+    def test_who_does_not_administer_sees_no_form_and_is_refused(self) -> None:
+        self.client.force_login(add_person(command=PersonAdd(name="rea", role="reviewer")))
+        self.assertNotIn("Schedule<span", self.client.get("/jobs").content.decode())
+        before = plans()
+        self.assertIn("that needs the role owner", self.send(job="backup", every="off"))
+        self.assertEqual(self.status, 403)
+        strict = Client(enforce_csrf_checks=True, headers={"host": "localhost"})
+        strict.force_login(ensure_owner())
+        self.assertEqual(strict.post("/jobs/plan", {"job": "backup", "every": "off"}).status_code, 403)
+        self.client.logout()
+        self.assertEqual(self.client.post("/jobs/plan", {"job": "backup", "every": "off"}).status_code, 302)
+        self.assertEqual(self.client.get("/jobs/plan").status_code, 302)
+        self.assertEqual(plans(), before)
