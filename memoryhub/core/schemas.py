@@ -5,12 +5,24 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    ValidationInfo,
+)
+
+STORED = "stored"
+"""The context of validating what the log has: it was made fit to be kept before it was appended."""
 
 
-def _without_secrets(value: object) -> object:
+def _without_secrets(value: object, info: ValidationInfo) -> object:
     """Sanitise a text that is about to lose its upper case: a secret could not be told by its letters afterwards."""
-    if not isinstance(value, str):
+    if info.context == STORED or not isinstance(value, str):
         return value
     from memoryhub.core.sanitize import sanitize_text
 

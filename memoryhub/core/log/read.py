@@ -13,6 +13,7 @@ from memoryhub.core import rows
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json
 from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import Event, event_type
+from memoryhub.core.schemas import STORED
 
 _BATCH = 1000
 
@@ -100,7 +101,7 @@ def _event(row: tuple[Any, ...]) -> Event[Any]:
     kind = event_type(name)
     if kind is None:
         raise LookupError(f"event #{position} is of type {name!r}, which this version does not know")
-    payload = None if payload_json is None else kind.schema.model_validate_json(payload_json)
+    payload = None if payload_json is None else kind.schema.model_validate_json(payload_json, context=STORED)
     return Event(
         position,
         event_id,
