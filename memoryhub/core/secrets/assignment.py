@@ -11,15 +11,16 @@ _LONGEST_HEAD = 200
 _LONGEST_VALUE = 512
 _GAP = rb"(?:\s|\\+[nrt])*"  # also as JSON writes it, once and twice
 _REST = rb"(?P<rest>[\w.-]*)"
-_CLOSE = rb"(?:\[\w*\])?[\"'`\\)\]*]*"
+_CLOSE = rb"(?:\[\w*\]|%5[Dd])?[\"'`\\)\]*]*"
 _DECLARED = rb"(?: ?:? ?(?i:string|str|char\*?|const|final)\b)?"
 _VALUE_OF = rb"[,:=]?" + _GAP + rb"\{?" + _GAP + rb"-?[\"'\\]*(?i:value)[\"'\\]*" + _GAP + rb"[:=]"
 _SIGN = (
     rb"(?:" + _VALUE_OF + rb"|:{1,3}=|[?.+!]={1,3}|=>|->|<-|={1,3}|[:,]|\|\|:?|(?i:is|was)\b(?:" + _GAP + rb"[:=])?"
-    rb"|(?:\.[a-z]+)?\([\"'])"
+    rb"|(?:\.[a-z]+)?\([\"']|\?\?|%3[Dd])"
 )
 _TAG = rb"[\"'\\]*(?:\s[^<>]*)?>"
-_OPEN = rb"(?:[@$bBrRfFuUL]{0,2}(?P<quote>\"\"\"|'''|\\*[\"'`]))?"
+_NEW = rb"(?:(?:new\b ?[\w:.]{0,32}(?:\[\])? ?[({]|\[) ?)?"
+_OPEN = rb"(?:" + _NEW + rb"[@$bBrRfFuUL]{0,2}(?P<quote>\"\"\"|'''|\\*[\"'`]))?"
 _WORDS = rb"(?P<words>(?:[ \t][ \t\w.-]{0,24}?)??)"
 _HEAD = (
     _REST + _WORDS + rb"(?:" + _CLOSE + _DECLARED + _GAP + rb"(?P<sign>" + _SIGN + rb")|(?P<tag>" + _TAG + rb"))"
@@ -27,7 +28,7 @@ _HEAD = (
 )  # fmt: skip
 _SPACED = (
     _REST + _CLOSE + rb"(?:\s|\\+[nrt])" + _GAP + rb"\(?(?P<quote>\\*[\"'`])?"
-    rb"([^\s\"'`<>,;(){}\[\]\\|]{10,})"
+    rb"([^\s\"'`<>,;(){}\[\]\\|]{8,})"
 )  # fmt: skip
 _BARE = rb"[^\s\"'`<>,;(){}\[\]\\|]+"
 _STOP = b".,;:!?)]}>*"

@@ -60,5 +60,6 @@ def _info(line: dict[str, Any], sources: dict[str, Any]) -> RuleInfo:
 
 def _origin(origin: dict[str, str], source: dict[str, str]) -> str:
     if origin["project"] == _MADE_HERE:
-        return f"Memory Hub ({source['licence']})"
+        documented = f", after {origin['documentation']}" if "documentation" in origin else ""
+        return f"Memory Hub ({source['licence']}){documented}"
     return f"{origin['project']} {source['version']}, {origin['rule']} ({source['licence']})"

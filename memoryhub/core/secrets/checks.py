@@ -9,6 +9,7 @@ from collections.abc import Callable
 from . import key_blocks
 from .boundary import LETTERS, begins_word
 from .found import Found
+from .judged import is_code, is_plain
 from .pattern import Span
 from .plausible import (
     entropy,
@@ -18,6 +19,7 @@ from .plausible import (
     is_masked,
     is_mixed,
     is_placeholder,
+    is_sample,
     is_template,
     looks_random,
     matches,
@@ -28,6 +30,9 @@ Check = Callable[[Found], Span | None]
 
 _BASE64 = LETTERS | frozenset(b"+/=")
 _WORD = LETTERS | frozenset(b"_")
+_WEB_SAMPLE = rb"(?i)\b(?:https?|ftp):(?:\\?/){2}(?:user|username|usr|login|foo|name|abc|123|me|[a-z])?:$"
+_WEB_PASSWORD = rb"(?i)pass(?:wd|word)?|pwd|pw|abc|xyz|123|[a-z]"
+_NAMED = rb"(?i)passw|pwd|_pass|^pass|secret|^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$"
 _SNOWFLAKE = rb"[MNO][\w-]{22,28}"
 _DIGEST_BEFORE = rb"(?i)(?:sha\d{0,3}|md5|hash|digest|checksum|integrity)[\"' ]{0,2}[-=:]?[\"' ]{0,2}$"
 
@@ -77,6 +82,30 @@ def typed(found: Found) -> Span | None:
     return None if is_placeholder(secret) or secret.isdigit() else found.span
 
 
+def chosen(found: Found) -> Span | None:
+    """Accept any password but a placeholder and the words that samples have in its place."""
+    secret = found.secret
+    return None if len(secret) < 4 or is_placeholder(secret) or is_sample(secret) else found.span
+
+
+def login(found: Found) -> Span | None:
+    """Accept any password in an address but one that is filled in later, and ``user:password`` on the web."""
+    is_web = matches(_WEB_SAMPLE, found.before.decode(errors="replace")) and fits(_WEB_PASSWORD, found.secret)
+    return None if is_web else given(found)
+
+
+def spoken(found: Found) -> Span | None:
+    """Accept a password as people type them: capitals and digits, or digits and marks, and no words."""
+    secret = found.secret
+    typed = is_mixed(secret) or (any(c.isdigit() for c in secret) and any(not c.isalnum() for c in secret))
+    return chosen(found) if typed and not is_plain(secret) and not is_code(secret) else None
+
+
+def no_variable(found: Found) -> Span | None:
+    """Accept what is not the name of something, as ``DB_PASSWORD`` and ``get_password`` are."""
+    return None if matches(_NAMED, found.secret) else found.span
+
+
 def no_word(found: Found) -> Span | None:
     """Accept what has a digit, or reads like no words at all."""
     secret = found.secret
@@ -95,11 +124,17 @@ def strong(found: Found) -> Span | None:
     return found.span if accepted and not reads_as_words(secret) else None
 
 
+def no_sample(found: Found) -> Span | None:
+    """Accept what is not masked and has no ``EXAMPLE`` in it, as the ids in the documentation of AWS have."""
+    return None if "EXAMPLE" in found.secret else unmasked(found)
+
+
 def aws_secret(found: Found) -> Span | None:
     """Accept exactly 40 base64 characters of both cases with a digit: no git SHA, no path."""
     secret = found.secret
     longer = bool(found.after) and found.after[0] in _BASE64
-    return found.span if is_mixed(secret) and not longer and looks_random(secret, bits=3.9) else None
+    inner = not begins_word(found.data, found.start, 0, b"./") or secret.endswith("EXAMPLEKEY")
+    return found.span if is_mixed(secret) and not (longer or inner) and looks_random(secret, bits=3.9) else None
 
 
 def basic_credentials(found: Found) -> Span | None:
@@ -126,8 +161,9 @@ def hex_before(found: Found) -> Span | None:
 
 def after_bot_id(found: Found) -> Span | None:
     """Accept the part after the colon where a bot's number stands before it."""
-    number = found.before[:-1][-8:]  # the colon is the match's, not the secret's
-    return found.span if len(number) == 8 and number.isdigit() else None
+    before = found.before[:-1]  # the colon is the match's, not the secret's
+    is_account = before[-13:-12] == b":" and before[-12:].isdigit()  # of AWS, in the name of a resource
+    return found.span if len(before) >= 8 and before[-8:].isdigit() and not is_account else None
 
 
 def after_snowflake(found: Found) -> Span | None:
@@ -149,6 +185,11 @@ CHECKS: dict[str, Check] = {
     "random": random,
     "given": given,
     "strong": strong,
+    "no-sample": no_sample,
+    "chosen": chosen,
+    "login": login,
+    "spoken": spoken,
+    "no-variable": no_variable,
     "typed": typed,
     "no-word": no_word,
     "no-digest": no_digest,

@@ -8,10 +8,10 @@ from .assignment import Assignment, assignment_at
 from .boundary import LETTERS, begins_word
 from .checks import CHECKS
 from .found import Found, Hit, apart
-from .judged import is_given, is_key_value, is_made, is_secret_value
+from .judged import is_given, is_key_value, is_made, is_name_of_key, is_secret_value
 from .pattern import NOWHERE, Span, compiled
 from .places import Candidate, Place, Places
-from .plausible import entropy, matches
+from .plausible import entropy, is_uuid, matches
 from .rule import Form, Rule
 
 _MOST_TRIES = 16
@@ -161,7 +161,7 @@ def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignmen
         return _fits(rule, data, start, read)
     name = _name(data, start, position, read)
     value = data[read.start : read.end].decode(errors="replace")
-    if _of_badge(data, start) or not is_given(read, name, value):
+    if _of_badge(data, start) or _of_resource(data, start) or not is_given(read, name, value):
         return False
     return JUDGES[rule.checks[0]](name, value, read)
 
@@ -177,6 +177,11 @@ def _fits(rule: Rule, data: bytes, start: int, read: Assignment) -> bool:
 def _of_badge(data: bytes, start: int) -> bool:
     """Say whether a name stands in the address of a badge, whose token only shows a picture."""
     return data[max(0, start - 5) : start] == b".svg?"
+
+
+def _of_resource(data: bytes, start: int) -> bool:
+    """Say whether a name stands in the name of a resource of AWS, behind the number of its account."""
+    return data[start - 1 : start] == b":" and data[max(0, start - 13) : start - 1].isdigit()
 
 
 def _name(data: bytes, start: int, end: int, read: Assignment) -> str:
@@ -196,7 +201,9 @@ def _of_key(name: str, value: str, read: Assignment) -> bool:
 
 
 def _of_vendor(name: str, value: str, read: Assignment) -> bool:
-    return read.sign not in ("", ",") and is_key_value(name, value) and is_made(value)
+    if read.sign in ("", ","):
+        return False
+    return (is_uuid(value) and is_name_of_key(name)) or (is_key_value(name, value) and is_made(value))
 
 
 JUDGES = {"named-secret": _of_secret, "named-key": _of_key, "named-service": _of_vendor}

@@ -17,32 +17,41 @@ from .plausible import (
     reads_as_words,
 )
 
-_PASSWORD = rb"(?i)pass|pwd|psw|pword|_pw$"
+_PASSWORD = (
+    rb"(?i)pass|paas|pwd|psw|pword|_pw$|^pw$|^p/w$|(?:\\u[0-9a-fA-F]{4}){2}$|kennwort|contrase|mot[ _-]?de|senha|"
+    + "hasło|пароль|密码|密碼|口令|パスワード|暗証|비밀번호|비번|패스워드|암호".encode()
+)
 _HARMLESS_NAME = (
-    rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|authors?\b|credentialed)"
+    rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|authors?\b|authenticated$|credentialed)"
     rb"|[._-]?(?:hash|digest|sha\d*|checksum|fingerprint|integrity|etag|count|type|name|id|ids|url|uri|path|file"
-    rb"|dir|field|length|len|size|limit|expir\w*|ttl|at|policy|pattern|regexp?|prefix|suffix|label|format|algorithm"
+    rb"|dir|field|number|length|len|size|limit|expir\w*|ttl|at|policy|pattern|regexp?|prefix|suffix|label|format|algorithm"
     rb"|hint|prompt|class|version|ref|arn|endpoint|index|kind|scope|scopes|budget|usage|column|header|param|env|var)s?$"
 )
 _HASH_NAME = rb"(?i)commit|sha|checksum|fingerprint|integrity|etag|digest|rev"
 _PUBLIC_NAME = (
-    rb"(?i)public[_-]?token"
-    rb"|(?:public|pub|publishable|cache|primary|foreign|sort|partition|idempotency|site|row|object)[_-]?key"
+    rb"(?i)public[_-]?token|(?:next[a-z]{0,12}|page|starting|import|continuation|pagination|sync|resume|cursor|update|lock|change)[_-]?(?:page)?[_-]?token"
+    rb"|(?:public|pub|publishable|cache|primary|foreign|sort|partition|idempotency|site|row|object|s3|bucket)[_-]?key"
 )
+_CLIENT_TOKEN = rb"(?i)(?:--)?client[_-]?(?:request)?[_-]?token|request[_-]?token|creator[_-]?token"
+"""With a UUID it only says that a request is the same one again."""
 _NAME_OF_KEY = (
     rb"(?i)(?:passw(?:or)?d|passphrase|pwd|secret|token|api[_ -]?key|authorization|credentials?|private[_-]?key"
     rb"|access[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key)$"
 )
+_KEY_OF_SERVICE = rb"(?i)key$|token$|secret$|[._-](?:pat|hec|auth)$"
 _CODE = rb"^[A-Za-z_][\w]*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)+|[\w\]]\(|^(?:self|this|os|env|process)[.\[]|\["
 _PATH = rb"^(?:[.~]{0,2}/|https?:|[A-Za-z]:\\|file:|\w+://)"
 _HOST = rb"(?i)(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|app|cloud|local|internal|example|test)(?::\d+)?"
+_RESOURCE = rb"arn:aws[\w-]*:.*|[a-z]{2}(?:-[a-z]+){1,3}-\d:\d{0,12}:.*"
+_FILE = rb"[\w@./-]*\.(?:zip|gz|tgz|xz|json|ya?ml|txt|md|html?|js|ts|py|csv|pdf|png|jpg|svg|xml|parquet)"
 _VERSIONED = rb"[A-Za-z@][\w@/+-]*[-:@]v?\d+\.\d+(?:\.[\w-]+)*"
 _PHRASE = rb"[A-Za-z]+(?:[-_./ :][A-Za-z]+)*\d{0,2}[.!?:]?"
 _BETWEEN = (
     rb"(?i)(?:\s*\b(?:is|was|value|here|now|for|of|to|the|this|api|access|auth|secret|key|token|password|user|account|app"
-    rb"|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|\d)\b)*\s*"
+    rb"|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|\d)\b"
+    rb"|\b(?:for|of|in|on) [\w.@-]{1,30})*\s*"
 )
-_NUMBER = rb"[-+]?[\d.,:_/-]+|0x[0-9a-fA-F]{1,8}"
+_NUMBER = rb"[-+]?[\d.,:_/-]+(?:T[\d:.]+)?(?:Z|[+-]\d\d:?\d\d)?|0x[0-9a-fA-F]{1,8}"
 _PUNCTUATION = rb"[(){};,\s]"
 _BRACKETS = rb"[(){}<>;]"
 _LONG_NUMBER = 20
@@ -59,6 +68,11 @@ _SEPARATORS = ("::", "->", ".")
 def is_secret_name(name: str) -> bool:
     """Say whether a key's name is that of a secret: ``db_password``, ``apiKey``, ``Authorization``."""
     return matches(_NAME_OF_KEY, name)
+
+
+def is_name_of_key(name: str) -> bool:
+    """Say whether a name of a service goes on as that of its key does: ``splunk_hec_token``, ``statuspage-key``."""
+    return matches(_KEY_OF_SERVICE, name) and not matches(_HARMLESS_NAME, name) and not matches(_PUBLIC_NAME, name)
 
 
 def is_given(read: Assignment, name: str, value: str) -> bool:
@@ -79,7 +93,7 @@ def _is_said(name: str, value: str, *, quoted: bool) -> bool:
     if quoted and matches(_PUNCTUATION, value):
         return False
     if len(value) >= 12 and looks_random(value, bits=3.2):
-        return True
+        return not reads_as_words(value)
     typed = is_mixed(value) or (any(c.isdigit() for c in value) and matches(_MARK, value))
     return typed and len(value) >= 8 and matches(_PASSWORD, name) and not reads_as_words(value)
 
@@ -90,6 +104,8 @@ def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
     if not may_be_secret(name, head) or matches(_HARMLESS_NAME, name) or matches(_PUBLIC_NAME, name):
         return False
     if any(c.isspace() for c in value) or is_plain(head) or (is_hex(head) and matches(_HASH_NAME, name)):
+        return False
+    if is_uuid(head) and fits(_CLIENT_TOKEN, name):
         return False
     return _is_password(head, quoted=quoted) if matches(_PASSWORD, name) else _is_token(head)
 
@@ -113,7 +129,7 @@ def is_made(value: str) -> bool:
     if len(value) < 16 or any(c.isspace() for c in value) or is_uuid(value) or reads_as_words(value):
         return False
     if is_hex(value):
-        return len(value) >= 24 and (len(value) != _GIT or is_mixed(value)) and entropy(value) >= 3.2
+        return len(value) >= 20 and (len(value) != _GIT or is_mixed(value)) and entropy(value) >= 3.2
     return looks_random(value, bits=3.5) and (is_mixed(value) or len(value) >= 24)
 
 
@@ -126,7 +142,7 @@ def is_plain(value: str) -> bool:
     """Say whether a value is a placeholder, a digest with its name, a path or a number."""
     if is_placeholder(value) or is_digest(value) or matches(_PATH, value) or _is_number(value):
         return True
-    return fits(_HOST, value) or fits(_VERSIONED, value)
+    return fits(_HOST, value) or fits(_VERSIONED, value) or fits(_RESOURCE, value) or fits(_FILE, value)
 
 
 def _is_number(value: str) -> bool:

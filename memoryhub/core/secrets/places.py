@@ -11,7 +11,7 @@ from .rule import Rule
 Candidate = tuple[Rule, int]
 """A rule, and how long the keyword is by which it was found."""
 Place = tuple[int, tuple[Candidate, ...]]
-_MEMORY = 8 << 20
+_MEMORY = 16 << 20
 _SEEN = 2048
 
 

@@ -14,8 +14,17 @@ _FILLER = rb"^[xX*._\-#0?=]+$|0{8}"
 _PLACEHOLDER = (
     rb"(?i)example|sample|dummy|placeholder|change[-_ ]?(?:me|it|this)|replace[-_ ]?(?:me|with|this)"
     rb"|insert[-_ ]|redacted|todo|fixme|secret[-_]?here|goes[-_]?here|(?:key|token|password)[-_]?here"
-    rb"|^your|^(?:my|the|some|any|enter|put)(?:[-_ ]|(?-i:[A-Z]))|^<|lorem|fake|not[-_]a?[-_]?(?:real|secret)"
+    rb"|^your|^(?:my|the|some|any|enter|put)(?:[-_ ]|(?-i:[A-Z]))[a-z_ -]*\d{0,3}$|^<|lorem|fake"
+    rb"|not[-_]a?[-_]?(?:real|secret)"
 )
+_SAMPLE = (
+    rb"(?i)(?:my|your|user|the|some|new|old|test|db|super|top|admin|root)?[-_ ]?"
+    rb"(?:pass|passwd|passwords?|pwd|pw|secret|token|key|test|admin|root|user|guest|default|none|null|true|false|required"
+    rb"|string|hidden|input|text|value|foo|bar|baz|abc|xyz|postgres|mysql|mariadb|redis|mongo|rabbitmq|sa|oracle|passw0rd)"
+    rb"(?:[-_ ]?(?:word|here|field|value))?|1234?|12345\d*|incorrect|invalid|optional|current|wrong|[a-z]|\d{1,3}"
+)
+_LONG, _DENSE = 60, 4.5
+"""In a value so long and so random a word such as ``EXAMPLE`` does not say that it is none."""
 _SEQUENCES = "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz1234567890"
 _ROWS = ("abcdefghijklmnop", "zyxwvutsrqponml", "0123456789abcdefghij")
 _COMMON_PAIRS = frozenset(
@@ -53,9 +62,12 @@ def is_template(value: str) -> bool:
 
 
 def is_sequence(value: str) -> bool:
-    """Say whether the value is a piece of the alphabet or of the digits in their order, or holds a long one."""
+    """Say whether the value is a piece of the alphabet or of the digits in their order, or holds a long one.
+
+    Small letters, capitals and digits side by side are no row that a person typed to fill a place.
+    """
     lowered = value.lower()
-    return lowered in _SEQUENCES or any(row in lowered for row in _ROWS)
+    return not is_mixed(value) and (lowered in _SEQUENCES or any(row in lowered for row in _ROWS))
 
 
 def is_masked(value: str) -> bool:
@@ -70,7 +82,14 @@ def is_filler(value: str) -> bool:
 
 def is_placeholder(value: str) -> bool:
     """Say whether the value stands for a secret without being one."""
-    return is_filler(value) or is_sequence(value) or is_template(value) or matches(_PLACEHOLDER, value)
+    if is_filler(value) or is_sequence(value) or is_template(value):
+        return True
+    return matches(_PLACEHOLDER, value) and not (len(value) >= _LONG and is_mixed(value) and entropy(value) >= _DENSE)
+
+
+def is_sample(value: str) -> bool:
+    """Say whether the value is a word that documentation has where a password goes, as ``password`` and ``secret``."""
+    return fits(_SAMPLE, value)
 
 
 def is_digest(value: str) -> bool:
