@@ -7,6 +7,7 @@ import re
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from memoryhub import env
@@ -20,7 +21,11 @@ from memoryhub.core.store_files import sync
 from memoryhub.core.stores import StoreId, current_store
 
 KEPT = 7
+_STAMP_LENGTH = len("20261120T083000000")
+KEPT_BEFORE_RESTORE = 2
+BEFORE_RESTORE = "-before-restore.db"
 _NAME = re.compile(r"\d{8}T\d{9}Z\.db")
+_NAME_BEFORE = re.compile(r"\d{8}T\d{9}Z-before-restore\.db")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,16 @@ def backups_of(store: StoreId | None) -> list[Path]:
     return sorted(path for path in folder_of(store).glob("*.db") if _NAME.fullmatch(path.name))
 
 
+def kept_before_restores(store: StoreId) -> list[Path]:
+    """Return the copies of a store as it was before it was restored, the oldest first."""
+    return sorted(path for path in folder_of(store).glob(f"*{BEFORE_RESTORE}") if _NAME_BEFORE.fullmatch(path.name))
+
+
+def made_at(backup: Path) -> datetime:
+    """Return when a backup was made, or a store was kept beside, by the name of its file."""
+    return datetime.strptime(backup.name[:_STAMP_LENGTH], "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
+
+
 def backups_kept() -> int:
     """Return how many backups of each store are kept: ``MEMORY_HUB_BACKUPS``, else 7.
 
@@ -61,6 +76,8 @@ def backups_kept() -> int:
 
 def back_up_store() -> Backup:
     """Back up the current store to its folder, and remove the oldest, and those that hold what a person took out since.
+
+    Of what restores have kept beside, the last two stay in the same way.
 
     Raises:
         Unavailable: the copy is not sound: neither is the store, then; no backup is made, and none goes.
@@ -186,10 +203,23 @@ def _prune(store: StoreId, kept: int, taken_out: TakenOut) -> int:
     backups = backups_of(store)
     old = backups[:-kept]
     old += [path for path in backups[-kept:-1] if taken_out.is_in(path)]
+    old += _old_before_restores(store, taken_out)
     for path in old:
-        path.unlink()
+        copying.remove_database(path)
     _remove_drafts(folder_of(store))
     return len(old)
+
+
+def _old_before_restores(store: StoreId, taken_out: TakenOut) -> list[Path]:
+    """Return those that go of what restores kept: one that cannot be read, too, if text was taken out after it."""
+    kept = kept_before_restores(store)
+    recent = kept[-KEPT_BEFORE_RESTORE:]
+    old = kept[:-KEPT_BEFORE_RESTORE]
+    for path in recent:
+        later = bool(taken_out.last_at) and clock.from_text(taken_out.last_at) > made_at(path)
+        if taken_out.is_in(path, unread=later):
+            old.append(path)
+    return old
 
 
 def _remove_drafts(folder: Path) -> None:

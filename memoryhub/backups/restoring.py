@@ -18,7 +18,7 @@ from django.db import connections
 
 from memoryhub import env
 from memoryhub.backups import copying
-from memoryhub.backups.making import digest_at, folder_of, require_sound
+from memoryhub.backups.making import BEFORE_RESTORE, digest_at, folder_of, require_sound
 from memoryhub.core import clock, log, rows, schema
 from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
 from memoryhub.core.log.anchor import anchor_path, read_anchor, replace_anchor
@@ -197,7 +197,7 @@ def _kept_path(store: StoreId) -> Path:
     folder = folder_of(store)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     stamp = clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
-    return folder / f"{stamp}Z-before-restore.db"
+    return folder / f"{stamp}Z{BEFORE_RESTORE}"
 
 
 def _await_anchor(store: StoreId, last: int) -> None:

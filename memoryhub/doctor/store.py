@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from memories.search.index import index_problem
-from memoryhub.backups.making import backups_of
+from memoryhub.backups.making import backups_of, kept_before_restores, made_at
 from memoryhub.core import clock, log, rows
 from memoryhub.core.errors import HubError, Locked
 from memoryhub.core.integrity import damage
@@ -20,7 +20,7 @@ from memoryhub.lag import models_behind
 
 _WAL_BYTES = 2 * JOURNAL_SIZE_LIMIT
 _BACKUP_AGE = timedelta(days=3)
-_STAMP = "%Y%m%dT%H%M%S"
+_KEPT_LONG = timedelta(days=30)
 
 
 def examine_store(store: StoreId) -> list[Finding]:
@@ -87,10 +87,14 @@ def _beside(store: StoreId) -> Iterator[_Pair]:
             "let `memory-hub serve` run, which shortens it, or end the process that keeps reading",
         )
     backups = backups_of(store)
-    newest = backups[-1].name[: len("20260101T000000")] if backups else ""
-    if newest < (clock.now() - _BACKUP_AGE).strftime(_STAMP):
-        said = f"the last backup is of {newest[:4]}-{newest[4:6]}-{newest[6:8]}" if newest else "there is no backup"
+    newest = made_at(backups[-1]) if backups else None
+    if newest is None or newest < clock.now() - _BACKUP_AGE:
+        said = f"the last backup is of {newest:%Y-%m-%d}" if newest else "there is no backup"
         yield said, "let `memory-hub serve` run, or run `memory-hub backup`"
+    for path in kept_before_restores(store):
+        if made_at(path) < clock.now() - _KEPT_LONG:
+            said = f"the store as it was before it was restored on {made_at(path):%Y-%m-%d} is still kept"
+            yield said, f"remove {path} once nothing in it is wanted any more"
 
 
 def _restore(store: StoreId) -> str:

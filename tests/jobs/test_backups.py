@@ -17,7 +17,7 @@ from memories import services
 from memories.models import Memory
 from memories.schemas import MemoryDelete, MemoryWrite
 from memoryhub.backups.copying import connect
-from memoryhub.backups.making import back_up_store, back_up_store_to, backups_of
+from memoryhub.backups.making import back_up_store, back_up_store_to, backups_of, kept_before_restores
 from memoryhub.backups.restoring import Restored, restore
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound, Unavailable
@@ -59,6 +59,10 @@ class BackupTestCase(HubTestCase):
     def back_up(self) -> Path:
         with self.store("alpha"):
             return back_up_store().path
+
+    def redact(self, text: str) -> None:
+        token = preview_redaction(command=RedactionSelect(text=text)).confirm_token
+        redact(command=RedactionRun(text=text, confirm_token=token))
 
     def holds(self) -> None:
         with self.store("alpha", create=False):
@@ -114,10 +118,6 @@ class BackupTests(BackupTestCase):
         self.assertEqual((backups_of(ALPHA), with_secret.exists()), ([older, last], False))
         self.assertNotIn(b"text of Never to be seen", last.read_bytes())
 
-    def redact(self, text: str) -> None:
-        token = preview_redaction(command=RedactionSelect(text=text)).confirm_token
-        redact(command=RedactionRun(text=text, confirm_token=token))
-
     def test_what_was_redacted_goes_from_the_backups_with_the_next_one_and_what_was_left_of_it_stays(self) -> None:
         older = self.back_up()
         with self.store("alpha"):
@@ -170,6 +170,48 @@ class RestoreTests(BackupTestCase):
         back = restore(store=ALPHA, source=done.kept)
         self.assertEqual((back.undone, self.titles()), (0, ["first", "second"]))
         self.holds()
+
+    def restored(self, backup: Path) -> Path:
+        kept = restore(store=ALPHA, source=backup, replace=True).kept
+        assert kept
+        return kept
+
+    def test_what_restores_kept_goes_with_the_next_backup_but_for_the_last_two(self) -> None:
+        backup = self.back_up()
+        first, second, third = (self.restored(backup) for _ in range(3))
+        self.assertEqual(kept_before_restores(ALPHA), [first, second, third])
+        self.back_up()
+        self.assertEqual(kept_before_restores(ALPHA), [second, third])
+        self.assertTrue(backup.exists())
+
+    def test_what_restores_kept_goes_where_it_holds_what_was_taken_out_since_and_not_for_anothers_place(self) -> None:
+        backup = self.back_up()
+        with self.store("alpha"):
+            self.write("apricot")
+        with_apricot = self.restored(backup)
+        with self.store("alpha"):
+            self.write("marmalade")  # where apricot was in the log that is kept beside
+            with_both = self.restored(self.back_up())
+            self.redact("marmalade")
+        self.back_up()
+        self.assertEqual(kept_before_restores(ALPHA), [with_apricot])
+        self.assertIn(b"apricot", with_apricot.read_bytes())
+        self.assertFalse(with_both.exists())
+
+    def test_what_restores_kept_and_nobody_can_read_goes_when_text_was_taken_out_after_it(self) -> None:
+        backup = self.back_up()
+        with self.store("alpha"):
+            self.write("marmalade")
+        forget_all_stores()
+        ALPHA.path.write_bytes(b"marmalade, but no database " * 500)
+        broken = self.restored(backup)
+        self.back_up()
+        self.assertTrue(broken.exists())
+        with self.store("alpha"):
+            self.write("marmalade")
+            self.redact("marmalade")
+        self.back_up()
+        self.assertFalse(broken.exists())
 
     def test_logs_that_part_are_told_by_how_much(self) -> None:
         first = self.back_up()

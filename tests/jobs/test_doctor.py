@@ -126,6 +126,14 @@ class StoreTests(DoctorTestCase):
         self.assertIn("the file `head` beside the store, which shows a cut tail, is missing", found)
         self.assertIn("there is no backup", found)
 
+    def test_what_a_restore_kept_long_ago_is_found(self) -> None:
+        kept = self.backup.with_name("20260101T083000000Z-before-restore.db")
+        self.backup.with_name("20990101T083000000Z-before-restore.db").touch(0o600)
+        kept.touch(0o600)
+        what, mend = self.only()
+        self.assertEqual(what, "the store as it was before it was restored on 2026-01-01 is still kept")
+        self.assertEqual(mend, f"remove {kept} once nothing in it is wanted any more")
+
 
 class HubTests(DoctorTestCase):
     def doctor(self, *arguments: str) -> tuple[int, Any]:
