@@ -1,0 +1,95 @@
+"""The sample project shows all there is to see, and is mixed with nothing."""
+
+from __future__ import annotations
+
+import io
+from unittest import mock
+
+from django.core.management import CommandError, call_command
+
+from decisions.models import Decision, DecisionStatus
+from governance.retention.schemas import RetentionPlanRequest
+from governance.retention.selectors import plan_retention
+from governance.taint.schemas import RollbackPlan
+from governance.taint.services import preview
+from memories import services
+from memories.models import Conflict, Memory, ReviewState
+from memories.schemas import MemoryWrite
+from memoryhub.core import clock, log
+from memoryhub.core.models import RawEvent
+from memoryhub.demo.project import TRACE, make_demo
+from memoryhub.demo.story import story
+from sessions_app.models import Commit, Session
+from tests.admin.base import AdminTestCase
+
+
+class DemoTests(AdminTestCase):
+    def demo(self, *arguments: str) -> str:
+        out = io.StringIO()
+        call_command("demo", *arguments, stdout=out)
+        return out.getvalue()
+
+    def refused(self, code: int, words: str, *arguments: str) -> None:
+        with self.assertRaisesRegex(CommandError, words) as caught:
+            self.demo(*arguments)
+        self.assertEqual(caught.exception.returncode, code)
+
+    def test_every_page_that_is_named_is_there(self):
+        said = self.demo()
+        for page in story().pages:
+            address = f"/p/demo/admin/{page.path}"
+            self.assertIn(f"  {address} ", said)
+            self.assertEqual(self.client.get(address, follow=True).status_code, 200, address)
+        with mock.patch("memoryhub.serving.lock.find_running") as found:
+            found.return_value.address = "http://127.0.0.1:8321/"
+            self.demo("--remove")
+            self.assertIn("  http://127.0.0.1:8321/p/demo/admin/decisions/decision/ ", self.demo())
+
+    def test_it_shows_what_it_promises_and_can_be_proven(self):
+        make_demo()
+        with self.store("demo", create=False):
+            self.assertEqual(Decision.objects.filter(status=DecisionStatus.SUPERSEDED).count(), 2)
+            self.assertEqual(
+                Decision.objects.exclude(review="").get().title, "Turn synchronous off to make saving faster"
+            )
+            self.assertEqual(Conflict.objects.filter(resolution="").count(), 1)
+            self.assertEqual(Memory.objects.filter(review=ReviewState.PROPOSED).count(), 4)
+            self.assertEqual(
+                set(Memory.objects.values_list("kind", flat=True)), {"observation", "guideline", "tool", "knowledge"}
+            )
+            self.assertGreater(Session.objects.count(), 10)
+            self.assertGreater(Commit.objects.count(), 8)
+            self.assertFalse(RawEvent.objects.filter(payload_json__contains="Ebb-and-Flow").exists())
+            self.assertTrue(RawEvent.objects.filter(payload_json__contains='"exit_code":1').exists())
+            self.assertLess(RawEvent.objects.latest("position").occurred_at, clock.to_text(clock.now()))
+            plan = plan_retention(command=RetentionPlanRequest())
+            self.assertTrue(plan.going and plan.kept)
+            bad = preview(command=RollbackPlan(session_id="quick-fixes"))
+            self.assertGreater(bad.counts["quarantine"], 2)
+            self.assertTrue(log.verify().ok)
+            self.assertTrue(log.rebuild().identical)
+
+    def test_it_is_made_once_and_taken_away_again(self):
+        self.assertIn("the project demo is there, with ", self.demo())
+        self.refused(5, "project 'demo' is there already; --remove takes it away")
+        with self.store("demo", source="job", actor="expire turns"):
+            services.write_memory(command=MemoryWrite(title="By a job", content="of the hub"))
+        self.assertIn("the project demo is gone", self.demo("--remove"))
+        self.assertFalse(list(self.home.glob("projects/demo")) + list(self.home.glob(".demo-removed*")))
+        self.refused(3, "there is no project 'demo'; `memory-hub demo` makes it", "--remove")
+        self.refused(2, "--force goes with --remove", "--force")
+
+    def test_what_others_wrote_is_not_taken_by_accident(self):
+        self.demo()
+        with self.store("demo", source="admin", actor="anna"):
+            services.write_memory(command=MemoryWrite(title="My own", content="Note of a person who looked around"))
+        self.refused(5, "the project 'demo' has 1 event beyond the sample's; add --force", "--remove")
+        self.assertIn("gone", self.demo("--remove", "--force"))
+
+    def test_a_project_of_that_id_is_left_alone(self):
+        with self.store("demo"):
+            services.write_memory(command=MemoryWrite(title="Mine", content="A real project of that name"))
+        self.refused(5, "a project 'demo' with 1 event of its own; it is left alone")
+        self.refused(5, "'demo' is not the sample one", "--remove", "--force")
+        with self.store("demo"):
+            self.assertEqual(RawEvent.objects.exclude(trace_id=TRACE).count(), 1)
