@@ -109,7 +109,6 @@ ASKED_WEIGHT = 2.0
 define_asking("decision", pattern=ASKED, words=rf"\b(?:{_MADE}|{_NAMED})\b", weight=ASKED_WEIGHT)
 define_demotion(replaced_among, REPLACED_WEIGHT, why="replaced")
 define_successors(standing_instead)
-define_successors(standing_instead)
 define_notes("decision", evidence_notes)
 
 

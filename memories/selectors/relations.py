@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -180,16 +181,16 @@ def relations_of(memory_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
     """Return what supersedes each memory that something which is not deleted, and is accepted, supersedes."""
-    wanted = ", ".join(str(int(each)) for each in ids)
+    wanted = list(ids)
     if not wanted:
         return {}
     found = rows.fetch(
         "SELECT target_id, source_id FROM memories_relation WHERE relation = %s AND target_type = %s "
-        f"AND target_id IN ({wanted}) AND source_id {OUTSIDE} "
+        f"AND target_id IN (SELECT value FROM json_each(%s)) AND source_id {OUTSIDE} "
         "AND (source_type <> %s OR EXISTS (SELECT 1 FROM memories_memory AS by "
         "WHERE by.id = source_id AND by.deleted_at IS NULL AND (by.review = 'accepted' OR "
         "by.accepted_version IS NOT NULL))) ORDER BY id",
-        [RelationType.SUPERSEDES, EndType.MEMORY, EndType.MEMORY],
+        [RelationType.SUPERSEDES, EndType.MEMORY, json.dumps(wanted), EndType.MEMORY],
     )
     grouped: dict[int, list[int]] = {}
     for superseded, by in found:
