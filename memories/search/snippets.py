@@ -22,14 +22,17 @@ class Excerpt:
     """A snippet as data."""
 
     text: str
-    matches: Spans
-    """Where in ``text`` the words stand: begin and end of each, in characters."""
+    words: list[str]
+
+    @property
+    def matches(self) -> Spans:
+        """Where in ``text`` the words stand, in whatever form: begin and end of each, in characters."""
+        return spans(self.text, self.words)
 
 
 def excerpt(text: str, words: list[str]) -> Excerpt:
-    """Return a snippet and where in it the words are, in whatever form."""
-    cut = snippet(text, words)
-    return Excerpt(cut, spans(cut, words))
+    """Return a snippet, which tells where in it the words are."""
+    return Excerpt(snippet(text, words), words)
 
 
 def snippet(text: str, words: list[str]) -> str:

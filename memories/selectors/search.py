@@ -61,13 +61,16 @@ class _Answer:
 
 
 @retrieval("search")
-def search(*, command: MemorySearch, mode: str | None = None, whole_store: bool = False) -> Listing:
+def search(
+    *, command: MemorySearch, mode: str | None = None, whole_store: bool = False, explained: bool = True
+) -> Listing:
     """Return what answers the question best, each hit with its evidence: id, source, scope, date, session.
 
     Args:
         command: the question and its filters.
         mode: ``auto``, ``fts5`` or ``basic``; default: as the setting ``search_mode`` says.
         whole_store: all of the current store and nothing else, for whatever session it holds.
+        explained: say of each hit where its words are and why it ranks there, which its line does not tell.
     """
     chain = (
         [scopes.Level(current_store(), ())]
@@ -80,7 +83,7 @@ def search(*, command: MemorySearch, mode: str | None = None, whole_store: bool 
     parts = decode_cursor(command.cursor, (int,))
     start = parts[0] if parts else 0
     shown = answer.found[start : start + command.limit]
-    hits = _hits(chain, answer, shown, command)
+    hits = _hits(chain, answer, shown, command, explained=explained)
     ends = {id(hit): start + index for index, hit in enumerate(hits, 1)}
     listing = page(
         hits,
@@ -124,14 +127,20 @@ def _scale(ranked: engine.Ranked, command: MemorySearch) -> float:
 
 
 def _hits(
-    chain: Sequence[scopes.Level], answer: _Answer, shown: Sequence[_Found], command: MemorySearch
+    chain: Sequence[scopes.Level],
+    answer: _Answer,
+    shown: Sequence[_Found],
+    command: MemorySearch,
+    *,
+    explained: bool,
 ) -> list[dict[str, Any]]:
     by_place: dict[int, dict[int, dict[str, Any]]] = {}
     for place, (level, ranked) in enumerate(zip(chain, answer.ranked, strict=True)):
         mine = [(each, score) for score, there, each in shown if there == place]
         if mine:
             with use_store(level.store):
-                found_here = hits(mine, command, _scope_of(level), ranked.factors, ranked.why)
+                scope = _scope_of(level)
+                found_here = hits(mine, command, scope, ranked.factors, ranked.why, explained=explained)
             by_place[place] = {hit["id"]: hit for hit in found_here}
     return [by_place[place][each] for _, place, each in shown]
 
@@ -146,6 +155,8 @@ def hits(
     scope: MemoryScope = MemoryScope.PROJECT,
     factors: Mapping[int, Mapping[str, float]] | None = None,
     reasons: Mapping[int, str] | None = None,
+    *,
+    explained: bool = True,
 ) -> list[dict[str, Any]]:
     """Return ranked ids of the current store as hits, each with its evidence.
 
@@ -155,41 +166,38 @@ def hits(
         scope: that of the store.
         factors: what raised or lowered their scores, as the engine says.
         reasons: by what each was found; default: its words.
+        explained: with ``matches`` and ``why``.
     """
-    factors, found_by = factors or {}, reasons or {}
     ids = [document_id for document_id, _ in shown]
     documents = engine.documents_of(ids)
     if command.compact:
         return [{"id": each, "scope": scope.value, "title": documents[each]["title"]} for each in ids]
     texts, words, conflicts = engine.texts_of(ids), terms(command.query), open_conflicts(ids)
     notes, successors = _notes(documents), superseded_by(ids)
-    return [
+    excerpts = {each: excerpt(texts.get(each, ""), words) for each in ids}
+    found = [
         {
             **documents[document_id],
             "scope": scope.value,
-            **_excerpt(texts.get(document_id, ""), words),
+            "snippet": excerpts[document_id].text,
             "score": round(score, 6),
             "event": document_id,
             "conflicts": conflicts.get(document_id, []),
             "superseded_by": successors.get(document_id, []),
             "note": notes.get(document_id, ""),
-            "why": _why(
-                why(documents[document_id]["title"], texts.get(document_id, ""), words, factors.get(document_id, {})),
-                found_by.get(document_id, TEXT),
-            ),
         }
         for document_id, score in shown
     ]
+    for hit in found if explained else ():
+        by_words = why(hit["title"], texts.get(hit["id"], ""), words, (factors or {}).get(hit["id"], {}))
+        hit["matches"] = excerpts[hit["id"]].matches
+        hit["why"] = _why(by_words, (reasons or {}).get(hit["id"], TEXT))
+    return found
 
 
 def _why(by_words: str, found_by: str) -> str:
     """Return why a hit ranks where it does: by its words, by what else it was found, or by that alone."""
     return by_words + found_by.removeprefix(TEXT) if found_by.startswith(TEXT) else found_by
-
-
-def _excerpt(text: str, words: list[str]) -> dict[str, Any]:
-    found = excerpt(text, words)
-    return {"snippet": found.text, "matches": found.matches}
 
 
 def _notes(documents: dict[int, dict[str, Any]]) -> dict[int, str]:

@@ -36,7 +36,15 @@ def _listed(listing: Listing, line: Any, none: str) -> Answer:
 
 def search(command: MemorySearch) -> Answer:
     """Answer a search."""
-    return _listed(selectors.search(command=command), hit_line, "nothing found; try fewer or other words")
+    return _listed(selectors.search(command=command), hit_line, _NOTHING)
+
+
+def search_text(command: MemorySearch) -> str:
+    """Answer a search with its lines alone, which say nothing of why."""
+    return as_lines(selectors.search(command=command, explained=False), hit_line, none=_NOTHING)
+
+
+_NOTHING = "nothing found; try fewer or other words"
 
 
 def get(command: MemoryGet) -> Answer:
@@ -94,6 +102,7 @@ TOOLS = [
         "Search decisions, memories, commits, sessions, messages by a question in words; each hit with its evidence.",
         MemorySearch,
         search,
+        in_words=search_text,
     ),
     Tool(
         "memory_get",

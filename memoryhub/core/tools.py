@@ -67,6 +67,8 @@ class Tool:
     """Names of the same call in the documents the hub was conceived from; accepted, never listed."""
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Its arguments' names in those documents, each with the name of ours that it became; accepted, never listed."""
+    in_words: Callable[[Any], str] | None = None
+    """Makes the text of the answer alone, where both forms of it take longer; default: the handler's."""
     view: str = ""
     """The address of the page in which a client that has MCP Apps shows the answer; others show its text."""
 

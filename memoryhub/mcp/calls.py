@@ -66,7 +66,8 @@ class Calls:
             given = _arguments(tool, arguments)
             token = str(arguments.get("ack_token") or "")
             turns = await self._keepers.of(caller.connection)
-            handler = partial(_handle, tool, given, caller.actor, token, turns)
+            answering = partial(_answer, tool, given, as_json=as_json)
+            handler = partial(_handle, tool, answering, caller.actor, token, turns)
             answer = await self.run(
                 handler, writes=tool.writes or tool.records, caller=caller, project_id=arguments.get("project_id")
             )
@@ -107,12 +108,18 @@ class Calls:
             raise
 
 
-def _handle(tool: Tool, given: BaseModel, actor: str, token: str, turns: TurnKeeper) -> Answer:
+def _handle(tool: Tool, answering: Callable[[], Answer], actor: str, token: str, turns: TurnKeeper) -> Answer:
     if token or tool.keeps_turns or not tool.writes:
         with use_origin(ack_token=token):
-            return tool.handler(given)
+            return answering()
     with turns.turn(actor):
+        return answering()
+
+
+def _answer(tool: Tool, given: BaseModel, *, as_json: bool) -> Answer:
+    if tool.in_words is None or as_json:
         return tool.handler(given)
+    return Answer(tool.in_words(given), {})
 
 
 def _check_right(tool: Tool, caller: Caller) -> None:

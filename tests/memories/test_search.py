@@ -13,6 +13,7 @@ from memories.schemas import MemoryList, MemorySearch, MemoryTouch, MemoryWrite
 from memories.search import engine, fulltext
 from memories.search.snippets import snippet
 from memories.search.text import match_any, terms
+from memories.tools.core import search, search_text
 from memoryhub.core import clock, log, rows
 from memoryhub.core.errors import Invalid
 from tests.support import HubTestCase
@@ -49,6 +50,16 @@ class FullTextTests(SearchTestCase):
         self.assertEqual((hit["id"], hit["event"], hit["source"]), (self.ids["Kitchen"], self.ids["Kitchen"], "memory"))
         self.assertIn("coffee", hit["snippet"])
         self.assertTrue(hit["created_at"])
+
+    def test_its_text_is_the_same_whether_or_not_its_data_is_wanted_too(self):
+        for query, limits in (
+            ("coffee password", {}),
+            ("project", {"limit": 1}),
+            ("coffee", {"compact": True}),
+            ("zz", {}),
+        ):
+            command = MemorySearch.model_validate({"query": query, **limits})
+            self.assertEqual(search_text(command), search(command).text)
 
     def test_filters_narrow(self):
         self.assertEqual(self.found("coffee password ranking", tags=["sig"]), ["Sign-in"])
