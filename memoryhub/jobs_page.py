@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from memoryhub.access.history import history_of
 from memoryhub.access.pages import hub_page
 from memoryhub.core import clock
 from memoryhub.core.admin.cells import counted, lasted
@@ -24,6 +25,7 @@ from memoryhub.jobs import worker
 from memoryhub.jobs.asking import ask_worker
 from memoryhub.jobs.planning import AT_A_TIME, HOWS, JobPlan, change_plan, default_of
 from memoryhub.jobs.standing import OverOne, Standing, standings
+from memoryhub.models import Subject
 
 _BADGES = {"ok": "settled", "failed": "broken", "interrupted": "incomplete", "running": "active", "queued": "review"}
 
@@ -34,12 +36,14 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
     """Show the jobs; with ``fragment``, only the part of the page that changes while they run."""
     if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
+    administers = may(request.user, Act.ADMINISTER)
     shown = [_shown(each) for each in standings()]
     context = {
         "jobs": shown,
         "busy": any(job["result"] in ("running", "queued") for job in shown),
         "worker": worker.is_there(),
-        "may_run": may(request.user, Act.ADMINISTER),
+        "may_run": administers,
+        "history": history_of(Subject.JOB, before=request.GET.get("before", "")) if administers else None,
     }
     page = "memoryhub/jobs_list.html" if "fragment" in request.GET else "memoryhub/jobs.html"
     return render(request, page, context)

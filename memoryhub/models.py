@@ -76,6 +76,33 @@ class AgentToken(models.Model):
         return f"token {self.name}"
 
 
+class Subject(models.TextChoices):
+    """What a change of who may do what is about."""
+
+    PERSON = "person"
+    TOKEN = "token"  # noqa: S105 - a word
+    JOB = "job"
+
+
+class AccessChange(models.Model):
+    """A change of a person, a token or a job's schedule. Rows are only ever added."""
+
+    at = models.DateTimeField()
+    by = models.CharField(max_length=150)
+    door = models.CharField(max_length=16)
+    """``admin``, ``rest``, ``cli``, or ``service``."""
+    subject = models.CharField(max_length=16, choices=Subject)
+    name = models.CharField(max_length=150)
+    what = models.CharField(max_length=500)
+    """What was done, in the past tense."""
+
+    class Meta:
+        indexes = [models.Index(fields=["subject", "-id"], name="access_change_of")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.name} was {self.what}"
+
+
 class JobResult(models.TextChoices):
     """How a run of a job ended."""
 

@@ -8,16 +8,18 @@ from datetime import timedelta
 
 from django.contrib.auth import login, logout
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from memoryhub.access.history import note_change
 from memoryhub.access.people import find_person
 from memoryhub.access.roles import OWNER, active_owners
 from memoryhub.core import clock
 from memoryhub.core.errors import Forbidden, Gone
-from memoryhub.models import SignInLink
+from memoryhub.models import SignInLink, Subject
 
 LINK_LIFETIME = timedelta(minutes=15)
 _TOKEN_BYTES = 32
@@ -25,7 +27,14 @@ _TOKEN_BYTES = 32
 
 def ensure_owner() -> User:
     """Return the first of those who own this hub and may sign in; on first use one is made, without a password."""
-    return active_owners().first() or User.objects.create_superuser(OWNER)
+    return active_owners().first() or _first_owner()
+
+
+def _first_owner() -> User:
+    with transaction.atomic():
+        owner = User.objects.create_superuser(OWNER)
+        note_change(Subject.PERSON, owner.username, "made, as the first owner")
+    return owner
 
 
 def create_link_token(*, username: str = OWNER) -> str:
@@ -38,8 +47,10 @@ def create_link_token(*, username: str = OWNER) -> str:
     if not find_person(username).is_active:
         raise Forbidden(f"{username} is deactivated; an owner activates her again on the page People")
     token = secrets.token_urlsafe(_TOKEN_BYTES)
-    SignInLink.objects.filter(expires_at__lt=clock.now()).delete()
-    SignInLink.objects.create(token_hash=_hash(token), username=username, expires_at=clock.now() + LINK_LIFETIME)
+    with transaction.atomic():
+        SignInLink.objects.filter(expires_at__lt=clock.now()).delete()
+        SignInLink.objects.create(token_hash=_hash(token), username=username, expires_at=clock.now() + LINK_LIFETIME)
+        note_change(Subject.PERSON, username, "given a link to sign in")
     return token
 
 

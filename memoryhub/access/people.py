@@ -10,12 +10,13 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from pydantic import AfterValidator, Field
 
+from memoryhub.access.history import note_change
 from memoryhub.access.names import plain_name
 from memoryhub.access.roles import OWNER, active_owners, give_role, role_of
 from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.permissions import ROLES
 from memoryhub.core.schemas import Command
-from memoryhub.models import SignInLink
+from memoryhub.models import SignInLink, Subject
 
 Role = Literal["viewer", "reviewer", "owner"]
 _TAKEN = frozenset({"token", "unknown", "memory-hub"})
@@ -69,6 +70,7 @@ def add_person(*, command: PersonAdd) -> User:
             raise Conflict(f"there is a person {command.name!r} already; change her role, or choose another name")
         user = User.objects.create_user(command.name)
         give_role(user, command.role)
+        note_change(Subject.PERSON, command.name, f"made, as {command.role}")
     return user
 
 
@@ -84,9 +86,12 @@ def change_role(*, name: str, role: str) -> None:
         raise Invalid(f"role must be one of {', '.join(ROLES)}, not {role[:64]!r}")
     with transaction.atomic():
         user = find_person(name)
+        before = role_of(user)
         if role != OWNER:
             _keep_an_owner(user, "get another role")
         give_role(user, role)
+        if role != before:
+            note_change(Subject.PERSON, name, f"made {role}, before {before or 'without a role'}")
 
 
 def deactivate_person(*, name: str) -> None:
@@ -99,8 +104,9 @@ def deactivate_person(*, name: str) -> None:
     with transaction.atomic():
         user = find_person(name)
         _keep_an_owner(user, "be deactivated")
-        User.objects.filter(pk=user.pk).update(is_active=False)
         SignInLink.objects.filter(username=name).delete()
+        if User.objects.filter(pk=user.pk, is_active=True).update(is_active=False):
+            note_change(Subject.PERSON, name, "deactivated")
 
 
 def activate_person(*, name: str) -> None:
@@ -109,7 +115,9 @@ def activate_person(*, name: str) -> None:
     Raises:
         NotFound: there is no such person.
     """
-    User.objects.filter(pk=find_person(name).pk).update(is_active=True)
+    with transaction.atomic():
+        if User.objects.filter(pk=find_person(name).pk, is_active=False).update(is_active=True):
+            note_change(Subject.PERSON, name, "activated again")
 
 
 def find_person(name: str) -> User:

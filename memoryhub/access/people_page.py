@@ -11,9 +11,11 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub import signin
 from memoryhub.access import people
+from memoryhub.access.history import history_of
 from memoryhub.access.pages import CommandForm, hub_page, sentence, told
 from memoryhub.core.errors import Conflict
 from memoryhub.core.permissions import ROLES, Act
+from memoryhub.models import Subject
 
 ROLE_CHOICES = [
     ("viewer", "Viewer: sees every page, changes nothing"),
@@ -72,5 +74,6 @@ def _link(request: HttpRequest, name: str) -> str:
 
 
 def _page(request: HttpRequest, form: PersonForm, **given: Any) -> HttpResponse:
-    context = {"people": people.list_people(), "roles": list(ROLES), "form": form, **given}
+    history = history_of(Subject.PERSON, before=request.GET.get("before", ""))
+    context = {"history": history, "people": people.list_people(), "roles": list(ROLES), "form": form, **given}
     return render(request, "memoryhub/people.html", context)

@@ -20,13 +20,14 @@ from django.db.models import Q
 from pydantic import AfterValidator, Field
 
 from memoryhub import env
+from memoryhub.access.history import note_change
 from memoryhub.access.names import plain_name
 from memoryhub.core import clock
 from memoryhub.core.errors import Conflict, Locked, NotFound, Unauthorized, Unavailable
 from memoryhub.core.permissions import VERBS, Act, Grant
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores import list_projects
-from memoryhub.models import AgentToken
+from memoryhub.models import AgentToken, Subject
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
             created_by=by,
             expires_at=now + timedelta(days=command.days),
         )
+        what = describe(token).removeprefix(f"{token.name} ")
+        note_change(Subject.TOKEN, token.name, f"made, and {what}", by=by)
     return token, text
 
 
@@ -129,7 +132,10 @@ def revoke_token(*, name: str, by: str) -> AgentToken:
     Raises:
         NotFound: there is none of that name.
     """
-    AgentToken.objects.filter(name=name, revoked_at__isnull=True).update(revoked_at=clock.now(), revoked_by=by)
+    with transaction.atomic():
+        good = AgentToken.objects.filter(name=name, revoked_at__isnull=True)
+        if good.update(revoked_at=clock.now(), revoked_by=by):
+            note_change(Subject.TOKEN, name, "revoked", by=by)
     return find_token(name)
 
 

@@ -10,11 +10,13 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from memoryhub.access import tokens
+from memoryhub.access.history import history_of
 from memoryhub.access.pages import CommandForm, hub_page, sentence, told
 from memoryhub.core import clock
 from memoryhub.core.errors import HubError
 from memoryhub.core.permissions import Act
 from memoryhub.core.stores import list_projects
+from memoryhub.models import Subject
 
 VERB_CHOICES = [
     ("read", "Read"),
@@ -98,5 +100,6 @@ def _page(request: HttpRequest, form: TokenForm, **given: Any) -> HttpResponse:
     now = clock.now()
     found = tokens.list_tokens()
     good = [token for token in found if tokens.is_good(token, now)]
-    context = {"good": good, "ended": found[len(good) :], "form": form, **given}
+    history = history_of(Subject.TOKEN, before=request.GET.get("before", ""))
+    context = {"history": history, "good": good, "ended": found[len(good) :], "form": form, **given}
     return render(request, "memoryhub/tokens.html", context)

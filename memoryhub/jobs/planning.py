@@ -14,12 +14,14 @@ from django.db import transaction
 from django_q.models import Schedule
 from pydantic import AfterValidator, Field, model_validator
 
+from memoryhub.access.history import note_change
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 from memoryhub.core.jobs import Every, Job, find_job
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import Command
 from memoryhub.jobs.schedules import FUNCTION, new_schedule
+from memoryhub.models import Subject
 
 How = Literal["minute", "15-minutes", "hour", "6-hours", "day", "week", "off", "default"]
 HOWS: tuple[How, ...] = get_args(How)
@@ -109,7 +111,9 @@ def change_plan(*, command: JobPlan) -> Plan:
         row = Schedule.objects.filter(name=job.name, func=FUNCTION).first() or new_schedule(job)
         _change(row, job, command)
         row.save()
-    return _plan(row)
+        plan = _plan(row)
+        note_change(Subject.JOB, job.slug, plan.described if plan.every == "off" else f"set to run {plan.described}")
+    return plan
 
 
 def default_of(job: Job) -> str:

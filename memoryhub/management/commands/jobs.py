@@ -12,6 +12,7 @@ from django.core.management.base import CommandParser
 from memoryhub.core.commands import HubCommand, add_store_options, command_from, store_option
 from memoryhub.core.errors import Invalid, Locked, NotFound
 from memoryhub.core.jobs import Job, Over, find_job
+from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import StoreId
 
 EXIT_FAILED = 14
@@ -62,7 +63,8 @@ class Command(HubCommand):
         if not options["name"] or store:
             raise Invalid("name the job whose schedule is to change, such as backup, and no store: it is one for all")
         job = find_job(options["name"])
-        plan = change_plan(command=command_from(JobPlan, {**options, "job": job.slug}))
+        with use_origin(source="cli", actor=getpass.getuser()):
+            plan = change_plan(command=command_from(JobPlan, {**options, "job": job.slug}))
         due = f"; next run {_moment(plan.next_run)} UTC" if plan.next_run else ""
         self.stdout.write(f"{job.slug}: {plan.described}{due}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import webbrowser
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub import env
 from memoryhub.core.commands import HubCommand
+from memoryhub.core.origin import use_origin
 
 WORKER_GRACE_SECONDS = 1.5
 
@@ -60,10 +62,11 @@ class Command(HubCommand):
             self.stderr.write(f"Until it is mended, nothing that depends on a setting is done: {problem}.")
         for backup in prepare_databases():
             self.stdout.write(f"Backed up before the upgrade: {backup}")
-        owner = signin.ensure_owner()
         jobs.install_schedules()
         auth.read_token()
-        return signin.link(address, signin.create_link_token(username=owner.username))
+        with use_origin(source="cli", actor=getpass.getuser()):
+            token = signin.create_link_token(username=signin.ensure_owner().username)
+        return signin.link(address, token)
 
     def _announce(self, address: str, link: str, *, open_it: bool) -> None:
         self.stdout.write(f"Memory Hub serves {env.home()} at {address}/")

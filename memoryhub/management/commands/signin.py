@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from memoryhub.core.commands import HubCommand, command_from
 from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import ROLES
 
 
@@ -31,8 +33,10 @@ class Command(HubCommand):
             raise Unavailable("Memory Hub is not running; `memory-hub serve` starts it and prints a link")
         if options["role"] and not options["user"]:
             raise Invalid("--role needs --user: whose role it is")
-        name = self._person(options["user"], options["role"]) if options["user"] else signin.ensure_owner().username
-        self.stdout.write(signin.link(running.address, signin.create_link_token(username=name)))
+        with use_origin(source="cli", actor=getpass.getuser()):
+            name = self._person(options["user"], options["role"]) if options["user"] else signin.ensure_owner().username
+            token = signin.create_link_token(username=name)
+        self.stdout.write(signin.link(running.address, token))
 
     def _person(self, name: str, role: str | None) -> str:
         from memoryhub.access import people

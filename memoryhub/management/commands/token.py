@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core import clock
 from memoryhub.core.commands import HubCommand, command_from
+from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import VERBS
 
 
@@ -40,7 +41,8 @@ class Command(HubCommand):
         from memoryhub.serving.databases import prepare_databases
 
         prepare_databases()
-        getattr(self, f"_{options['act']}")(options)
+        with use_origin(source="cli", actor=getpass.getuser()):
+            getattr(self, f"_{options['act']}")(options)
 
     def _create(self, options: dict[str, Any]) -> None:
         from memoryhub.access import tokens
