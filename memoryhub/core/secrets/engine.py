@@ -16,6 +16,7 @@ from .rule import Form, Rule
 
 _MOST_TRIES = 16
 """In one run without space or quotes no more names are tried: there it would take long, and no one writes so."""
+_AWS = rb"(?:AWS::\w{1,40}::|:(?:\d{12}|\*):)$"
 _NAME = LETTERS | frozenset(b"_-")
 
 
@@ -159,9 +160,10 @@ def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignmen
     """Say whether a value is the rule's, by its pattern, or by the name where the rule has none."""
     if rule.pattern:
         return _fits(rule, data, start, read)
-    name = _name(data, start, position, read)
+    first = _first(data, start)
+    name = (data[first:position] + read.rest).decode(errors="replace")
     value = data[read.start : read.end].decode(errors="replace")
-    if _of_badge(data, start) or _of_resource(data, start) or not is_given(read, name, value):
+    if _of_badge(data, start) or _of_resource(data, first) or not is_given(read, name, value):
         return False
     return JUDGES[rule.checks[0]](name, value, read)
 
@@ -180,16 +182,17 @@ def _of_badge(data: bytes, start: int) -> bool:
 
 
 def _of_resource(data: bytes, start: int) -> bool:
-    """Say whether a name stands in the name of a resource of AWS, behind the number of its account."""
-    return data[start - 1 : start] == b":" and data[max(0, start - 13) : start - 1].isdigit()
+    """Say whether a name is part of a name of AWS: ``arn:…:123456789012:secret:x``, ``AWS::ApiGateway::ApiKey``."""
+    before = data[max(0, start - 48) : start]
+    return before.endswith(b":") and compiled(_AWS).find(before, 0, len(before)) is not None
 
 
-def _name(data: bytes, start: int, end: int, read: Assignment) -> str:
-    """Return the whole name in which the keyword stands."""
+def _first(data: bytes, start: int) -> int:
+    """Return where the whole name begins in which the keyword stands."""
     first = start
     while first > 0 and first > start - 40 and data[first - 1] in _NAME:
         first -= 1
-    return (data[first:end] + read.rest).decode(errors="replace")
+    return first
 
 
 def _of_secret(name: str, value: str, read: Assignment) -> bool:

@@ -22,7 +22,8 @@ _PASSWORD = (
     + "hasło|пароль|密码|密碼|口令|パスワード|暗証|비밀번호|비번|패스워드|암호".encode()
 )
 _HARMLESS_NAME = (
-    rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|authors?\b|authenticated$|credentialed)"
+    rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|authors?\b|authenticated$|authorit(?:y|ies)|credentialed|bypass|compass"
+    rb"|pass(?:oci|ive|age|ion|eng|ing|es\b|port))"
     rb"|[._-]?(?:hash|digest|sha\d*|checksum|fingerprint|integrity|etag|count|type|name|id|ids|url|uri|path|file"
     rb"|dir|field|number|length|len|size|limit|expir\w*|ttl|at|policy|pattern|regexp?|prefix|suffix|label|format|algorithm"
     rb"|hint|prompt|class|version|ref|arn|endpoint|index|kind|scope|scopes|budget|usage|column|header|param|env|var)s?$"
