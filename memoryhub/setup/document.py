@@ -45,9 +45,9 @@ class Document:
         for depth, name in enumerate(place):
             if isinstance(name, str) != isinstance(found, dict):
                 raise Invalid(f"{self.path}: {_named(place[:depth])} is not what {place[0]!r} needs; mend it first")
-            found = found.get(name) if isinstance(name, str) else found[name]
-            if found is None:
+            if isinstance(name, str) and name not in found:
                 return default
+            found = found[name]
         if not isinstance(found, type(default)):
             raise Invalid(f"{self.path}: {_named(place)} is no {_kind(default)}; mend it first")
         return found

@@ -48,15 +48,16 @@ def wanted_entry(client: Client, found: dict[str, Any], project: str | None) -> 
         Invalid: the client starts servers in no project's folder, and no project is named.
     """
     words = entry_words(found)
-    kept = words[own_part(words, "mcp") + 1 :] if found else []
-    arguments = ["--project", project] if project else kept or list(client.arguments)
+    added = words[own_part(words, "mcp") + 1 :] if found else []
+    arguments = ["--project", project] if project else added or list(client.arguments)
     if client.names_no_folder and "--project" not in arguments:
         raise Invalid(f"{client.name} starts servers in no project's folder; say with --project ID which it is for")
     command = [*command_words(), "mcp", *arguments]
     own: dict[str, Any] = (
         {"command": command} if client.command_is_list else {"command": command[0], "args": command[1:]}
     )
-    settings = found.get(client.environment, {}) | variables()
+    kept = found.get(client.environment)
+    settings = (kept if isinstance(kept, dict) else {}) | variables()
     return {**client.entry, **found, **own, **({client.environment: settings} if settings else {})}
 
 

@@ -175,6 +175,16 @@ class RefusalTests(SetupTestCase):
             self.refused(2, words, "codex", "--yes")
             self.assertEqual(path.read_text(), text)
 
+    def test_what_is_of_another_shape_is_refused(self):
+        for text, words in (
+            ("[]", "holds no JSON object"),
+            ('{"mcpServers": null}', "mcpServers is not what 'mcpServers' needs; mend it first"),
+            ('{"mcpServers": {"memory-hub": []}}', "mcpServers.memory-hub is no object; mend it first"),
+        ):
+            path = self.claude(text)
+            self.refused(2, words, "claude-code", "--yes")
+            self.assertEqual(path.read_text(), text)
+
     def test_another_server_of_the_name_is_not_touched(self):
         text = '{"mcpServers": {"memory-hub": {"command": "npx", "args": ["their-memory"]}}}'
         path = self.claude(text)
