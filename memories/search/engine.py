@@ -61,7 +61,8 @@ def rank(
     factors: Factors = {}
     if by_index(mode):
         blended = _by_index(command, level, pipeline, others=others and mode != "fts5")
-        found, factors = refine(blended.hits, terms(command.query), pipeline)
+        weights = pipeline.beside_others() if blended.scores else pipeline
+        found, factors = refine(blended.hits, terms(command.query), weights)
         found = _weighed(_with_successors(found, command, level), command.query, factors)
         return Ranked(found, "hybrid" if blended.scores else "fts5", factors, reasons(blended), blended.problems)
     found = _like(command.query, *_conditions(command, level, "d.id"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,8 @@ class Pipeline:
     """Of the better of a message's two neighbours' scores, beside its own."""
     session: float = 1.0
     """Of the session of a message: how much more the best session's messages count than those of one without hits."""
+    session_beside_others: float = 0.5
+    """The same, at most, where another ranking is blended in: it brings what belongs together by itself."""
     speaker: float = 0.5
     """Of the speaker of a message, where the question names them: how much more such a message counts."""
     phrases: bool = True
@@ -28,6 +30,10 @@ class Pipeline:
     def uses_surroundings(self) -> bool:
         """Whether anything around a message counts."""
         return any((self.neighbours, self.session, self.speaker))
+
+    def beside_others(self) -> Pipeline:
+        """Return the weights where another ranking is blended in."""
+        return replace(self, session=min(self.session, self.session_beside_others))
 
 
 USUAL = Pipeline()

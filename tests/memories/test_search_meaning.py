@@ -10,7 +10,11 @@ from memories.embeddings.remote import RemoteEngine
 from memories.resources import SearchByOffset, search_by_offset
 from memories.schemas import MemorySearch
 from memories.search import engine
+from memories.search.pipeline import Pipeline
 from memoryhub.core.schemas import Listing
+from sessions_app.schemas import SessionStart
+from sessions_app.services import start_session
+from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from tests.memories.test_embeddings import CATS, DATABASE, DEPLOY, EmbeddingTestCase
 
 
@@ -63,6 +67,21 @@ class HybridTests(EmbeddingTestCase):
         question = MemorySearch(query="feline pets")
         self.assertEqual(engine.rank(question).hits, [])
         self.assertEqual([each for each, _ in engine.rank(question, others=True).hits], [self.cats])
+
+    def test_the_session_that_hits_most_counts_half_where_the_meaning_is_asked(self):
+        start_session(command=SessionStart(session_id="s"))
+        turn = automatic_turn(session_id="s")
+        for text in ("The heron nests on the roof.", "Herons nest again?"):
+            append_automatically(turn=turn, type="message.user", payload={"content": text})
+        close_turn(turn)
+        self.embed()
+        question = MemorySearch(query="where does the heron nest")
+        by_words, hybrid = engine.rank(question), engine.rank(question, others=True)
+        self.assertEqual(hybrid.mode, "hybrid")
+        self.assertAlmostEqual(by_words.factors[by_words.hits[0][0]]["session"], 2.0)
+        self.assertAlmostEqual(hybrid.factors[hybrid.hits[0][0]]["session"], 1.5)
+        without = engine.rank(question, others=True, pipeline=Pipeline(session=0))
+        self.assertNotIn("session", without.factors[without.hits[0][0]])
 
     def test_the_resource_names_the_model(self):
         answer = search_by_offset(command=SearchByOffset(query="feline pets"))
