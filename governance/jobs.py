@@ -11,6 +11,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
 from memoryhub.core.vacuum import is_unwiped
+from memoryhub.core.wording import counted
 
 
 class _TimeIsUp(Exception):
@@ -33,8 +34,8 @@ def retain(run: Run) -> str:
         return f"{run.done:,} of {run.total:,} things were taken; the next run goes on"
     if ended is None:
         return ""
-    things = f"{ended.report.things:,} thing{'s' * (ended.report.things != 1)}"
-    return f"{things} in {ended.events:,} events went, {size(ended.bytes)} (run #{ended.id})"
+    went = f"{counted(ended.report.things, 'thing')} in {counted(ended.events, 'event')} went"
+    return f"{went}, {size(ended.bytes)} (run #{ended.id})"
 
 
 define_job(
@@ -61,7 +62,8 @@ def look_for_secrets(run: Run) -> str:
     look = look_through(told)
     if not look.finds:
         return "the rules for secrets have changed, and find nothing that was kept before"
-    return f"the rules for secrets find {look.finds:,} places in {look.events:,} events; redaction takes them out"
+    found = f"{counted(look.finds, 'place')} in {counted(look.events, 'event')}"
+    return f"the rules for secrets find {found}; redaction takes them out"
 
 
 define_job(

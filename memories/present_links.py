@@ -8,6 +8,7 @@ from memories.ends import reference
 from memories.models import EndType, MemoryKind
 from memories.schemas import WriteStatus
 from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsChanged
+from memoryhub.core.wording import counted
 
 
 def tag_line(tag: dict[str, Any]) -> str:
@@ -15,7 +16,7 @@ def tag_line(tag: dict[str, Any]) -> str:
     if "category" not in tag:
         return str(tag["name"])
     where = f"{tag['category']}, predefined" if tag["predefined"] else tag["category"]
-    on = "1 memory" if tag["memories"] == 1 else f"{tag['memories']} memories"
+    on = counted(tag["memories"], "memory", "memories")
     on += " and the project" if tag["on_project"] else ""
     described = f": {tag['description']}" if tag["description"] else ""
     return f"{tag['name']} ({where}) {on}{described}"

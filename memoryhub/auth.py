@@ -17,7 +17,7 @@ from ninja.security.session import SessionAuth
 
 from memoryhub import env
 from memoryhub.access import tokens
-from memoryhub.access.routes import act_of_route
+from memoryhub.access.routes import act_of_route, wish_of_route
 from memoryhub.core.errors import HubError, Unauthorized
 from memoryhub.core.permissions import EVERYTHING, Act, Grant, demand, grant_of, use_grant
 from memoryhub.models import AgentToken
@@ -87,8 +87,9 @@ def is_known(request: HttpRequest) -> bool:
 
 def _admitted(request: HttpRequest, actor: str, grant: Grant) -> str:
     route = request.resolver_match.route if request.resolver_match else ""
+    own = route.removeprefix(_PREFIX)
     with use_grant(grant):
-        demand(act_of_route(request.method or "", route.removeprefix(_PREFIX)))
+        demand(act_of_route(request.method or "", own), to=wish_of_route(own))
     request.grant = grant  # type: ignore[attr-defined]
     return actor
 

@@ -16,11 +16,11 @@ from decisions.pack import STANDING
 from memories.admin.marks import kind_and_type
 from memories.models import Memory, MemoryKind
 from memoryhub.core import clock, log
-from memoryhub.core.admin.cells import counted
 from memoryhub.core.charts import BarChart, bar_chart
 from memoryhub.core.models import RawEvent
 from memoryhub.core.quarantine import outside_quarantine
 from memoryhub.core.stores import Scope, current_store, org_store, project_store
+from memoryhub.core.wording import counted
 from memoryhub.places import Place
 from memoryhub.projects import projects_of
 from memoryhub.waiting import whats_waiting

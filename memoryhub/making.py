@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from memoryhub import organizations, projects
 from memoryhub.access.pages import hub_page, sentence
 from memoryhub.core.errors import HubError
-from memoryhub.core.permissions import Act
+from memoryhub.core.permissions import TO_MAKE_PLACES, Act
 from memoryhub.core.stores import StoreId, list_orgs, org_store, project_store
 from memoryhub.core.validation import explain
 from memoryhub.organizations import OrgCreate
@@ -65,14 +65,14 @@ class NewProjectForm(NewOrgForm):
         return project_store(made.project_id)
 
 
-@hub_page(Act.GOVERN)
+@hub_page(Act.GOVERN, to=TO_MAKE_PLACES)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_org(request: HttpRequest) -> HttpResponse:
     """Show the form of a new organisation, or make it."""
     return _page(request, NewOrgForm)
 
 
-@hub_page(Act.GOVERN)
+@hub_page(Act.GOVERN, to=TO_MAKE_PLACES)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_project(request: HttpRequest) -> HttpResponse:
     """Show the form of a new project, or make it."""

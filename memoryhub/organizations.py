@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden
-from memoryhub.core.permissions import Act, demand, demand_hub
+from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand, demand_hub
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores import Scope, StoreId, org_store, use_store
 from memoryhub.core.stores import list_orgs as org_ids
@@ -84,7 +84,7 @@ def create_org(*, command: OrgCreate) -> OrgDetails:
         Conflict: there is one of that id, and ``if_exists`` is ``error``.
         Forbidden: the caller works in a project of another organisation than the one to be described.
     """
-    demand(Act.GOVERN)
+    demand(Act.GOVERN, to=TO_MAKE_PLACES)
     demand_hub()
     store = org_store(command.org_id)
     description = OrgDescribe(**command.model_dump(exclude_unset=True, exclude={"org_id", "if_exists"}))

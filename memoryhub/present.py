@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from memoryhub.core.wording import counted
+
 
 def project_line(project: dict[str, Any]) -> str:
     """Return a project's card as one line: id, name, organisation, what it is for."""
@@ -17,11 +19,14 @@ def org_line(org: dict[str, Any]) -> str:
     return f"{org['org_id']}{_named(org)}{_said(org)}"
 
 
+_THINGS = {"memory": "memories", "session": "sessions", "commit": "commits", "event": "events"}
+
+
 def project_text(project: dict[str, Any]) -> str:
     """Return all about a project, or its card where there is no more."""
     if "events" not in project:
         return project_line(project)
-    counts = ", ".join(f"{project[name]} {name}" for name in ("memories", "sessions", "commits", "events"))
+    counts = _holds(project, *_THINGS)
     lines = [
         f"project {project['project_id']}{_named(project)}",
         *_fact("organisation", project["org_id"]),
@@ -38,9 +43,13 @@ def org_text(org: dict[str, Any]) -> str:
         f"organisation {org['org_id']}{_named(org)}",
         *_fact("projects", ", ".join(org["projects"])),
         *_profile_lines(org),
-        f"{org['memories']} memories, {org['events']} events; last {_day(org['last_activity'])}",
+        f"{_holds(org, 'memory', 'event')}; last {_day(org['last_activity'])}",
     ]
     return "\n".join(lines)
+
+
+def _holds(shown: dict[str, Any], *things: str) -> str:
+    return ", ".join(counted(shown[_THINGS[one]], one, _THINGS[one]) for one in things)
 
 
 def _profile_lines(shown: dict[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, Invalid
 from memoryhub.core.identity import slugify
-from memoryhub.core.permissions import Act, demand
+from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand
 from memoryhub.core.schemas import Command, Listing, Paging
 from memoryhub.core.stores import Scope, StoreId, current_store, project_store, use_store
 from memoryhub.core.stores import list_projects as project_ids
@@ -118,7 +118,7 @@ def create_project(*, command: ProjectCreate) -> ProjectCard:
         Forbidden: the caller works in another project than the one to be described.
         NotFound: there is no such organisation.
     """
-    demand(Act.GOVERN)
+    demand(Act.GOVERN, to=TO_MAKE_PLACES)
     store = project_store(command.project_id)
     said = command.model_dump(exclude_unset=True, exclude={"project_id", "if_exists"})
     description = ProjectDescribe(**said)

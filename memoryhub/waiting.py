@@ -10,8 +10,8 @@ from governance.redaction.growth import last_look
 from governance.staleness.selectors import count_stale
 from memories.models import Conflict
 from memories.review.selectors import count_waiting
-from memoryhub.core.admin.cells import counted
 from memoryhub.core.quarantine import outside_quarantine
+from memoryhub.core.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

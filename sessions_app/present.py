@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from memoryhub.core.wording import counted
+
 _SAID = {"implements": "implements", "reverts": "reverts", "relates": "relates to"}
 
 
@@ -23,7 +25,7 @@ def turn_line(turn: dict[str, Any]) -> str:
     summary = f": {turn['summary']}" if turn["summary"] else ""
     return (
         f"#{turn['id']} turn {turn['turn_id']} {turn['status']} {turn['began_at'][:16]} session={turn['session_id']} "
-        f"{turn['event_count']} events{summary}"
+        f"{counted(turn['event_count'], 'event')}{summary}"
     )
 
 

@@ -49,14 +49,14 @@ class ImportCommandTest(HubTestCase):
         self.assertRegex(output, r"\Aimported 2 commits \(0 known already\) into alpha in \d+\.\d s\n\Z")
         self.assertEqual((code, errors), (0, ""))
         self.repository.commit("Say three")
-        self.assertIn("imported 1 commits (2 known already) into alpha", self.run_import("git", "."))
+        self.assertIn("imported 1 commit (2 known already) into alpha", self.run_import("git", "."))
         with self.store("alpha", create=False):
             messages = list(Commit.objects.order_by("id").values_list("message", flat=True))
         self.assertEqual(messages, ["Say one", "Say two", "Say three"])
 
     def test_documents_are_brought_in_into_the_project_that_is_named(self) -> None:
         output = self.run_import("markdown", "docs", "--project", "beta", "--tag", "x")
-        self.assertIn("imported 1 sections of 1 files (1 new, 0 revised, 0 unchanged, 0 removed) into beta", output)
+        self.assertIn("imported 1 section of 1 file (1 new, 0 revised, 0 unchanged, 0 removed) into beta", output)
         with self.store("beta", create=False):
             self.assertEqual([memory.title for memory in Memory.objects.all()], ["docs/a.md › One"])
         self.assertFalse((self.home / "projects/alpha").exists())

@@ -101,7 +101,8 @@ def _marked(place: Place) -> SafeString:
 
 def _tell(request: HttpRequest, done: RedactionDone) -> None:
     finds, events = cells.counted(done.finds, "find"), cells.counted(done.events, "event")
-    searched = f"{done.searched_files:,} files ({done.searched_bytes / 1e6:.1f} MB) were read byte by byte"
+    searched = f"{cells.counted(done.searched_files, 'file')} ({done.searched_bytes / 1e6:.1f} MB)"
+    searched += f" {'was' if done.searched_files == 1 else 'were'} read byte by byte"
     if not done.left:
         messages.success(request, f"{finds} taken out of {events}. {searched}, and none has any left.")
         return

@@ -6,6 +6,7 @@ from django.db import models
 
 from memoryhub.core.fields import PositionField
 from memoryhub.core.models import StoreModel
+from memoryhub.core.wording import counted
 
 
 class Redaction(StoreModel):
@@ -20,4 +21,4 @@ class Redaction(StoreModel):
     redacted_at = models.DateTimeField()
 
     def __str__(self) -> str:
-        return f"redaction #{self.id} of {self.events} events"
+        return f"redaction #{self.id} of {counted(self.events, 'event')}"

@@ -6,6 +6,7 @@ from django.db import models
 
 from memoryhub.core.fields import PositionField
 from memoryhub.core.models import StoreModel
+from memoryhub.core.wording import counted
 
 
 class Hold(StoreModel):
@@ -48,4 +49,4 @@ class RetentionRun(StoreModel):
         indexes = [models.Index(fields=["id"], condition=models.Q(ran_at__isnull=True), name="retention_unfinished")]
 
     def __str__(self) -> str:
-        return f"retention #{self.id}: {self.events} events"
+        return f"retention #{self.id}: {counted(self.events, 'event')}"

@@ -8,6 +8,7 @@ from governance.models import Redaction
 from memoryhub.core import clock
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
+from memoryhub.core.wording import counted
 
 
 class RedactionList(Paging):
@@ -41,6 +42,5 @@ def view(redaction: Redaction) -> dict[str, Any]:
 def redaction_line(item: dict[str, Any]) -> str:
     """Return a redaction as one line."""
     reason = f": {item['reason']}" if item["reason"] else ""
-    return (
-        f"#{item['id']} {item['redacted_at'][:10]} {item['what']}, {item['events']} events, by {item['actor']}{reason}"
-    )
+    events = counted(item["events"], "event")
+    return f"#{item['id']} {item['redacted_at'][:10]} {item['what']}, {events}, by {item['actor']}{reason}"

@@ -17,6 +17,7 @@ from memories.services.erase import wipe_traces
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.permissions import Act, demand
+from memoryhub.core.wording import counted
 
 _ROUNDS = 3
 _TELLING = 24
@@ -41,7 +42,7 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
         findings.positions,
         finds=findings.count,
         token=token,
-        question=f"take {_counted(findings.count, 'find')} out of {_counted(len(findings.found), 'event')} for good?",
+        question=f"take {counted(findings.count, 'find')} out of {counted(len(findings.found), 'event')} for good?",
         kept=[*kept_fields(findings), *([] if command.rules else kept_headers(Matcher(command)))],
         places=places_of(findings),
         all_places=sum(len(each.finds) for each in findings.found),
@@ -139,7 +140,7 @@ def _require(command: RedactionRun, token: str, positions: Sequence[int]) -> Non
         raise NotFound("nothing of that is in this store's log")
     if command.confirm_token != token:
         raise ConfirmationRequired(
-            f"take this out of {_counted(len(positions), 'event')} for good? It cannot be brought back",
+            f"take this out of {counted(len(positions), 'event')} for good? It cannot be brought back",
             id=positions[0],
             confirm_token=token,
         )
@@ -162,7 +163,7 @@ def _preview_whole(events: list[Event]) -> RedactionPreview:
     if not events:
         raise NotFound("nothing of that is in this store's log")
     positions = [event.position for event in events]
-    question = f"erase {_counted(len(events), 'event')} altogether?"
+    question = f"erase {counted(len(events), 'event')} altogether?"
     return _preview(
         positions,
         finds=len(events),
@@ -207,7 +208,3 @@ def _what(command: RedactionSelect) -> str:
     if command.rules:
         return "the rules for secrets"
     return f"{'a text' if command.text else 'a pattern'} called {command.label}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from governance.retention.schemas import Going, HoldView, Kept, Plan, Report, RunView, Share
+from memoryhub.core.wording import counted
 
 _NAMES = {
     "captured": ("captured event", "captured events"),
@@ -46,7 +47,7 @@ def report_lines(report: Report, *, samples: bool, gone: bool = False) -> Iterat
     for kept in report.kept:
         yield f"stays {_share(kept)}  [{kept.says}]"
         yield from _samples(kept) if samples else ()
-    yield f"{'went' if gone else 'to go'}: {report.things:,} in {report.events:,} events, {size(report.bytes)}"
+    yield f"{'went' if gone else 'to go'}: {report.things:,} in {counted(report.events, 'event')}, {size(report.bytes)}"
 
 
 def hold_line(hold: HoldView) -> str:

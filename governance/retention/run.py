@@ -34,6 +34,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.vacuum import wipe_free_space
+from memoryhub.core.wording import counted
 from sessions_app.retaining import What
 
 BATCH = 400
@@ -63,7 +64,7 @@ def run_retention(*, command: RetentionRunRequest, progress: Progress = lambda _
     if tally.digest != command.digest:
         plan = plan_retention(command=request).model_dump(mode="json")
         raise PreconditionFailed(
-            f"what retention would take has changed since that plan: now it is {plan['events']} events; "
+            f"what retention would take has changed since that plan: now it is {counted(plan['events'], 'event')}; "
             "look at the plan again, and run it with its digest",
             plan=plan,
         )

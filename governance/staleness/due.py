@@ -12,6 +12,7 @@ from governance.staleness.governing import LIVE_DECISION, LIVE_MEMORY, Governing
 from governance.staleness.schemas import Why
 from governance.staleness.touching import Touches
 from memoryhub.core import clock, rows
+from memoryhub.core.wording import counted
 from sessions_app.settings import project_settings
 
 _EXPIRED = (
@@ -114,7 +115,10 @@ def _aged(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, R
     for sql, column in ((_OLD_MEMORIES, "m.id"), (_OLD_DECISIONS, "d.id")):
         for entity_id, looked_at, days in fetch_among(sql, column, among, given):
             since = moment_of(looked_at) + timedelta(days=days)
-            yield entity_id, Reason(Why.AGE, str(rows.time_value(since)), f"nobody has looked at it for {days} days")
+            yield (
+                entity_id,
+                Reason(Why.AGE, str(rows.time_value(since)), f"nobody has looked at it for {counted(days, 'day')}"),
+            )
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from memoryhub.core import log
 from memoryhub.core.log.read import read_all
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, Removal, makers_for
+from memoryhub.core.wording import counted
 from sessions_app.settings import project_settings
 
 _DOCUMENTS_AT_ONCE = 32
@@ -44,8 +45,8 @@ def embed_current_store(*, until: float) -> str:
         vectors.drop_all()
         return ""
     progress = follow(current_engine(), name, until=until)
-    behind = f", {progress.behind} events to go" if progress.behind else ""
-    return f"embedded {progress.embedded} texts{behind}" if progress.embedded or behind else ""
+    behind = f", {counted(progress.behind, 'event')} to go" if progress.behind else ""
+    return f"embedded {counted(progress.embedded, 'text')}{behind}" if progress.embedded or behind else ""
 
 
 def follow(engine: Engine, name: str, *, until: float) -> Progress:

@@ -18,6 +18,7 @@ from memoryhub.core.errors import ConfirmationRequired, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import current_store
 from memoryhub.core.vacuum import wipe_free_space
+from memoryhub.core.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ def _require_confirmation(memory: Memory, token: str | None) -> None:
     wanted = _token(memory)
     if token != wanted:
         raise ConfirmationRequired(
-            f"permanently delete #{memory.id} {memory.title!r} with its {memory.version} versions? "
+            f"permanently delete #{memory.id} {memory.title!r} with its {counted(memory.version, 'version')}? "
             "Its text cannot be brought back",
             id=memory.id,
             confirm_token=wanted,

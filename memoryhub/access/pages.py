@@ -24,15 +24,20 @@ View = Callable[..., HttpResponse]
 C = TypeVar("C", bound=Command)
 
 
-def hub_page(act: Act) -> Callable[[View], View]:
-    """Return a decorator for a page of the hub: for who may do ``act``; who is signed out is told how to sign in."""
+def hub_page(act: Act, *, to: str = "") -> Callable[[View], View]:
+    """Return a decorator for a page of the hub: for who may do ``act``; who is signed out is told how to sign in.
+
+    Args:
+        act: what is needed.
+        to: what the page is for, where that is less than all that the act allows.
+    """
 
     def decorate(view: View) -> View:
         @wraps(view)
         def asked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             if not request.user.is_authenticated:
                 return redirect(settings.LOGIN_URL)
-            require(request.user, act)
+            require(request.user, act, to=to)
             origin = use_origin(source="admin", actor=request.user.get_username())
             with use_grant(grant_of(request.user)), origin:
                 return view(request, *args, **kwargs)

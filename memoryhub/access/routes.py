@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryhub.core.permissions import Act
+from memoryhub.core.permissions import TO_MAKE_PLACES, Act
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROJECT = "projects/<project_id>/"
@@ -31,3 +31,13 @@ def act_of_route(method: str, route: str) -> Act:
     if own.partition("/")[0] in _GOVERNED:
         return Act.GOVERN
     return Act.REVIEW if route.endswith("/review") else Act.WRITE
+
+
+def wish_of_route(route: str) -> str:
+    """Return what a change by a route is, where its act allows more than that; "" where the act says it.
+
+    Args:
+        route: as ``act_of_route`` takes it.
+    """
+    first, _, rest = route.partition("/")
+    return TO_MAKE_PLACES if first == "orgs" or (first == "projects" and "/" not in rest) else ""

@@ -19,6 +19,7 @@ from memoryhub.core.integrity import damage
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.store_files import sync
 from memoryhub.core.stores import StoreId, current_store
+from memoryhub.core.wording import counted
 
 KEPT = 7
 _STAMP_LENGTH = len("20261120T083000000")
@@ -39,7 +40,7 @@ class Backup:
 
     def describe(self) -> str:
         """Return what was done as one sentence."""
-        return f"{self.events} events copied and verified: {self.path}"
+        return f"{counted(self.events, 'event')} copied and verified: {self.path}"
 
 
 def folder_of(store: StoreId | None) -> Path:

@@ -27,6 +27,7 @@ from memoryhub.core.log.views import forget_views
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.store_files import file_lock, sync
 from memoryhub.core.stores import StoreId, forget, use_store
+from memoryhub.core.wording import counted
 
 _LOCK_SECONDS = 60.0
 _LATE_SECONDS = 2.0
@@ -174,9 +175,8 @@ def _digest(connection: sqlite3.Connection, position: int) -> str:
 
 def _require_replace(newer: int, *, replace: bool) -> None:
     if newer and not replace:
-        count = f"{newer} event{'' if newer == 1 else 's'}"
         raise Conflict(
-            f"the store has {count} that the file lacks, and what was erased since would be back; "
+            f"the store has {counted(newer, 'event')} that the file lacks, and what was erased since would be back; "
             "say --replace to go on: the store is kept beside as it is"
         )
 

@@ -62,6 +62,8 @@ _WANTED = {
     Act.GOVERN: "redact, erase, roll back, or change policies and settings",
     Act.ADMINISTER: "manage people, tokens and jobs",
 }
+TO_MAKE_PLACES = "make or set up projects and organisations"
+"""What one may not do, said to who tries."""
 _BY_EVENT = {
     "context.packed": Act.VIEW,
     "memory.reviewed": Act.REVIEW,
@@ -101,25 +103,34 @@ def grant_of(user: Any) -> Grant:
     return Grant(frozenset(act for act in Act if may(user, act)))
 
 
-def require(user: Any, act: Act) -> None:
+def require(user: Any, act: Act, *, to: str = "") -> None:
     """Pass if the user may do it.
+
+    Args:
+        user: of Django's.
+        act: what is needed.
+        to: what she wants to do, where that is less than all that the act allows.
 
     Raises:
         Forbidden: she may not; the sentence says which role may.
     """
     if not may(user, act):
         name = user.get_username() or "who is not signed in"
-        raise Forbidden(f"{name} {_lacking(act)}, which an owner gives", needs=act.value)
+        raise Forbidden(f"{name} {_lacking(act, to)}, which an owner gives", needs=act.value)
 
 
-def demand(act: Act) -> None:
+def demand(act: Act, *, to: str = "") -> None:
     """Pass if whoever calls may do it, by whichever door.
+
+    Args:
+        act: what is needed.
+        to: what it wants to do, where that is less than all that the act allows.
 
     Raises:
         Forbidden: the caller's role or token does not allow it.
     """
     if act not in _grant.get().acts:
-        raise Forbidden(f"this caller {_lacking(act)}, or a token with {verb_for(act)}", needs=act.value)
+        raise Forbidden(f"this caller {_lacking(act, to)}, or a token with {verb_for(act)}", needs=act.value)
 
 
 def demand_hub() -> None:
@@ -165,6 +176,6 @@ def verb_for(act: Act) -> str:
     return next(verb for verb, acts in VERBS.items() if act in acts)
 
 
-def _lacking(act: Act) -> str:
+def _lacking(act: Act, to: str) -> str:
     roles = " or ".join(name for name, acts in ROLES.items() if act in acts)
-    return f"may not {_WANTED[act]}; that needs the role {roles}"
+    return f"may not {to or _WANTED[act]}; that needs the role {roles}"

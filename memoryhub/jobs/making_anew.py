@@ -10,6 +10,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Run
 from memoryhub.core.stores import current_store
+from memoryhub.core.wording import counted
 
 _SEARCH_TABLES = ("memories_searchdocument",)
 
@@ -45,4 +46,5 @@ def _rebuilt(run: Run, *, only: Sequence[str] = ()) -> str:
     replaced = [table for table in report.tables if table.replaced]
     different = [table.table for table in replaced if not table.identical]
     verdict = f"{', '.join(different)} differed and {'was' if len(different) == 1 else 'were'} put right"
-    return f"{report.events} events applied, {len(replaced)} tables: {verdict if different else 'all as they were'}"
+    done = f"{counted(report.events, 'event')} applied, {counted(len(replaced), 'table')}"
+    return f"{done}: {verdict if different else 'all as they were'}"

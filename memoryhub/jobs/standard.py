@@ -8,6 +8,7 @@ from memories.uses.prune import prune_uses
 from memoryhub.backups.jobs import back_up_target
 from memoryhub.core.counter_files import fold_ended
 from memoryhub.core.jobs import Every, Over, Run, define_job
+from memoryhub.core.wording import counted
 from memoryhub.jobs.checking import verify_target
 from memoryhub.jobs.making_anew import make_anew, reindex
 from sessions_app.services import end_idle_sessions
@@ -15,7 +16,7 @@ from sessions_app.services.turns import expire_turns
 
 
 def _counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}" if count else ""
+    return counted(count, one, many) if count else ""
 
 
 def _embed(run: Run) -> str:

@@ -349,7 +349,7 @@ class ImportingTests(DecisionsTestCase):
         self.write("0001-one.md", nygard("1. One"))
         self.write("0002-none.md", "# Notes\n")
         said = self.run_command()[0]
-        self.assertRegex(said, r"\Aimported 1 decisions \(1 new, .* 0 unchanged\) and 0 edges into alpha in \d")
+        self.assertRegex(said, r"\Aimported 1 decision \(1 new, .* 0 unchanged\) and 0 edges into alpha in \d")
         self.write("0001-one.md", nygard("1. One", decision="Otherwise."))
         said, errors = self.run_command()
         self.assertRegex(said, r"\A0001-one.md has changed: #\d+ supersedes #\d+\n")

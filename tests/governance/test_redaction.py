@@ -155,7 +155,7 @@ class RedactionTests(HubTestCase):
         self.smuggle(secret)
         self.assertEqual(self.look(), "")
         change_settings(command=SettingsChange(settings={"secret_allow": ["marmalade-2"]}))
-        self.assertIn("find 1 places in 1 events", self.look())
+        self.assertIn("find 1 place in 1 event;", self.look())
         shown = self.preview(text=None, rules=True)
         self.assertEqual((shown.events, shown.places[0].before[slice(*shown.places[0].marked[0])]), (1, secret))
         self.redact(text=None, rules=True)

@@ -71,7 +71,7 @@ class FollowingTests(EmbeddingTestCase):
         (memory_id,) = self.write(CATS)
         self.embed()
         services.update_memory(command=MemoryUpdate(id=memory_id, title="Storage", content=DATABASE))
-        self.assertEqual(self.embed(), "embedded 1 texts")
+        self.assertEqual(self.embed(), "embedded 1 text")
         (_, before), (_, after) = (meaning.nearest(each).hits[0] for each in ("sleeping cats", "a database"))
         self.assertGreater(after, before)
 

@@ -121,7 +121,7 @@ class ProcessTests(HubTestCase):
         index.write_bytes(index.read_bytes()[:-100])
         self.model_process()
         self.assertEqual(self.first(), self.cats)
-        self.assertIn("embedded 1 texts", self.embed())
+        self.assertIn("embedded 1 text", self.embed())
         self.assertEqual(self.lag(), 0)
 
     def test_only_those_who_know_the_secret_are_answered_about_stores_of_this_hub_and_as_long_as_it_runs(self):

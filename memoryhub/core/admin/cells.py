@@ -10,10 +10,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
-from memoryhub.core import clock
+from memoryhub.core import clock, wording
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _TITLES = ("title", "purpose", "message", "summary", "reason")
+counted = wording.counted
 NONE = format_html('<span class="none" aria-label="none">{}</span>', "–")
 
 
@@ -75,11 +76,6 @@ def lasted(start: datetime, end: datetime | None) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min" if minutes else f"{seconds} s"
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return ``1 memory`` or ``2 memories``."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def tag_links(tags: list[str], url: str) -> SafeString:

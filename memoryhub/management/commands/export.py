@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from memoryhub.core.commands import ProjectCommand
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.wording import counted
 
 _GRAPH = "decisions.mmd"
 
@@ -44,7 +45,8 @@ class Command(ProjectCommand):
             return
         folder: Path = options["out"].expanduser().absolute()
         _write(folder, files, force=options["force"])
-        self.stdout.write(f"wrote {len(decisions)} decisions to {folder / _GRAPH if is_graph else folder}")
+        place = folder / _GRAPH if is_graph else folder
+        self.stdout.write(f"wrote {counted(len(decisions), 'decision')} to {place}")
 
 
 def _write(folder: Path, files: dict[str, str], *, force: bool) -> None:

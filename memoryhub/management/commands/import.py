@@ -19,6 +19,7 @@ from decisions.importing import AdrReport, import_adrs, record_names
 from memories.importing import find_files, import_markdown
 from memoryhub.core.commands import ProjectCommand
 from memoryhub.core.identity import bind_project
+from memoryhub.core.wording import counted
 from sessions_app.git import count_commits, read_commits
 from sessions_app.services import record_commits
 
@@ -74,7 +75,7 @@ class Command(ProjectCommand):
         for name in report.skipped:
             self.stderr.write(f"skipped {name}: binary, unreadable or larger than 2 MB")
         return (
-            f"imported {report.sections} sections of {report.files} files ({report.created} new, "
+            f"imported {counted(report.sections, 'section')} of {counted(report.files, 'file')} ({report.created} new, "
             f"{report.updated} revised, {report.unchanged} unchanged, {report.deleted} removed"
             f"{_left(report.left_deleted)}) into {project}"
         )
@@ -96,13 +97,14 @@ class Command(ProjectCommand):
                 report = record_commits(commits=batch)
                 recorded, known = recorded + report.recorded, known + report.known
                 advance(recorded + known)
-        return f"imported {recorded} commits ({known} known already) into {project}"
+        return f"imported {counted(recorded, 'commit')} ({known} known already) into {project}"
 
 
 def _adrs(report: AdrReport) -> str:
     return (
-        f"imported {report.decisions} decisions ({report.created} new, {len(report.superseding)} superseding what the "
-        f"file said before, {report.marked} marked, {report.unchanged} unchanged) and {report.edges} edges"
+        f"imported {counted(report.decisions, 'decision')} ({report.created} new, "
+        f"{len(report.superseding)} superseding what the file said before, {report.marked} marked, "
+        f"{report.unchanged} unchanged) and {counted(report.edges, 'edge')}"
     )
 
 

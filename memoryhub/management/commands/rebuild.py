@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from memoryhub.core import log
 from memoryhub.core.commands import StoreCommand
+from memoryhub.core.wording import counted
 
 EXIT_DIFFERENT = 12
 _DIGITS = 12
@@ -38,7 +39,7 @@ class Command(StoreCommand):
             self.stdout.write(_line(table))
         rate = report.events / report.seconds if report.seconds else 0
         self.stdout.write(
-            f"{report.events} events applied in {report.seconds:.2f} s ({rate:,.0f} a second), "
+            f"{counted(report.events, 'event')} applied in {report.seconds:.2f} s ({rate:,.0f} a second), "
             f"peak memory {_peak_megabytes():.0f} MB"
         )
         if not report.identical:

@@ -9,9 +9,9 @@ from django.core.management.base import CommandParser
 
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
-from memoryhub.core.admin.cells import counted
 from memoryhub.core.commands import StoreCommand, command_from, entity_id
 from memoryhub.core.errors import ConfirmationRequired
+from memoryhub.core.wording import counted
 
 _SHOWN = 20
 
@@ -56,7 +56,7 @@ class Command(StoreCommand):
             head = f"#{place.position} {place.occurred_at.date()} {place.event_type} {place.field}"
             self.stdout.write(f"{head}\n  - {_one_line(place.before)}\n  + {_one_line(place.after)}")
         if len(preview.places) > _SHOWN:
-            self.stdout.write(f"… and {len(preview.places) - _SHOWN} places more")
+            self.stdout.write(f"… and {counted(len(preview.places) - _SHOWN, 'place')} more")
         copies = "; ".join(f"{count} {name}" for name, count in preview.copies.items())
         found = f"{counted(preview.finds, 'find')} in {counted(preview.events, 'event')}"
         self.stdout.write(f"{found} of {counted(preview.entities, 'thing')} ({copies})")
@@ -66,8 +66,9 @@ class Command(StoreCommand):
 
     def _tell(self, done: RedactionDone) -> None:
         self.stdout.write(
-            f"{counted(done.finds, 'find')} taken out of {counted(done.events, 'event')}; {done.searched_files} files "
-            f"({done.searched_bytes:,} bytes) were read for them, and {len(done.left)} have any left"
+            f"{counted(done.finds, 'find')} taken out of {counted(done.events, 'event')}; "
+            f"{counted(done.searched_files, 'file')} ({done.searched_bytes:,} bytes) read for them, and "
+            f"{len(done.left)} {'has' if len(done.left) == 1 else 'have'} any left"
         )
         for kept in done.left:
             self.stdout.write(f"left in {kept.where}: {kept.why}")

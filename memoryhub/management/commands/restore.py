@@ -11,6 +11,7 @@ from memoryhub.backups.restoring import restore
 from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.identity import identify_project
 from memoryhub.core.stores import project_store
+from memoryhub.core.wording import counted
 
 
 class Command(HubCommand):
@@ -30,6 +31,8 @@ class Command(HubCommand):
         """Print what was done."""
         store = store_option(options) or project_store(identify_project(project=None, directory=Path.cwd()))
         done = restore(store=store, source=options["file"], replace=options["replace"])
-        undone = f"; {done.undone} later events are gone from it" if done.undone else ""
+        later = f"{counted(done.undone, 'later event')} {'is' if done.undone == 1 else 'are'} gone from it"
+        undone = f"; {later}" if done.undone else ""
         kept = f"; as it was before: {done.kept}" if done.kept else ""
-        self.stdout.write(f"{store.scope} {store.name}: {done.events} events restored and verified{undone}{kept}")
+        events = counted(done.events, "event")
+        self.stdout.write(f"{store.scope} {store.name}: {events} restored and verified{undone}{kept}")

@@ -18,6 +18,7 @@ from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPla
 from governance.retention.selectors import list_holds, list_runs, plan_retention
 from memoryhub.core.commands import StoreCommand, command_from, entity_id
 from memoryhub.core.errors import PreconditionFailed
+from memoryhub.core.wording import counted
 
 
 class Command(StoreCommand):
@@ -87,7 +88,7 @@ class Command(StoreCommand):
 
     def _runs(self, _project: str, _options: dict[str, Any]) -> None:
         for run in list_runs().results:
-            ended = f"{run.events:,} events went" if run.ran_at else "was cut off; run it again to end it"
+            ended = f"{counted(run.events, 'event')} went" if run.ran_at else "was cut off; run it again to end it"
             self.stdout.write(f"#{run.id} {run.began_at:%Y-%m-%d %H:%M} by {run.actor} ({run.source}): {ended}")
 
 

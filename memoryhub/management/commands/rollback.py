@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 from governance.taint.schemas import Group, Include, Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
 from governance.taint.services import preview, roll_back, undo_rollback
 from memoryhub.core.commands import StoreCommand, command_from, entity_id
+from memoryhub.core.wording import counted
 
 _SHOWN = 10
 
@@ -71,7 +72,7 @@ class Command(StoreCommand):
         if shown.left_count > len(shown.left):
             self.stdout.write(f"left: {shown.left_count - len(shown.left)} more")
         done = ", ".join(f"{do} {count}" for do, count in shown.counts.items())
-        self.stdout.write(f"{shown.trace.events} events; would {done or 'do nothing'}")
+        self.stdout.write(f"{counted(shown.trace.events, 'event')}; would {done or 'do nothing'}")
 
     def _things(self, group: Group) -> None:
         for thing in group.shown[:_SHOWN]:

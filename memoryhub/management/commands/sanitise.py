@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core.commands import ProjectCommand, Refusal, command_from
 from memoryhub.core.errors import Invalid
+from memoryhub.core.wording import counted
 from sessions_app.schemas.secrets import FoundSecret, Sanitise
 from sessions_app.services.secrets import try_rules
 
@@ -43,7 +44,7 @@ class Command(ProjectCommand):
             self.stdout.write(tried.text, ending="")
         if options["check"] and tried.found:
             count = len(tried.found)
-            raise Refusal(f"{count} secret{'s' if count > 1 else ''} would be taken out", returncode=1)
+            raise Refusal(f"{counted(count, 'secret')} would be taken out", returncode=1)
 
 
 def _read(file: Path | None) -> str:
