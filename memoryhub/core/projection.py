@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from django.apps import apps
-from django.db import models
+from django.db import models, transaction
 
 from memoryhub.core import clock
 from memoryhub.core.models import ProjectionOffset, RawEvent
-from memoryhub.core.routing import STORE_APPS
+from memoryhub.core.routing import STORE_APPS, require_current_alias
 from memoryhub.core.schemas import Payload
 
 P = TypeVar("P", bound=Payload)
@@ -110,9 +110,10 @@ def after_rebuild(function: Callable[[], None]) -> Callable[[], None]:
 
 
 def finish_rebuild() -> None:
-    """Run the registered steps in the current store."""
-    for step in _after_rebuild:
-        step()
+    """Run the registered steps in the current store, by one transaction: only its beginning waits fairly for others."""
+    with transaction.atomic(using=require_current_alias()):
+        for step in _after_rebuild:
+            step()
 
 
 def define_companions(table: str, *companions: str) -> None:

@@ -158,9 +158,9 @@ class _Table:
     def watch(self) -> Iterator[str]:
         """Yield what notes the key of every row that the copy changes; to be run once or again."""
         key = ", ".join(self._key)
-        yield f"CREATE TEMP TABLE IF NOT EXISTS differing_{self.name} ({key}, UNIQUE ({key}))"
+        yield f"CREATE TEMP TABLE IF NOT EXISTS differing_{self.name} ({key})"
         for event, changed in (("INSERT", ("NEW",)), ("UPDATE", ("OLD", "NEW")), ("DELETE", ("OLD",))):
-            note = [f"INSERT OR IGNORE INTO differing_{self.name} VALUES ({self.keys(row)});" for row in changed]
+            note = [f"INSERT INTO differing_{self.name} VALUES ({self.keys(row)});" for row in changed]
             yield (
                 f"CREATE TEMP TRIGGER IF NOT EXISTS note_{event}_{self.name} AFTER {event} "
                 f'ON main."{self.name}" BEGIN {" ".join(note)} END'
