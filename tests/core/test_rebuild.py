@@ -13,6 +13,8 @@ from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrit
 from memories.selectors import search
 from memoryhub.core import log, rows
 from memoryhub.core.errors import Invalid
+from memoryhub.core.sanitize import use_rules
+from memoryhub.core.secrets.own import OwnRule, compile_rules
 from memoryhub.core.stores import project_store, use_store
 from tests.core.test_log import StoreTestCase, write
 
@@ -89,6 +91,11 @@ class RebuildTests(SpoiltStoreTestCase):
         log.erase_streams([f"memory:{self.second.id}"], reason="asked")
         self.assertTrue(log.rebuild().identical)
         self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [self.first.id])
+
+    def test_rules_for_secrets_that_have_grown_change_nothing(self) -> None:
+        with use_rules(compile_rules([OwnRule("kitchens", "kitchen")], [])):
+            self.assertTrue(log.rebuild().identical)
+        self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kitchen",)])
 
     def test_a_rebuild_leaves_no_copy_behind(self) -> None:
         log.rebuild()
