@@ -144,4 +144,6 @@ def _job(standing: Standing) -> Iterator[Finding]:
     if late and not worker.is_there() and standing.last is None:
         yield Finding(f"job {job.slug}", "it has never run", "let `memory-hub serve` run, or `memory-hub jobs` by hand")
     if standing.is_off:
-        yield Finding(f"job {job.slug}", "it is switched off", f"`memory-hub jobs {job.slug} --default` switches it on again")
+        yield Finding(
+            f"job {job.slug}", "it is switched off", f"`memory-hub jobs {job.slug} --default` switches it on again"
+        )
