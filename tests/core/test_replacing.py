@@ -21,6 +21,8 @@ from memories import services
 from memories.models import Memory
 from memories.schemas import MemorySearch, MemoryWrite
 from memories.selectors import search
+from memoryhub.backups.making import back_up_store
+from memoryhub.backups.restoring import restore
 from memoryhub.core import log, rows
 from memoryhub.core.log.copy import follow
 from memoryhub.core.log.rebuild import temporary_copy
@@ -149,6 +151,25 @@ class ReplacingTests(StoreTestCase):
             with self.assertRaises(ErasedMeanwhile), replacing.locked():
                 self.fail("the lock was given")
         self.assertEqual(list(Memory.objects.values_list("title", flat=True)), ["wrong"])
+
+    def test_nothing_is_put_in_place_where_a_backup_was_restored_meanwhile(self) -> None:
+        backup = back_up_store().path
+        write("Coffee", "Black, at nine.")
+
+        def put_back() -> None:
+            restore(store=project_store("alpha"), source=backup, replace=True)
+            write("Milk", "A drop of it.")
+
+        with self.copied() as replacing:
+            with replacing.compared():
+                pass
+            self.elsewhere(put_back)
+            with self.assertRaises(ErasedMeanwhile):
+                replacing.catch_up()
+            with self.assertRaises(ErasedMeanwhile), replacing.locked():
+                self.fail("the lock was given")
+        self.assertEqual(set(Memory.objects.values_list("title", flat=True)), {"wrong", "Tea", "Milk"})
+        self.assertTrue(log.verify().ok)
 
 
 class WithOthersTests(StoreTestCase):

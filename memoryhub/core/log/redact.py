@@ -128,8 +128,8 @@ def _apply(change: _Change, progress: Callable[[int], None]) -> Event[PayloadRed
             take_events(last)
         _put(change.salted, "main")
         apply_events(0, progress)
-        replacing.catch_up()
         try:
+            replacing.catch_up()
             with replacing.compared():
                 pass
             with replacing.locked():
@@ -146,7 +146,7 @@ def _require_same(erasure: int, seen: int) -> None:
 
 
 def _other_than_seen() -> Conflict:
-    return Conflict("events were erased or redacted meanwhile; look again at what is to be redacted")
+    return Conflict("events were erased, redacted or restored meanwhile; look again at what is to be redacted")
 
 
 def _bring_in(change: _Change) -> Event[PayloadRedacted]:

@@ -33,7 +33,7 @@ _BEFORE_ALL = -(2**63)
 
 
 class ErasedMeanwhile(Exception):
-    """Others have erased or redacted events since the copy was begun, which it must not bring back."""
+    """Others have erased or redacted events since the copy was begun, or put a backup back: its text is not theirs."""
 
 
 class Replacing:
@@ -50,11 +50,15 @@ class Replacing:
         self._late = 0
 
     def catch_up(self) -> None:
-        """Apply to the copy what others have written since, until only a few events are left for the lock."""
+        """Apply to the copy what others have written since, until only a few events are left for the lock.
+
+        Raises:
+            ErasedMeanwhile: what they have written does not follow on the copy's events.
+        """
         for _ in range(_ROUNDS):
-            with attached(self._source):
-                known = take_events(head(LIVE)[0])
-            if apply_events(known) < _FEW:
+            with attached(self._source), transaction.atomic(using=require_current_alias()):
+                late = self._take_late()
+            if late < _FEW:
                 return
 
     @contextmanager
@@ -99,9 +103,16 @@ class Replacing:
             return not differing.isdisjoint(self._wanted)
 
     def _take_late(self) -> int:
-        if last_erasure(LIVE) != self._erasure:
+        if last_erasure(LIVE) != self._erasure or not _is_of_one_log():
             raise ErasedMeanwhile
         return apply_events(take_events(head(LIVE)[0]))
+
+
+def _is_of_one_log() -> bool:
+    """Return whether the store has the copy's last event still: a backup that is put back may end before it."""
+    position, digest = head()
+    kept = rows.fetch(f"SELECT chain_digest FROM {LIVE}.raw_events WHERE position = %s", [position])
+    return not position or kept == [(digest,)]
 
 
 def note_differing(model: Model) -> bool:
