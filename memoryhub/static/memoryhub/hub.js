@@ -22,8 +22,18 @@
         const row = current.parentElement;
         const beyond = current.getBoundingClientRect().right - row.getBoundingClientRect().right;
         if (beyond > 0) {
-            row.scrollLeft += beyond + 16;
+            row.scrollLeft += beyond + 36;
         }
+    }
+    // Where there is more of such a row, its edge fades.
+    for (const row of document.querySelectorAll('.tabs, .section')) {
+        const say = () => {
+            row.classList.toggle('more-before', row.scrollLeft > 1);
+            row.classList.toggle('more-after', row.scrollLeft + row.clientWidth < row.scrollWidth - 1);
+        };
+        row.addEventListener('scroll', say, {passive: true});
+        addEventListener('resize', say);
+        say();
     }
 }
 // A page that came back begins where one goes on: at the first field that is wrong, or at what was asked for.
