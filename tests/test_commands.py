@@ -31,6 +31,16 @@ class OverviewTests(HubTestCase):
         self.assertEqual(self.said_to("--version"), f"{__version__}\n")
 
 
+class DamagedHubTests(HubTestCase):
+    def test_a_hub_db_that_is_no_database_is_told_in_one_sentence(self):
+        (self.home / "hub.db").write_bytes(b"no database at all" * 100)
+        command = [sys.executable, str(ROOT / "manage.py"), "token", "list"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        sentence = "memory-hub: the hub's own database is unavailable: file is not a database; `memory-hub doctor` says"
+        self.assertEqual((done.returncode, done.stdout, done.stderr[: len(sentence)]), (8, "", sentence))
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+
 class PipeTests(HubTestCase):
     def test_a_reader_that_leaves_early_ends_the_command_without_a_word(self):
         with self.store("alpha"):

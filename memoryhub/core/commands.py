@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
 from pydantic import ValidationError
 
-from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.errors import HubError, Invalid, Locked, Unavailable
 from memoryhub.core.folder import read_folder, use_folder
 from memoryhub.core.identity import identify_project
 from memoryhub.core.origin import use_origin
@@ -67,6 +68,15 @@ class HubCommand(BaseCommand):
             choices = error.data.get("choices")
             more = f" (one of: {', '.join(choices)})" if choices else ""
             raise Refusal(error.message + more, returncode=error.exit_code) from error
+        except DatabaseError as error:  # of hub.db or jobs.db: a store's are told by the store
+            refused = _of_the_hub(error)
+            raise Refusal(refused.message, returncode=refused.exit_code) from error
+
+
+def _of_the_hub(error: DatabaseError) -> HubError:
+    if "locked" in str(error):
+        return Locked("the hub's own database is locked by another process; try again")
+    return Unavailable(f"the hub's own database is unavailable: {error}; `memory-hub doctor` says how to mend it")
 
 
 def _let_output_go() -> None:
