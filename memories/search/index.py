@@ -139,9 +139,9 @@ def index_problem() -> str:
     """Return what is wrong with the index, as one sentence; empty where the newest that can be found is in it."""
     if rows.fetch(_UNFOUND_MEMORY):
         return "the search index is behind the memories; run rebuild"
-    if has_full_text() and rows.fetch(_UNFOUND_DOCUMENT):
-        return "the full-text index is behind; run rebuild"
-    return ""
+    if not has_full_text():
+        return "the full-text index is missing; run reindex" if _can_have_full_text() else ""
+    return "the full-text index is behind; run rebuild" if rows.fetch(_UNFOUND_DOCUMENT) else ""
 
 
 _UNFOUND_MEMORY = (

@@ -119,6 +119,13 @@ class StoreTests(DoctorTestCase):
         call_command("jobs", "rebuild", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
         self.assertEqual(self.found(), {})
 
+    def test_a_lost_full_text_index_is_found(self) -> None:
+        with self.store("alpha"):
+            rows.execute("DROP TABLE search_fts")
+        self.assertEqual(self.found(), {"the full-text index is missing": "`memory-hub jobs reindex --project alpha`"})
+        call_command("jobs", "reindex", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
+        self.assertEqual(self.found(), {})
+
     def test_a_missing_anchor_and_a_missing_backup_are_found(self) -> None:
         ALPHA.path.with_name("head").unlink()
         shutil.rmtree(self.home / "backups")
