@@ -11,7 +11,6 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 
 from memoryhub.core.identity import bind_project
-from sessions_app.settings import project_settings
 from tests.home import run_home
 from tests.support import HubTestCase
 
@@ -76,22 +75,14 @@ class ProjectCommandTests(HubTestCase):
         self.assertIn("Weather reports", said)
         self.assertNotIn("because", said)
 
-    def test_settings_are_changed_and_put_back(self):
+    def test_what_was_decided_is_shown_with_who_decided_it(self):
         self.project("create", "alpha")
-        said = self.project("set", "alpha", "review_policy=all", 'review_after={"decision": 90}', "retention_days=30")
-        self.assertEqual(said, 'review_policy = "all"\nreview_after = {"decision": 90}\nretention_days = 30\n')
+        call_command("settings", "retention_days", "30", "--project", "alpha", stdout=io.StringIO())
         self.assertRegex(self.project("show", "alpha"), r"setting   retention_days = 30, by the project")
-        self.assertEqual(self.project("set", "alpha", "retention_days="), "retention_days = 365\n")
-        with self.store("alpha"):
-            self.assertEqual((project_settings().retention_days, project_settings().review_policy), (365, "all"))
 
     def test_bad_words_are_one_sentence_and_an_exit_code(self):
         self.project("create", "alpha")
         self.refused(5, "project 'alpha' exists already", "create", "alpha")
         self.refused(2, "ID: 'Bad Id' is no project id", "create", "Bad Id")
         self.refused(3, "there is no project 'beta'.*one of: alpha", "show", "beta")
-        self.refused(3, "there is no project 'beta'", "set", "beta", "review_policy=all")
-        self.refused(2, "'review_policy' is no setting; write NAME=VALUE", "set", "alpha", "review_policy")
-        self.refused(2, "there is no setting 'x'", "set", "alpha", "x=1")
-        self.refused(2, "review_policy", "set", "alpha", "review_policy=perhaps")
         self.assertFalse((self.home / "projects/beta").exists())

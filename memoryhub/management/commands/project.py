@@ -1,4 +1,4 @@
-"""Projects: listed, made, told of and told what to do."""
+"""Projects: listed, made and told of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from django.core.management.base import CommandParser
 
 from memoryhub import whereabouts
 from memoryhub.core.commands import HubCommand
-from memoryhub.core.errors import Invalid
 from memoryhub.core.identity import SETTINGS_FILE, check_project_id
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import project_store, use_store
@@ -20,13 +19,13 @@ from memoryhub.whereabouts import ProjectRow
 
 
 class Command(HubCommand):
-    """``memory-hub project list|show|create|set``."""
+    """``memory-hub project list|show|create``."""
 
-    help = "List projects, make one, change its settings, and say which one a folder belongs to, and why."
+    help = "List projects, make one, and say which one a folder belongs to, and why; `settings` changes its settings."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add what to do."""
-        acts = parser.add_subparsers(dest="act", required=True, metavar="list|show|create|set")
+        acts = parser.add_subparsers(dest="act", required=True, metavar="list|show|create")
         acts.add_parser("list", help="all projects: id, name, folder, events, size, last write")
         show = acts.add_parser(
             "show", help="the project of this folder and why it is that one, or the one that is named"
@@ -37,9 +36,6 @@ class Command(HubCommand):
         create.add_argument("--title", default="", help="its name, for people")
         create.add_argument("--description", default="", help="what it is for")
         create.add_argument("--org", metavar="ID", help="the organisation that it belongs to")
-        change = acts.add_parser("set", help="change settings; an empty value is the default again")
-        change.add_argument("id", metavar="ID")
-        change.add_argument("changes", nargs="+", metavar="NAME=VALUE", help="what has parts is written as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it."""
@@ -99,28 +95,6 @@ class Command(HubCommand):
         self.stdout.write(
             f'{made.project_id} is made; a folder is its own with project = "{project}" in {SETTINGS_FILE}'
         )
-
-    def _set(self, options: dict[str, Any]) -> None:
-        from sessions_app.schemas import SettingsChange
-        from sessions_app.services.settings import change_settings
-
-        project = check_project_id(options["id"], "ID")
-        whereabouts.require_project(project)
-        wanted = dict(map(_setting, options["changes"]))
-        with use_store(project_store(project)):
-            settings = change_settings(command=SettingsChange(settings=wanted)).model_dump(mode="json")
-        for name in wanted:
-            self.stdout.write(f"{name} = {json.dumps(settings[name], ensure_ascii=False)}")
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise Invalid(f"{text!r} is no setting; write NAME=VALUE, such as review_policy=all")
-    try:
-        return name.strip(), json.loads(value) if value.strip() else None
-    except json.JSONDecodeError:
-        return name.strip(), value
 
 
 def _cells(row: ProjectRow) -> list[str]:
