@@ -128,6 +128,13 @@ class NoSecretsInFormatsTest(TestCase):
             "CREATE USER ann IDENTIFIED BY 'password'",
             "use the username and password authentication",
             '"LastAuthenticated": "2019-09-30T23:02:00Z"',
+            "Given final block not properly padded (secret=AES/CBC/PKCS5Padding)",
+            "key_derivation: PBKDF2-HMAC-SHA256/600000",
+            "password: argon2id/m=64MiB/t=3",
+            "partition key = USER#48213, sort key = LOGIN#2024-05-08T10:22:31Z",
+            "User.objects.filter(auth_token__created__lt=cutoff_2024).delete()",
+            'let tokenAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"',
+            "token: EOF_TOKEN_2, keyword: AUTH_LOGIN_3",
             "numpy/ma.pyi,sha256=sk_HDVLeOoNeF4VOGHDI0iUT8YHeeOJjxyZTO4q0ddE,180",
         ):
             self.assertEqual(sanitize_text(text)[0], text)

@@ -26,7 +26,7 @@ _HARMLESS_NAME = (
     rb"|pass(?:oci|ive|age|ion|eng|ing|es\b|port))"
     rb"|[._-]?(?:hash|digest|sha\d*|checksum|fingerprint|integrity|etag|count|type|name|id|ids|url|uri|path|file"
     rb"|dir|field|number|length|len|size|limit|expir\w*|ttl|at|policy|pattern|regexp?|prefix|suffix|label|format|algorithm"
-    rb"|hint|prompt|class|version|ref|arn|endpoint|index|kind|scope|scopes|budget|usage|column|header|param|env|var)s?$"
+    rb"|hint|prompt|class|version|ref|arn|endpoint|index|kind|scope|scopes|budget|usage|column|header|param|env|var|alphabet)s?$|__(?:lte?|gte?|in|isnull)$"
 )
 _HASH_NAME = rb"(?i)commit|sha|checksum|fingerprint|integrity|etag|digest|rev"
 _PUBLIC_NAME = (
@@ -46,7 +46,10 @@ _HOST = rb"(?i)(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|app|cloud|local|internal|e
 _RESOURCE = rb"arn:aws[\w-]*:.*|[a-z]{2}(?:-[a-z]+){1,3}-\d:\d{0,12}:.*"
 _FILE = rb"[\w@./-]*\.(?:zip|gz|tgz|xz|json|ya?ml|txt|md|html?|js|ts|py|csv|pdf|png|jpg|svg|xml|parquet)"
 _VERSIONED = rb"[A-Za-z@][\w@/+-]*[-:@]v?\d+\.\d+(?:\.[\w-]+)*"
-_PHRASE = rb"[A-Za-z]+(?:[-_./ :][A-Za-z]+)*\d{0,2}[.!?:]?"
+_PHRASE = rb"[A-Za-z]+(?:[-_./ :][A-Za-z]+)*_?\d{0,2}[.!?:]?"
+_ALGORITHM = rb"(?i)(?:aes|desede|rsa|hmac|pbkdf2|scrypt|argon2(?:id|[id]))(?:[-_/][a-z]{0,3}[=\d]?[\da-z]{0,12}){1,4}"
+_MOMENT = rb"[A-Za-z]+#\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
+"""A key of a table that is sorted by time."""
 _BETWEEN = (
     rb"(?i)(?:\s*\b(?:is|was|value|here|now|for|of|to|the|this|api|access|auth|secret|key|token|password|user|account|app"
     rb"|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|\d)\b"
@@ -143,7 +146,7 @@ def is_plain(value: str) -> bool:
     """Say whether a value is a placeholder, a digest with its name, a path or a number."""
     if is_placeholder(value) or is_digest(value) or matches(_PATH, value) or _is_number(value):
         return True
-    return fits(_HOST, value) or fits(_VERSIONED, value) or fits(_RESOURCE, value) or fits(_FILE, value)
+    return any(fits(form, value) for form in (_HOST, _VERSIONED, _RESOURCE, _FILE, _ALGORITHM, _MOMENT))
 
 
 def _is_number(value: str) -> bool:
