@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest import mock
 
 from django.db import DatabaseError
 
@@ -14,6 +15,7 @@ from memoryhub.core import log, rows
 from memoryhub.core.errors import Invalid
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.chain import check_links
+from memoryhub.core.log.replacing import Replacing
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import current_store
 from memoryhub.core.vacuum import wipe_free_space
@@ -66,6 +68,15 @@ class RedactTests(HubTestCase):
         self.assertEqual(set(check_links(first=1, last=event.position).values()), {""})
         anchor = read_anchor(current_store())
         self.assertEqual((anchor.position, anchor.digest) if anchor else None, log.head())
+
+    def test_a_second_look_that_fails_does_not_undo_what_is_done(self):
+        rows.execute("INSERT INTO projection_offsets (projector, position) VALUES ('embeddings-1', 3)")
+        failure = mock.patch.object(Replacing, "settle", side_effect=DatabaseError("database is locked"))
+        with failure, self.assertLogs("memoryhub.core.log.redact", "WARNING") as logs:
+            self.redact()
+        self.assertIn("run rebuild", logs.output[0])
+        self.assertEqual(self.payloads(), {})
+        self.assertEqual(rows.fetch("SELECT position FROM projection_offsets"), [(0,)])
 
     def test_a_second_redaction_of_the_same_event_counts(self):
         self.redact()

@@ -8,9 +8,12 @@ every table. Until it commits, nothing has changed.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from django.db import DatabaseError
 
 from memoryhub.core import ids, rows
 from memoryhub.core.errors import Conflict, Invalid
@@ -28,6 +31,8 @@ from memoryhub.core.schemas import Payload
 from memoryhub.core.stores import StoreId, current_store
 from memoryhub.core.vacuum import mark_unwiped
 from memoryhub.core.validation import explain
+
+logger = logging.getLogger(__name__)
 
 _PUT = (
     "UPDATE {database}.raw_events AS e SET payload_json = json_extract(n.value, '$[0]'), "
@@ -136,7 +141,10 @@ def _apply(change: _Change, progress: Callable[[int], None]) -> Event[PayloadRed
                 event = _bring_in(change)
         except ErasedMeanwhile:
             raise _other_than_seen() from None
-        replacing.settle()
+        try:
+            replacing.settle()
+        except DatabaseError as error:  # it is done, and what follows on it must be done too
+            logger.warning("a second look at %s after a redaction failed, run rebuild: %s", change.store.name, error)
         return event
 
 
