@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from django.core.management import CommandError, call_command
 
 from memories.schemas import MemoryWrite
 from memories.services import write_memories
@@ -29,6 +33,23 @@ class OverviewTests(HubTestCase):
 
     def test_the_version_is_the_hubs(self):
         self.assertEqual(self.said_to("--version"), f"{__version__}\n")
+
+
+class ContextTests(HubTestCase):
+    def context(self, *words: str) -> str:
+        out = io.StringIO()
+        call_command("context", *words, "--project", "alpha", stdout=out)
+        return out.getvalue()
+
+    def test_a_pack_is_named_as_it_names_itself(self):
+        with self.store("alpha"):
+            write_memories(commands=[MemoryWrite(title="Port", content="It listens on 8321.")])
+        sent = self.context()
+        (pack,) = re.findall(r"context pack (#\d+)", sent)
+        self.assertEqual(self.context("--replay", pack), sent)
+        self.assertEqual(self.context("--replay", pack.removeprefix("#")), sent)
+        with self.assertRaisesRegex(CommandError, "there is no context pack #99999 here; without its id you get one"):
+            self.context("--since", "#99999")
 
 
 class DamagedHubTests(HubTestCase):

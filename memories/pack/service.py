@@ -123,7 +123,7 @@ def find_pack(pack_id: int) -> ContextPack:
     """
     found: ContextPack | None = ContextPack.objects.filter(id=pack_id).first()
     if found is None:
-        raise NotFound(f"there is no context pack #{pack_id} here; leave 'since' out to get one")
+        raise NotFound(f"there is no context pack #{pack_id} here; without its id you get one")
     return found
 
 

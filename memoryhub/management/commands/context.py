@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from memories.pack import pack_context, replay_pack
 from memories.schemas.pack import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
-from memoryhub.core.commands import ProjectCommand, command_from
+from memoryhub.core.commands import ProjectCommand, command_from, entity_id
 
 
 class Command(ProjectCommand):
@@ -21,13 +21,13 @@ class Command(ProjectCommand):
         super().add_arguments(parser)
         parser.add_argument("query", metavar="SUBJECT", nargs="*", help="what the work is about")
         parser.add_argument("--max-tokens", type=int, default=DEFAULT_TOKENS, help="budget (default: %(default)s)")
-        parser.add_argument("--since", type=int, metavar="PACK", help="only what changed since that pack")
-        parser.add_argument("--replay", type=int, metavar="PACK", help="make an earlier pack again")
+        parser.add_argument("--since", type=entity_id, metavar="PACK", help="only what changed since that pack")
+        parser.add_argument("--replay", type=entity_id, metavar="PACK", help="make an earlier pack again")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the pack."""
         with self.store(options):
-            if options["replay"]:
+            if options["replay"] is not None:
                 sent = replay_pack(command=command_from(ContextReplay, {"id": options["replay"]}))
             else:
                 command = command_from(ContextPackRequest, {**options, "query": " ".join(options["query"])})
