@@ -159,10 +159,12 @@ def _faults(context: ValidationErrorContext[Any]) -> list[Any]:
     whole = getattr(context.model, "__read_from_single_attr__", None)
     if any(fault["type"] == "missing" and fault["loc"] == (whole,) for fault in faults):
         return [_NO_BODY]
-    return [{**fault, "loc": _caller_path(fault["loc"], variables)} for fault in faults]
+    return [{**fault, "loc": _caller_path(fault["loc"], variables, whole)} for fault in faults]
 
 
-def _caller_path(path: tuple[Any, ...], variables: set[str]) -> tuple[Any, ...]:
+def _caller_path(path: tuple[Any, ...], variables: set[str], whole: str | None) -> tuple[Any, ...]:
+    if path == (whole,):
+        return ("body",)
     return path[1:] if len(path) > 1 and path[0] in variables else path
 
 

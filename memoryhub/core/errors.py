@@ -22,7 +22,7 @@ class HubError(Exception):
 
     def as_problem(self) -> dict[str, Any]:
         """Return the error as an RFC 9457 problem object."""
-        title = type(self).__name__
+        title = self.code.replace("_", " ").title()
         return {
             "type": f"about:blank#{self.code}",
             "title": title,

@@ -18,7 +18,9 @@ BODY = {"title": "t", "content": "c"}
 
 class InputTests(RestTestCase):
     def test_an_unknown_address_and_method_are_problems(self) -> None:
-        self.assertEqual(self.call("GET", "nowhere", expect=404).data["code"], "not_found")
+        nowhere, nothing = (self.call("GET", path, expect=404).data for path in ("nowhere", f"{MEMORIES}/99"))
+        for each in (nowhere, nothing):
+            self.assertEqual((each["code"], each["title"]), ("not_found", "Not Found"))
         answer = self.call("PUT", MEMORIES, BODY, expect=405)
         self.assertEqual(set(answer["Allow"].split(", ")), {"GET", "POST"})
 
@@ -66,8 +68,8 @@ class InputTests(RestTestCase):
             '{"title": -Infinity}': "the body is not JSON: -Infinity is no number there",
             "[" * 100_000: "the body is nested too deeply",
             b'{"title": "\xff"}': "the body is not UTF-8",
-            "[]": "must be an object",
-            "null": "must be an object",
+            "[]": "'body' must be an object",
+            "null": "'body' must be an object",
             '{"title": "\\ud800", "content": "c"}': "'title'",
         }
         for body, detail in cases.items():
