@@ -166,7 +166,8 @@ class CommandTests(OldStoreTestCase):
         number = placed.split()[0].lstrip("#")
         self.assertIn("a lawsuit", self.command("holds"))
         self.assertIn("was lifted", self.command("lift", number))
-        self.assertEqual(self.command("holds"), "")
+        self.assertEqual(self.command("holds"), "nothing is on hold\n")
+        self.assertEqual(self.command("runs"), "nothing was taken yet\n")
 
     def test_the_job_takes_what_is_due_and_asks_nobody(self):
         target = Target(project_store("alpha"))

@@ -83,11 +83,13 @@ class Command(StoreCommand):
         self.stdout.write(f"hold #{hold.id} on {hold.stream_id} was lifted")
 
     def _holds(self, _project: str, _options: dict[str, Any]) -> None:
-        for hold in list_holds().results:
-            self.stdout.write(hold_line(hold))
+        self.stdout.write("\n".join(map(hold_line, list_holds().results)) or "nothing is on hold")
 
     def _runs(self, _project: str, _options: dict[str, Any]) -> None:
-        for run in list_runs().results:
+        runs = list_runs().results
+        if not runs:
+            self.stdout.write("nothing was taken yet")
+        for run in runs:
             ended = f"{counted(run.events, 'event')} went" if run.ran_at else "was cut off; run it again to end it"
             self.stdout.write(f"#{run.id} {run.began_at:%Y-%m-%d %H:%M} by {run.actor} ({run.source}): {ended}")
 
