@@ -130,8 +130,6 @@ def _has_lines(about: FieldInfo) -> bool:
 
 def _default(about: FieldInfo) -> str:
     value = _plain(about.get_default(call_default_factory=True))
-    if isinstance(value, float):
-        return f"{value:g}"
     return "none" if value in ([], {}) else _short(value)
 
 
@@ -156,6 +154,8 @@ def _shown(value: Any, *, lines: bool = False) -> str:
         return "\n".join(value)
     if value is None or isinstance(value, str):
         return value or "never"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) and value else None)
 
 
