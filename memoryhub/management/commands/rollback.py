@@ -55,6 +55,8 @@ class Command(StoreCommand):
                 return self._tell(undo_rollback(command=RollbackUndo(id=options["undo"], reason=reason)))
             shown = preview(command=command_from(RollbackPlan, options))
             self._show(shown)
+            if not shown.counts and not options["yes"]:
+                return self.stdout.write("there is nothing to roll back")
             if not options["yes"]:
                 return self.stdout.write("nothing was changed; to do it, add --yes")
             chosen = {**options, "confirm_token": shown.confirm_token}
