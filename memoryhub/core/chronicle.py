@@ -11,7 +11,7 @@ from memoryhub.core.quarantine import quarantine_marks
 
 _TELLING = (
     "title purpose content message command path tool subject phase description summary outcome reason detail turn_id "
-    "sha name relation query"
+    "sha name relation"
 ).split()
 """Names of payload fields that say what an event was about, the most telling first."""
 
