@@ -9,12 +9,10 @@ from __future__ import annotations
 from decisions.events import DECISION_RECORDED
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden
-from memoryhub.core.origin import Origin
+from memoryhub.core.origin import AGENT_PREFIX, Origin
 from sessions_app.settings import project_settings, settings_decided_by
 
 SETTING = "capture_decisions"
-_TOKENS = "token:"
-"""What the names of callers with an agent's token begin with."""
 
 
 @log.guard
@@ -33,4 +31,4 @@ def refuse_decisions(event_type: str, origin: Origin) -> Origin:
 
 
 def _is_agent(origin: Origin) -> bool:
-    return origin.source == "mcp" or (origin.source == "rest" and origin.actor.startswith(_TOKENS))
+    return origin.source == "mcp" or (origin.source == "rest" and origin.actor.startswith(AGENT_PREFIX))

@@ -24,6 +24,7 @@ from memoryhub.access.history import note_change
 from memoryhub.access.names import plain_name
 from memoryhub.core import clock
 from memoryhub.core.errors import Conflict, Locked, NotFound, Unauthorized, Unavailable
+from memoryhub.core.origin import AGENT_PREFIX
 from memoryhub.core.permissions import VERBS, Act, Grant
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores import list_projects
@@ -167,7 +168,7 @@ def grant_of(token: AgentToken) -> Grant:
 
 def actor_of(token: AgentToken) -> str:
     """Return who acts, as events say it."""
-    return f"token:{token.name}"
+    return f"{AGENT_PREFIX}{token.name}"
 
 
 def due_note(token: AgentToken, address: str) -> Callable[[], None] | None:

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
+AGENT_PREFIX = "token:"
+"""What the names of those begin with who act by an agent's token."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
