@@ -53,6 +53,9 @@ class ApiProblems:
         if not request.path_info.startswith(API_PREFIX):
             return self.get_response(request)
         response = refuse_body(request) or self.get_response(request)
+        warning = getattr(request, "store_warning", "")
+        if warning:
+            response["Memory-Hub-Warning"] = warning
         if response.status_code < 400 or response.get("Content-Type", "").startswith("application/problem+json"):
             return response
         return problem_for_status(request, response)

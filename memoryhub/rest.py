@@ -14,6 +14,7 @@ from ninja.parser import Parser
 from pydantic import BaseModel
 
 from memoryhub.auth import HOW
+from memoryhub.core import log
 from memoryhub.core.errors import HubError, Invalid, Unauthorized
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import EVERYTHING, use_grant
@@ -34,7 +35,9 @@ def in_project(view: View) -> View:
     @wraps(view)
     def inside(request: HttpRequest, **arguments: Any) -> Any:
         with use_grant(request.grant), use_store(project_store(_project_of(request))):  # type: ignore[attr-defined]
-            return from_caller(view)(request, **arguments)
+            answer = from_caller(view)(request, **arguments)
+            request.store_warning = log.anchor_warning()  # type: ignore[attr-defined]
+            return answer
 
     return inside
 

@@ -76,10 +76,18 @@ class HubAdminSite(AdminSite):
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         """Return what every page shows: the place, the others, and the tabs."""
+        from memoryhub.core.log import anchor_warning
+
         context = super().each_context(request)
         store = current_store() if current_alias.get() else None
         place = Place.of(store) if store else None
-        return {**context, "place": place, "others": other_places(store), "tabs": self._tabs(request, context, place)}
+        return {
+            **context,
+            "place": place,
+            "others": other_places(store),
+            "tabs": self._tabs(request, context, place),
+            "log_warning": anchor_warning() if store else "",
+        }
 
     def _tabs(self, request: HttpRequest, context: dict[str, Any], place: Place | None) -> list[dict[str, Any]]:
         apps = [app for app in context["available_apps"] if not place or place.is_project or app["app_label"] != _WORK]

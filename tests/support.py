@@ -14,7 +14,7 @@ from unittest import mock
 from django.db import connections
 from django.test import TestCase
 
-from memoryhub.core import schema, stores
+from memoryhub.core import schema, store_connections, stores
 from memoryhub.core.origin import use_origin
 from memoryhub.core.routing import STORE_PREFIX
 from memoryhub.core.stores import project_store, use_store
@@ -58,8 +58,8 @@ class HubTestCase(TestCase):
 
 def forget_all_stores() -> None:
     """Close and forget every store that this process has opened."""
-    for alias in list(stores._opened):
-        stores._remove(alias)
+    for alias in store_connections.open_aliases():
+        store_connections.drop(alias)
     stores._failed.clear()
     for alias in [each for each in connections if each.startswith(STORE_PREFIX)]:
         connections[alias].close()

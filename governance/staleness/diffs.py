@@ -55,7 +55,7 @@ def repositories() -> list[Path]:
     """Return the folders where the project's repository may be: its own, and those where sessions worked last."""
     named = [(profile().root_path,), *rows.fetch(_DIRECTORIES)]
     places = dict.fromkeys(Path(path) for (path,) in named if path.startswith("/"))
-    return [place for place in places if place.is_dir()]
+    return [place for place in places if git.is_folder(place)]
 
 
 _DIRECTORIES = (

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from memoryhub.core.errors import HubError, Invalid, Locked, Unavailable
 from memoryhub.core.folder import read_folder, use_folder
 from memoryhub.core.identity import identify_project
+from memoryhub.core.log import anchor_warning
 from memoryhub.core.origin import use_origin
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores import GLOBAL_STORE, StoreId, org_store, project_store, use_store
@@ -137,7 +138,14 @@ class ProjectCommand(HubCommand):
         origin = use_origin(source="cli", actor=getpass.getuser())
         folder = use_folder(read_folder(directory or Path.cwd(), project))
         with use_store(project_store(project), create=self.creates_store), folder, origin:
+            self._warn()
             yield project
+
+    def _warn(self) -> None:
+        """Say on standard error where the log is not the one that was acknowledged."""
+        warning = anchor_warning()
+        if warning:
+            self.stderr.write(f"warning: {warning}", style_func=str)
 
 
 class StoreCommand(ProjectCommand):
@@ -156,4 +164,5 @@ class StoreCommand(ProjectCommand):
                 yield project
             return
         with use_store(chosen), use_origin(source="cli", actor=getpass.getuser()):
+            self._warn()
             yield chosen.name

@@ -89,6 +89,13 @@ class Unavailable(HubError):
     exit_code = 8
 
 
+class Damaged(Unavailable):
+    """The log is not the one that was acknowledged, or is missing: nothing is written until a person decides."""
+
+    code = "damaged"
+    exit_code = 16
+
+
 class Forbidden(HubError):
     """The caller may not do this, or may not do it here."""
 

@@ -17,7 +17,7 @@ from django.db.utils import load_backend
 
 from memoryhub import env
 from memoryhub.core import clock, schema
-from memoryhub.core.errors import Locked
+from memoryhub.core.errors import Damaged, Locked
 from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS, connection_settings
 
 _LOCK_POLL_SECONDS = 0.02
@@ -106,6 +106,21 @@ def connected(path: Path, alias: str = "store:template:new") -> Iterator[BaseDat
         del connections[alias]
 
 
+def require_log(path: Path, connection: BaseDatabaseWrapper) -> None:
+    """Refuse a file without an event log: migrating an empty one would pass for a store that never had any events.
+
+    Raises:
+        Damaged: it has none.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'raw_events'")
+        if cursor.fetchone() is None:
+            raise Damaged(
+                f"memory database unavailable: the file of {path.parent.name!r} has no event log; "
+                "`memory-hub doctor` says how to bring it back"
+            )
+
+
 def upgrade_if_needed(path: Path, connection: BaseDatabaseWrapper) -> None:
     """Migrate the open store where its fingerprint differs from this version's; a backup is made first.
 
@@ -119,6 +134,17 @@ def upgrade_if_needed(path: Path, connection: BaseDatabaseWrapper) -> None:
         if schema.stored_fingerprint(connection) != schema.fingerprint():
             back_up(path, reason="before-upgrade")
             schema.migrate(connection)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a store's file, with all that belongs to it, and return its new path beside the old one."""
+    kept = path.with_name(f"{path.name}.{clock.now():%Y%m%dT%H%M%S%f}.kept")
+    for end in ("-wal", "-shm", ""):
+        part = path.with_name(path.name + end)
+        if part.exists():
+            part.rename(kept.with_name(kept.name + end))
+    sync(path.parent)
+    return kept
 
 
 def back_up(path: Path, *, reason: str) -> Path:

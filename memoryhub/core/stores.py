@@ -6,28 +6,27 @@ makes it the current one, and turns every database error inside into one of the 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from weakref import WeakSet
 
-from django.db import DatabaseError, connections
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import DatabaseError, DataError, IntegrityError, ProgrammingError, connections
 
 from memoryhub import env
-from memoryhub.core import store_files
-from memoryhub.core.errors import HubError, Invalid, Locked, NotFound, Unavailable
+from memoryhub.core import store_connections, store_files
+from memoryhub.core.errors import Damaged, Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.permissions import reached, reaches
 from memoryhub.core.routing import STORE_PREFIX, current_alias, require_current_alias
 from memoryhub.core.sqlite.options import connection_settings
+from memoryhub.core.store_connections import Held, StoreFile
 
 logger = logging.getLogger(__name__)
 
@@ -119,18 +118,8 @@ def current_store() -> StoreId:
     return StoreId(Scope(scope), name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    inode: int
-    device: int
-
-
-_opened: OrderedDict[str, _Opened] = OrderedDict()
 _failed: set[str] = set()
-_lock = threading.RLock()
-_thread = threading.local()
-_connected: dict[str, WeakSet[BaseDatabaseWrapper]] = {}
-"""Every thread's connection to each store."""
+_opening = threading.RLock()
 
 
 @contextmanager
@@ -140,61 +129,105 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
     Raises:
         NotFound: there is no such store, and ``create`` is off; or the caller has no right to know of it.
         Locked: another process held it for longer than the busy timeout.
+        Damaged: its file is missing or empty, though its log has events.
         Unavailable: it cannot be opened, read or written.
     """
-    with _translated(store):
-        if store.scope is Scope.PROJECT and not reaches(store.name):
-            raise _unknown(store)
-        _open(store, create=create)
-        token = current_alias.set(store.alias)
-        try:
+    if store.scope is Scope.PROJECT and not reaches(store.name):
+        raise _unknown(store)
+    held = _open(store, create=create)
+    token = current_alias.set(store.alias)
+    try:
+        with _translated(store):
             yield store
-        finally:
-            current_alias.reset(token)
+    finally:
+        current_alias.reset(token)
+        store_connections.leave(store.alias, held)
 
 
 @contextmanager
 def _translated(store: StoreId) -> Iterator[None]:
+    """Turn SQLite's errors inside the block into the hub's, and forget a store that fails.
+
+    An ``OSError`` is translated where the disk or a file of the hub's home is at fault; git's, for example, is not.
+    """
     try:
         yield
-    except HubError as error:
-        if isinstance(error, Unavailable):
-            _failed.add(store.alias)
-        raise
-    except ConnectionError:
-        raise  # a pipe or socket of the caller's, never the store's
-    except (DatabaseError, OSError) as error:
-        if isinstance(error, DatabaseError) and "locked" in str(error):
+    except (IntegrityError, DataError, ProgrammingError):
+        raise  # a rule of the schema was broken: a defect in the code, and the store is as good as before
+    except DatabaseError as error:
+        if "locked" in str(error):
             raise Locked("memory database is locked by another process") from error
         if "interrupted" in str(error):
             raise
+        if "disk is full" not in str(error):
+            _failed.add(store.alias)
+            store_connections.retire(store.alias)
+        raise _unavailable(store, error) from error
+    except OSError as error:
+        if error.errno not in _OF_THE_DISK and not _is_in_home(error.filename):
+            raise
+        raise _unavailable(store, error) from error
+
+
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+def _is_in_home(filename: object) -> bool:
+    return isinstance(filename, str | os.PathLike) and Path(filename).is_relative_to(env.home())
+
+
+def _unavailable(store: StoreId, error: Exception) -> Unavailable:
+    reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return Unavailable(f"memory database unavailable: {reason}", store=store.name)
+
+
+def _open(store: StoreId, *, create: bool) -> Held:
+    try:
+        with _translated(store):
+            file = _stat(store, create=create)
+            while (held := store_connections.hold(store.alias, file)) is None:
+                _add(store, file)
+            return held
+    except OSError as error:
         _failed.add(store.alias)
-        _close_everywhere(store)
-        raise Unavailable(f"memory database unavailable: {_reason(error)}", store=store.name) from error
+        raise _unavailable(store, error) from error
 
 
-def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
-
-
-def _open(store: StoreId, *, create: bool) -> None:
-    found = _stat(store, create=create)
-    if _opened.get(store.alias) != found:
-        _add(store, found)
-    _align_thread(store.alias)
-
-
-def _stat(store: StoreId, *, create: bool) -> _Opened:
+def _stat(store: StoreId, *, create: bool) -> StoreFile:
     try:
         stat = store.path.stat()
     except FileNotFoundError:
-        if store.alias in _opened or store.alias in _failed:
+        _require_unanchored(store)
+        if store_connections.file_of(store.alias) or store.alias in _failed:
             raise Unavailable(f"memory database unavailable: the file of {store.name!r} is gone") from None
         if not create:
             raise _unknown(store) from None
         store_files.create_store(store.path)
         stat = store.path.stat()
-    return _Opened(stat.st_ino, stat.st_dev)
+    if not stat.st_size:  # before it is opened: SQLite in WAL mode writes a header into an empty file
+        raise Damaged(
+            f"memory database unavailable: the file of {store.name!r} is empty; "
+            "`memory-hub doctor` says how to bring it back",
+            store=store.name,
+        )
+    return StoreFile(stat.st_ino, stat.st_dev)
+
+
+def _require_unanchored(store: StoreId) -> None:
+    """Refuse to go on without a store's file where the anchor beside it shows that its log had events.
+
+    Raises:
+        Damaged: it had.
+    """
+    from memoryhub.core.log.anchor import anchored_position
+
+    anchored = anchored_position(store)
+    if anchored:
+        raise Damaged(
+            f"memory database unavailable: the file of {store.name!r} is gone, and its log had {anchored} events; "
+            "`memory-hub doctor` says how to bring it back",
+            store=store.name,
+        )
 
 
 def _unknown(store: StoreId) -> NotFound:
@@ -203,23 +236,34 @@ def _unknown(store: StoreId) -> NotFound:
     return NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {known}")
 
 
-def _add(store: StoreId, found: _Opened) -> None:
-    with _lock:
-        forget(store)
+def _add(store: StoreId, file: StoreFile) -> None:
+    """Make ``file`` that of the store's alias for all threads; whichever comes first upgrades it."""
+    alias = store.alias
+    with _opening:
+        if store_connections.file_of(alias) == file:
+            return
+        store_connections.drop(alias)
         settings = {**connections.settings["default"], **connection_settings(str(store.path), create=False)}
-        connections.settings = {**connections.settings, store.alias: settings}
-        _opened[store.alias] = found
-        _align_thread(store.alias)
+        held = store_connections.begin(alias, file, settings)
         try:
-            store_files.upgrade_if_needed(store.path, connections[store.alias])
-            if store.alias in _failed:
+            store_files.require_log(store.path, held.connection)
+            store_files.upgrade_if_needed(store.path, held.connection)
+            if alias in _failed:
                 _check_integrity(store)
+            store_connections.publish(alias, held)
         except BaseException:
-            _remove(store.alias)
+            store_connections.drop(alias)
             raise
-        in_use = {store.alias, current_alias.get()}
-        while len(_opened) > MAX_OPEN_STORES:
-            _remove(next(alias for alias in _opened if alias not in in_use))
+        finally:
+            store_connections.leave(alias, held)
+        _drop_oldest(keep={alias, current_alias.get()})
+
+
+def _drop_oldest(keep: set[str | None]) -> None:
+    aliases = store_connections.open_aliases()
+    spare = [alias for alias in aliases if alias not in keep]
+    for alias in spare[: max(0, len(aliases) - MAX_OPEN_STORES)]:
+        store_connections.drop(alias)
 
 
 def _check_integrity(store: StoreId) -> None:
@@ -231,39 +275,5 @@ def _check_integrity(store: StoreId) -> None:
 
 
 def forget(store: StoreId) -> None:
-    """Drop the store's alias, so that the next ``use_store`` opens the file anew."""
-    with _lock:
-        if store.alias in _opened:
-            _remove(store.alias)
-
-
-def _close_everywhere(store: StoreId) -> None:
-    """Forget a store that fails, and close all threads' connections to it.
-
-    SQLite's connections of one process share what they know of a file (that its WAL index is read-only, say); only
-    when the last of them is closed does the next one look again. A query that another thread is running fails too.
-    """
-    with _lock:
-        for connection in _connected.pop(store.alias, ()):
-            if connection.connection is not None:
-                connection.connection.close()
-        forget(store)
-
-
-def _remove(alias: str) -> None:
-    _opened.pop(alias, None)
-    _align_thread()
-    connections.settings = {key: value for key, value in connections.settings.items() if key != alias}
-
-
-def _align_thread(wanted: str | None = None) -> None:
-    """Close this thread's connections to stores that were forgotten or opened anew since it last looked."""
-    mine: dict[str, _Opened] = _thread.__dict__.setdefault("opened", {})
-    for alias, opened in list(mine.items()):
-        if _opened.get(alias) is not opened:
-            del mine[alias]
-            connections[alias].close()
-            del connections[alias]
-    if wanted is not None and wanted not in mine:
-        mine[wanted] = _opened[wanted]
-        _connected.setdefault(wanted, WeakSet()).add(connections[wanted])
+    """Drop the store's alias, so that the next ``use_store`` opens the file again."""
+    store_connections.drop(store.alias)

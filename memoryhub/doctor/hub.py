@@ -114,7 +114,10 @@ def _lost() -> Iterator[Finding]:
         folder = anchor.parent
         if not (folder / "events.db").exists():
             option = f"--{_SCOPES[folder.parent.name]} {folder.name}" if folder.parent.name in _SCOPES else "--global"
-            mend = f"`memory-hub restore FILE {option}` with the newest of {env.home() / 'backups'}"
+            mend = (
+                f"`memory-hub restore FILE {option}` with the newest of {env.home() / 'backups'}; where there is none, "
+                f"`memory-hub doctor --accept-loss {option}` begins it again"
+            )
             yield Finding(str(folder.relative_to(env.home())), "the store's file is gone", mend)
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from memories.search.index import index_problem
 from memoryhub.backups.making import backups_of, kept_before_restores, made_at
 from memoryhub.core import clock, log, rows
-from memoryhub.core.errors import HubError, Locked
+from memoryhub.core.errors import Damaged, HubError, Locked
 from memoryhub.core.integrity import damage
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.schema import LOG_TRIGGERS
@@ -31,6 +31,8 @@ def examine_store(store: StoreId) -> list[Finding]:
             found = [*_file(store), *_chain(store), *_derived(store)]
     except Locked as error:
         found = [(error.message, "end the process that writes for so long, or wait, and run doctor again")]
+    except Damaged as error:
+        found = [(error.message, _restore(store) + _accept(store))]
     except HubError as error:
         found = [(error.message, _restore(store))]
     return [Finding(where, what, mend) for what, mend in [*found, *_beside(store)]]
@@ -54,7 +56,7 @@ _TRIGGERS = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
 def _chain(store: StoreId) -> Iterator[_Pair]:
     found = log.verify()
     if not found.ok:
-        yield found.describe(), _restore(store)
+        yield found.describe(), _restore(store) + (_accept(store) if log.anchor_problem() else "")
     elif found.events and _has_no_anchor():
         yield (
             "the file `head` beside the store, which shows a cut tail, is missing",
@@ -102,6 +104,10 @@ def _restore(store: StoreId) -> str:
     file = str(backups[-1]) if backups else "FILE"
     none = "" if backups else "; the home has no backup of it, so FILE is one that you kept elsewhere"
     return f"`memory-hub restore {file} {_option(store)} --replace` puts a backup back and keeps the file beside{none}"
+
+
+def _accept(store: StoreId) -> str:
+    return f"; where no backup has the lost events, `memory-hub doctor --accept-loss {_option(store)}` goes on without"
 
 
 def _again(store: StoreId, job: str) -> str:

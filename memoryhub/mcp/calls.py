@@ -6,7 +6,7 @@ import difflib
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from django.db import connections
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, HubError, Invalid, Unavailable
 from memoryhub.core.folder import use_folder
 from memoryhub.core.origin import use_origin
@@ -117,9 +118,12 @@ def _handle(tool: Tool, answering: Callable[[], Answer], actor: str, token: str,
 
 
 def _answer(tool: Tool, given: BaseModel, *, as_json: bool) -> Answer:
-    if tool.in_words is None or as_json:
-        return tool.handler(given)
-    return Answer(tool.in_words(given), {})
+    in_words = None if as_json else tool.in_words
+    answer = Answer(in_words(given), {}) if in_words else tool.handler(given)
+    warning = log.anchor_warning()
+    if not warning:
+        return answer
+    return replace(answer, text=f"{answer.text}\n(warning: {warning})", data={**answer.data, "warning": warning})
 
 
 def _check_right(tool: Tool, caller: Caller) -> None:

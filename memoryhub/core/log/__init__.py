@@ -4,9 +4,11 @@
 ``chain`` proves that nothing was changed since.
 """
 
+from memoryhub.core.log.anchor import anchor_problem, anchor_warning
 from memoryhub.core.log.append import Draft, append, find_by_key, guard, prepare, transaction
 from memoryhub.core.log.chain import Verification, verify
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams, stands_alone
+from memoryhub.core.log.loss import LOSS_ACCEPTED, LossAccepted, accept_loss
 from memoryhub.core.log.read import ReplayWindow, event_of, head, read, replay
 from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
 from memoryhub.core.log.redact import redact_payloads
@@ -14,15 +16,20 @@ from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
 from memoryhub.core.log.views import forget_views, view_at
 
 __all__ = [
+    "LOSS_ACCEPTED",
     "PAYLOAD_ERASED",
     "PAYLOAD_REDACTED",
     "Draft",
+    "LossAccepted",
     "PayloadErased",
     "PayloadRedacted",
     "RebuildReport",
     "ReplayWindow",
     "TableReport",
     "Verification",
+    "accept_loss",
+    "anchor_problem",
+    "anchor_warning",
     "append",
     "erase_events",
     "erase_streams",

@@ -1,23 +1,39 @@
-"""The head of the chain, kept outside the store: what shows a cut tail or a deleted WAL.
+"""The anchor: the head of the chain, kept outside the store, which shows a cut tail or a deleted WAL.
 
-One line of fixed width beside the store, overwritten in place, so that a torn write cannot happen. It is written
-after every commit, so it may lag behind the store but never run ahead. A killed process loses none of it; it is synced
-once a second, so a power cut may set it back by that, which costs no data and raises no false alarm.
+One line of fixed width in the file ``head`` beside the store, overwritten in place so that a torn write cannot happen.
+It is moved after every commit and synced once a second, so it may lag behind the log but is never ahead of it: where it
+is ahead, events that were acknowledged are gone, and nothing may be written over their positions (decision 38).
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from memoryhub.core.stores import StoreId
+from django.db import DatabaseError
+
+from memoryhub.core import rows
+from memoryhub.core.errors import Damaged, Locked
+from memoryhub.core.log.read import head
+from memoryhub.core.stores import StoreId, current_store
+
+logger = logging.getLogger(__name__)
 
 _WIDTH = 128
 _SYNC_SECONDS = 1.0
+_LOCK_SECONDS = 1.0
+_POLL_SECONDS = 0.005
+# Once the lock could not be had in time, other writers do not wait for it again until this many seconds are over.
+_PATIENCE_SECONDS = 10.0
+
 _synced_at: dict[StoreId, float] = {}
+_stuck_at: dict[StoreId, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,38 +50,127 @@ def anchor_path(store: StoreId) -> Path:
 
 
 def read_anchor(store: StoreId) -> Anchor | None:
-    """Return the anchored head, or None where none was ever written.
+    """Return the anchored head; None where none was ever written, or a power cut left the new file empty.
 
     Raises:
         ValueError: the file does not hold an anchor.
     """
     try:
-        return _parse(anchor_path(store).read_bytes())
+        content = anchor_path(store).read_bytes()
     except FileNotFoundError:
         return None
+    return _parse(content) if content.strip(b"\0") else None
+
+
+def anchored_position(store: StoreId) -> int:
+    """Return the position that is anchored: 0 where none is, or where the file cannot be read."""
+    try:
+        anchor = read_anchor(store)
+    except ValueError:
+        return 0
+    return anchor.position if anchor else 0
+
+
+def anchor_problem() -> str:
+    """Return how the current store's log differs from what was anchored, as a sentence; "" where it does not.
+
+    Reads the anchor and one or two events: some 30 µs.
+    """
+    try:
+        anchor = read_anchor(current_store())
+    except ValueError:
+        return "the anchor file beside the store cannot be read"
+    if anchor is None:
+        return ""
+    position, digest = head()
+    if anchor.position > position:
+        return f"the log ends at #{position}, but #{anchor.position} was acknowledged; its tail was cut"
+    if (digest if anchor.position == position else _digest_at(anchor.position)) != anchor.digest:
+        return f"#{anchor.position} is not the event that was acknowledged"
+    return ""
+
+
+def anchor_warning() -> str:
+    """Return what readers of the current store must know besides the answer; "" where its log is as it was anchored."""
+    problem = anchor_problem()
+    return (
+        f"{problem}; this is what is left. Writes are refused: `memory-hub doctor` says how to go on" if problem else ""
+    )
+
+
+def require_anchored() -> None:
+    """Refuse to write to a log that is not the one that was anchored.
+
+    Raises:
+        Damaged: it is not.
+    """
+    problem = anchor_problem()
+    if problem:
+        raise Damaged(
+            f"nothing was written: {problem}; `memory-hub doctor` says how to go on", store=current_store().name
+        )
 
 
 def advance_anchor(store: StoreId, position: int, digest: str) -> None:
-    """Move the anchor forward to ``position``; an anchor that is further on stays."""
-    descriptor = os.open(anchor_path(store), os.O_RDWR | os.O_CREAT, 0o600)
+    """Move the anchor forward to an event that was just committed; an anchor that is further on stays.
+
+    The event is acknowledged in any case: an anchor that cannot be moved now lags until the next commit.
+    """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if _position(os.pread(descriptor, _WIDTH, 0)) < position:
-            os.pwrite(descriptor, f"{position} {digest}".ljust(_WIDTH - 1).encode() + b"\n", 0)
-            _sync_now_and_then(store, descriptor)
-    finally:
-        os.close(descriptor)
+        with _locked(store, _patience(store)) as descriptor:
+            # Whoever was stopped between commit and anchor must not anchor what a restore has taken back since.
+            if _position(os.pread(descriptor, _WIDTH, 0)) < position and _digest_at(position) == digest:
+                os.pwrite(descriptor, _line(position, digest), 0)
+                _sync_now_and_then(store, descriptor)
+        _stuck_at.pop(store, None)
+    except Locked:
+        _stuck_at[store] = time.monotonic()
+        logger.warning("the anchor of %s is locked by another process and stays behind #%s", store.name, position)
+    except (OSError, DatabaseError) as error:
+        logger.warning("the anchor of %s could not be moved to #%s: %s", store.name, position, error)
 
 
 def replace_anchor(store: StoreId, position: int, digest: str) -> None:
-    """Set the anchor to the head of a store that was restored, be that before it or behind it."""
+    """Set the anchor to the head of a store that was restored, be that before it or behind it.
+
+    Raises:
+        Locked: another process has held the anchor for a second.
+    """
+    with _locked(store, _LOCK_SECONDS) as descriptor:
+        os.pwrite(descriptor, _line(position, digest), 0)
+        os.fsync(descriptor)
+
+
+@contextmanager
+def _locked(store: StoreId, seconds: float) -> Iterator[int]:
     descriptor = os.open(anchor_path(store), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.pwrite(descriptor, f"{position} {digest}".ljust(_WIDTH - 1).encode() + b"\n", 0)
-        os.fsync(descriptor)
+        deadline = time.monotonic() + seconds
+        while not _try_lock(descriptor):
+            if time.monotonic() >= deadline:
+                raise Locked(f"the anchor of {store.name!r} is locked by another process")
+            time.sleep(_POLL_SECONDS)
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _patience(store: StoreId) -> float:
+    stuck = time.monotonic() - _stuck_at.get(store, -_PATIENCE_SECONDS) < _PATIENCE_SECONDS
+    return 0.0 if stuck else _LOCK_SECONDS
+
+
+def _digest_at(position: int) -> str:
+    found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
+    return str(found[0][0]) if found else ""
 
 
 def _sync_now_and_then(store: StoreId, descriptor: int) -> None:
@@ -73,6 +178,10 @@ def _sync_now_and_then(store: StoreId, descriptor: int) -> None:
     if now - _synced_at.get(store, -_SYNC_SECONDS) >= _SYNC_SECONDS:
         os.fdatasync(descriptor)
         _synced_at[store] = now
+
+
+def _line(position: int, digest: str) -> bytes:
+    return f"{position} {digest}".ljust(_WIDTH - 1).encode() + b"\n"
 
 
 def _parse(content: bytes) -> Anchor:

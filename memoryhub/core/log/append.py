@@ -12,7 +12,7 @@ from django.db import transaction as django_transaction
 
 from memoryhub.core import clock, ids, rows
 from memoryhub.core.errors import Conflict, Forbidden, Invalid
-from memoryhub.core.log.anchor import advance_anchor
+from memoryhub.core.log.anchor import advance_anchor, require_anchored
 from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, payload_digest
 from memoryhub.core.log.read import head as end_of_log
 from memoryhub.core.models import RawEvent
@@ -104,13 +104,17 @@ _head: ContextVar[_Head | None] = ContextVar("log_head", default=None)
 
 
 @contextmanager
-def transaction() -> Iterator[None]:
+def transaction(*, anchored: bool = True) -> Iterator[None]:
     """Hold the store's write lock; all appends inside are kept together or not at all.
 
     Joins the transaction that is open already. The anchor moves once, after the outermost commit.
 
+    Args:
+        anchored: whether the log must be the one that was anchored.
+
     Raises:
         Forbidden: the current store is a view of the past.
+        Damaged: the log is not the one that was anchored.
     """
     if _head.get() is not None:
         yield
@@ -118,8 +122,11 @@ def transaction() -> Iterator[None]:
     alias = require_current_alias()
     if alias.startswith(f"{STORE_PREFIX}{Scope.VIEW}:"):
         raise Forbidden("this is how the store stood in the past, and the past cannot be written; leave as_of out")
-    with django_transaction.atomic(using=alias), rows.gathering(), appending_to(current_store()):
-        yield
+    with django_transaction.atomic(using=alias):
+        if anchored:
+            require_anchored()  # under the write lock, or another process might commit in between
+        with rows.gathering(), appending_to(current_store()):
+            yield
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import sys
 from dataclasses import asdict
@@ -9,8 +10,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from memoryhub.core import log
 from memoryhub.core.commands import HubCommand, add_store_options, store_option
-from memoryhub.core.errors import NotFound
+from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import StoreId
+from memoryhub.core.wording import counted
 from memoryhub.jobs.places import all_stores
 
 EXIT_FOUND = 15
@@ -25,6 +30,13 @@ class Command(HubCommand):
         """Add the store and ``--json``."""
         add_store_options(parser, "examine {} alone; default: all, and the hub")
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+        parser.add_argument(
+            "--accept-loss",
+            metavar="REASON",
+            nargs="?",
+            const="",
+            help="write again to a store whose log lost acknowledged events; the log records what was lost",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the findings."""
@@ -33,6 +45,9 @@ class Command(HubCommand):
         store = store_option(options)
         if store and not store.path.parent.is_dir():
             raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
+        if options["accept_loss"] is not None:
+            self._accept(store, options["accept_loss"])
+            return
         stores = [store] if store else all_stores()
         found = [finding for each in stores for finding in examine_store(each)]
         found += [] if store else examine_hub()
@@ -44,6 +59,15 @@ class Command(HubCommand):
             self._sum_up(len(stores), len(found))
         if found:
             sys.exit(EXIT_FOUND)
+
+    def _accept(self, store: StoreId | None, reason: str) -> None:
+        if store is None:
+            raise Invalid("--accept-loss needs the store: say --project ID, --org ID or --global")
+        with use_origin(source="cli", actor=getpass.getuser()):
+            event = log.accept_loss(store=store, reason=reason)
+        lost = event.payload.anchored_position - event.payload.found_position
+        what = f"{counted(lost, 'event')} lost" if lost > 0 else "the log as it is"
+        self.stdout.write(f"accepted: {what}; #{event.position} records it, and the store can be written to again")
 
     def _sum_up(self, stores: int, findings: int) -> None:
         examined = f"{stores} store{'' if stores == 1 else 's'} examined"

@@ -1,0 +1,85 @@
+"""Accepting that acknowledged events are lost: the way to go on where no backup has them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from memoryhub.core import store_files
+from memoryhub.core.errors import Damaged, Invalid
+from memoryhub.core.log.anchor import anchor_problem, read_anchor, replace_anchor
+from memoryhub.core.log.append import append, prepare, transaction
+from memoryhub.core.log.chain import verify
+from memoryhub.core.log.read import head
+from memoryhub.core.projection import Event, define_event
+from memoryhub.core.schemas import Payload
+from memoryhub.core.stores import StoreId, current_store, use_store
+
+
+class LossAccepted(Payload):
+    """A person decided to go on with the log as it is, without events that were acknowledged once."""
+
+    anchored_position: int = Field(ge=0)
+    """The last event that was acknowledged; 0 where the anchor could not be read."""
+    anchored_digest: str = Field("", max_length=64)
+    found_position: int = Field(ge=0)
+    """The last event that is left. The ids behind it are given out a second time."""
+    found_digest: str = Field(max_length=64)
+    problem: str
+    reason: str = ""
+
+
+LOSS_ACCEPTED = define_event("log.loss_accepted", LossAccepted)
+
+
+def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
+    """Note in the log what was lost, and let it be written to again.
+
+    A store whose file is gone or empty begins again, with this event as its first; the empty file is kept beside it.
+
+    Raises:
+        Invalid: nothing is lost.
+        Damaged: what is left is not a chain of its own either; only a backup helps.
+    """
+    problem = _begin_again(store)
+    with use_store(store):
+        problem = problem or anchor_problem()
+        if not problem:
+            raise Invalid("nothing is lost: the log holds what was acknowledged")
+        left = verify(anchored=False)
+        if not left.ok:
+            raise Damaged(f"{left.describe()}; restore a backup, this loss cannot be accepted")
+        with transaction(anchored=False):
+            event = append(prepare(LOSS_ACCEPTED, _payload(problem, reason)), stream="log")
+        # A crash before this line leaves the log refused, and the loss can be accepted again.
+        replace_anchor(store, *head())
+    return event
+
+
+def _payload(problem: str, reason: str) -> LossAccepted:
+    try:
+        anchor = read_anchor(current_store())
+    except ValueError:
+        anchor = None
+    position, digest = head()
+    return LossAccepted(
+        anchored_position=anchor.position if anchor else 0,
+        anchored_digest=anchor.digest if anchor else "",
+        found_position=position,
+        found_digest=digest,
+        problem=problem,
+        reason=reason,
+    )
+
+
+def _begin_again(store: StoreId) -> str:
+    """Create the store where its file is gone or empty, and return why that was necessary."""
+    path = store.path
+    if path.exists() and path.stat().st_size:
+        return ""
+    if not path.parent.is_dir():
+        return ""
+    problem = "the store's file was empty" if path.exists() else "the store's file was gone"
+    if path.exists():
+        store_files.set_aside(path)
+    store_files.create_store(path)
+    return problem

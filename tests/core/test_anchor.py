@@ -1,0 +1,235 @@
+"""A log that is not the one that was acknowledged: writes are refused at every door, reads go on and say so."""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from memories import services
+from memories.schemas import MemoryWrite
+from memoryhub.core import log
+from memoryhub.core.errors import Damaged, Invalid
+from memoryhub.core.log.anchor import anchor_path, anchored_position, read_anchor
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import project_store, use_store
+from tests.mcp.client import McpTestCase
+from tests.support import HubTestCase, forget_all_stores
+from tests.web.server import run, serving, temporary_home
+
+ALPHA = project_store("alpha")
+
+
+def write(title: str) -> int:
+    return services.write_memory(command=MemoryWrite(title=title, content=f"about {title}")).id
+
+
+class CutLogTests(HubTestCase):
+    """Five events are kept aside, five more are acknowledged, and then the older file is put back."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            for number in range(5):
+                write(f"early {number}")
+        forget_all_stores()
+        older = ALPHA.path.read_bytes()
+        with self.store("alpha"):
+            for number in range(5):
+                write(f"late {number}")
+        forget_all_stores()
+        self.put_back(older)
+
+    def put_back(self, content: bytes) -> None:
+        for end in ("-wal", "-shm"):
+            ALPHA.path.with_name(f"events.db{end}").unlink(missing_ok=True)
+        ALPHA.path.write_bytes(content)
+
+    def test_a_write_is_refused_and_names_doctor(self):
+        with (
+            self.assertRaisesRegex(
+                Damaged, "nothing was written: the log ends at #5, but #10 was acknowledged.*`memory-hub doctor`"
+            ),
+            self.store("alpha"),
+        ):
+            write("over the lost ones")
+        with self.store("alpha"):
+            self.assertEqual(log.head()[0], 5)
+            self.assertFalse(log.verify().ok)
+
+    def test_a_log_as_long_as_it_was_but_with_other_events_is_refused(self):
+        anchor_path(ALPHA).unlink()
+        with self.store("alpha"):
+            for number in range(5):
+                write(f"other {number}")
+        forget_all_stores()
+        anchor_path(ALPHA).write_text(f"7 {'a' * 64}".ljust(127) + "\n")
+        with self.assertRaisesRegex(Damaged, "#7 is not the event that was acknowledged"), self.store("alpha"):
+            write("one more")
+
+    def test_an_anchor_that_cannot_be_read_is_refused(self):
+        anchor_path(ALPHA).write_text("nonsense")
+        with self.assertRaisesRegex(Damaged, "the anchor file beside the store cannot be read"), self.store("alpha"):
+            write("one more")
+
+    def test_an_anchor_that_a_power_cut_left_empty_refuses_nothing(self):
+        anchor_path(ALPHA).write_bytes(b"")
+        with self.store("alpha"):
+            write("one more")
+        self.assertEqual(anchored_position(ALPHA), 6)
+
+    def test_an_accepted_loss_is_an_event_and_writing_goes_on(self):
+        event = log.accept_loss(store=ALPHA, reason="the disk died")
+        self.assertEqual((event.position, event.type), (6, "log.loss_accepted"))
+        payload = event.payload
+        self.assertEqual((payload.anchored_position, payload.found_position, payload.reason), (10, 5, "the disk died"))
+        self.assertEqual(len(payload.anchored_digest), 64)
+        with self.store("alpha"):
+            self.assertEqual(write("after"), 7)
+            self.assertTrue(log.verify().ok)
+            self.assertTrue(log.rebuild().identical)
+
+    def test_a_whole_log_has_no_loss_to_accept(self):
+        log.accept_loss(store=ALPHA)
+        with self.assertRaisesRegex(Invalid, "nothing is lost"):
+            log.accept_loss(store=ALPHA)
+
+    def test_a_broken_chain_cannot_be_accepted(self):
+        with closing(sqlite3.connect(ALPHA.path)) as raw, raw:
+            raw.execute("DROP TRIGGER raw_events_no_change")
+            raw.execute("UPDATE raw_events SET actor = 'eve' WHERE position = 3")
+        with self.assertRaisesRegex(Damaged, "broken at #3.*restore a backup"):
+            log.accept_loss(store=ALPHA)
+
+
+class LostFileTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            for number in range(3):
+                write(f"early {number}")
+        forget_all_stores()
+
+    def lose(self, how: str) -> None:
+        for end in ("", "-wal", "-shm"):
+            ALPHA.path.with_name(f"events.db{end}").unlink(missing_ok=True)
+        if how == "empty":
+            ALPHA.path.touch()
+
+    def test_a_store_that_is_gone_or_empty_beside_its_anchor_is_never_made_again(self):
+        for how, message in (("gone", "is gone, and its log had 3 events"), ("empty", "is empty")):
+            with self.subTest(how):
+                self.lose(how)
+                with self.assertRaisesRegex(Damaged, f"{message}.*`memory-hub doctor`"), self.store("alpha"):
+                    pass
+                self.assertEqual(ALPHA.path.exists(), how == "empty")
+                self.assertEqual(ALPHA.path.exists() and ALPHA.path.stat().st_size, 0)
+
+    def test_where_no_backup_is_left_the_loss_of_everything_can_be_accepted(self):
+        for how in ("gone", "empty"):
+            with self.subTest(how):
+                self.lose(how)
+                event = log.accept_loss(store=ALPHA)
+                self.assertEqual((event.position, event.payload.found_position), (1, 0))
+                with use_store(ALPHA):
+                    self.assertEqual([write("again"), RawEvent.objects.count()], [2, 2])
+                    self.assertTrue(log.verify().ok)
+                forget_all_stores()
+
+
+class AnchorLockTests(HubTestCase):
+    def test_a_process_that_holds_the_anchor_stops_no_writer(self):
+        with self.store("alpha"):
+            write("first")
+            with anchor_path(ALPHA).open("r+b") as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                with self.assertLogs("memoryhub.core.log.anchor", "WARNING") as logs:
+                    write("second")
+                    write("third")
+            self.assertIn("is locked by another process and stays behind #2", logs.output[0])
+            self.assertEqual(anchored_position(ALPHA), 1)
+            write("fourth")
+            self.assertEqual(anchored_position(ALPHA), 4)
+
+    def test_an_event_that_a_restore_has_taken_back_is_not_anchored_late(self):
+        from memoryhub.core.log.anchor import advance_anchor
+
+        with self.store("alpha"):
+            write("first")
+            before = read_anchor(ALPHA)
+            advance_anchor(ALPHA, 2, "b" * 64)
+            self.assertEqual(read_anchor(ALPHA), before)
+
+
+class DoorTests(McpTestCase):
+    """The same at the doors: MCP over stdio, REST, and the command line."""
+
+    home: Path
+
+    def test_every_door_refuses_the_write_reads_on_and_says_so(self):
+        with temporary_home() as home, serving("--no-worker", home=home) as web:
+            mcp = self.connect(home=home)
+            mcp.say("memory_write", title="kept", content="an early one")
+            mcp.end()
+            older = self.contents(home)
+            mcp = self.connect(home=home)
+            mcp.say("memory_write", title="lost", content="a late one")
+            mcp.end()
+            self.put_back(home, older)
+            mcp = self.connect(home=home)
+
+            refused = mcp.say("memory_write", title="new", content="over the lost one")
+            self.assertRegex(refused, "^damaged: nothing was written: the log ends at #.*`memory-hub doctor`")
+            found = mcp.say("memory_search", query="early")
+            self.assertRegex(found, r"kept(.|\n)*\(warning: the log ends at #.*Writes are refused: `memory-hub doctor`")
+            as_json = mcp.call("memory_search", query="early", format="json")["structuredContent"]
+            self.assertIn("the log ends at #", as_json["warning"])
+            pack = mcp.say("memory_context")
+            self.assertRegex(pack, r"kept(.|\n)*this pack has no number and is not recorded: nothing was written")
+            mcp.end()
+
+            written = web.api("POST", "projects/alpha/memories", {"title": "new", "content": "over the lost one"})
+            self.assertEqual((written.status, written.json()["code"]), (503, "damaged"))
+            listed = web.api("GET", "projects/alpha/memories")
+            self.assertEqual(listed.status, 200)
+            self.assertIn("the log ends at #", listed.headers["Memory-Hub-Warning"])
+            web.end()
+
+            code, output = run("search", "early", "--project", "alpha", home=home)
+            self.assertEqual(code, 0, output)
+            self.assertRegex(output, "warning: the log ends at #")
+            code, output = run("doctor", "--project", "alpha", home=home)
+            self.assertEqual(code, 15)
+            self.assertIn("its tail was cut", output)
+            self.assertIn("memory-hub doctor --accept-loss --project alpha", output)
+            code, output = run("doctor", "--project", "alpha", "--accept-loss", "gone with the disk", home=home)
+            self.assertEqual(code, 0, output)
+            self.assertRegex(output, r"accepted: \d+ events? lost; #\d+ records it")
+            code, output = run("verify", "--project", "alpha", home=home)
+            self.assertEqual(code, 0, output)
+
+    def contents(self, home: Path) -> bytes:
+        with closing(sqlite3.connect(home / "projects/alpha/events.db")) as raw:
+            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return (home / "projects/alpha/events.db").read_bytes()
+
+    def put_back(self, home: Path, content: bytes) -> None:
+        path = home / "projects/alpha/events.db"
+        for end in ("", "-wal", "-shm"):
+            path.with_name(f"events.db{end}").unlink(missing_ok=True)
+        path.write_bytes(content)
+
+
+class PackTests(McpTestCase):
+    def test_a_locked_store_still_gives_a_pack_and_says_that_it_is_not_recorded(self):
+        server = self.connect()
+        server.say("memory_write", title="a fact", content="to be packed")
+        with closing(sqlite3.connect(self.home / "projects/alpha/events.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            pack = server.call("memory_context")
+        self.assertFalse(pack["isError"], pack)
+        text = pack["content"][0]["text"]
+        self.assertIn("a fact", text)
+        self.assertIn("is not recorded: memory database is locked by another process", text)
+        self.assertRegex(server.say("memory_context"), r"context pack #\d+ of alpha")
