@@ -1,6 +1,7 @@
 # make run    use it: makes the environment, brings in this repository's own history and decisions, serves, prints the
 #             sign-in link
 # make test   test it: everything, with coverage
+# make torture  attack it for longer: power cuts, failing disks, damage, kills; MEMORY_HUB_TORTURE_SEED repeats a run
 # make check  what reviewers need not look for: style, types, layers, coverage
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 PORT ?= 8321
 PROJECT ?= memory-hub
 
-.PHONY: run test check lint coverage bench clean
+.PHONY: run test torture check lint coverage bench clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +32,9 @@ test: $(BIN)/.installed-dev
 	rm -f .coverage .coverage.*
 	PYTHONDEVMODE=1 $(BIN)/coverage run manage.py test --parallel 2 $(TESTS)
 	@$(BIN)/coverage combine --quiet
+
+torture: $(BIN)/.installed-dev
+	MEMORY_HUB_TORTURE=long PYTHONDEVMODE=1 $(BIN)/python manage.py test $(or $(TESTS),tests.torture)
 
 lint: $(BIN)/.installed-dev
 	$(BIN)/ruff format --check .

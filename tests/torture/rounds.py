@@ -1,0 +1,55 @@
+"""How many rounds an attack runs, and the random choices of each."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import SkipTest
+
+SEED_VARIABLE = "MEMORY_HUB_TORTURE_SEED"
+FORM_VARIABLE = "MEMORY_HUB_TORTURE"
+
+
+def is_long() -> bool:
+    """Return whether the long form was asked for (`make torture`)."""
+    return os.environ.get(FORM_VARIABLE) == "long"
+
+
+def rounds(short: int, *, long: int) -> int:
+    """Return the number of rounds for the form that runs."""
+    return long if is_long() else short
+
+
+def seed() -> int:
+    """Return the seed that was given, or a new one."""
+    given = os.environ.get(SEED_VARIABLE)
+    return int(given) if given else random.SystemRandom().randrange(2**32)
+
+
+@contextmanager
+def randomness() -> Iterator[random.Random]:
+    """Yield the random choices of one test; a failure says how to repeat them."""
+    chosen = seed()
+    try:
+        yield random.Random(chosen)
+    except SkipTest:
+        raise
+    except BaseException as error:
+        error.add_note(f"to repeat: {SEED_VARIABLE}={chosen}")
+        raise
+
+
+def skip_without(what: str, *, available: bool) -> None:
+    """Skip a test whose means are missing on this machine; in CI they must be there.
+
+    Raises:
+        SkipTest: it is not there.
+        AssertionError: it is not there, and this is CI.
+    """
+    if available:
+        return
+    if os.environ.get("CI") == "true":
+        raise AssertionError(f"{what} is missing; .ci/run should install it")
+    raise SkipTest(f"{what} is missing")
