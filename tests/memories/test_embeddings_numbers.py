@@ -14,6 +14,7 @@ import numpy as np
 
 from memories.embeddings import index_file
 from memories.embeddings.index_file import IndexFile, quantized
+from memories.embeddings.onnx import batches
 from memories.embeddings.wordpiece import BUNDLED_VOCABULARY, WordPiece
 
 BEGIN, END, UNKNOWN = 101, 102, 100
@@ -125,6 +126,20 @@ class IndexFileTests(TestCase):
         self.assertIsNone(index_file.read(self.path))
         self.path.unlink()
         self.assertIsNone(index_file.read(self.path))
+
+
+class BatchTests(TestCase):
+    def test_a_batch_is_of_texts_of_like_length_and_bounded_in_tokens_and_rows(self):
+        lengths = [256, 3, 256, 40, 7, 256, 128, *([5] * 20)]
+        found = list(batches(lengths))
+        self.assertEqual(sorted(index for batch in found for index in batch), list(range(len(lengths))))
+        self.assertLessEqual(max(len(batch) for batch in found), 8)
+        self.assertLessEqual(max(len(batch) * max(lengths[index] for index in batch) for batch in found), 512)
+        self.assertEqual([lengths[index] for batch in found for index in batch], sorted(lengths))
+
+    def test_a_text_longer_than_a_batch_goes_alone(self):
+        self.assertEqual(list(batches([600, 600])), [[0], [1]])
+        self.assertEqual(list(batches([])), [])
 
 
 class QuietTests(TestCase):

@@ -9,12 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 from memories import services
 from memories.embeddings import meaning, remote
-from memories.embeddings.remote import ADDRESS_FILE, NOT_RUNNING
+from memories.embeddings.remote import ADDRESS_FILE, NOT_RUNNING, RemoteEngine
 from memories.models import EmbeddingModel, Vector
 from memories.schemas import MemoryWrite
 from memoryhub import jobs  # noqa: F401 - defines all jobs
@@ -41,6 +42,11 @@ for each in run_job(job=find_job("embed texts"), asked_by="ada"):
 CATS = "Cats sleep on warm roofs all afternoon"
 COUNT = 150  # so many that one is killed in the middle
 FEW = 12
+
+
+def peak_megabytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) // 1024
 
 
 class ProcessTests(HubTestCase):
@@ -140,6 +146,16 @@ class ProcessTests(HubTestCase):
         self.assertIn("secret is not this hub's", meaning.nearest("feline animals").problem)
         self.assertTrue(project_store("alpha").path.exists())
         self.ends_with_the_process_that_started_it(holder)
+
+    def test_long_texts_of_many_clients_at_once_take_a_bounded_amount_of_memory(self):
+        holder = self.model_process()
+        engine = RemoteEngine()
+        model = engine.describe("all-MiniLM-L6-v2-int8")
+        texts = [f"{number} " + "every word of a long text is a token " * 60 for number in range(16)]
+        with ThreadPoolExecutor(4) as clients:
+            found = list(clients.map(lambda _: engine.embed(model, texts), range(4)))
+        self.assertEqual(found, [found[0]] * 4)
+        self.assertLess(peak_megabytes(holder.pid), 400)
 
     def ends_with_the_process_that_started_it(self, holder: subprocess.Popen[bytes]) -> None:
         assert holder.stdin
