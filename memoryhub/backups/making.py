@@ -17,7 +17,7 @@ from memoryhub.core import clock, log, rows
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.integrity import damage
 from memoryhub.core.log.anchor import read_anchor
-from memoryhub.core.store_files import sync
+from memoryhub.core.store_files import make_folder, sync
 from memoryhub.core.stores import StoreId, current_store
 from memoryhub.core.wording import counted
 
@@ -180,7 +180,7 @@ def digest_at(position: int) -> str | None:
 def _new_path(store: StoreId | None) -> Path:
     folder = folder_of(store)
     env.prepare_home()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     return folder / f"{clock.now().strftime('%Y%m%dT%H%M%S%f')[:-3]}Z.db"
 
 

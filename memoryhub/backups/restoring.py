@@ -25,7 +25,7 @@ from memoryhub.core.log.anchor import anchor_path, read_anchor, replace_anchor
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.routing import require_current_alias
-from memoryhub.core.store_files import file_lock, sync
+from memoryhub.core.store_files import file_lock, make_folder, sync
 from memoryhub.core.stores import StoreId, forget, use_store
 from memoryhub.core.wording import counted
 
@@ -72,7 +72,7 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
         copying.copy_database(source, draft)
         head = _prepared(draft, store)
         copying.make_single(draft)
-        store.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(store.path.parent)
         with file_lock(store.path.with_name("upgrade.lock"), timeout=_LOCK_SECONDS):
             restored = _put_back(store, draft, kept, replace=replace)
             _finish(store, head)

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import connect
 
@@ -53,7 +53,7 @@ def _try_lock(descriptor: int) -> bool:
 def create_store(path: Path) -> None:
     """Make an empty store at ``path`` as a copy of the migrated template; one that is there already stays."""
     template = _template()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     shutil.copyfile(template, draft)
     try:
@@ -64,6 +64,21 @@ def create_store(path: Path) -> None:
     finally:
         draft.unlink()
     sync(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a private folder of the home, and wait until the names of it and of all folders above it are on the disk.
+
+    Without that, a power cut may take away a folder together with synced files in it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home = env.home()
+    for parent in folder.parents:
+        if not parent.is_relative_to(home):
+            break
+        sync(parent)
+    with suppress(PermissionError):  # a folder that the user may enter, and not read
+        sync(home.parent)
 
 
 def copy_template(target: Path) -> None:
@@ -151,7 +166,7 @@ def back_up(path: Path, *, reason: str) -> Path:
     """Copy a live store with SQLite's online backup, and return the copy's path under ``backups/``."""
     relative = path.parent.relative_to(env.home())
     folder = env.prepare_home() / "backups" / relative
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     stamp = clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
     target = folder / f"{stamp}-{reason}.db"
     with closing(connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as source, closing(connect(target)) as copy:
