@@ -61,7 +61,8 @@ def _secret_files(home: Path, wanted: Expected) -> list[str]:
         path = home / name
         if path.exists() and len(path.read_text().strip()) < _SECRET_LENGTH:
             found.append(f"{name} has {path.stat().st_size} bytes")
-    if wanted.token and env.read_or_create_secret(env.TOKEN_FILE) != wanted.token:
+    token = home / env.TOKEN_FILE
+    if wanted.token and (not token.exists() or token.read_text().strip() != wanted.token):
         found.append("the token is not the one that was in use")
     return found
 
