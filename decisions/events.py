@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from decisions.models import ArtifactKind, DecisionStatus, EdgeRelation, Impact, LinkType
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import define_event, reverses, sets_aside
 from memoryhub.core.schemas import Payload
 
 
@@ -83,7 +83,11 @@ class DecisionEvidenced(Payload):
     commits: list[CommitEvidence] = Field(default_factory=list)
 
 
-DECISION_RECORDED = define_event("decision.recorded", DecisionRecorded)
-DECISION_LINKED = define_event("decision.linked", DecisionLinked)
-DECISION_MARKED = define_event("decision.marked", DecisionMarked)
-DECISION_EVIDENCED = define_event("decision.evidenced", DecisionEvidenced)
+DECISION_RECORDED = define_event(
+    "decision.recorded", DecisionRecorded, rollback=sets_aside("decisions"), changes_stream=True
+)
+DECISION_LINKED = define_event("decision.linked", DecisionLinked, rollback=sets_aside("edges"), changes_stream=False)
+DECISION_MARKED = define_event("decision.marked", DecisionMarked, rollback=reverses("marks"), changes_stream=True)
+DECISION_EVIDENCED = define_event(
+    "decision.evidenced", DecisionEvidenced, rollback=sets_aside("evidence"), changes_stream=False
+)

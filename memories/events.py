@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 
 from memories.kinds import KINDS
 from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import NOTHING_DEPENDS, define_event, reverses, sets_aside
 from memoryhub.core.schemas import Payload, Tag
 
 
@@ -177,14 +177,28 @@ class ContextPacked(Payload):
     packed_at: str
 
 
-MEMORY_WRITTEN = define_event("memory.written", MemoryWritten)
-MEMORY_REVISED = define_event("memory.revised", MemoryRevised)
-MEMORY_SEEN = define_event("memory.seen", MemoryTouched)
-MEMORY_DELETED = define_event("memory.deleted", MemoryTouched)
-MEMORY_RESTORED = define_event("memory.restored", MemoryTouched)
-MEMORY_REVIEWED = define_event("memory.reviewed", MemoryReviewed)
-CONFLICT_RESOLVED = define_event("conflict.resolved", ConflictResolved)
-TAG_CREATED = define_event("tag.created", TagCreated)
-RELATION_CREATED = define_event("relation.created", RelationCreated)
-CONTEXT_PACKED = define_event("context.packed", ContextPacked)
-RELATION_DELETED = define_event("relation.deleted", RelationDeleted)
+MEMORY_WRITTEN = define_event(
+    "memory.written", MemoryWritten, rollback=sets_aside("memories_created"), changes_stream=True
+)
+MEMORY_REVISED = define_event(
+    "memory.revised", MemoryRevised, rollback=reverses("memories_revised"), changes_stream=True
+)
+MEMORY_SEEN = define_event("memory.seen", MemoryTouched, rollback=NOTHING_DEPENDS, changes_stream=False)
+MEMORY_DELETED = define_event(
+    "memory.deleted", MemoryTouched, rollback=reverses("memories_deleted"), changes_stream=True
+)
+MEMORY_RESTORED = define_event(
+    "memory.restored", MemoryTouched, rollback=reverses("memories_restored"), changes_stream=True
+)
+MEMORY_REVIEWED = define_event("memory.reviewed", MemoryReviewed, rollback=reverses("reviews"), changes_stream=True)
+CONFLICT_RESOLVED = define_event(
+    "conflict.resolved", ConflictResolved, rollback=sets_aside("resolutions"), changes_stream=True
+)
+TAG_CREATED = define_event("tag.created", TagCreated, rollback=sets_aside("tags"), changes_stream=False)
+RELATION_CREATED = define_event(
+    "relation.created", RelationCreated, rollback=sets_aside("relations"), changes_stream=False
+)
+CONTEXT_PACKED = define_event("context.packed", ContextPacked, rollback=NOTHING_DEPENDS, changes_stream=False)
+RELATION_DELETED = define_event(
+    "relation.deleted", RelationDeleted, rollback=reverses("relations_removed"), changes_stream=False
+)

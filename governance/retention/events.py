@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, JsonValue
 
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import GOVERNS, define_event
 from memoryhub.core.schemas import Payload
 
 
@@ -49,7 +49,7 @@ class RetentionRan(Payload):
     """What went, and what was kept by what."""
 
 
-HOLD_PLACED = define_event("hold.placed", HoldPlaced)
-HOLD_LIFTED = define_event("hold.lifted", HoldLifted)
-RETENTION_BEGAN = define_event("retention.began", RetentionBegan)
-RETENTION_RAN = define_event("retention.ran", RetentionRan)
+HOLD_PLACED = define_event("hold.placed", HoldPlaced, rollback=GOVERNS, changes_stream=False)
+HOLD_LIFTED = define_event("hold.lifted", HoldLifted, rollback=GOVERNS, changes_stream=False)
+RETENTION_BEGAN = define_event("retention.began", RetentionBegan, rollback=GOVERNS, changes_stream=False)
+RETENTION_RAN = define_event("retention.ran", RetentionRan, rollback=GOVERNS, changes_stream=False)

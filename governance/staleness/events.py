@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import define_event, sets_aside
 from memoryhub.core.schemas import EntityId, Payload
 
 
@@ -13,4 +13,6 @@ class ThingAffirmed(Payload):
     reason: str = ""
 
 
-THING_AFFIRMED = define_event("thing.affirmed", ThingAffirmed, alone=True)
+THING_AFFIRMED = define_event(
+    "thing.affirmed", ThingAffirmed, alone=True, rollback=sets_aside("affirmations"), changes_stream=False
+)

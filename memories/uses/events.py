@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from memories.uses.kinds import Use
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import NOTHING_DEPENDS, define_event
 from memoryhub.core.schemas import Payload
 
 
@@ -19,4 +19,4 @@ class MemoriesUsed(Payload):
     """The files of notes that are in these counts: one that is still there was folded already."""
 
 
-MEMORIES_USED = define_event("memories.used", MemoriesUsed)
+MEMORIES_USED = define_event("memories.used", MemoriesUsed, rollback=NOTHING_DEPENDS, changes_stream=False)

@@ -7,7 +7,7 @@ import time
 from datetime import timedelta
 
 from memoryhub.core import clock, log, rows
-from memoryhub.core.projection import Event, define_event, projects
+from memoryhub.core.projection import NOTHING_DEPENDS, Event, define_event, projects
 from memoryhub.core.schemas import Payload
 
 AFTER = timedelta(days=30)
@@ -26,7 +26,7 @@ class UsesPruned(Payload):
     memory_ids: list[int]
 
 
-USES_PRUNED = define_event("memories.uses_pruned", UsesPruned)
+USES_PRUNED = define_event("memories.uses_pruned", UsesPruned, rollback=NOTHING_DEPENDS, changes_stream=False)
 
 
 def prune_uses(*, until: float) -> int:

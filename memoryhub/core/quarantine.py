@@ -15,7 +15,7 @@ from pydantic import Field
 from memoryhub.core import rows
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.models import Quarantine
-from memoryhub.core.projection import Event, define_event, projects
+from memoryhub.core.projection import GOVERNS, Event, define_event, projects
 from memoryhub.core.schemas import Payload
 
 Q = TypeVar("Q", bound=QuerySet[Any, Any])
@@ -38,8 +38,12 @@ class QuarantineLifted(Payload):
     reason: str = ""
 
 
-QUARANTINE_PLACED = define_event("quarantine.placed", QuarantinePlaced)
-QUARANTINE_LIFTED = define_event("quarantine.lifted", QuarantineLifted)
+QUARANTINE_PLACED = define_event("quarantine.placed", QuarantinePlaced, rollback=GOVERNS, changes_stream=False)
+# Version 2 makes no relation again that was removed, or whose end was erased. Logs of earlier versions of the hub hold
+# events of version 1, which replay as they did then.
+QUARANTINE_LIFTED = define_event(
+    "quarantine.lifted", QuarantineLifted, version=2, rollback=GOVERNS, changes_stream=False
+)
 
 _PLACE = "INSERT OR IGNORE INTO quarantine (id, placed_by) SELECT value, %s FROM json_each(%s)"
 _LIFT = "DELETE FROM quarantine WHERE id IN (SELECT value FROM json_each(%s))"

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, JsonValue
 
-from memoryhub.core.projection import EventType, define_event
+from memoryhub.core.projection import EventType, define_event, sets_aside
 from memoryhub.core.schemas import Payload
 
 P = TypeVar("P", bound=Payload)
@@ -68,7 +68,7 @@ class Approval(Payload):
 
 
 def _define(name: str, schema: type[P]) -> EventType[P]:
-    return define_event(name, schema, alone=True)
+    return define_event(name, schema, alone=True, rollback=sets_aside("messages"), changes_stream=False)
 
 
 USER_MESSAGE = _define("message.user", Message)

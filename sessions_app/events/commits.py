@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import define_event, sets_aside
 from memoryhub.core.schemas import Payload
 
 DecisionLink = Literal["implements", "reverts", "relates"]
@@ -47,5 +47,5 @@ class CommitLinked(Payload):
     """The iteration that it belongs to from now on; None where that stays."""
 
 
-COMMIT_RECORDED = define_event("commit.recorded", CommitRecorded)
-COMMIT_LINKED = define_event("commit.linked", CommitLinked)
+COMMIT_RECORDED = define_event("commit.recorded", CommitRecorded, rollback=sets_aside("commits"), changes_stream=False)
+COMMIT_LINKED = define_event("commit.linked", CommitLinked, rollback=sets_aside("evidence"), changes_stream=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import define_event, sets_aside, stays
 from memoryhub.core.schemas import Payload
 
 
@@ -31,7 +31,11 @@ class IterationEnded(Payload):
     outcome: str = ""
 
 
-ITERATION_STARTED = define_event("iteration.started", IterationStarted)
-ITERATION_ADVANCED = define_event("iteration.advanced", IterationAdvanced)
-ITERATION_COMPLETED = define_event("iteration.completed", IterationEnded)
-ITERATION_ABANDONED = define_event("iteration.abandoned", IterationEnded)
+_KEPT = stays("the iteration keeps its phase, artifacts and outcome")
+
+ITERATION_STARTED = define_event(
+    "iteration.started", IterationStarted, rollback=sets_aside("iterations"), changes_stream=False
+)
+ITERATION_ADVANCED = define_event("iteration.advanced", IterationAdvanced, rollback=_KEPT, changes_stream=False)
+ITERATION_COMPLETED = define_event("iteration.completed", IterationEnded, rollback=_KEPT, changes_stream=False)
+ITERATION_ABANDONED = define_event("iteration.abandoned", IterationEnded, rollback=_KEPT, changes_stream=False)

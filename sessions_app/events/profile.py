@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints
 
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import define_event, reverses
 from memoryhub.core.schemas import Payload, Tag
 from memoryhub.core.stores import SLUG
 
@@ -56,4 +56,6 @@ class ProjectDescribed(Payload):
     tags: Tags = Field(default_factory=list)
 
 
-PROJECT_DESCRIBED = define_event("project.described", ProjectDescribed)
+PROJECT_DESCRIBED = define_event(
+    "project.described", ProjectDescribed, rollback=reverses("profile"), changes_stream=False
+)

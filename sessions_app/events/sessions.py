@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, JsonValue
 
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import define_event, reverses, sets_aside, stays
 from memoryhub.core.schemas import Payload
 from sessions_app.choices import EndedWith
 from sessions_app.models import SessionMode, SessionStatus
@@ -44,8 +44,20 @@ class ProjectConfigured(Payload):
     settings: dict[str, JsonValue]
 
 
-SESSION_STARTED = define_event("session.started", SessionStarted)
-SESSION_ENDED = define_event("session.ended", SessionEnded)
-SESSION_PAUSED = define_event("session.paused", SessionTouched)
-SESSION_RESUMED = define_event("session.resumed", SessionTouched)
-PROJECT_CONFIGURED = define_event("project.configured", ProjectConfigured)
+SESSION_STARTED = define_event("session.started", SessionStarted, rollback=sets_aside("sessions"), changes_stream=False)
+SESSION_ENDED = define_event("session.ended", SessionEnded, rollback=sets_aside("sessions"), changes_stream=False)
+SESSION_PAUSED = define_event(
+    "session.paused",
+    SessionTouched,
+    rollback=stays("the session keeps the state that it has now"),
+    changes_stream=False,
+)
+SESSION_RESUMED = define_event(
+    "session.resumed",
+    SessionTouched,
+    rollback=stays("the session keeps the state that it has now"),
+    changes_stream=False,
+)
+PROJECT_CONFIGURED = define_event(
+    "project.configured", ProjectConfigured, rollback=reverses("settings"), changes_stream=False
+)

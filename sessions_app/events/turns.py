@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import NOTHING_DEPENDS, define_event, sets_aside
 from memoryhub.core.schemas import Payload
 
 
@@ -31,6 +31,6 @@ class TurnExpired(Payload):
     turn_id: str
 
 
-TURN_BEGAN = define_event("turn.began", TurnBegan)
-TURN_ENDED = define_event("turn.ended", TurnEnded)
-TURN_EXPIRED = define_event("turn.expired", TurnExpired)
+TURN_BEGAN = define_event("turn.began", TurnBegan, rollback=sets_aside("turns"), changes_stream=False)
+TURN_ENDED = define_event("turn.ended", TurnEnded, rollback=sets_aside("turns"), changes_stream=False)
+TURN_EXPIRED = define_event("turn.expired", TurnExpired, rollback=NOTHING_DEPENDS, changes_stream=False)

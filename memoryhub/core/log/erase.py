@@ -12,7 +12,7 @@ from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.append import append, prepare, transaction
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import Event, define_event, event_type
+from memoryhub.core.projection import GOVERNS, Event, define_event, event_type
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.schemas import Payload
 from memoryhub.core.vacuum import mark_unwiped
@@ -27,7 +27,7 @@ class PayloadErased(Payload):
     reason: str
 
 
-PAYLOAD_ERASED = define_event("payload.erased", PayloadErased)
+PAYLOAD_ERASED = define_event("payload.erased", PayloadErased, rollback=GOVERNS, changes_stream=False)
 
 _ERASE = (
     "UPDATE raw_events SET payload_json = NULL, salt = NULL "

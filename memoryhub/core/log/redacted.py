@@ -7,7 +7,7 @@ import json
 from pydantic import Field
 
 from memoryhub.core import rows
-from memoryhub.core.projection import define_event
+from memoryhub.core.projection import GOVERNS, define_event
 from memoryhub.core.schemas import Payload
 
 
@@ -21,7 +21,7 @@ class PayloadRedacted(Payload):
     reason: str = ""
 
 
-PAYLOAD_REDACTED = define_event("payload.redacted", PayloadRedacted)
+PAYLOAD_REDACTED = define_event("payload.redacted", PayloadRedacted, rollback=GOVERNS, changes_stream=False)
 
 _TOLD = (
     "SELECT json_extract(payload_json, '$.digests') FROM raw_events "
