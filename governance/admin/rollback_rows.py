@@ -26,6 +26,7 @@ _SAID = {
     "delete": "deleted",
     "restore": "restored",
     "revert": "put back to an earlier version",
+    "review": "review put back",
     "relate": "related again",
     "unrelate": "no longer related",
     "configure": "setting put back",

@@ -5,15 +5,30 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.db.models.expressions import RawSQL
+
 from governance.staleness.events import THING_AFFIRMED
-from memoryhub.core import rows
+from memoryhub.core import log, rows
+from memoryhub.core.chronicle import entity_of
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import Event, project_headers, projects
+from memoryhub.core.quarantine import (
+    QUARANTINE_LIFTED,
+    QUARANTINE_PLACED,
+    QuarantineLifted,
+    QuarantinePlaced,
+    outside_quarantine,
+)
 
 _AFFIRM = (
     "INSERT INTO governance_affirmation (entity_id, event, actor, reason, affirmed_at) VALUES (%s, %s, %s, %s, %s) "
     "ON CONFLICT (entity_id) DO UPDATE SET event = excluded.event, actor = excluded.actor, "
     "reason = excluded.reason, affirmed_at = excluded.affirmed_at"
+)
+_STREAMS = (
+    "SELECT stream_id FROM raw_events WHERE position IN (SELECT value FROM json_each(%s)) "
+    f"AND event_type = '{THING_AFFIRMED.name}'"
 )
 
 
@@ -26,6 +41,20 @@ def affirm(event: Event[Any]) -> None:
     reason = event.payload.reason if event.payload else ""
     when = rows.time_value(event.occurred_at)
     rows.execute(_AFFIRM, [entity_id, event.position, event.actor, reason, when])
+
+
+@projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
+def settle_affirmations(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
+    """Keep the latest affirmation that is not in quarantine, of each thing that one of these affirmed."""
+    affirmed = RawEvent.objects.filter(
+        stream_id__in=RawSQL(_STREAMS, [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
+        event_type=THING_AFFIRMED.name,
+        position__lt=event.position,
+    )
+    for each in affirmed.order_by("position"):
+        rows.execute("DELETE FROM governance_affirmation WHERE entity_id = %s", [entity_of(each)])
+    for each in outside_quarantine(affirmed).order_by("position"):
+        affirm(log.event_of(each))
 
 
 @projects(PAYLOAD_ERASED)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from decisions.events import DECISION_MARKED, DECISION_RECORDED
 from governance.taint.direct import Direct
 from governance.taint.schemas import Left, Step
 from memoryhub.core import rows
-from sessions_app.events import ProjectDescribed
+from sessions_app.events import PROJECT_CONFIGURED, PROJECT_DESCRIBED, ProjectDescribed
 
-_PAYLOADS = "SELECT position, actor, payload_json FROM raw_events WHERE {} ORDER BY position"
+_PAYLOADS = (
+    "SELECT position, actor, payload_json FROM raw_events WHERE {} AND payload_json IS NOT NULL ORDER BY position"
+)
 
 
 @dataclass(slots=True)
@@ -30,6 +33,10 @@ class Told:
         """Return the last."""
         return self.said[-1]
 
+    def is_by(self, positions: Collection[int]) -> bool:
+        """Whether one of these events gave it a value."""
+        return any(position in positions for position, _, _ in self.said)
+
     def without(self, void: frozenset[int]) -> Told:
         """Return it without what some positions said."""
         return Told([each for each in self.said if each[0] not in void])
@@ -43,7 +50,7 @@ class Told:
 def settings_told() -> dict[str, Told]:
     """Return what each setting was set to; None where it was taken back to its default."""
     told: dict[str, Told] = {}
-    for position, actor, payload in _payloads("event_type = 'project.configured'"):
+    for position, actor, payload in _payloads("event_type = %s", PROJECT_CONFIGURED.name):
         for name, value in payload.get("settings", {}).items():
             told.setdefault(name, Told()).add(position, actor, value)
     return told
@@ -52,7 +59,7 @@ def settings_told() -> dict[str, Told]:
 def profile_told() -> dict[str, Told]:
     """Return what each field of the project's description was set to."""
     told: dict[str, Told] = {}
-    for position, actor, payload in _payloads("event_type = 'project.described'"):
+    for position, actor, payload in _payloads("event_type = %s", PROJECT_DESCRIBED.name):
         for name, value in payload.items():
             told.setdefault(name, Told()).add(position, actor, value)
     return told
@@ -62,8 +69,9 @@ def statuses_told(decision_ids: Iterable[int]) -> dict[int, Told]:
     """Return which status each decision was given by those who recorded and marked it."""
     told: dict[int, Told] = {}
     streams = [f"decision:{each}" for each in sorted(decision_ids)]
-    wanted = "stream_id IN (SELECT value FROM json_each(%s)) AND event_type IN ('decision.recorded', 'decision.marked')"
-    for position, actor, payload in _payloads(wanted, json.dumps(streams)):
+    wanted = "stream_id IN (SELECT value FROM json_each(%s)) AND event_type IN (%s, %s)"
+    names = (DECISION_RECORDED.name, DECISION_MARKED.name)
+    for position, actor, payload in _payloads(wanted, json.dumps(streams), *names):
         decision_id = payload.get("decision_id", position)
         status = payload.get("status") or ("accepted" if decision_id == position else None)
         if status:
@@ -73,7 +81,7 @@ def statuses_told(decision_ids: Iterable[int]) -> dict[int, Told]:
 
 def _payloads(condition: str, *parameters: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
     for position, actor, payload in rows.fetch(_PAYLOADS.format(condition), list(parameters)):
-        yield position, actor, json.loads(payload or "{}")
+        yield position, actor, json.loads(payload)
 
 
 def take_back(
@@ -111,13 +119,16 @@ def _default(do: str, name: Any) -> Any:
 
 
 def changes_taken_back(
-    direct: Direct, tainted: frozenset[int], void: frozenset[int], *, include_changed: bool
+    direct: Direct, marked: Collection[int], tainted: frozenset[int], void: frozenset[int], *, include_changed: bool
 ) -> Iterator[Step | Left]:
-    """Yield what takes back the settings, the description and the marks that tainted events set."""
+    """Yield what takes back the settings, the description and the status of ``marked`` decisions."""
     if direct["settings"]:
         yield from take_back("configure", settings_told(), tainted, void, include_changed=include_changed)
     if direct["profile"]:
         yield from take_back("describe", profile_told(), tainted, void, include_changed=include_changed)
-    marked = set(direct["marks"]) - set(direct["decisions"])
     if marked:
-        yield from take_back("mark", statuses_told(marked), tainted, void, include_changed=include_changed)
+        statuses = statuses_told(marked)
+        yield from take_back("mark", statuses, tainted, void, include_changed=include_changed)
+        for each in marked:
+            if each not in statuses or not statuses[each].is_by(tainted):
+                yield Left(id=each, why="marked as reviewed, which stays")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from governance.taint.direct import Direct, Touched, in_groups, session_ids
 from governance.taint.selecting import Selected, listed
 from memoryhub.core import rows
+from memoryhub.core.projection import RollbackEffect, types_of_rollback
 
 GROUPS = {
     "later_versions": "Made from its versions",
@@ -76,7 +77,7 @@ SELECT told.pack, told.session, min(s.id) FROM told JOIN s ON s.id = told.id
 _INFLUENCED = """
 SELECT e.position, s.value FROM json_each(%s) s
     JOIN raw_events e ON e.session_id = s.key AND e.position > s.value
-    WHERE e.event_type IN ('memory.written', 'decision.recorded')
+    WHERE e.event_type IN (SELECT value FROM json_each(%s))
     AND e.position NOT IN (SELECT value FROM json_each(%s)) ORDER BY e.position
 """
 
@@ -183,5 +184,9 @@ def _by_id(told: Mapping[str, int]) -> list[tuple[int, int]]:
 
 
 def _influenced(told: Mapping[str, int], known: set[int]) -> list[Derived]:
-    found = rows.fetch(_INFLUENCED, [json.dumps(told), listed(known)])
+    types = [
+        *types_of_rollback(RollbackEffect.SET_ASIDE, "memories_created"),
+        *types_of_rollback(RollbackEffect.SET_ASIDE, "decisions"),
+    ]
+    found = rows.fetch(_INFLUENCED, [json.dumps(told), json.dumps(types), listed(known)])
     return [Derived(each, each, pack, "may have been influenced by") for each, pack in found]

@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from governance.taint.selecting import Header, Selected, listed
+from governance.taint.standing import discarded_by
 from memoryhub.core import rows
+from memoryhub.core.projection import RollbackEffect, rollback_of, types_of_rollback
 
 GROUPS = {
     "memories_created": "Memories written",
     "memories_revised": "Memories revised",
     "memories_deleted": "Memories deleted",
     "memories_restored": "Memories restored",
+    "reviews": "Memories reviewed",
+    "conflicts": "Conflicts opened",
+    "resolutions": "Conflicts resolved",
     "decisions": "Decisions recorded",
     "marks": "Decisions marked",
     "edges": "Edges between decisions",
@@ -26,34 +31,12 @@ GROUPS = {
     "commits": "Commits recorded",
     "iterations": "Iterations begun",
     "sessions": "Sessions begun or ended",
-    "turns": "Turns begun",
+    "turns": "Turns begun or ended",
+    "affirmations": "Memories and decisions affirmed",
     "messages": "Messages, commands and notes",
     "other": "Other events",
 }
-"""Every group of what a selection did, and what a page calls it."""
-
-_TYPES = {
-    "memory.written": "memories_created",
-    "memory.deleted": "memories_deleted",
-    "memory.restored": "memories_restored",
-    "decision.recorded": "decisions",
-    "decision.marked": "marks",
-    "decision.linked": "edges",
-    "decision.evidenced": "evidence",
-    "commit.linked": "evidence",
-    "relation.created": "relations",
-    "relation.deleted": "relations_removed",
-    "tag.created": "tags",
-    "project.configured": "settings",
-    "project.described": "profile",
-    "commit.recorded": "commits",
-    "iteration.started": "iterations",
-    "turn.began": "turns",
-}
-_FIRST_PARTS = ("message", "file", "command", "note", "phase", "gate", "user", "context")
-"""Of the types of what clients tell of their work."""
-_OF_THE_ENTITY = frozenset({"memories_deleted", "memories_restored", "marks", "relations_removed"})
-"""Groups whose events happened to a thing that others may have made."""
+"""Every group of what a selection did, and what a page calls it. ``define_event`` names the group of each type."""
 
 
 @dataclass(slots=True)
@@ -75,53 +58,63 @@ Direct = Mapping[str, Mapping[int, Touched]]
 
 
 def touched_by(selected: Selected) -> Direct:
-    """Return what the events did, by group; every event is in one."""
+    """Return what the events did, by group; an event whose type declares no group is in ``other``."""
     found: dict[str, dict[int, Touched]] = {name: {} for name in GROUPS}
     for header in selected.headers:
-        group = _group_of(header)
-        if group:
-            _add(found[group], header.entity if group in _OF_THE_ENTITY else header.position, header.position)
-    _add_revised(found, selected)
-    _add_sessions(found, selected)
+        rule = rollback_of(header.type)
+        if rule is None or not rule.group:
+            _add(found["other"], header.position, header.position)
+        elif rule.group not in _LOOKED_UP:
+            changed = rule.effect is RollbackEffect.REVERSED and header.entity
+            _add(found[rule.group], changed or header.position, header.position)
+    for group, look_up in _LOOKED_UP.items():
+        effect = RollbackEffect.REVERSED if group == "memories_revised" else RollbackEffect.SET_ASIDE
+        look_up(found, selected.of(*types_of_rollback(effect, group)))
     return found
-
-
-def _group_of(header: Header) -> str:
-    """Return the group of an event, "" where it takes more than its type to know what it happened to."""
-    if header.type in ("memory.revised", "session.started", "session.ended"):
-        return ""
-    known = _TYPES.get(header.type)
-    if known:
-        return known
-    told = header.type.partition(".")[0] in _FIRST_PARTS and header.type != "context.packed"
-    return "messages" if told else "other"
 
 
 def _add(group: dict[int, Touched], thing: int, position: int) -> None:
     group.setdefault(thing, Touched(thing)).events.append(position)
 
 
-def _add_revised(found: dict[str, dict[int, Touched]], selected: Selected) -> None:
-    revised = [each.position for each in selected.of("memory.revised")]
+def _add_revised(found: dict[str, dict[int, Touched]], events: list[Header]) -> None:
     versions = rows.fetch(
-        "SELECT id, memory_id, version FROM memories_memoryversion "
+        "SELECT id, memory_id, version, conflicts_with IS NOT NULL FROM memories_memoryversion "
         "WHERE id IN (SELECT value FROM json_each(%s)) ORDER BY id",
-        [listed(revised)],
+        [listed(each.position for each in events)],
     )
     created = found["memories_created"]
-    for position, memory_id, version in versions:
+    for position, memory_id, version, is_conflict in versions:
         group = created if memory_id in created else found["memories_revised"]
         _add(group, memory_id, position)
         group[memory_id].versions.append(version)
+        if is_conflict:
+            _add(found["conflicts"], position, position)
 
 
-def _add_sessions(found: dict[str, dict[int, Touched]], selected: Selected) -> None:
-    """A session's row tells its purpose and its summary: whoever began or ended it wrote them."""
-    events = selected.of("session.started", "session.ended")
+def _add_sessions(found: dict[str, dict[int, Touched]], events: list[Header]) -> None:
+    """A session's row shows its purpose and its summary: those who started or ended it wrote them."""
     ids = session_ids({each.stream.partition(":")[2] for each in events})
     for each in events:
         session = ids.get(each.stream.partition(":")[2])
         _add(found["sessions" if session else "other"], session or each.position, each.position)
+    for memory_id, position in discarded_by(each.position for each in events):
+        _add(found["memories_deleted"], memory_id, position)
+
+
+def _add_turns(found: dict[str, dict[int, Touched]], events: list[Header]) -> None:
+    """A turn's row shows its summary, which the event that ended it wrote."""
+    turns = rows.fetch(
+        "SELECT e.position, t.id FROM json_each(%s) p JOIN raw_events e ON e.position = p.value "
+        "JOIN sessions_app_turn t ON t.session_id = e.session_id AND t.turn_id = e.turn_id ORDER BY e.position",
+        [listed(each.position for each in events)],
+    )
+    for position, turn in turns:
+        _add(found["turns"], turn, position)
+
+
+# Groups whose things have other ids than the events or their streams.
+_LOOKED_UP = {"memories_revised": _add_revised, "sessions": _add_sessions, "turns": _add_turns}
 
 
 def session_ids(names: Iterable[str]) -> dict[str, int]:
@@ -131,6 +124,11 @@ def session_ids(names: Iterable[str]) -> dict[str, int]:
         [json.dumps(sorted(names))],
     )
     return dict(found)
+
+
+def groups_of(effect: RollbackEffect) -> list[str]:
+    """Return the groups of the event types that declare an effect, in their order."""
+    return [name for name in GROUPS if types_of_rollback(effect, name)]
 
 
 def in_groups(direct: Direct, wanted: Callable[[str], bool]) -> list[Touched]:

@@ -13,14 +13,18 @@ from governance.taint.schemas import Step
 from memories.events import (
     MEMORY_DELETED,
     MEMORY_RESTORED,
+    MEMORY_REVIEWED,
     RELATION_CREATED,
     RELATION_DELETED,
+    MemoryReviewed,
     MemoryState,
     MemoryTouched,
     RelationCreated,
     RelationDeleted,
+    Standing,
+    Verdict,
 )
-from memories.existing import Existing
+from memories.existing import Existing, standing_of
 from memories.models import Memory
 from memories.projectors.review import ACCEPTED
 from memories.services.revise import append_version
@@ -33,8 +37,8 @@ from sessions_app.events import PROJECT_CONFIGURED, PROJECT_DESCRIBED, ProjectCo
 AT_ONCE = ("quarantine", "lift")
 """Steps that share one event."""
 
-ORDER = (*AT_ONCE, "delete", "unrelate", "restore", "revert", "relate", "configure", "describe", "mark")
-"""Names are made free before others take them, and what stands is known before it is marked."""
+# Names are made free before others take them, and which decisions stand is known before one is marked.
+ORDER = tuple("quarantine delete unrelate lift restore revert review relate configure describe mark".split())
 
 _STATES = (
     "SELECT v.memory_id, e.payload_json FROM json_each(%s) s JOIN memories_memoryversion v "
@@ -83,7 +87,24 @@ def _revert(steps: Sequence[Step], reason: str) -> None:
     states = states_at({step.id: step.to_version or 1 for step in steps})
     for step in steps:
         existing = Existing.of(memories[step.id])
-        append_version(existing, states[step.id], base=step.to_version or 1, reason=reason, key=None, standing=ACCEPTED)
+        standing = Standing.model_validate(step.after) if step.after else ACCEPTED
+        append_version(existing, states[step.id], base=step.to_version or 1, reason=reason, key=None, standing=standing)
+
+
+def _review(steps: Sequence[Step], reason: str) -> None:
+    memories = Memory.objects.in_bulk([step.id for step in steps])
+    for step in steps:
+        memory = memories[step.id]
+        payload = MemoryReviewed(
+            memory_id=step.id,
+            verdict=Verdict.WITHDRAWN,
+            version=memory.version,
+            stands=memory.version,
+            reason=reason,
+            before=standing_of(memory),
+            after=Standing.model_validate(step.after),
+        )
+        log.append(log.prepare(MEMORY_REVIEWED, payload), stream=f"memory:{step.id}")
 
 
 def states_at(versions: dict[int, int]) -> dict[int, MemoryState]:
@@ -150,6 +171,7 @@ _DOING: dict[str, Callable[[Sequence[Step], str], None]] = {
     "unrelate": _unrelate,
     "restore": _touching(MEMORY_RESTORED),
     "revert": _revert,
+    "review": _review,
     "relate": _relate,
     "configure": _configure,
     "describe": _describe,

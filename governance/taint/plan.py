@@ -5,26 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from governance.models.taint import RollbackAction
 from governance.taint.changes import changes_taken_back
 from governance.taint.derived import Aftermath, derived_from
-from governance.taint.direct import GROUPS, Direct, touched_by
+from governance.taint.direct import GROUPS, Direct, groups_of, in_groups, touched_by
 from governance.taint.perform import ORDER
-from governance.taint.relations import relations_back
+from governance.taint.relations import RelationReversal
+from governance.taint.reversing import MemoryReversal
 from governance.taint.schemas import Include, Left, RollbackPlan, Selection, Step
 from governance.taint.selecting import Selected, select
-from governance.taint.standing import NEVER, MemoryState, changed_since, clean_versions, memory_states, rivals
+from governance.taint.standing import changed_since, memories_now
 from governance.taint.undone import void_positions
 from memoryhub.core.errors import Invalid
+from memoryhub.core.projection import RollbackEffect, rollback_of
 from memoryhub.core.quarantine import quarantined_among
 
-_SET_ASIDE = (
-    "decisions edges evidence relations tags commits iterations sessions turns messages".split()
-)  # what has an id of its own, and what an undoing keeps too: it happened, or was chosen
-_MERE_CHANGES = "memories_deleted memories_restored relations_removed settings profile marks".split()
+_KINDS = {"memories_created": "memory", "memories_revised": "memory", "decisions": "decision"}
+_OF_MEMORIES = "memories_created memories_revised memories_deleted memories_restored reviews".split()
+# Groups of events in a memory's stream that have an id of their own: they are left with the memory.
+_WITH_MEMORY = ("resolutions", "conflicts")
+_UNDECLARED = "this version does not know how to roll back events of this type; they stay in force"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,50 +94,60 @@ class _Planner:
         self._command = command
         self._found = found
         self._direct = found.direct
-        self._tainted = found.selected.positions
+        self._undo = command.action is RollbackAction.UNDO
+        self._include_changed = Include.CHANGED_SINCE in command.include
         self._leave = set(command.leave)
-        self._void = void_positions() - self._tainted
-        self._states = memory_states(self._memory_ids(), self._void)
-        self._changed = changed_since(self._since(), self._tainted, self._void)
+        self._tainted = found.selected.positions - self._events_left()
+        self._void = void_positions() - found.selected.positions
+        self._firsts = self._first_events()
+        self._changed = changed_since(self._firsts, found.selected.positions, self._void)
+        self._aside = quarantined_among(sorted(each.id for each in in_groups(self._direct, lambda _: True)))
 
     def parts(self) -> Iterator[Step | Left]:
         """Yield every step, and everything that is left."""
-        setting_aside = set(self._to_set_aside())
+        setting_aside = {*self._to_set_aside(), *self._derived_chosen()} - self._leave
         known = quarantined_among(sorted(setting_aside))
         yield from (Step(do="quarantine", id=each) for each in setting_aside - known)
         yield from (Left(id=each, why="in quarantine already") for each in known)
         yield from (Left(id=each, why="left by choice") for each in self._leave)
-        yield from self._kept_for_others()
-        if self._command.action is RollbackAction.UNDO:
-            yield from self._undone()
-        else:
-            yield from self._out_of_reach()
-        yield from self._untold()
+        yield from self._changed_by_others()
+        yield from self._undone(setting_aside) if self._undo else self._out_of_reach()
+        yield from self._in_force()
 
-    def _memory_ids(self) -> set[int]:
-        groups = ("memories_created", "memories_revised", "memories_deleted", "memories_restored")
-        return {each for name in groups for each in self._direct[name]}
+    def _events_left(self) -> set[int]:
+        """Return the events of the things that are left by choice: they count as if others had caused them."""
+        return {
+            event for each in in_groups(self._direct, lambda _: True) if each.id in self._leave for event in each.events
+        }
 
-    def _since(self) -> dict[str, int]:
+    def _first_events(self) -> dict[str, int]:
         """Return the first tainted event of each stream that others may have changed since."""
         firsts: dict[str, int] = {}
         for header in self._found.selected.headers:
             if header.stream.startswith(("memory:", "decision:")):
                 firsts.setdefault(header.stream, header.position)
+        for each in self._direct["memories_deleted"].values():  # by the end of a session, which has another stream
+            firsts[f"memory:{each.id}"] = min(each.first, firsts.get(f"memory:{each.id}", each.first))
         return firsts
 
     def _reaches(self, stream: str) -> bool:
-        return Include.CHANGED_SINCE in self._command.include or stream not in self._changed
+        return self._include_changed or stream not in self._changed
 
     def _to_set_aside(self) -> Iterator[int]:
-        """Yield the ids that go into quarantine: of what the selection made, and of what else was chosen."""
-        undo = self._command.action is RollbackAction.UNDO
-        for name in _SET_ASIDE if undo else ("memories_created", "memories_revised", *_SET_ASIDE):
-            kind = "memory" if name.startswith("memories") else "decision" if name == "decisions" else ""
+        """Yield the ids of what the selection made, unless it is left."""
+        made = set(groups_of(RollbackEffect.SET_ASIDE))
+        made = made - {"memories_created"} | {"conflicts"} if self._undo else made | {"memories_revised"}
+        for name in made:
             for each in self._direct[name]:
-                if each not in self._leave and (not kind or self._reaches(f"{kind}:{each}")):
+                stream = self._stream(name, each)
+                if not stream or (self._reaches(stream) and int(stream.partition(":")[2]) not in self._leave):
                     yield each
-        yield from self._derived_chosen()
+
+    def _stream(self, group: str, thing: int) -> str:
+        """Return the stream whose later changes protect a thing; "" where nothing does."""
+        if group in _WITH_MEMORY:
+            return self._found.selected.streams[thing]
+        return f"{_KINDS[group]}:{thing}" if group in _KINDS else ""
 
     def _derived_chosen(self) -> set[int]:
         aftermath, include = self._found.aftermath, self._command.include
@@ -144,80 +157,52 @@ class _Planner:
             raise Invalid(f"'also': #{min(strange)} is nothing that was derived; the preview lists what was")
         chosen |= aftermath.ids("built_on") if Include.BUILT_ON in include else set()
         chosen |= aftermath.ids("influenced") if Include.INFLUENCED in include else set()
-        return chosen - self._leave
+        return chosen
 
-    def _kept_for_others(self) -> Iterator[Left]:
-        for name, kind in (("memories_created", "memory"), ("memories_revised", "memory"), ("decisions", "decision")):
-            for each in self._direct[name]:
-                if each not in self._leave and not self._reaches(f"{kind}:{each}"):
-                    yield Left(id=each, why=self._changed[f"{kind}:{each}"])
+    def _changed_by_others(self) -> Iterator[Left]:
+        streams = {f"decision:{each}" for each in self._direct["decisions"]}
+        for name in _OF_MEMORIES if self._undo else ("memories_created", "memories_revised"):
+            streams |= {f"memory:{each}" for each in self._direct[name]}
+        for stream in streams:
+            thing = int(stream.partition(":")[2])
+            if thing not in self._leave and not self._reaches(stream):
+                yield Left(id=thing, why=self._changed[stream])
 
     def _out_of_reach(self) -> Iterator[Left]:
-        for name in _MERE_CHANGES:
-            for each in self._direct[name].values():
-                if each.id not in self._direct["memories_created"] and each.id not in self._direct["decisions"]:
-                    yield Left(
-                        id=each.id, title=GROUPS[name], why="a change, not a thing of its own; undo takes it back"
-                    )
+        whole = {each for name in _KINDS for each in self._direct[name]}
+        for name in groups_of(RollbackEffect.REVERSED):
+            for each in self._direct[name]:
+                if each not in whole and each not in self._leave:
+                    why = "a change, not a thing of its own; undo takes it back"
+                    yield Left(id=each, title=GROUPS[name], why=why)
 
-    def _untold(self) -> Iterator[Left]:
-        counts = Counter(header.type for header in self._found.selected.headers if self._is_other(header.position))
+    def _in_force(self) -> Iterator[Left]:
+        """Yield what stays in force, with the reason that its type declares."""
+        others = self._direct["other"]
+        counts = Counter(header.type for header in self._found.selected.headers if header.position in others)
         for name, count in counts.items():
-            yield Left(title=f"{count} × {name}", why="an event that nothing tells of and nothing stands upon")
+            rule = rollback_of(name)
+            yield Left(title=f"{count} × {name}", why=rule.why if rule and rule.why else _UNDECLARED)
 
-    def _is_other(self, position: int) -> bool:
-        return position in self._direct["other"]
-
-    def _undone(self) -> Iterator[Step | Left]:
-        yield from self._deletions()
-        yield from self._restorings()
-        yield from self._reversions()
-        yield from relations_back(each for each in self._direct["relations_removed"] if self._was_clean(each))
-        include_changed = Include.CHANGED_SINCE in self._command.include
-        yield from changes_taken_back(self._direct, self._tainted, self._void, include_changed=include_changed)
-
-    def _was_clean(self, relation_id: int) -> bool:
-        return relation_id not in self._tainted and relation_id not in self._leave
-
-    def _of(self, group: str, wanted: Callable[[int, MemoryState], bool]) -> list[int]:
-        """Return the memories of a group that are reached and stand as ``wanted``."""
-        return [
-            each
-            for each in self._direct[group]
-            if each in self._states
-            and each not in self._leave
-            and self._reaches(f"memory:{each}")
-            and wanted(each, self._states[each])
-        ]
-
-    def _is_own_touch(self, state: MemoryState) -> bool:
-        return state.last_touch in self._tainted
-
-    def _deletions(self) -> Iterator[Step]:
-        created = self._of("memories_created", lambda _, state: not state.deleted)
-        brought_back = self._of("memories_restored", lambda _, state: not state.deleted and self._is_own_touch(state))
-        for each in {*created, *brought_back}:
-            yield Step(do="delete", id=each, from_version=self._states[each].version)
-
-    def _restorings(self) -> Iterator[Step | Left]:
-        created = self._direct["memories_created"]
-        gone = self._of(
-            "memories_deleted",
-            lambda each, state: state.deleted and self._is_own_touch(state) and each not in created,
+    def _undone(self, setting_aside: set[int]) -> Iterator[Step | Left]:
+        yield from self._memories_undone(setting_aside)
+        relations = RelationReversal(self._tainted, self._void, setting_aside, self._include_changed)
+        yield from relations.parts(each for each in self._direct["relations_removed"] if each not in self._leave)
+        marked = set(self._direct["marks"]) - set(self._direct["decisions"]) - self._leave
+        yield from (Left(id=each, why="in quarantine already") for each in marked & self._aside)
+        yield from changes_taken_back(
+            self._direct, marked - self._aside, self._tainted, self._void, include_changed=self._include_changed
         )
-        taken = rivals(gone, {each.id for each in self._deletions()})
-        for each in gone:
-            if each in taken:
-                yield Left(id=each, why=f"#{taken[each]} has its topic or title now; change or delete that first")
-            else:
-                yield Step(do="restore", id=each)
 
-    def _reversions(self) -> Iterator[Step | Left]:
-        back = {each.id for each in self._restorings() if isinstance(each, Step)}
-        revised = self._of("memories_revised", lambda each, state: not state.deleted or each in back)
-        group = self._direct["memories_revised"]
-        limits = {each: group[each].first if f"memory:{each}" in self._changed else NEVER for each in revised}
-        clean = clean_versions(limits, self._tainted | self._void)
-        for each in revised:
-            if each in clean and clean[each] != self._states[each].version:
-                yield Step(do="revert", id=each, from_version=self._states[each].version, to_version=clean[each])
+    def _memories_undone(self, setting_aside: set[int]) -> Iterator[Step | Left]:
+        touched = {each for name in _OF_MEMORIES for each in self._direct[name]} - self._leave
+        reached = {each for each in touched if self._reaches(f"memory:{each}")}
+        yield from (Left(id=each, why="in quarantine already") for each in reached & self._aside)
+        memories = memories_now(reached - self._aside)
+        yield from MemoryReversal(
+            memories=memories,
+            created=set(self._direct["memories_created"]),
+            limits={each: self._firsts[f"memory:{each}"] for each in memories if f"memory:{each}" in self._changed},
+            ignored=self._tainted | self._void,
+            going=setting_aside,
+        ).parts()

@@ -134,7 +134,7 @@ class Trace(BaseModel):
 class Step(BaseModel):
     """What is done to one thing."""
 
-    do: str = Field(description="quarantine, delete, restore, revert, relate, configure, describe or mark")
+    do: str = Field(description="quarantine, delete, restore, revert, review, relate, configure, describe or mark")
     id: int = Field(0, description="of the thing; 0 where it is the project")
     from_version: int | None = None
     to_version: int | None = None

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 
 from governance.taint.schemas import Point, Selection
 from memoryhub.core import clock, rows
-
-_GOVERNING = ("quarantine", "rollback", "payload", "hold", "retention", "redaction", "thing")
-"""First parts of the types of what governs a store: none of it is ever rolled back."""
+from memoryhub.core.projection import RollbackEffect, types_of_rollback
 
 _SELECT = "SELECT position, event_type, stream_id, session_id FROM raw_events WHERE {} ORDER BY position"
 
@@ -44,6 +42,11 @@ class Selected:
         """Their positions."""
         return frozenset(each.position for each in self.headers)
 
+    @cached_property
+    def streams(self) -> dict[int, str]:
+        """Their streams, by position."""
+        return {each.position: each.stream for each in self.headers}
+
     def of(self, *types: str) -> list[Header]:
         """Return those of some types, in order."""
         return sorted(each for name in types for each in self.by_type.get(name, ()))
@@ -60,9 +63,8 @@ def select(selection: Selection) -> Selected:
 
 
 def _conditions(selection: Selection) -> tuple[list[str], list[Any]]:
-    named = ", ".join(f"'{each}'" for each in _GOVERNING)
-    wanted = [f"substr(event_type, 1, instr(event_type, '.') - 1) NOT IN ({named})"]
-    parameters: list[Any] = []
+    wanted = ["event_type NOT IN (SELECT value FROM json_each(%s))"]
+    parameters: list[Any] = [json.dumps(types_of_rollback(RollbackEffect.GOVERNS))]
     if selection.session_id:
         wanted.append("(session_id = %s OR stream_id = %s)")
         parameters += [selection.session_id, f"session:{selection.session_id}"]

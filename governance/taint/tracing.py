@@ -13,6 +13,7 @@ from governance.taint.plan import Plan, Traced, traced
 from governance.taint.schemas import SHOWN, Group, Preview, RollbackPlan, Selection, Thing, Trace
 from governance.taint.standing import changed_since
 from governance.taint.undone import void_positions
+from memories.events import RELATION_CREATED
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.models import RawEvent
 from memoryhub.core.quarantine import quarantine_marks
@@ -21,7 +22,7 @@ from sessions_app.timeline import Entry, entries_of
 T = TypeVar("T")
 
 _SESSIONS = 20
-_OF_TYPE = {"memories": "memory", "decisions": "decision", "marks": "decision"}
+_OF_TYPE = {"memories": "memory", "reviews": "memory", "decisions": "decision", "marks": "decision"}
 
 
 def trace_taint(*, selection: Selection) -> Trace:
@@ -122,7 +123,7 @@ class _Things:
         if entity and entity.title:
             return entity.title
         entry = self._entries[event]
-        if entry.type == "relation.created":
+        if entry.type == RELATION_CREATED.name:
             return "#{source_id} {relation} #{target_id}".format_map(entry.rest)
         return entry.title or entry.type
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from governance.taint.events import ROLLBACK_MADE, ROLLBACK_UNDONE
 from governance.taint.perform import events_of
 from governance.taint.schemas import Step
 from memoryhub.core import rows
 
 _EVENTS = (
     "SELECT position, event_type, payload_json FROM raw_events "
-    "WHERE event_type IN ('rollback.made', 'rollback.undone') AND payload_json IS NOT NULL ORDER BY position"
+    "WHERE event_type IN (%s, %s) AND payload_json IS NOT NULL ORDER BY position"
 )
 
 
@@ -22,11 +23,11 @@ def void_positions() -> frozenset[int]:
 
 def _void() -> Iterator[int]:
     made: dict[int, range] = {}
-    for position, event_type, payload_json in rows.fetch(_EVENTS):
+    for position, event_type, payload_json in rows.fetch(_EVENTS, [ROLLBACK_MADE.name, ROLLBACK_UNDONE.name]):
         payload = json.loads(payload_json)
         steps = [Step.model_validate(each) for each in payload.get("steps", [])]
         own = range(position, position + 1 + events_of(steps))
-        if event_type == "rollback.made":
+        if event_type == ROLLBACK_MADE.name:
             made[position] = own
         else:
             yield from own

@@ -82,10 +82,11 @@ def revise(event: Event[MemoryRevised]) -> None:
     rows.execute("DELETE FROM memories_memorytag WHERE memory_id = %s", [payload.memory_id])
     _tag(payload.memory_id, payload.tags)
     if payload.conflicts_with is not None:
-        _open_conflict(event, payload.conflicts_with)
+        open_conflict(event, payload.conflicts_with)
 
 
-def _open_conflict(event: Event[MemoryRevised], other: int) -> None:
+def open_conflict(event: Event[MemoryRevised], other: int) -> None:
+    """Add the conflict between the new version and one that its writer had not seen."""
     rows.insert(
         Conflict,
         id=event.position,
