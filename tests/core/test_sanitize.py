@@ -1,6 +1,7 @@
 """Sanitising: what is masked and what is left alone."""
 
 import base64
+import hashlib
 import json
 from typing import Any
 from unittest import TestCase
@@ -217,6 +218,66 @@ class AssignedSecretsTest(TestCase):
         clean, [finding] = sanitize({"db": {"password": "hunter2x"}, "title": "hunter2x"})
         self.assertEqual(clean, {"db": {"password": "[REDACTED:secret]"}, "title": "hunter2x"})
         self.assertEqual(finding.rule, "named-secret")
+
+
+class DigestsAndUuidsTest(TestCase):
+    """A whole digest or UUID is no secret unless its name says so."""
+
+    SIZES = (32, 40, 56, 64, 96, 128)
+    UUID = "4b1d0c1e-8f3a-4b6d-9a27-5c1f0e9d7b42"
+    PLAIN = (
+        "{}",
+        "commit {}",
+        "({})",
+        "`{}`",
+        "a/{}/b.json",
+        "image@sha256:{}",
+        "sha256-{}",
+        "digest={}",
+        "{}  file.tar.gz",
+        "fixed in {}.",
+        "line\\n{}\\n",
+        "%20{}",
+        "\\u00a0{}",
+        "datadog: {}",
+        "cloudflare commit: {}",
+        "secret scanning found it in commit {}",
+        '{{"id": "{}"}}',
+    )
+    NAMED = (
+        "password={}",
+        "api_key: {}",
+        "the token is {}",
+        "ALGOLIA_API_KEY={}",
+        'datadog_api_key = "{}"',
+        "cloudflare-token: {}",
+        "Authorization: Bearer {}",
+        "https://ann:{}@example.org",
+    )
+
+    def values(self) -> list[str]:
+        rest = hashlib.sha512(b"one").hexdigest() + hashlib.sha512(b"two").hexdigest()
+        digests = [("4b1d" + rest)[:size] for size in self.SIZES]
+        return [*digests, *map(str.upper, digests), self.UUID, self.UUID.upper()]
+
+    def test_alone_and_in_every_context_they_stay(self) -> None:
+        for form in self.PLAIN:
+            for value in self.values():
+                with self.subTest(form=form, value=value):
+                    self.assertEqual(sanitize_text(form.format(value)), (form.format(value), []))
+
+    def test_under_a_name_that_says_so_they_are_masked(self) -> None:
+        digest = ("4b1d" + hashlib.sha256(b"one").hexdigest())[:32]
+        for form in self.NAMED:
+            with self.subTest(form=form):
+                self.assertNotIn(digest, sanitize_text(form.format(digest))[0])
+        self.assertNotIn(digest, json.dumps(sanitize({"password": digest})[0]))
+
+    def test_what_is_longer_or_part_of_a_word_is_judged_as_before(self) -> None:
+        digest = "4b1d" + hashlib.sha256(b"one").hexdigest()[4:]
+        for text in (digest[:42], f"{digest}xyz", f"{digest[:31]}X{digest[32:]}", f"{digest}_1"):
+            with self.subTest(text=text):
+                self.assertNotIn(digest[:28], sanitize_text(text)[0])
 
 
 class PrivateBlocksTest(TestCase):

@@ -8,16 +8,21 @@ from .assignment import Assignment, assignment_at
 from .boundary import LETTERS, begins_word
 from .checks import CHECKS
 from .found import Found, Hit, apart
-from .judged import is_given, is_key_value, is_made, is_name_of_key, is_secret_value
+from .judged import is_given, is_key_value, is_made, is_name_of_key, is_secret_value, says_secret
 from .pattern import NOWHERE, Span, compiled
 from .places import Candidate, Place, Places
-from .plausible import entropy, is_uuid, matches
+from .plausible import entropy, is_identifier, is_uuid, matches
 from .rule import Form, Rule
 
 _MOST_TRIES = 16
 """In one run without space or quotes no more names are tried: there it would take long, and no one writes so."""
 _AWS = rb"(?:AWS::\w{1,40}::|:(?:\d{12}|\*):)$"
 _NAME = LETTERS | frozenset(b"_-")
+_HEX = frozenset(b"0123456789abcdefABCDEF")
+_DASH = frozenset(b"-")
+_LONGEST_IDENTIFIER = 128
+_LONGEST_ESCAPE = 4
+"""Digits of an escape such as ``\\u2028``, which stands before a word without being part of it."""
 
 
 class Detector:
@@ -93,7 +98,31 @@ def _span(rule: Rule, data: bytes, start: int, cursor: int) -> Span | None:
     if spans is None:
         return None
     span = checked(Found(data, rule, *_last(spans), len(data)))
-    return span if span and cursor <= span[0] < span[1] else None
+    if span is None or not cursor <= span[0] < span[1]:
+        return None
+    return None if _in_identifier(data, min(spans[0][0], span[0]), max(spans[0][1], span[1])) else span
+
+
+def _in_identifier(data: bytes, start: int, end: int) -> bool:
+    """Say whether a match is part of a digest or UUID and of nothing else, so that no name says it is a secret."""
+    return _in_word(data, start, end, _HEX, b"_") or _in_word(data, start, end, _HEX | _DASH, b"_-")
+
+
+def _in_word(data: bytes, start: int, end: int, characters: frozenset[int], not_beside: bytes) -> bool:
+    """Say whether the word of these characters in which a match stands is a digest or UUID."""
+    if end - start > _LONGEST_IDENTIFIER or not characters.issuperset(data[start:end]):
+        return False
+    first, last = start, end
+    while first > 0 and start - first < _LONGEST_IDENTIFIER and data[first - 1] in characters:
+        first -= 1
+    while last < len(data) and last - end < _LONGEST_IDENTIFIER and data[last] in characters:
+        last += 1
+    if last < len(data) and (data[last] in LETTERS or data[last] in not_beside):
+        return False
+    return any(
+        begins_word(data, place, 0, not_beside) and is_identifier(data[place:last].decode())
+        for place in range(first, min(first + _LONGEST_ESCAPE, start) + 1)
+    )
 
 
 def _last(spans: list[Span]) -> Span:
@@ -171,9 +200,18 @@ def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignmen
 def _fits(rule: Rule, data: bytes, start: int, read: Assignment) -> bool:
     if read.called or not compiled(rule.pattern).fits(data, read.start, read.end):
         return False
+    if is_identifier(data[read.start : read.end].decode(errors="replace")) and not says_secret(
+        _named(data, start, read)
+    ):
+        return False
     if rule.name and compiled(rule.name).at(data, start, read.start) is None:
         return False
     return checked(Found(data, rule, read.start, read.end, len(data))) is not None
+
+
+def _named(data: bytes, start: int, read: Assignment) -> str:
+    """Return all that stands before a value: its name, words between, the sign."""
+    return data[_first(data, start) : read.start].decode(errors="replace")
 
 
 def _of_badge(data: bytes, start: int) -> bool:
@@ -205,6 +243,8 @@ def _of_key(name: str, value: str, read: Assignment) -> bool:
 
 def _of_vendor(name: str, value: str, read: Assignment) -> bool:
     if read.sign in ("", ","):
+        return False
+    if is_identifier(value) and not says_secret(name):
         return False
     return (is_uuid(value) and is_name_of_key(name)) or (is_key_value(name, value) and is_made(value))
 

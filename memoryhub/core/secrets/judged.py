@@ -40,6 +40,9 @@ _NAME_OF_KEY = (
     rb"|access[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key)$"
 )
 _KEY_OF_SERVICE = rb"(?i)key$|token$|secret$|[._-](?:pat|hec|auth)$"
+_SAYS_SECRET = (
+    rb"(?i)key|token|secret|pass|pwd|psk|pat\b|pat[_-]|auth|cred|licen[cs]e|hec|salt|sid\b|login|access|client|api"
+)
 _CODE = rb"^[A-Za-z_][\w]*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)+|[\w\]]\(|^(?:self|this|os|env|process)[.\[]|\["
 _PATH = rb"^(?:[.~]{0,2}/|https?:|[A-Za-z]:\\|file:|\w+://)"
 _HOST = rb"(?i)(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|app|cloud|local|internal|example|test)(?::\d+)?"
@@ -77,6 +80,11 @@ def is_secret_name(name: str) -> bool:
 def is_name_of_key(name: str) -> bool:
     """Say whether a name of a service goes on as that of its key does: ``splunk_hec_token``, ``statuspage-key``."""
     return matches(_KEY_OF_SERVICE, name) and not matches(_HARMLESS_NAME, name) and not matches(_PUBLIC_NAME, name)
+
+
+def says_secret(name: str) -> bool:
+    """Say whether a name says that a digest or UUID given to it is a secret; that of a service alone does not."""
+    return matches(_SAYS_SECRET, name)
 
 
 def is_given(read: Assignment, name: str, value: str) -> bool:

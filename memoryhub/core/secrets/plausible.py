@@ -38,6 +38,8 @@ _SHORTEST_MEAN = 2.6
 _UUID = rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 _INTEGRITY = rb"(?i)^(?:sha(?:1|224|256|384|512)|md5)[-:=$]"
 _HEX = frozenset("0123456789abcdefABCDEF")
+_DIGEST = rb"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
+"""In small letters; so long are MD5, SHA-1 and a git commit, and SHA-224 to SHA-512."""
 
 
 def matches(pattern: bytes, value: str) -> bool:
@@ -100,6 +102,11 @@ def is_digest(value: str) -> bool:
 def is_uuid(value: str) -> bool:
     """Say whether the value is a UUID."""
     return len(value) == 36 and fits(_UUID, value)
+
+
+def is_identifier(value: str) -> bool:
+    """Say whether the value is a whole hexadecimal digest in letters of one case, or a UUID."""
+    return is_uuid(value) or fits(_DIGEST, value) or fits(_DIGEST, value.swapcase())
 
 
 def is_hex(value: str) -> bool:
