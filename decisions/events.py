@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from decisions.models import ArtifactKind, DecisionStatus, EdgeRelation, Impact, LinkType
 from memoryhub.core.projection import define_event, reverses, sets_aside
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import Instant, Payload
 
 
 class Alternative(Payload):
@@ -51,7 +53,7 @@ class DecisionRecorded(Payload):
     status: DecisionStatus = DecisionStatus.ACCEPTED
     author: str = ""
     source: str = ""
-    decided_at: str = ""
+    decided_at: Instant | Literal[""] = ""
     """ISO 8601, where it was decided before it was recorded; else the time of the event."""
     edges: list[Edge] = Field(default_factory=list)
     artifacts: list[Artifact] = Field(default_factory=list)

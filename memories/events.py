@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
 from memories.kinds import KINDS
 from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
 from memoryhub.core.projection import NOTHING_DEPENDS, define_event, reverses, sets_aside
-from memoryhub.core.schemas import Payload, Tag
+from memoryhub.core.schemas import Generated, Instant, Payload, Sha256, Tag
+from memoryhub.core.stores import SLUG
 
 
 class ResourceLink(Payload):
@@ -163,6 +164,13 @@ class RelationDeleted(Payload):
     reason: str = ""
 
 
+ItemReference = Annotated[str, Generated(r"[a-z_]+ [a-z]*#\d{1,20}", "a section and an id, such as 'facts #412'")]
+ItemMark = Annotated[str, Generated("[0-9a-f]{10}", "a mark of 10 hexadecimal digits")]
+StoreName = Annotated[
+    str, Generated(f"(?:global|org|project):(?:{SLUG.pattern})", "a scope and a store, such as project:alpha")
+]
+
+
 class ContextPacked(Payload):
     """A pack of what is known was sent; its text is not kept, but can be made again from the stores as they stood."""
 
@@ -170,11 +178,11 @@ class ContextPacked(Payload):
     query: str = ""
     max_tokens: int
     tokens: int
-    digest: str
-    marks: dict[str, str]
-    positions: list[tuple[str, int]]
+    digest: Sha256
+    marks: dict[ItemReference, ItemMark]
+    positions: list[tuple[StoreName, int]]
     """How far the log of each store had come, the nearest store first."""
-    packed_at: str
+    packed_at: Instant
 
 
 MEMORY_WRITTEN = define_event(

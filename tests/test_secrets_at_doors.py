@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 from tests.home import contents
@@ -11,6 +13,8 @@ from tests.secrets_made import SECRETS, TEXTS
 from tests.test_doors import Browser, DoorsTestCase, first_id, git
 from tests.web.server import Server, serving
 
+DIGEST = "4b1d" + hashlib.sha256(b"a key of ClickHouse begins so").hexdigest()[4:]
+UUID = "4b1d0c1e-8f3a-4b6d-9a27-5c1f0e9d7b42"
 EVERYTHING = "\n".join(TEXTS.values())
 SHORT = [text for text in TEXTS.values() if len(text) <= 150]
 """Those that fit where a title fits."""
@@ -34,6 +38,22 @@ class SecretsTests(DoorsTestCase):
         self.write_through_hooks()
         wait_for_spooled(self.home, 3)
         self.search_the_bytes("in the spool")
+
+    def test_a_digest_or_uuid_comes_back_as_it_was_written(self):
+        with self.mcp("alpha") as server:
+            self.say(server, "session_start", session_id=DIGEST)
+            self.say(server, "commit_record", sha=DIGEST[:40], message=f"Restore blob {DIGEST}")
+            content = f"The image is app@sha256:{DIGEST}, built from {DIGEST[:40]} with id {UUID}; md5 {DIGEST[:32]}."
+            said = self.say(server, "memory_write", title=f"Release {DIGEST[:40]}", content=content)
+            self.assertNotIn("redacted", said)
+            self.assertIn(content, self.say(server, "memory_get", ids=[first_id(said)]))
+            self.assertIn(f"Restore blob {DIGEST}", self.say(server, "memory_timeline"))
+            named = self.say(server, "memory_write", title="Access", content=f"api_key: {DIGEST[:32]}")
+            self.assertIn("redacted", named)
+        lines = self.command("replay", "--project", "alpha").splitlines()
+        events = {event["event_type"]: event for event in map(json.loads, lines)}
+        self.assertEqual(events["commit.recorded"]["payload"]["sha"], DIGEST[:40])
+        self.assertEqual(events["session.started"]["payload"]["session_id"], DIGEST)
 
     def say(self, server: McpServer, tool: str, **arguments: Any) -> str:
         """Call a tool, which must do what it is told: a refused write would prove nothing."""

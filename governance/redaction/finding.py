@@ -17,15 +17,15 @@ from memoryhub.core import rows
 from memoryhub.core.log import stands_alone
 from memoryhub.core.log.digests import canonical_json
 from memoryhub.core.log.read import last_erasure
+from memoryhub.core.projection import event_type
+from memoryhub.core.shapes import TEXT, Shape, payload_shape
 
 _AT_ONCE = 1_000
 _SEARCHED = 100
 _TELLING = frozenset({"payload.erased", "payload.redacted"})
 """They say what is gone: of these, only the reason that a person gave is anybody's text."""
-_IDENTITIES = frozenset(
-    "session_id turn_id stream_id sha ack_token_hash digest committed_at decided_at packed_at used_at cutoff".split()
-)
-"""Fields that name something as the headers do, which stay too, or that no person wrote."""
+_IDENTITIES = frozenset({"session_id", "turn_id", "stream_id"})
+"""Fields that name something as the headers do, which stay too. What is ``Generated`` stays by its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] =
 def _look(matcher: Matcher, event: Event, findings: Findings) -> None:
     payload = json.loads(event.payload)
     text = {name: value for name, value in payload.items() if _is_text(event.type, name)}
-    left, finds = matcher.clean(text, field_names(event.type))
+    left, finds = matcher.clean(text, field_names(event.type), _shape(event.type))
     if not finds:
         return
     left = {**payload, **left}
@@ -110,6 +110,11 @@ def _look(matcher: Matcher, event: Event, findings: Findings) -> None:
     findings.stay |= {(event.type, name) for name in stay}
     if finds:
         findings.found.append(Found(event, left, _told_apart(event, payload, left, finds)))
+
+
+def _shape(type_name: str) -> Shape:
+    kind = event_type(type_name)
+    return payload_shape(kind.schema) if kind else TEXT
 
 
 def _is_text(type_name: str, field_name: str) -> bool:

@@ -13,6 +13,7 @@ from governance.redaction.matching import Find, inside
 from memories.kinds import KINDS
 from memories.models import MemoryKind
 from memoryhub.core.projection import event_type
+from memoryhub.core.schemas import STORED
 from sessions_app.settings import ProjectSettings
 
 _ROUNDS = 3
@@ -73,7 +74,7 @@ def _set(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _faults_in(schema: type[BaseModel], value: Any, place: tuple[str, ...]) -> list[Mapping[str, Any]]:
     try:
-        schema.model_validate(value)
+        schema.model_validate(value, context=STORED)
     except ValidationError as error:
         return [{**fault, "loc": (*place, *fault["loc"])} for fault in error.errors(include_url=False)]
     return []

@@ -10,6 +10,7 @@ from typing import Any
 from governance.redaction.schemas import RedactionSelect
 from memoryhub.core.errors import Invalid
 from memoryhub.core.sanitize import sanitize, sanitize_text
+from memoryhub.core.shapes import TEXT, Leaf, Shape
 
 Span = tuple[int, int]
 Cleaner = Callable[[str], tuple[str, list[Span]]]
@@ -42,18 +43,19 @@ class Matcher:
         self._by_rules = selection.rules
         self._clean = _cleaner(selection)
 
-    def clean(self, value: Any, names: Collection[str] = ()) -> tuple[Any, list[Find]]:
+    def clean(self, value: Any, names: Collection[str] = (), shape: Shape = TEXT) -> tuple[Any, list[Find]]:
         """Return a copy without what is to go, and what that was, string by string.
 
         Args:
             value: JSON data.
             names: keys that are names of the hub's own fields, and nobody's text.
+            shape: which of its strings are generated; these stay.
         """
         walk = _Walk(self._clean, names)
-        cleaned = walk.of(value, "")
+        cleaned = walk.of(value, "", shape)
         if not self._by_rules:
             return cleaned, walk.finds
-        named, _ = sanitize(cleaned)  # what only its key gives away
+        named, _ = sanitize(cleaned, shape)  # what only its key gives away
         return named, [*walk.finds, *_differences(cleaned, named, "")]
 
     def clean_text(self, text: str) -> list[Span]:
@@ -68,18 +70,21 @@ class _Walk:
         self.finds: list[Find] = []
         self._clean, self._names = clean, names
 
-    def of(self, value: Any, field: str) -> Any:
+    def of(self, value: Any, field: str, shape: Shape) -> Any:
         """Return a copy of what stands in a field, without what is to go."""
         if isinstance(value, str):
-            return self._text(value, field)
+            return value if shape.leaf is Leaf.GENERATED else self._text(value, field)
         if isinstance(value, dict):
-            return _keyed((self._key(key, field), self.of(each, inside(field, key))) for key, each in value.items())
+            return _keyed(
+                (self._key(key, field, shape), self.of(each, inside(field, key), shape.at(key)))
+                for key, each in value.items()
+            )
         if isinstance(value, list):
-            return [self.of(each, inside(field, index)) for index, each in enumerate(value)]
+            return [self.of(each, inside(field, index), shape.at(index)) for index, each in enumerate(value)]
         return value
 
-    def _key(self, key: str, field: str) -> str:
-        return key if key in self._names else self._text(key, field)
+    def _key(self, key: str, field: str, shape: Shape) -> str:
+        return key if key in self._names or shape.key(key) is not Leaf.TEXT else self._text(key, field)
 
     def _text(self, text: str, field: str) -> str:
         after, spans = self._clean(text)

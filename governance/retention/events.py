@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, JsonValue
 
 from memoryhub.core.projection import GOVERNS, define_event
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import Instant, Payload, Sha256
 
 
 class HoldPlaced(Payload):
@@ -25,9 +25,9 @@ class HoldLifted(Payload):
 class RetentionBegan(Payload):
     """A run of retention set out to take exactly these; whatever came to be kept meanwhile it leaves."""
 
-    cutoff: str
+    cutoff: Instant
     """From when ages count; ISO 8601."""
-    digest: str
+    digest: Sha256
     """Of what was to go, as it was confirmed."""
     report: dict[str, JsonValue]
     """The plan: what was to go by rule, and what was kept by what."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from memories.uses.kinds import Use
 from memoryhub.core.projection import NOTHING_DEPENDS, define_event
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import Generated, Instant, Payload
+
+NotesFile = Annotated[str, Generated(r"\d{1,20}-\d{2}(?:\.[a-z]+){0,2}", "the name of a file of notes")]
 
 
 class MemoriesUsed(Payload):
     """Memories were shown; how often, by kind of use and id."""
 
     uses: dict[Use, dict[int, int]] = Field(default_factory=dict)
-    used_at: str
+    used_at: Instant
     """When the last of them was; ISO 8601."""
-    files: list[str]
+    files: list[NotesFile]
     """The files of notes that are in these counts: one that is still there was folded already."""
 
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .secrets.finding import Finding
+from .shapes import TEXT, Leaf, Shape
 
 if TYPE_CHECKING:
     from .secrets.cleaning import Surroundings
@@ -62,14 +63,18 @@ def sanitize_text(text: str) -> tuple[str, list[Finding]]:
     return _cleaned(text, _surroundings())
 
 
-def sanitize(value: Any) -> tuple[Any, list[Finding]]:
+def sanitize(value: Any, shape: Shape = TEXT) -> tuple[Any, list[Finding]]:
     """Return a clean copy of a JSON value, keys included, and what was taken out of its strings.
 
     A string under a key that names a secret (``{"password": "…"}``) is judged by that name too.
     The places of findings are those in the string that held them.
+
+    Args:
+        value: JSON data.
+        shape: which of its strings are free text; the others are returned as they are.
     """
     findings: list[Finding] = []
-    return _walk(value, findings, "", _surroundings()), findings
+    return _Walk(findings, _surroundings()).of(value, "", shape), findings
 
 
 def _surroundings() -> Surroundings:
@@ -111,40 +116,47 @@ def _storable(text: str) -> str:
     return text
 
 
-def _walk(value: Any, findings: list[Finding], name: str, around: Surroundings) -> Any:
-    if isinstance(value, str):
-        return _clean_string(value, findings, name, around)
-    if isinstance(value, dict):
-        return _clean_object(value, findings, around)
-    if isinstance(value, list | tuple):
-        return [_walk(item, findings, name, around) for item in value]
-    return value
+class _Walk:
+    """One pass through a JSON value."""
 
+    def __init__(self, findings: list[Finding], around: Surroundings) -> None:
+        self._findings = findings
+        self._around = around
 
-def _clean_string(text: str, findings: list[Finding], name: str, around: Surroundings) -> str:
-    clean, found = _cleaned(text, around)
-    findings += found
-    return _named(clean, len(text), findings, name, around) if name else clean
+    def of(self, value: Any, name: str, shape: Shape) -> Any:
+        """Return a clean copy of a value that stands under a name."""
+        if isinstance(value, str):
+            return self._string(value, name) if shape.leaf is Leaf.TEXT else value
+        if isinstance(value, dict):
+            return self._object(value, shape)
+        if isinstance(value, list | tuple):
+            return [self.of(item, name, shape.at(index)) for index, item in enumerate(value)]
+        return value
 
+    def _string(self, text: str, name: str) -> str:
+        clean, found = _cleaned(text, self._around)
+        self._findings += found
+        return self._named(clean, len(text), name) if name else clean
 
-def _named(clean: str, size: int, findings: list[Finding], name: str, around: Surroundings) -> str:
-    """Return a clean text, or the tag for all of it where the key that it stands under says what it is."""
-    from .secrets.judged import is_secret_name, is_secret_value
-    from .secrets.tags import tag
+    def _named(self, clean: str, size: int, name: str) -> str:
+        """Return a clean text, or the tag for all of it where the key that it stands under says what it is."""
+        from .secrets.judged import is_secret_name, is_secret_value
+        from .secrets.tags import tag
 
-    if not is_secret_name(name) or not is_secret_value(name, clean) or around.own.allows(clean):
+        if not is_secret_name(name) or not is_secret_value(name, clean) or self._around.own.allows(clean):
+            return clean
+        self._findings.append(Finding("secret", "named-secret", 0, size))
+        return tag("secret", clean, self._around.key)
+
+    def _object(self, value: dict[Any, Any], shape: Shape) -> dict[Any, Any]:
+        clean: dict[Any, Any] = {}
+        for key, item in value.items():
+            clean_key = _unused(self._key(key, shape), clean)
+            clean[clean_key] = self.of(item, clean_key if isinstance(key, str) else "", shape.at(key))
         return clean
-    findings.append(Finding("secret", "named-secret", 0, size))
-    return tag("secret", clean, around.key)
 
-
-def _clean_object(value: dict[Any, Any], findings: list[Finding], around: Surroundings) -> dict[Any, Any]:
-    clean: dict[Any, Any] = {}
-    for key, item in value.items():
-        clean_key = _clean_string(key, findings, "", around) if isinstance(key, str) else key
-        clean_key = _unused(clean_key, clean)
-        clean[clean_key] = _walk(item, findings, clean_key if isinstance(key, str) else "", around)
-    return clean
+    def _key(self, key: Any, shape: Shape) -> Any:
+        return self._string(key, "") if isinstance(key, str) and shape.key(key) is Leaf.TEXT else key
 
 
 def _unused(key: Any, taken: dict[Any, Any]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -11,10 +13,12 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     JsonValue,
     StringConstraints,
     ValidationInfo,
 )
+from pydantic_core import CoreSchema, core_schema
 
 STORED = "stored"
 """The context of validating what the log has: it was made fit to be kept before it was appended."""
@@ -34,6 +38,37 @@ Lowered = Annotated[str, BeforeValidator(_without_secrets), StringConstraints(st
 Tag = Annotated[Lowered, StringConstraints(min_length=1, max_length=64)]
 Identifier = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 EntityId = Annotated[int, Field(ge=1, le=2**53)]
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Marks a field of an event that is generated, not written: the sanitiser and redaction never change it.
+
+    The format is checked before an event is appended, so no text gets past the sanitiser in such a field. It is not
+    checked when the log is read: events of earlier versions may hold a masked digest.
+    """
+
+    pattern: str
+    """A regular expression for the whole value."""
+    name: str
+    """What the value must be, for the error."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check the format after the checks of the type itself."""
+        return core_schema.with_info_after_validator_function(self._checked, handler(source))
+
+    def _checked(self, value: str, info: ValidationInfo) -> str:
+        if info.context != STORED and not re.fullmatch(self.pattern, value, re.ASCII):
+            raise ValueError(f"it must be {self.name}")
+        return value
+
+
+Sha256 = Annotated[str, Generated("[0-9a-f]{64}", "a SHA-256 of 64 hexadecimal digits")]
+GitSha = Annotated[str, Generated("[0-9a-f]{7,40}|[0-9a-f]{64}", "a commit's hash in hexadecimal digits")]
+Instant = Annotated[
+    str, Generated(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "a time such as 2026-11-20T08:30:00.000Z")
+]
+"""A time as ``clock.to_text`` writes it."""
 
 
 def _with_zone(moment: datetime) -> datetime:

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from memoryhub.core.projection import define_event, sets_aside
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import GitSha, Instant, Payload
 
 DecisionLink = Literal["implements", "reverts", "relates"]
 """What a commit does to a decision."""
@@ -24,10 +24,10 @@ class FileChange(Payload):
 class CommitRecorded(Payload):
     """A commit of the repository became known."""
 
-    sha: str = Field(pattern=r"^[0-9a-f]{7,64}$")
+    sha: GitSha
     message: str = ""
     author: str = ""
-    committed_at: str
+    committed_at: Instant
     files: list[FileChange] = Field(default_factory=list)
     decision_ids: list[int] = Field(default_factory=list)
     """The decisions that it is evidence of."""
@@ -40,7 +40,7 @@ class CommitLinked(Payload):
     """A commit that is known already was linked with decisions, or moved to an iteration."""
 
     commit_id: int
-    sha: str = ""
+    sha: GitSha | Literal[""] = ""
     decision_ids: list[int] = Field(default_factory=list)
     link_type: DecisionLink = "implements"
     iteration_id: int | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from memoryhub.core.projection import NOTHING_DEPENDS, define_event, sets_aside
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import Payload, Sha256
 
 
 class TurnBegan(Payload):
@@ -11,7 +13,7 @@ class TurnBegan(Payload):
 
     session_id: str
     turn_id: str
-    ack_token_hash: str = ""
+    ack_token_hash: Sha256 | Literal[""] = ""
     ack_seconds: int
     automatic: bool = False
 

@@ -22,6 +22,7 @@ from memoryhub.core.projection import Event, EventType, apply
 from memoryhub.core.routing import STORE_PREFIX, require_current_alias
 from memoryhub.core.sanitize import sanitize, sanitize_text
 from memoryhub.core.schemas import Payload
+from memoryhub.core.shapes import payload_shape
 from memoryhub.core.stores import Scope, StoreId, current_store
 
 P = TypeVar("P", bound=Payload)
@@ -44,13 +45,15 @@ class Draft(Generic[P]):
 
 
 def prepare(event_type: EventType[P], payload: P) -> Draft[P]:
-    """Sanitise every string of ``payload``. What services compare and store is the draft's payload.
+    """Sanitise every text of ``payload``. What services compare and store is the draft's payload.
+
+    Only text is sanitised: digests and times that the hub generated itself are left as they are, see ``Generated``.
 
     Raises:
         Invalid: what is left after sanitising no longer fits the event's schema (an empty title, say).
     """
     raw = payload.model_dump(mode="json", exclude_unset=True)
-    clean, findings = sanitize(raw)
+    clean, findings = sanitize(raw, payload_shape(event_type.schema))
     if clean != raw:
         payload = _validated(event_type, clean)
     return Draft(event_type, payload, clean, tuple(sorted({finding.type for finding in findings})))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Annotated
 
 from django.db.transaction import on_commit
 
@@ -14,14 +15,17 @@ from memoryhub.core.log.views import forget_views
 from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import GOVERNS, Event, define_event, event_type
 from memoryhub.core.routing import require_current_alias
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import Generated, Payload
 from memoryhub.core.vacuum import mark_unwiped
+
+StreamName = Annotated[str, Generated(r"[a-z]+(?::(?s:.)+)?", "the name of a stream, such as memory:412")]
+"""A stream's name as the headers of its events have it. ``erase_streams`` drops every other name."""
 
 
 class PayloadErased(Payload):
     """Events lost their text: whole streams, or events that stand alone, so that a rebuild comes out the same."""
 
-    streams: list[str]
+    streams: list[StreamName]
     """Those that were erased whole; empty where single events were."""
     positions: list[int]
     reason: str
@@ -46,11 +50,13 @@ def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased
         NotFound: none of the streams has a payload left.
     """
     with transaction():
-        found = RawEvent.objects.filter(stream_id__in=list(streams), payload_json__isnull=False)
+        named = RawEvent.objects.filter(stream_id__in=list(streams))
+        found = named.filter(payload_json__isnull=False)
         positions = sorted(found.values_list("position", flat=True))
         if not positions:
             raise NotFound("there is nothing left to erase in these streams")
-        return _erase(PayloadErased(streams=sorted(streams), positions=positions, reason=reason))
+        known = sorted(set(named.values_list("stream_id", flat=True)))
+        return _erase(PayloadErased(streams=known, positions=positions, reason=reason))
 
 
 def erase_events(positions: Sequence[int], *, reason: str) -> Event[PayloadErased]:

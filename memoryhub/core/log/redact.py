@@ -27,7 +27,7 @@ from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.projection import Event, event_type, finish_rebuild, read_models, text_caches
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import STORED, Payload
 from memoryhub.core.stores import StoreId, current_store
 from memoryhub.core.vacuum import mark_unwiped
 from memoryhub.core.validation import explain
@@ -104,7 +104,7 @@ def _check(payloads: Mapping[int, Mapping[str, Any]]) -> None:
         if name in _TELLING and {**payload, "reason": ""} != {**json.loads(before), "reason": ""}:
             raise Invalid(f"event #{position} tells of a redaction or an erasure; only its reason can be redacted")
         try:
-            _schema(name).model_validate(payload)
+            _schema(name).model_validate(payload, context=STORED)
         except ValidationError as error:
             raise Invalid(f"event #{position} would not hold together without it: {explain(error)}") from error
 

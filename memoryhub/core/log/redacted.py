@@ -8,13 +8,13 @@ from pydantic import Field
 
 from memoryhub.core import rows
 from memoryhub.core.projection import GOVERNS, define_event
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import Payload, Sha256
 
 
 class PayloadRedacted(Payload):
     """Text was taken out of payloads: what stands there now has a salt and a digest of its own."""
 
-    digests: dict[int, str] = Field(min_length=1)
+    digests: dict[int, Sha256] = Field(min_length=1)
     """By position, that of the payload which stands there now; the chain goes on over the digest from before."""
     what: str
     """By what the text was found: a rule, or what the person called it; never the text."""

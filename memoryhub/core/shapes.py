@@ -1,0 +1,111 @@
+"""Which parts of a payload are free text, by the types of its fields.
+
+The sanitiser and redaction read free text only. A digest that the hub computed is not text: masking it would break what
+it proves. ``sanitize`` imports this module in every hook, so pydantic is imported when the first shape is derived.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+class Leaf(Enum):
+    """What a string is."""
+
+    TEXT = "text"
+    """Free text, or a value whose type does not say."""
+    FIXED = "fixed"
+    """A number, a time, or one of a few words: its type leaves no room for other text."""
+    GENERATED = "generated"
+    """Marked as ``Generated``: computed by the hub or by git, in a format that is checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a JSON value holds, and what the values inside it hold."""
+
+    leaf: Leaf = Leaf.TEXT
+    fields: Mapping[str, Shape] | None = None
+    """Of an object with declared fields."""
+    keys: Leaf = Leaf.TEXT
+    """Of an object with any keys: what these are."""
+    items: tuple[Shape, ...] = ()
+    """Of a list whose places are declared one by one."""
+    each: Shape | None = None
+    """Of any other list, and of an object with any keys: what every value is."""
+
+    def at(self, key: str | int) -> Shape:
+        """Return the shape of the value under a key, or at a place of a list."""
+        if self.fields is not None:
+            return self.fields.get(str(key), TEXT)
+        if isinstance(key, int) and key < len(self.items):
+            return self.items[key]
+        return self.each or TEXT
+
+    def key(self, key: str) -> Leaf:
+        """Return what a key is; the name of a declared field is fixed."""
+        return Leaf.FIXED if self.fields is not None and key in self.fields else self.keys
+
+
+TEXT = Shape()
+FIXED = Shape(Leaf.FIXED)
+GENERATED = Shape(Leaf.GENERATED)
+
+_COLLECTIONS = (dict, Mapping, tuple, list, set, frozenset, Sequence)
+
+
+@cache
+def payload_shape(schema: type[BaseModel]) -> Shape:
+    """Return the shape of a pydantic schema's JSON data."""
+    fields = schema.model_fields.items()
+    return Shape(fields={name: _shape(field.annotation, field.metadata) for name, field in fields})
+
+
+def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
+    from memoryhub.core.schemas import Generated
+
+    if any(isinstance(mark, Generated) for mark in metadata):
+        return GENERATED
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _shape(arguments[0], arguments[1:])
+    if origin in (Union, types.UnionType):
+        return _union(arguments)
+    return _collection(origin, arguments) if origin in _COLLECTIONS else _plain(annotation, origin)
+
+
+def _collection(origin: Any, arguments: tuple[Any, ...]) -> Shape:
+    if origin in (dict, Mapping):
+        return Shape(keys=_shape(arguments[0]).leaf, each=_shape(arguments[1]))
+    if origin is tuple and arguments[-1] is not ...:
+        return Shape(items=tuple(map(_shape, arguments)))
+    return Shape(each=_shape(arguments[0]))
+
+
+def _union(arguments: tuple[Any, ...]) -> Shape:
+    """Return the shape of all alternatives, None aside; where one of them may be text, the value is read as text."""
+    shapes = [_shape(each) for each in arguments if each is not types.NoneType]
+    if all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
+    return GENERATED if all(shape in (FIXED, GENERATED) for shape in shapes) else TEXT
+
+
+def _plain(annotation: Any, origin: Any) -> Shape:
+    from pydantic import BaseModel
+
+    if origin is Literal:
+        return FIXED
+    if not isinstance(annotation, type):
+        return TEXT
+    if issubclass(annotation, BaseModel):
+        return payload_shape(annotation)
+    return FIXED if issubclass(annotation, Enum | int | float | date | types.NoneType) else TEXT

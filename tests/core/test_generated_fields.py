@@ -1,0 +1,218 @@
+"""What the hub generates passes the sanitiser unchanged, in every type of event, whatever the rules find in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import types
+from collections.abc import Iterator
+from enum import Enum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from unittest import TestCase, mock
+
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
+from pydantic.fields import FieldInfo
+
+from memories import services
+from memories.schemas import MemoryWrite
+from memoryhub.core import log, schemas
+from memoryhub.core.log.digests import canonical_json, payload_digest
+from memoryhub.core.log.erase import StreamName
+from memoryhub.core.models import RawEvent
+from memoryhub.core.projection import EventType, event_type, event_type_names
+from memoryhub.core.sanitize import sanitize_text, use_rules
+from memoryhub.core.schemas import Generated
+from memoryhub.core.secrets.own import OwnRule, compile_rules
+from memoryhub.core.shapes import GENERATED, payload_shape
+from tests.support import HubTestCase
+
+SECRET = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+KEY = "4b1d"
+"""What a key of ClickHouse begins with, and one in 65,536 digests."""
+EVERYTHING = compile_rules([OwnRule("all", r"[\w:. #-]{4,}")], ())
+"""A project's own rule that finds a secret in every text, time and digest."""
+TYPES = [name for name in event_type_names() if "." in name]
+
+DIGEST = KEY + hashlib.sha256(b"a digest").hexdigest()[4:]
+EXAMPLES = {"[0-9a-f]{64}": DIGEST, "[0-9a-f]{7,40}|[0-9a-f]{64}": DIGEST[:40]}
+"""By format, a value that the rules would mask inside a longer word; of other formats, any value."""
+
+
+def schema_of(name: str) -> EventType[Any]:
+    found = event_type(name)
+    assert found is not None
+    return found
+
+
+def marks_in(schema: type[BaseModel]) -> Iterator[Generated]:
+    for field in schema.model_fields.values():
+        yield from (mark for mark in field.metadata if isinstance(mark, Generated))
+        yield from _marks(field.annotation)
+
+
+def _marks(annotation: Any) -> Iterator[Generated]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield from marks_in(annotation)
+    for argument in get_args(annotation):
+        if isinstance(argument, Generated):
+            yield argument
+        else:
+            yield from _marks(argument)
+
+
+class Maker:
+    """Makes a payload with a secret in every text; what is generated is a value of its format."""
+
+    def __init__(self, generated: dict[str, str]) -> None:
+        self._generated = generated
+
+    def payload(self, schema: type[BaseModel]) -> dict[str, Any]:
+        made = {}
+        for name, field in schema.model_fields.items():
+            value = self._of(field.annotation, field.metadata)
+            if _fits(field, value):
+                made[name] = value
+            elif field.is_required():
+                raise AssertionError(f"{schema.__name__}.{name} needs a value that this test can make")
+        return made
+
+    def _of(self, annotation: Any, metadata: Any = ()) -> Any:
+        for mark in metadata:
+            if isinstance(mark, Generated):
+                return self._generated[mark.pattern]
+        origin, arguments = get_origin(annotation), get_args(annotation)
+        if origin is Annotated:
+            return self._of(arguments[0], arguments[1:])
+        if origin in (Union, types.UnionType):
+            return self._of(arguments[0])
+        if origin is Literal:
+            return arguments[0]
+        if origin is dict:
+            return {self._of(arguments[0]): self._of(arguments[1])}
+        if origin is tuple:
+            return [self._of(each) for each in arguments]
+        if origin is list:
+            return [self._of(arguments[0])]
+        return self._plain(annotation)
+
+    def _plain(self, annotation: Any) -> Any:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            return self.payload(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, Enum):
+            return next(iter(annotation)).value
+        return 5 if annotation is int else False if annotation is bool else f"It is {SECRET}"
+
+
+def _fits(field: FieldInfo, value: Any) -> bool:
+    try:
+        create_model("One", value=(field.annotation, field)).model_validate({"value": value})
+    except ValidationError:
+        return False
+    return True
+
+
+def generated_in(value: Any, shape: Any) -> Iterator[str]:
+    """Yield the strings of JSON data that are generated, keys included."""
+    if isinstance(value, str) and shape == GENERATED:
+        yield value
+    if isinstance(value, dict):
+        yield from (key for key in value if shape.key(key) is GENERATED.leaf)
+        for key, item in value.items():
+            yield from generated_in(item, shape.at(key))
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from generated_in(item, shape.at(index))
+
+
+def patterns() -> set[str]:
+    return {mark.pattern for name in TYPES for mark in marks_in(schema_of(name).schema)}
+
+
+def prepared(name: str, values: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    schema = schema_of(name).schema
+    payload = schema.model_validate(Maker(values).payload(schema))
+    return payload.model_dump(mode="json", exclude_unset=True), log.prepare(schema_of(name), payload).data
+
+
+class GeneratedFieldsTests(TestCase):
+    def assert_kept(self, name: str, values: dict[str, str]) -> None:
+        before, after = prepared(name, values)
+        shape = payload_shape(schema_of(name).schema)
+        self.assertEqual(list(generated_in(after, shape)), list(generated_in(before, shape)), name)
+        self.assertNotIn(SECRET, json.dumps(after), name)
+
+    def test_of_all_types_of_events_they_survive_and_the_texts_beside_them_are_sanitised(self):
+        self.assertTrue(sanitize_text(f"{DIGEST}z")[1], "the example must look like a secret")
+        values = {pattern: EXAMPLES.get(pattern) or _example(pattern) for pattern in patterns()}
+        for name in TYPES:
+            with self.subTest(type=name):
+                self.assert_kept(name, values)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.data())
+    def test_whatever_value_of_its_format_it_has_a_rule_that_finds_everything_leaves_it(self, data: Any):
+        name = data.draw(st.sampled_from([name for name in TYPES if list(marks_in(schema_of(name).schema))]))
+        values = {mark.pattern: data.draw(_values_of(mark.pattern)) for mark in marks_in(schema_of(name).schema)}
+        with use_rules(EVERYTHING):
+            self.assert_kept(name, values)
+
+    def test_a_text_without_a_mark_is_masked_by_that_rule(self):
+        with use_rules(EVERYTHING):
+            self.assertEqual(prepared("note.added", {})[1], {"content": "[REDACTED:secret]"})
+
+    def test_every_field_that_a_digest_or_hash_is_kept_in_is_marked(self):
+        named = re.compile(r"digest|hash|sha$|fingerprint|_at$|cutoff")
+        for name in TYPES:
+            for field, info in schema_of(name).schema.model_fields.items():
+                if named.search(field):
+                    marks = [*_marks(info.annotation), *(mark for mark in info.metadata if isinstance(mark, Generated))]
+                    self.assertTrue(marks, f"{name}.{field}")
+
+    def test_no_text_gets_past_the_sanitiser_in_one_of_them(self):
+        texts = [SECRET, f"{DIGEST} {SECRET}", DIGEST[:-1] + "g", f"{DIGEST}\n", f"{DIGEST}0", "password=hunter22", " "]
+        marks = {mark for name in TYPES for mark in marks_in(schema_of(name).schema)}
+        for mark in marks - {get_args(StreamName)[1]}:
+            for text in texts:
+                with self.subTest(mark=mark.name, text=text), self.assertRaisesRegex(ValidationError, mark.name):
+                    TypeAdapter(Annotated[str, mark]).validate_python(text)
+
+    def test_a_masked_digest_of_an_earlier_version_is_still_read(self):
+        stored = '{"digests": {"4": "[REDACTED:clickhouse-cloud-api-secret-key:1a2b]"}, "what": "a text"}'
+        read = schema_of("payload.redacted").schema.model_validate_json(stored, context=schemas.STORED)
+        self.assertIn("REDACTED", read.digests[4])
+
+
+class GeneratedFieldsInAStoreTests(HubTestCase):
+    def test_only_streams_of_the_log_are_named_in_an_erasure(self):
+        with self.store("alpha"):
+            memory = services.write_memory(command=MemoryWrite(title="One", content="Two")).id
+            erased = log.erase_streams([f"memory:{memory}", f"session:{SECRET}"], reason="asked for")
+            self.assertEqual(erased.payload.streams, [f"memory:{memory}"])
+
+    def test_a_redaction_whose_new_digest_looks_like_a_key_still_verifies(self):
+        with self.store("alpha"):
+            memory = services.write_memory(command=MemoryWrite(title="Tank", content="It is quicksilverish.")).id
+            left = json.loads(RawEvent.objects.get(position=memory).payload_json) | {"content": "It is gone."}
+            salt = _salt_for(canonical_json(left))
+            with mock.patch("memoryhub.core.ids.random_bytes", lambda count: salt[-count:]):
+                log.redact_payloads({memory: left}, what="a word")
+            self.assertTrue(log.verify().ok, log.verify())
+            self.assertTrue(log.rebuild().identical)
+
+
+def _salt_for(text: str) -> bytes:
+    """Return a salt with which the digest of a text begins as a key does."""
+    return next(
+        salt for number in range(2**24) if payload_digest((salt := number.to_bytes(16)).hex(), text).startswith(KEY)
+    )
+
+
+def _values_of(pattern: str) -> st.SearchStrategy[str]:
+    return st.from_regex(re.compile(pattern, re.ASCII), fullmatch=True)
+
+
+def _example(pattern: str) -> str:
+    return find(_values_of(pattern), bool)
