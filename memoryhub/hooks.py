@@ -15,7 +15,7 @@ from memoryhub.core import clock, ids, rows
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
-from memoryhub.core.identity import bind_project, identify_project
+from memoryhub.core.identity import bind_project
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import demand_hub
 from memoryhub.core.rest import problems
@@ -23,7 +23,7 @@ from memoryhub.core.schemas import Command, Identifier
 from memoryhub.core.spool import Kept
 from memoryhub.core.stores import current_store, project_store, use_store
 from sessions_app.clients import Effect
-from sessions_app.hearing import Heard, hear
+from sessions_app.hearing import Heard, hear, project_of
 from sessions_app.services.capture import capture
 
 logger = logging.getLogger(__name__)
@@ -67,17 +67,6 @@ def take_hook(
     if not answer:
         return Status(204, None)
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
-
-
-def project_of(heard: Heard, project: str | None) -> str:
-    """Return the project that an event belongs to: the one that is named, else that of its folder.
-
-    Raises:
-        Invalid: it names no folder, or one that two projects could be meant by; the data then has ``choices``.
-    """
-    if not project and not heard.directory.startswith("/"):
-        raise Invalid("the event names no folder, so its project can't be told; send 'cwd', or name the project")
-    return identify_project(project=project or None, directory=Path(heard.directory or "/"))
 
 
 def _folder_of(project: str, heard: Heard) -> tuple[FolderSettings, str]:

@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.identity import identify_project
 from memoryhub.core.transcript import LAST_MESSAGE, last_assistant_message
 from sessions_app.clients import (
     CLIENTS,
@@ -68,6 +70,17 @@ def hear(*, client: str, event: str, told: Mapping[str, Any]) -> Heard:
         type=becomes.type if becomes else "",
         payload=payload,
     )
+
+
+def project_of(heard: Heard, project: str | None) -> str:
+    """Return the project that an event belongs to: the one that is named, else that of its folder.
+
+    Raises:
+        Invalid: it names no folder, or one that two projects could be meant by; the data then has ``choices``.
+    """
+    if not project and not heard.directory.startswith("/"):
+        raise Invalid("the event names no folder, so its project can't be told; send 'cwd', or name the project")
+    return identify_project(project=project or None, directory=Path(heard.directory or "/"))
 
 
 def _table(client: str) -> Client:

@@ -101,6 +101,7 @@ def _marked(place: Place) -> SafeString:
 
 def _tell(request: HttpRequest, done: RedactionDone) -> None:
     finds, events = cells.counted(done.finds, "find"), cells.counted(done.events, "event")
+    events += f" and {cells.counted(done.spooled, 'event')} in the spool" if done.spooled else ""
     searched = f"{cells.counted(done.searched_files, 'file')} ({done.searched_bytes / 1e6:.1f} MB)"
     searched += f" {'was' if done.searched_files == 1 else 'were'} read byte by byte"
     if not done.left:

@@ -9,14 +9,17 @@ from pathlib import Path
 from governance.redaction.finding import Findings
 from governance.redaction.matching import Matcher
 from governance.redaction.proof import Proof
-from governance.redaction.schemas import Kept
+from governance.redaction.schemas import Kept, RedactionSelect
 from memoryhub import env
 from memoryhub.core import rows
 from memoryhub.core.log.views import count_views
 from memoryhub.core.stores import current_store
+from memoryhub.core.wording import counted
+from sessions_app.spooled import find_spooled
 
 _HEADERS = ("session_id", "turn_id", "actor", "idempotency_key", "trace_id")
 _MOST_HEADERS = 20
+_QUESTIONS = "SELECT query FROM memories_contextpack WHERE query <> ''"
 _LISTED = "(SELECT value FROM json_each(%s))"
 _COUNTS = {
     "versions of memories": f"SELECT count(*) FROM memories_memoryversion WHERE id IN {_LISTED}",
@@ -61,6 +64,22 @@ def kept_fields(findings: Findings) -> list[Kept]:
     """Return the fields that hold it and stay, because only certain words or numbers may stand there."""
     why = "it has a fixed form, and would be none without it"
     return [Kept(where=f"{name} of {type_name}", why=why) for type_name, name in sorted(findings.stay)]
+
+
+def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[Kept]:
+    """Return where the text is outside the selection, in what the hub keeps besides the selected events."""
+    if not selection.narrowed:
+        return []
+    kept: list[Kept] = []
+    packs = sum(bool(matcher.clean_text(query)) for (query,) in rows.fetch(_QUESTIONS))
+    if packs and "context.packed" not in selection.event_types:
+        where = f"the question of {counted(packs, 'context pack')}"
+        kept.append(Kept(where=where, why="it was not selected; look again without ids and search"))
+    waiting = len(find_spooled(matcher.clean_waiting).lines)
+    if waiting:
+        where = f"{counted(waiting, 'event')} of hooks in the spool"
+        kept.append(Kept(where=where, why="only a redaction of the whole store takes it out there; look again"))
+    return kept
 
 
 def kept_files(proof: Proof, *, wiped: bool) -> list[Kept]:

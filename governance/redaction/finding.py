@@ -19,6 +19,7 @@ from memoryhub.core.log.digests import canonical_json
 from memoryhub.core.log.read import last_erasure
 from memoryhub.core.projection import event_type
 from memoryhub.core.shapes import TEXT, Shape, payload_shape
+from sessions_app.spooled import Spooled
 
 _AT_ONCE = 1_000
 _SEARCHED = 100
@@ -77,11 +78,12 @@ class Findings:
         """Return what is taken out."""
         return {text for each in self.found for find in each.finds for text in find.texts}
 
-    def token(self) -> str:
-        """Return a token of exactly this: which events, and what is left of them."""
+    def token(self, spooled: Spooled) -> str:
+        """Return a token of exactly this: which events, also in the spool, and what is left of them."""
         digest = hashlib.sha256(b"redact")
         for each in self.found:
             digest.update(f"{each.event.position} {canonical_json(each.left)}\n".encode())
+        digest.update("\n".join(sorted(spooled.lines)).encode())
         return digest.hexdigest()[:16]
 
 
@@ -167,8 +169,9 @@ def _conditions(selection: RedactionSelect) -> tuple[list[str], list[Any]]:
         conditions.append("event_type IN (SELECT value FROM json_each(%s))")
         parameters.append(json.dumps(selection.event_types))
     if selection.text and not selection.ignore_case:
-        conditions.append("instr(payload_json, %s) > 0")
-        parameters.append(json.dumps(selection.text, ensure_ascii=False)[1:-1])
+        texts = selection.texts()
+        conditions.append(f"({' OR '.join(['instr(payload_json, %s) > 0'] * len(texts))})")
+        parameters += [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts]
     return conditions, parameters
 
 

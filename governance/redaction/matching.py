@@ -11,12 +11,15 @@ from governance.redaction.schemas import RedactionSelect
 from memoryhub.core.errors import Invalid
 from memoryhub.core.sanitize import sanitize, sanitize_text
 from memoryhub.core.shapes import TEXT, Leaf, Shape
+from sessions_app.spooled import hook_names
 
 Span = tuple[int, int]
 Cleaner = Callable[[str], tuple[str, list[Span]]]
 """Returns what is left of a text, and where in it the finds were."""
 
 
+_PATTERN_MEMORY = 128 << 20
+# Bytes; a text of 100,000 characters takes 5 million.
 _OPENING = "[REDACTED:"
 _TAG = re.compile(r"\[REDACTED:[^\]\s]{1,64}\]")
 
@@ -57,6 +60,11 @@ class Matcher:
             return cleaned, walk.finds
         named, _ = sanitize(cleaned, shape)  # what only its key gives away
         return named, [*walk.finds, *_differences(cleaned, named, "")]
+
+    def clean_waiting(self, value: Any) -> tuple[Any, list[str]]:
+        """Return a copy of a client's event without what is to go, and what that was."""
+        left, finds = self.clean(value, hook_names())
+        return left, [text for find in finds for text in find.texts]
 
     def clean_text(self, text: str) -> list[Span]:
         """Return where in a text something would have to go."""
@@ -199,9 +207,9 @@ def _compiled(selection: RedactionSelect) -> Any:
     options = re2.Options()
     options.case_sensitive = not selection.ignore_case
     options.log_errors = False
-    options.literal = selection.text is not None
+    options.max_mem = _PATTERN_MEMORY
     try:
-        pattern = re2.compile(selection.text or selection.pattern or "", options)
+        pattern = re2.compile(selection.pattern or "|".join(map(re2.escape, selection.texts())), options)
     except re2.error as error:
         said = error.args[0].decode() if isinstance(error.args[0], bytes) else error
         raise Invalid(f"pattern is not an RE2 regular expression: {said}") from error

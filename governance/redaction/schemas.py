@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -10,6 +11,9 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 from memoryhub.core.schemas import Command, EntityId
 
 Label = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+
+
+_SPACE = re.compile(r"\s+")
 
 
 class RedactionSelect(Command):
@@ -28,6 +32,19 @@ class RedactionSelect(Command):
     search: str | None = Field(None, min_length=1, max_length=2_000, description="only in what this question finds")
     event_types: list[str] = Field(default_factory=list, max_length=50, description="only in events of these types")
     label: Label = Field("removed", description="what stands in its place: [REDACTED:label]")
+
+    def texts(self) -> list[str]:
+        """Return the text as it is, and on one line, as a context pack keeps a question; the longer one first."""
+        if self.text is None:
+            return []
+        on_one_line = _SPACE.sub(" ", self.text)
+        texts = {self.text, on_one_line} if len(on_one_line.strip()) > 1 else {self.text}
+        return sorted(texts, key=len, reverse=True)
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether only some events are meant."""
+        return bool(self.ids or self.search or self.event_types)
 
     @model_validator(mode="after")
     def _one_way(self) -> RedactionSelect:
@@ -71,7 +88,8 @@ class RedactionPreview(BaseModel):
     """What would be done."""
 
     events: int = Field(description="in which something is found")
-    finds: int = Field(description="in all of them")
+    finds: int = Field(description="in all of them, and in the spool")
+    spooled: int = Field(0, description="events of hooks that wait in the spool and hold it; they are cleaned too")
     entities: int = Field(description="things that these events are about")
     copies: dict[str, int] = Field(description="what was made of these events, by what it is, and how many")
     all_places: int = Field(description="strings that hold a find")
@@ -92,6 +110,7 @@ class RedactionDone(BaseModel):
     id: int | None = Field(description="the event that tells of it; None where only whole things were erased")
     events: int = Field(description="from which something was taken out")
     finds: int = Field(description="that were taken out")
+    spooled: int = Field(0, description="events of hooks that waited in the spool and were cleaned")
     searched_files: int = Field(description="of the home folder, read byte by byte for what was taken out")
     searched_bytes: int = Field(description="of these files")
     left: list[Kept] = Field(description="files that hold it still, with what to do about them")

@@ -6,7 +6,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from governance.redaction.copies import count_copies, entities_of, kept_fields, kept_files, kept_headers
+from governance.redaction.copies import (
+    count_copies,
+    entities_of,
+    kept_fields,
+    kept_files,
+    kept_headers,
+    kept_unselected,
+)
 from governance.redaction.excerpts import places_of, texts_of, whole_places
 from governance.redaction.finding import Event, Findings, find_places, selected_events
 from governance.redaction.growth import look_through
@@ -14,10 +21,12 @@ from governance.redaction.matching import Matcher
 from governance.redaction.proof import search_home
 from governance.redaction.schemas import Kept, Place, RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from memories.services.erase import wipe_traces
+from memories.services.traces import Traces
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.wording import counted
+from sessions_app.spooled import Spooled, cleaning, find_spooled
 
 _ROUNDS = 3
 _TELLING = 24
@@ -36,14 +45,18 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
     demand(Act.GOVERN)
     if command.whole:
         return _preview_whole(selected_events(command))
-    findings = _found(command)
-    token = findings.token()
+    matcher = Matcher(command)
+    findings, spooled = find_places(command), _spooled(command, matcher)
+    _require_found(findings.positions, spooled)
+    kept = [*kept_fields(findings), *kept_unselected(command, matcher)]
     return _preview(
         findings.positions,
-        finds=findings.count,
-        token=token,
-        question=f"take {counted(findings.count, 'find')} out of {counted(len(findings.found), 'event')} for good?",
-        kept=[*kept_fields(findings), *([] if command.rules else kept_headers(Matcher(command)))],
+        spooled=spooled,
+        finds=findings.count + len(spooled.texts),
+        token=findings.token(spooled),
+        question=f"take {counted(findings.count + len(spooled.texts), 'find')} out of "
+        f"{counted(len(findings.found), 'event')}{_and_waiting(spooled)} for good?",
+        kept=[*kept, *([] if command.rules else kept_headers(matcher))],
         places=places_of(findings),
         all_places=sum(len(each.finds) for each in findings.found),
     )
@@ -65,19 +78,28 @@ def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> Red
     _require_clean_reason(command)
     if command.whole:
         return _erase_whole(command)
-    taken = _Taken()
+    matcher, findings = Matcher(command), find_places(command)
+    spooled = _spooled(command, matcher)
+    _require(command, findings.token(spooled), findings.positions, spooled)
+    taken, expected = _Taken(), bool(findings.found)
     for _ in range(_ROUNDS):
+        # First the spool: what the hub took from it until now is in the log, and is found there in the next round.
+        taken.clean_spool(command, matcher)
+        if findings.found:
+            _take(command, findings, taken, progress)
         findings = find_places(command)
-        if not taken.positions:
-            _require(command, findings.token(), findings.positions)
         if not findings.found:
             break
-        _take(command, findings, taken, progress)
-    if not taken.positions:
+    if expected and not taken.positions:
         raise Locked("others erase or redact events all the time; redact again")
     if command.rules:
         look_through()
     return _proven(taken)
+
+
+def _spooled(command: RedactionSelect, matcher: Matcher) -> Spooled:
+    """Return what waits in the spool; a selection of some events means none of these."""
+    return Spooled() if command.narrowed else find_spooled(matcher.clean_waiting)
 
 
 @dataclass(slots=True)
@@ -88,6 +110,19 @@ class _Taken:
     finds: int = 0
     positions: set[int] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
+    spooled: int = 0
+
+    def clean_spool(self, command: RedactionSelect, matcher: Matcher) -> None:
+        """Take it out of the events that wait."""
+        if not command.narrowed:
+            with cleaning() as clean:
+                self.add(clean(matcher.clean_waiting))
+
+    def add(self, spooled: Spooled) -> None:
+        """Count what was taken out of them."""
+        self.spooled += len(spooled.lines)
+        self.finds += len(spooled.texts)
+        self.texts |= set(spooled.texts)
 
 
 def _take(command: RedactionRun, findings: Findings, taken: _Taken, progress: Progress) -> None:
@@ -109,16 +144,24 @@ def _require_clean_reason(command: RedactionRun) -> None:
 
 def _erase_whole(command: RedactionRun) -> RedactionDone:
     reason = command.reason or "redacted whole"
-    with log.transaction():
+    events = selected_events(command)
+    traces = Traces([event.position for event in events])
+    _require(command, _token(events), [event.position for event in events], Spooled())
+    taken = _Taken()
+    with traces.cleaning() as clean_spool, log.transaction():
         events = selected_events(command)
-        _require(command, _token(events), [event.position for event in events])
+        _require(command, _token(events), [event.position for event in events], Spooled())
         alone, streams = _apart(events)
         if streams:
             log.erase_streams(streams, reason=reason)
         if alone:
             log.erase_events(alone, reason=reason)
-    texts = {text for event in events for text in texts_of(event) if len(text) >= _TELLING}
-    return _proven(_Taken(None, len(events), {event.position for event in events}, texts))
+        traces.erase_packs(reason=reason)
+        taken.add(clean_spool())
+    taken.finds += len(events)
+    taken.positions = {event.position for event in events}
+    taken.texts |= {text for event in events for text in texts_of(event) if len(text) >= _TELLING}
+    return _proven(taken)
 
 
 def _apart(events: Sequence[Event]) -> tuple[list[int], list[str]]:
@@ -128,22 +171,25 @@ def _apart(events: Sequence[Event]) -> tuple[list[int], list[str]]:
     return [event.position for event in alone if event.stream not in streams], sorted(streams)
 
 
-def _found(command: RedactionSelect) -> Findings:
-    findings = find_places(command)
-    if not findings.found:
+def _require_found(positions: Sequence[int], spooled: Spooled) -> None:
+    if not positions and not spooled.lines:
         raise NotFound("nothing of that is in this store's log")
-    return findings
 
 
-def _require(command: RedactionRun, token: str, positions: Sequence[int]) -> None:
-    if not positions:
-        raise NotFound("nothing of that is in this store's log")
+def _require(command: RedactionRun, token: str, positions: Sequence[int], spooled: Spooled) -> None:
+    _require_found(positions, spooled)
     if command.confirm_token != token:
         raise ConfirmationRequired(
-            f"take this out of {counted(len(positions), 'event')} for good? It cannot be brought back",
-            id=positions[0],
+            f"take this out of {counted(len(positions), 'event')}{_and_waiting(spooled)} for good? "
+            "It cannot be brought back",
+            id=positions[0] if positions else None,
             confirm_token=token,
         )
+
+
+def _and_waiting(spooled: Spooled) -> str:
+    count = len(spooled.lines)
+    return f" and {counted(count, 'event')} in the spool" if count else ""
 
 
 def _proven(taken: _Taken) -> RedactionDone:
@@ -153,6 +199,7 @@ def _proven(taken: _Taken) -> RedactionDone:
         id=taken.event_id,
         events=len(taken.positions),
         finds=taken.finds,
+        spooled=taken.spooled,
         searched_files=proof.files,
         searched_bytes=proof.bytes,
         left=kept_files(proof, wiped=wiped),
@@ -160,12 +207,15 @@ def _proven(taken: _Taken) -> RedactionDone:
 
 
 def _preview_whole(events: list[Event]) -> RedactionPreview:
-    if not events:
-        raise NotFound("nothing of that is in this store's log")
     positions = [event.position for event in events]
+    _require_found(positions, Spooled())
+    traces = Traces(positions)
+    spooled = traces.find_spooled()
     question = f"erase {counted(len(events), 'event')} altogether?"
     return _preview(
         positions,
+        spooled=spooled,
+        packs=traces.count_packs(),
         finds=len(events),
         token=_token(events),
         question=question,
@@ -178,19 +228,23 @@ def _preview_whole(events: list[Event]) -> RedactionPreview:
 def _preview(
     positions: list[int],
     *,
+    spooled: Spooled,
     finds: int,
     token: str,
     question: str,
     kept: list[Kept],
     places: list[Place],
     all_places: int,
+    packs: int = 0,
 ) -> RedactionPreview:
     entities = entities_of(positions)
+    quoting = {"context packs asked for in its words": packs, "events in the spool": len(spooled.lines)}
     return RedactionPreview(
         events=len(positions),
         finds=finds,
         entities=len(entities),
-        copies=count_copies(positions, entities),
+        spooled=len(spooled.lines),
+        copies=count_copies(positions, entities) | {name: count for name, count in quoting.items() if count},
         places=places,
         all_places=all_places,
         kept=kept,

@@ -13,10 +13,11 @@ from memories.models import Memory
 from memories.schemas import MemoryDelete, WriteResult, WriteStatus
 from memories.search.index import forget_removed
 from memories.selectors.memories import find_memory
+from memories.services.traces import Traces
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, PreconditionFailed
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import current_store
+from memoryhub.core.stores import StoreId, current_store, use_store
 from memoryhub.core.vacuum import wipe_free_space
 from memoryhub.core.wording import counted
 
@@ -26,22 +27,45 @@ logger = logging.getLogger(__name__)
 def erase_memory(*, command: MemoryDelete) -> WriteResult:
     """Erase every version of a softly deleted memory; its events and their digests stay, so the chain still verifies.
 
-    Afterwards no byte of the text is in the store's files. Backups that were made before still have it.
+    Context packs whose question repeats its text are erased with it, and the text is taken out of events of hooks that
+    wait in the spool. Afterwards no byte of the text is in the store's files, unless another event quotes it. Backups
+    that were made before still have it.
 
     Raises:
         NotFound: there is no such memory.
         PreconditionFailed: it is not deleted.
         ConfirmationRequired: ``confirm_token`` is not the one that this error names.
+        Locked: another process takes events from the spool for long.
     """
+    reason, caller = command.reason or "deleted for good", current_store()
     with scopes.writing(command.scope):
-        with log.transaction():
-            memory = find_memory(command.id)
-            _require_confirmation(memory, command.confirm_token)
-            log.erase_streams([f"memory:{memory.id}"], reason=command.reason or "deleted for good")
+        memory = find_memory(command.id)
+        traces = Traces(_positions(memory), caller)
+        _require_confirmation(memory, traces, command.confirm_token)
+        with traces.cleaning() as clean_spool:
+            if caller != current_store():
+                _erase_packs_of(caller, traces, reason)
+            with log.transaction():
+                memory = find_memory(command.id)
+                _require_confirmation(memory, traces, command.confirm_token)
+                log.erase_streams([f"memory:{memory.id}"], reason=reason)
+                traces.erase_packs(reason=reason)
+                clean_spool()  # before the commit: afterwards the text could not be looked for again
         wipe_traces()
         return WriteResult(
             id=memory.id, version=memory.version, status=WriteStatus.ERASED, title="", scope=memory.scope
         )
+
+
+def _erase_packs_of(store: StoreId, traces: Traces, reason: str) -> None:
+    with use_store(store):
+        if traces.erase_packs(reason=reason):
+            wipe_traces()
+
+
+def _positions(memory: Memory) -> list[int]:
+    found = RawEvent.objects.filter(stream_id=f"memory:{memory.id}")
+    return list(found.values_list("position", flat=True))
 
 
 def wipe_traces() -> bool:
@@ -58,7 +82,7 @@ def wipe_traces() -> bool:
     return wipe_free_space()
 
 
-def _require_confirmation(memory: Memory, token: str | None) -> None:
+def _require_confirmation(memory: Memory, traces: Traces, token: str | None) -> None:
     if memory.deleted_at is None:
         raise PreconditionFailed(
             f"memory #{memory.id} is not deleted; delete it without permanent first, then for good", id=memory.id
@@ -66,11 +90,22 @@ def _require_confirmation(memory: Memory, token: str | None) -> None:
     wanted = _token(memory)
     if token != wanted:
         raise ConfirmationRequired(
-            f"permanently delete #{memory.id} {memory.title!r} with its {counted(memory.version, 'version')}? "
-            "Its text cannot be brought back",
+            f"permanently delete #{memory.id} {memory.title!r} with its {counted(memory.version, 'version')}"
+            f"{_quoting(traces)}? Its text cannot be brought back",
             id=memory.id,
             confirm_token=wanted,
         )
+
+
+def _quoting(traces: Traces) -> str:
+    """Say what else goes because it quotes the memory."""
+    packs, waiting = traces.count_packs(), len(traces.find_spooled().lines)
+    parts = [f", {counted(packs, 'context pack')} asked for in its words"] if packs else []
+    if waiting:
+        parts.append(
+            f", and its text in {counted(waiting, 'event')} that {'waits' if waiting == 1 else 'wait'} to be taken in"
+        )
+    return "".join(parts)
 
 
 def _token(memory: Memory) -> str:

@@ -63,9 +63,13 @@ GENERATED = Shape(Leaf.GENERATED)
 _COLLECTIONS = (dict, Mapping, tuple, list, set, frozenset, Sequence)
 
 
-@cache
 def payload_shape(schema: type[BaseModel]) -> Shape:
     """Return the shape of a pydantic schema's JSON data."""
+    return _of_schema(schema)
+
+
+@cache
+def _of_schema(schema: Any) -> Shape:
     fields = schema.model_fields.items()
     return Shape(fields={name: _shape(field.annotation, field.metadata) for name, field in fields})
 

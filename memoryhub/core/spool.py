@@ -11,17 +11,21 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from memoryhub import env
+from memoryhub.core.errors import Locked
 
 FOLDER = "spool"
 REJECTED = "rejected"
 TAKEN = ".taken"
+TAKER_SECONDS = 30.0
+# How long to wait for another process that takes from the spool.
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +57,13 @@ def folder() -> Path:
 
 def append(kept: Kept) -> None:
     """Add one line, whole, whatever others do at the same time."""
-    line = json.dumps(asdict(kept), ensure_ascii=False, separators=(",", ":")) + "\n"
+    line = line_of(kept) + "\n"
     _append(_made(folder()) / f"{time.strftime('%Y-%m-%d', time.gmtime())}.jsonl", line.encode("utf-8", "replace"))
+
+
+def line_of(kept: Kept) -> str:
+    """Return the line of an event, without its end."""
+    return json.dumps(asdict(kept), ensure_ascii=False, separators=(",", ":"))
 
 
 def reject(key: str, reason: str) -> None:
@@ -114,6 +123,25 @@ def only_taker() -> Iterator[bool]:
         os.close(descriptor)
 
 
+@contextmanager
+def taking(*, seconds: float = TAKER_SECONDS) -> Iterator[None]:
+    """Be the only process that takes from the spool inside the block, whether anything waits or not.
+
+    Raises:
+        Locked: another process did so for all of ``seconds``.
+    """
+    descriptor = os.open(_made(folder()) / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    end = time.monotonic() + seconds
+    try:
+        while not _locked(descriptor):
+            if time.monotonic() >= end:
+                raise Locked("another process takes events from the spool; try again in a moment")
+            time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _locked(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -127,6 +155,7 @@ def take() -> list[Path]:
 
     Needs ``only_taker``. No hook writes to a file any more when this returns.
     """
+    _remove_drafts()
     for path in folder().glob("*.jsonl"):
         taken = path.with_name(f"{path.stem}-{time.time_ns()}.jsonl{TAKEN}")
         path.rename(taken)
@@ -142,13 +171,18 @@ def read(path: Path) -> tuple[list[Kept], list[Broken]]:
     for raw in path.read_bytes().splitlines():
         line = raw.decode("utf-8", "replace")
         try:
-            events.append(_parsed(line))
+            events.append(parsed(line))
         except (ValueError, TypeError, RecursionError) as error:
             broken.append(Broken(line, str(error)))
     return sorted(events, key=lambda event: event.at), broken
 
 
-def _parsed(line: str) -> Kept:
+def parsed(line: str) -> Kept:
+    """Return the event of a line.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it is none.
+    """
     kept = Kept(**json.loads(line))
     texts = (kept.id, kept.client, kept.event, kept.project)
     if not all(isinstance(text, str) for text in texts) or not isinstance(kept.payload, dict):
@@ -166,13 +200,74 @@ def finish(path: Path, *, left: list[Kept], broken: list[Broken]) -> None:
         name = f"{path.name.split('.', 1)[0]}-{hashlib.sha256(repr(lines).encode()).hexdigest()[:12]}.jsonl"
         _replace(_made(folder() / REJECTED) / name, lines)
     if left:
-        _replace(path, [json.dumps(asdict(kept), ensure_ascii=False, separators=(",", ":")) for kept in left])
+        _replace(path, [line_of(kept) for kept in left])
     else:
         path.unlink()
 
 
+def each_line() -> Iterator[str]:
+    """Yield every line that waits or was set aside, each once; takes nothing away."""
+    seen: set[bytes] = set()
+    for content in _contents():
+        for line in content.splitlines():
+            if line not in seen:
+                seen.add(line)
+                yield line.decode("utf-8", "replace")
+
+
+def _contents() -> list[bytes]:
+    while True:
+        try:
+            return [path.read_bytes() for path in _files()]
+        except FileNotFoundError:
+            continue  # it was taken, and has another name now, or it was drained
+
+
+def rewrite(change: Callable[[str], str]) -> None:
+    """Replace every line that waits or was set aside by what ``change`` makes of it; a file without a change stays.
+
+    Needs ``taking``, so that no process has read a line and still acts on it. Hooks may append at the same time.
+    """
+    _remove_drafts()
+    for path in _files():
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # a hook that waits for this lock sees then that the file is another
+            before = file.read()
+            after = b"".join(_changed(line, change) for line in before.splitlines(keepends=True))
+            if after != before:
+                _put(path, after)
+
+
+def _changed(raw: bytes, change: Callable[[str], str]) -> bytes:
+    line = raw.decode("utf-8", "replace").removesuffix("\n")
+    changed = change(line)
+    return raw if changed == line else changed.encode("utf-8", "replace") + b"\n"
+
+
+def _files() -> list[Path]:
+    """Return the files of lines: those that hooks write to first, since these become the taken ones."""
+    place = folder()
+    waiting = sorted(place.glob("*.jsonl"))
+    return [*waiting, *sorted(place.glob(f"*.jsonl{TAKEN}")), *sorted((place / REJECTED).glob("*.jsonl"))]
+
+
+def _remove_drafts() -> None:
+    """Remove what a process left that died while it replaced a file; the file itself is still there."""
+    for place in (folder(), folder() / REJECTED):
+        for draft in place.glob(".*.jsonl*"):
+            draft.unlink(missing_ok=True)
+
+
 def _replace(path: Path, lines: list[str]) -> None:
+    _put(path, ("\n".join(lines) + "\n").encode("utf-8", "replace"))
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Put a file in another's place; after a power cut, either is there whole."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)
-    draft.write_text("\n".join(lines) + "\n", "utf-8", "replace")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     draft.replace(path)

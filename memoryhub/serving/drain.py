@@ -22,7 +22,7 @@ from memoryhub.core.errors import HubError, Locked, Unavailable
 from memoryhub.core.spool import Broken, Kept
 from memoryhub.core.stores import project_store, use_store
 from sessions_app.clients import Effect
-from sessions_app.hearing import Heard, hear
+from sessions_app.hearing import Heard, hear, project_of
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class _File:
             try:
                 heard = hear(client=kept.client, event=kept.event, told=kept.payload)
                 if heard.effect is not Effect.NOTHING:
-                    yield _Placed(hooks.project_of(heard, kept.project), heard, kept)
+                    yield _Placed(project_of(heard, kept.project), heard, kept)
             except HubError as error:
                 self._set_aside(kept, error.message)
 

@@ -8,7 +8,7 @@ import re
 import types
 from collections.abc import Iterator
 from enum import Enum
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 from unittest import TestCase, mock
 
 from hypothesis import find, given, settings
@@ -108,7 +108,7 @@ class Maker:
 
 def _fits(field: FieldInfo, value: Any) -> bool:
     try:
-        create_model("One", value=(field.annotation, field)).model_validate({"value": value})
+        create_model("One", value=(cast("Any", field.annotation), field)).model_validate({"value": value})
     except ValidationError:
         return False
     return True

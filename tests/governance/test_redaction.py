@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,14 +18,16 @@ from governance.redaction.growth import last_look
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
 from memories import selectors, services
-from memories.models import Memory
+from memories.models import ContextPack, Memory
 from memories.pack.service import pack_context
 from memories.schemas import MemorySearch, MemoryUpdate, MemoryWrite
 from memories.schemas.pack import ContextPackRequest
-from memoryhub.core import log
-from memoryhub.core.errors import ConfirmationRequired, Invalid, NotFound
+from memoryhub.core import log, spool
+from memoryhub.core.errors import ConfirmationRequired, Invalid, Locked, NotFound
 from memoryhub.core.jobs import Run
+from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
+from memoryhub.serving import drain
 from sessions_app.schemas import EventAppend, SessionStart, SettingsChange, TurnBegin
 from sessions_app.services import start_session
 from sessions_app.services.settings import change_settings
@@ -170,8 +173,6 @@ class RedactionTests(HubTestCase):
     def smuggle(self, secret: str) -> None:
         """Have a payload hold a secret that today's rules would have caught."""
         position = self.write("Deploy", "With the key PLACE-OF-THE-KEY.")
-        from memoryhub.core.models import RawEvent
-
         payload = json.loads(RawEvent.objects.get(position=position).payload_json)
         log.redact_payloads(
             {position: {**payload, "content": f"With the key {secret}."}}, what="a test that puts one in"
@@ -198,6 +199,125 @@ class RedactionTests(HubTestCase):
         self.assertEqual([each.where for each in done.left], ["projects/beta/events.db-wal"])
         with self.store("beta"):
             self.assertEqual(self.preview().events, 1)
+
+
+class SpoolTests(HubTestCase):
+    """What hooks left for the hub is redacted too, though it is in no log yet."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        (self.home / "work" / "alpha").mkdir(parents=True)
+        (self.home / "work" / "beta").mkdir()
+        self.keep(1, prompt=f"Ask {WORD} about it")
+        self.keep(2, prompt="Ask nobody")
+        self.keep(3, prompt=f"Of another project: {WORD}", project="beta")
+        self.enterContext(self.store("alpha", actor="ada"))
+
+    def keep(self, number: int, *, project: str = "alpha", **payload: object) -> None:
+        told = {"session_id": "s-1", "cwd": str(self.home / "work" / project), **payload}
+        spool.append(
+            spool.Kept(id=f"hook-{number}", at=number, client="claude-code", event="UserPromptSubmit", payload=told)
+        )
+
+    def lines(self) -> list[str]:
+        return sorted(spool.each_line())
+
+    def preview(self, **fields: object) -> RedactionPreview:
+        return preview_redaction(command=RedactionSelect(**{"text": WORD, **fields}))
+
+    def redact(self, **fields: object) -> RedactionDone:
+        token = self.preview(**fields).confirm_token
+        return redact(command=RedactionRun(**{"text": WORD, **fields}, confirm_token=token))
+
+    def prompts(self) -> list[str]:
+        drain.drain()
+        found = RawEvent.objects.filter(event_type="message.user").order_by("position")
+        return [json.loads(event.payload_json)["content"] for event in found]
+
+    def test_a_preview_counts_it_though_the_log_has_nothing(self):
+        before = self.lines()
+        shown = self.preview()
+        self.assertEqual((shown.events, shown.finds, shown.spooled), (0, 1, 1))
+        self.assertEqual(shown.copies["events in the spool"], 1)
+        self.assertIn("take 1 find out of 0 events and 1 event in the spool", shown.question)
+        self.assertEqual(self.lines(), before)
+
+    def test_it_is_taken_out_and_every_other_line_stays_as_it_was(self):
+        others = [line for line in self.lines() if "hook-1" not in line]
+        done = self.redact()
+        self.assertEqual((done.id, done.events, done.finds, done.spooled), (None, 0, 1, 1))
+        self.assertEqual([line for line in self.lines() if "hook-1" not in line], others)
+        self.assertEqual(self.prompts(), ["Ask [REDACTED:removed] about it", "Ask nobody"])
+        with self.store("beta"):
+            self.assertEqual(self.prompts(), [f"Of another project: {WORD}"])
+
+    def test_the_event_stays_in_its_project_where_the_folder_has_the_word(self):
+        (self.home / "work" / WORD).mkdir()
+        (self.home / "work" / WORD / ".memory-hub.toml").write_text('project = "alpha"\n')
+        self.keep(4, prompt="From there", project=WORD)
+        self.redact()
+        self.assertEqual(self.prompts()[2], "From there")
+
+    def test_what_was_set_aside_taken_or_left_by_a_killed_process_is_cleaned_too(self):
+        self.keep(5, prompt=f"{WORD} of no folder", cwd="relative", session_id="s-2")
+        drain.drain()  # sets that line aside, and takes the others in
+        self.keep(6, prompt=f"{WORD} again")
+        with spool.taking():
+            spool.take()
+        (spool.folder() / ".2026-11-20-1.jsonl.taken.99").write_text(f"half a line with {WORD}")
+        with next(spool.folder().glob("*.taken")).open("a") as file:
+            file.write(f"no JSON, but {WORD}\n")
+        self.redact()
+        holding = [path.name for path in spool.folder().rglob("*") if path.is_file() and WORD in path.read_text()]
+        self.assertEqual(holding, [])
+        self.assertEqual(self.prompts()[-1], "[REDACTED:removed] again")
+
+    def test_the_token_is_of_what_waits_too(self):
+        token = self.preview().confirm_token
+        self.keep(7, prompt=f"And {WORD}")
+        with self.assertRaises(ConfirmationRequired):
+            redact(command=RedactionRun(text=WORD, confirm_token=token))
+
+    def test_a_selection_of_some_events_names_what_it_leaves(self):
+        memory = services.write_memory(command=MemoryWrite(title="Who", content=f"{WORD} did.")).id
+        pack_context(command=ContextPackRequest(query=f"what did {WORD} do"))
+        kept = {each.where for each in self.preview(ids=[memory]).kept}
+        self.assertEqual(kept, {"the question of 1 context pack", "1 event of hooks in the spool"})
+        self.assertEqual(self.redact(ids=[memory]).spooled, 0)
+        self.assertEqual(self.preview().spooled, 1)
+
+    def test_a_text_of_two_lines_is_found_in_the_question_of_a_pack(self):
+        services.write_memory(command=MemoryWrite(title="Who", content=f"{WORD}\n  of the north"))
+        pack_context(command=ContextPackRequest(query=f"tell me of {WORD}\n  of the north"))
+        text = f"{WORD}\n  of the north"
+        self.assertEqual(
+            {place.event_type for place in self.preview(text=text).places}, {"memory.written", "context.packed"}
+        )
+        self.redact(text=text)
+        self.assertEqual(ContextPack.objects.get().query, "tell me of [REDACTED:removed]")
+
+    def test_what_is_erased_whole_leaves_packs_and_the_spool_as_well(self):
+        content = f"The tank of {WORD} leaks at the northern valve"
+        memory = services.write_memory(command=MemoryWrite(title="Tank", content=content)).id
+        pack_context(command=ContextPackRequest(query="what leaks at the northern valve"))
+        self.keep(8, prompt=f"Remember: {content}!")
+        shown = self.preview(text=None, whole=True, ids=[memory])
+        self.assertEqual((shown.spooled, shown.copies["context packs asked for in its words"]), (1, 1))
+        done = self.redact(text=None, whole=True, ids=[memory])
+        self.assertEqual((done.spooled, ContextPack.objects.count()), (1, 0))
+        self.assertIn("Remember: [REDACTED:erased]!", self.prompts())
+        self.assertTrue(log.verify().ok)
+        self.assertTrue(log.rebuild().identical)
+
+    def test_while_the_hub_takes_for_long_it_is_refused_and_nothing_is_changed(self):
+        before, token = self.lines(), self.preview().confirm_token
+        with (
+            spool.only_taker(),
+            mock.patch.object(spool.taking, "__kwdefaults__", {"seconds": 0}),
+            self.assertRaises(Locked),
+        ):
+            redact(command=RedactionRun(text=WORD, confirm_token=token))
+        self.assertEqual(self.lines(), before)
 
 
 class AnyTextTests(HubTestCase):

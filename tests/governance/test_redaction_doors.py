@@ -15,6 +15,7 @@ from memoryhub.core.permissions import ROLES
 from memoryhub.signin import ensure_owner
 from tests.admin.base import AdminTestCase, text_of
 from tests.admin.browser import BrowserTestCase
+from tests.hook.client import run_hook, spooled, wait_for_spooled
 
 PAGE = "governance/redaction/"
 WORD = "marmaladeish"
@@ -107,6 +108,17 @@ class RedactionCommandTests(AdminTestCase):
         self.assertRegex(said, r"1 find taken out of 1 event; \d+ files .* 0 have any left")
         with self.assertRaisesRegex(CommandError, "nothing of that"):
             self.run_command("--text", WORD)
+
+    def test_what_a_hook_has_left_in_the_spool_is_counted_and_taken_out(self):
+        prompt = {"session_id": "s-1", "cwd": str(self.home), "prompt": f"Ask {WORD}"}
+        run_hook(self.home, "UserPromptSubmit", prompt, "--project", "alpha")
+        wait_for_spooled(self.home)
+        said = self.run_command("--text", WORD)
+        self.assertIn("1 find in 0 events of 0 things (1 events in the spool)", said)
+        self.assertIn(WORD, spooled(self.home)[0]["payload"]["prompt"])
+        said = self.run_command("--text", WORD, "--confirm", said.strip().rpartition(" ")[2])
+        self.assertRegex(said, r"1 find taken out of 0 events and 1 event in the spool; .* 0 have any left")
+        self.assertEqual(spooled(self.home)[0]["payload"]["prompt"], "Ask [REDACTED:removed]")
 
     def test_a_wrong_token_changes_nothing(self):
         memory_id = self.write("A tank", f"It was {WORD}.")

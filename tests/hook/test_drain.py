@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+from typing import Any
 from unittest import mock
 
 from memoryhub import hooks
@@ -19,6 +20,7 @@ from memoryhub.core.stores import list_projects
 from memoryhub.serving import drain
 from memoryhub.serving.drain import Drained
 from sessions_app.models import Session, Turn
+from sessions_app.spooled import cleaning
 from tests.home import UNMEASURED
 from tests.support import HubTestCase
 from tests.web.server import ROOT, poll
@@ -46,6 +48,18 @@ import sys
 from memoryhub.core import spool
 for number in range(200):
     spool.append(spool.Kept(id=f"{sys.argv[1]}-{number}", at=number, client="c", event="e"))
+"""
+
+
+_ASKER = """
+import sys
+from memoryhub.core import spool
+for number in range(100):
+    told = {"session_id": f"s-{sys.argv[1]}", "prompt": f"marmaladeish {sys.argv[1]}-{number}"}
+    spool.append(
+        spool.Kept(id=f"{sys.argv[1]}-{number}", at=number, client="claude-code", event="UserPromptSubmit",
+                   project="alpha", payload=told)
+    )
 """
 
 
@@ -204,6 +218,26 @@ class DrainAmongOthersTests(DrainTestCase):
         self.assertEqual(sorted(found), sorted(f"{who}-{n}" for who in range(4) for n in range(200)))
         self.assertEqual([process.returncode for process in writers], [0] * 4)
 
+    def test_cleaned_while_hooks_append_and_the_hub_drains_no_event_is_lost(self):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        askers = [subprocess.Popen([sys.executable, "-c", _ASKER, str(who)], env=environment) for who in range(3)]
+        cleaned = 0
+        with self.drainers() as drainers, self.store():
+            assert drainers.stdout
+            while any(process.poll() is None for process in askers) or self.waiting():
+                print("", file=drainers.stdin, flush=True)
+                cleaned += self.clean()
+                self.assertEqual(int(drainers.stdout.readline()), 0)
+            for number in range(5):
+                self.keep(number, prompt="marmaladeish last")
+            self.assertEqual(self.clean(), 5)
+        self.assertEqual([line for line in spool.each_line() if "marmaladeish" in line], [])
+        self.assertEqual(drain.drain().captured, 5)
+        prompts = [prompt.partition(" ")[2] for prompt in self.prompts()]
+        self.assertEqual(sorted(prompts[:-5]), sorted(f"{who}-{number}" for who in range(3) for number in range(100)))
+        self.assertEqual(sum(prompt.startswith("[word]") for prompt in self.prompts()), cleaned + 5)
+        self.assertEqual([process.returncode for process in askers], [0] * 3)
+
     def test_killed_at_any_moment_nothing_is_lost_and_nothing_comes_twice(self):
         chance = random.Random(11)
         kept = kills = 0
@@ -223,6 +257,10 @@ class DrainAmongOthersTests(DrainTestCase):
             self.assertTrue(log.verify().ok)
             self.assertEqual(Session.objects.count(), 1)
 
+    def clean(self) -> int:
+        with cleaning() as clean:
+            return len(clean(_without_the_word).lines)
+
     def drainers(self) -> subprocess.Popen[str]:
         environment = {
             **os.environ,
@@ -232,6 +270,11 @@ class DrainAmongOthersTests(DrainTestCase):
         }
         command = [sys.executable, "-c", _DRAINERS]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def _without_the_word(value: Any) -> tuple[Any, list[str]]:
+    text = json.dumps(value)
+    return json.loads(text.replace("marmaladeish", "[word]")), ["marmaladeish"] * text.count("marmaladeish")
 
 
 def _forget() -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from governance.retention.holds import place_hold
+from governance.retention.schemas import HoldPlace
 from memories import selectors, services
-from memories.models import Memory
+from memories.models import ContextPack, Memory
+from memories.pack.service import pack_context
 from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteStatus
-from memoryhub.core import log, rows
-from memoryhub.core.errors import ConfirmationRequired, NotFound, PreconditionFailed
+from memories.schemas.pack import ContextPackRequest
+from memoryhub.core import log, rows, spool
+from memoryhub.core.errors import ConfirmationRequired, HubError, NotFound, PreconditionFailed
 from memoryhub.core.stores import current_store
 from tests.support import HubTestCase
 
@@ -38,6 +42,9 @@ class EraseTests(HubTestCase):
 
     def erase(self) -> None:
         self.delete()
+        self.erase_deleted()
+
+    def erase_deleted(self) -> None:
         self.assertEqual(self.delete(permanent=True, confirm_token=self.token()), WriteStatus.ERASED)
 
     def files_with(self, word: str) -> list[str]:
@@ -86,6 +93,75 @@ class EraseTests(HubTestCase):
         self.delete()
         with self.assertRaises(ConfirmationRequired):
             self.delete(permanent=True, confirm_token=token)
+
+    def ask(self, query: str) -> int:
+        pack_context(command=ContextPackRequest(query=query))
+        return int(ContextPack.objects.order_by("-id")[0].id)
+
+    def keep(self, prompt: str, **payload: object) -> None:
+        told = {"session_id": "s-1", "prompt": prompt, **payload}
+        spool.append(
+            spool.Kept(
+                id=f"hook-{prompt[:20]}", at=1, client="claude-code", event="PostToolUse", project="alpha", payload=told
+            )
+        )
+
+    def test_a_pack_that_was_asked_for_in_its_words_goes_with_it_and_no_other(self):
+        asked = [
+            self.ask(f"what do we know of the {WORDS[1].upper()}"),
+            self.ask(f"It became\n {WORDS[2]}"),
+            self.ask(WORDS[0]),
+        ]
+        others = [self.ask("caches and locks"), self.ask("a note on locks")]
+        self.delete()
+        with self.assertRaisesRegex(ConfirmationRequired, "2 versions, 3 context packs asked for in its words[?]"):
+            self.delete(permanent=True)
+        self.erase_deleted()
+        self.assertEqual(set(ContextPack.objects.values_list("id", flat=True)) & {*asked, *others}, set(others))
+        for word in WORDS:
+            self.assertEqual(self.files_with(word[:7]), [], word)
+        self.assertTrue(log.verify().ok)
+        self.assertTrue(log.rebuild().identical)
+
+    def test_its_text_is_taken_out_of_what_waits_in_the_spool(self):
+        call = {"title": WORDS[0], "content": f"It was {WORDS[1]}. " * 15, "tags": []}
+        self.keep("Quoted in part", tool_name="memory_write", tool_input=call)
+        self.keep("Another, with caches and locks")
+        before = sorted(spool.each_line())
+        self.delete()
+        with self.assertRaisesRegex(ConfirmationRequired, "and its text in 1 event that waits to be taken in"):
+            self.delete(permanent=True)
+        self.assertEqual(sorted(spool.each_line()), before)
+        self.erase_deleted()
+        kept, other = sorted(map(spool.parsed, spool.each_line()), key=lambda kept: kept.id, reverse=True)
+        self.assertEqual(
+            kept.payload["tool_input"], {"title": "[REDACTED:erased]", "content": "[REDACTED:erased]. ", "tags": []}
+        )
+        self.assertIn(spool.line_of(other), before)
+
+    def test_what_a_hold_keeps_is_not_taken_out_of_the_spool_either(self):
+        self.keep(f"Remember that it was {WORDS[1]}. It was {WORDS[1]}.")
+        self.delete()
+        token = self.token()
+        place_hold(command=HoldPlace(stream_id=f"memory:{self.memory_id}", reason="asked for by the court"))
+        before = list(spool.each_line())
+        with self.assertRaises(HubError):
+            self.delete(permanent=True, confirm_token=token)
+        self.assertEqual(list(spool.each_line()), before)
+
+    def test_of_the_global_scope_it_takes_along_the_packs_of_the_project_that_erases_it(self):
+        memory = services.write_memory(
+            command=MemoryWrite(title="Wide", content="Of the vorpalish blade.", scope="global")
+        ).id
+        pack = self.ask("who has the vorpalish blade")
+        services.delete_memory(command=MemoryDelete(id=memory, scope="global"))
+        with self.assertRaises(ConfirmationRequired) as caught:
+            services.delete_memory(command=MemoryDelete(id=memory, scope="global", permanent=True))
+        token = caught.exception.data["confirm_token"]
+        services.delete_memory(command=MemoryDelete(id=memory, scope="global", permanent=True, confirm_token=token))
+        self.assertFalse(ContextPack.objects.filter(id=pack).exists())
+        self.assertEqual(self.files_with("vorpalish"), [])
+        self.assertTrue(log.verify().ok)
 
     def test_its_events_stay_without_their_text(self):
         self.erase()

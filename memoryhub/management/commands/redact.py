@@ -20,8 +20,9 @@ class Command(StoreCommand):
     """``memory-hub redact``."""
 
     help = (
-        "Show what would be taken out of a store's log and of every copy; with --confirm TOKEN, take it out for good "
-        "and prove it by reading the files. --rules looks for whatever the rules for secrets find today."
+        "Show what would be taken out of a store's log, of every copy and of events that wait in the spool; with "
+        "--confirm TOKEN, take it out for good and prove it by reading the files. --rules looks for whatever the rules "
+        "for secrets find today."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -66,7 +67,7 @@ class Command(StoreCommand):
 
     def _tell(self, done: RedactionDone) -> None:
         self.stdout.write(
-            f"{counted(done.finds, 'find')} taken out of {counted(done.events, 'event')}; "
+            f"{counted(done.finds, 'find')} taken out of {counted(done.events, 'event')}{_waiting(done)}; "
             f"{counted(done.searched_files, 'file')} ({done.searched_bytes:,} bytes) read for them, and "
             f"{len(done.left)} {'has' if len(done.left) == 1 else 'have'} any left"
         )
@@ -81,6 +82,10 @@ def _redacted(command: RedactionRun) -> RedactionDone:
     except ConfirmationRequired as error:
         message = "this is not the token of what would be taken out now; look again without --confirm"
         raise ConfirmationRequired(message, **error.data) from error
+
+
+def _waiting(done: RedactionDone) -> str:
+    return f" and {counted(done.spooled, 'event')} in the spool" if done.spooled else ""
 
 
 def _one_line(text: str) -> str:

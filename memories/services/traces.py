@@ -1,0 +1,180 @@
+"""Copies of a text that the hub keeps by itself: questions of context packs, and events that wait in the spool.
+
+Both quote what is about to be erased without being part of it. A quotation is rarely letter by letter: questions lose
+their line breaks, long texts are cut. So texts are compared word by word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from memoryhub.core import rows
+from memoryhub.core.log import erase_streams
+from memoryhub.core.projection import event_type
+from memoryhub.core.shapes import TEXT, Leaf, Shape, payload_shape
+from memoryhub.core.stores import StoreId, current_store, use_store
+from sessions_app.spooled import Spooled, cleaning, find_spooled, hook_names
+
+_RUN = 4
+# So many words in a row are a quotation; a shorter text counts whole.
+_SHORTEST = 5
+# Characters; shorter words are in every text.
+_ERASED = "[REDACTED:erased]"
+_TAG = re.compile(r"\[REDACTED:[^\]\s]{1,64}\]")
+_WORD = re.compile(r"\w+")
+_PAYLOADS = (
+    "SELECT event_type, payload_json FROM raw_events "
+    "WHERE payload_json IS NOT NULL AND position IN (SELECT value FROM json_each(%s))"
+)
+_ELSEWHERE = (
+    "SELECT 1 FROM raw_events WHERE payload_json IS NOT NULL AND event_type <> 'context.packed' "
+    "AND position NOT IN (SELECT value FROM json_each(%s)) AND instr(lower(payload_json), %s) > 0 LIMIT 1"
+)
+_QUESTIONS = "SELECT id, query FROM memories_contextpack WHERE query <> '' ORDER BY id"
+
+Words = tuple[str, ...]
+
+
+class Traces:
+    """What the texts of events that are about to be erased leave in packs and in the spool."""
+
+    def __init__(self, positions: Sequence[int], caller: StoreId | None = None) -> None:
+        """Read the texts; needs the store that holds the events to be current.
+
+        Args:
+            positions: of the events.
+            caller: the store whose packs and waiting events may quote them too; default: the same.
+        """
+        self._store = current_store()
+        self._caller = caller or self._store
+        self._erased = json.dumps(list(positions))
+        self._runs: set[Words] = set()
+        self._short: dict[Words, str] = {}
+        """Texts of fewer words than a run has."""
+        self._words: set[str] = set()
+        self._known: dict[str, bool] = {}
+        for text in _erased_texts(self._erased):
+            self._learn(text.lower())
+
+    def _learn(self, text: str) -> None:
+        words = _WORD.findall(_TAG.sub(" ", text))
+        self._words.update(words)
+        self._runs.update(_runs(words, _RUN))
+        if 0 < len(words) < _RUN:
+            self._short[tuple(words)] = text.strip()
+
+    def _is_only_here(self, text: str) -> bool:
+        """Return whether no other event of the store holds a text, questions aside."""
+        if len(text) < _SHORTEST:
+            return False
+        if text not in self._known:
+            with use_store(self._store):
+                written = json.dumps(text, ensure_ascii=False)[1:-1]
+                self._known[text] = not rows.fetch(_ELSEWHERE, [self._erased, written])
+        return self._known[text]
+
+    def packs(self) -> list[int]:
+        """Return the packs of the current store whose question repeats the text, or has a word that only it has."""
+        return [pack for pack, query in rows.fetch(_QUESTIONS) if self._spans(query) or self._names(query)]
+
+    def erase_packs(self, *, reason: str) -> int:
+        """Erase these packs of the current store, and return how many there were."""
+        packs = self.packs()
+        if packs:
+            erase_streams([f"pack:{pack}" for pack in packs], reason=reason)
+        return len(packs)
+
+    def count_packs(self) -> int:
+        """Return how many there are in the store of the events and in the caller's."""
+        count = 0
+        for store in {self._store, self._caller}:
+            with use_store(store):
+                count += len(self.packs())
+        return count
+
+    def find_spooled(self) -> Spooled:
+        """Return what waits for the caller's project and repeats the text."""
+        with use_store(self._caller):
+            return find_spooled(self._clean)
+
+    @contextmanager
+    def cleaning(self) -> Iterator[Callable[[], Spooled]]:
+        """Yield what takes the text out of the events that wait for the caller's project; see ``spooled.cleaning``."""
+        with ExitStack() as stack:
+            with use_store(self._caller):
+                clean = stack.enter_context(cleaning())
+            yield lambda: clean(self._clean)
+
+    def _names(self, text: str) -> bool:
+        words = self._words.intersection(_WORD.findall(text.lower()))
+        return any(self._is_only_here(word) for word in sorted(words))
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the quotations in a text, apart and in order."""
+        found = list(_WORD.finditer(text))
+        words = [match.group().lower() for match in found]
+        spans: list[tuple[int, int]] = []
+        for size in range(1, _RUN + 1):
+            for place, run in enumerate(_runs(words, size)):
+                if self._is_quotation(run):
+                    spans.append((found[place].start(), found[place + size - 1].end()))
+        return _united(spans)
+
+    def _is_quotation(self, run: Words) -> bool:
+        return run in self._runs or (run in self._short and self._is_only_here(self._short[run]))
+
+    def _clean(self, value: Any) -> tuple[Any, list[str]]:
+        texts: list[str] = []
+        return self._without(value, texts), texts
+
+    def _without(self, value: Any, texts: list[str]) -> Any:
+        if isinstance(value, str):
+            return self._cut(value, texts)
+        if isinstance(value, dict):
+            made: dict[str, Any] = {}
+            for key, item in value.items():
+                name = key if key in hook_names() else self._cut(key, texts)
+                made[name if name not in made else f"{name} {len(made)}"] = self._without(item, texts)
+            return made
+        return [self._without(item, texts) for item in value] if isinstance(value, list) else value
+
+    def _cut(self, text: str, texts: list[str]) -> str:
+        for start, end in reversed(self._spans(text)):
+            texts.append(text[start:end])
+            text = f"{text[:start]}{_ERASED}{text[end:]}"
+        return text
+
+
+def _runs(words: Sequence[str], size: int) -> Iterator[Words]:
+    return (tuple(words[place : place + size]) for place in range(len(words) - size + 1))
+
+
+def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    united: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if united and start <= united[-1][1] + 1:
+            united[-1] = (united[-1][0], max(end, united[-1][1]))
+        else:
+            united.append((start, end))
+    return united
+
+
+def _erased_texts(positions: str) -> Iterator[str]:
+    for name, payload in rows.fetch(_PAYLOADS, [positions]):
+        kind = event_type(name)
+        yield from _texts(json.loads(payload), payload_shape(kind.schema) if kind else TEXT)
+
+
+def _texts(value: Any, shape: Shape) -> Iterator[str]:
+    if isinstance(value, str) and shape.leaf is Leaf.TEXT:
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(item, shape.at(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, shape.at(index))
