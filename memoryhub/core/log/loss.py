@@ -10,8 +10,8 @@ from memoryhub.core.log.anchor import anchor_problem, read_anchor, replace_ancho
 from memoryhub.core.log.append import append, prepare, transaction
 from memoryhub.core.log.chain import verify
 from memoryhub.core.log.read import head
-from memoryhub.core.projection import Event, define_event
-from memoryhub.core.schemas import Payload
+from memoryhub.core.projection import GOVERNS, Event, define_event
+from memoryhub.core.schemas import Payload, Sha256
 from memoryhub.core.stores import StoreId, current_store, use_store
 
 
@@ -20,15 +20,15 @@ class LossAccepted(Payload):
 
     anchored_position: int = Field(ge=0)
     """The last event that was acknowledged; 0 where the anchor could not be read."""
-    anchored_digest: str = Field("", max_length=64)
+    anchored_digest: Sha256 | None = None
     found_position: int = Field(ge=0)
     """The last event that is left. The ids behind it are given out a second time."""
-    found_digest: str = Field(max_length=64)
+    found_digest: Sha256
     problem: str
     reason: str = ""
 
 
-LOSS_ACCEPTED = define_event("log.loss_accepted", LossAccepted)
+LOSS_ACCEPTED = define_event("log.loss_accepted", LossAccepted, rollback=GOVERNS, changes_stream=False)
 
 
 def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
@@ -63,7 +63,7 @@ def _payload(problem: str, reason: str) -> LossAccepted:
     position, digest = head()
     return LossAccepted(
         anchored_position=anchor.position if anchor else 0,
-        anchored_digest=anchor.digest if anchor else "",
+        anchored_digest=anchor.digest if anchor else None,
         found_position=position,
         found_digest=digest,
         problem=problem,
