@@ -97,8 +97,11 @@ def kept_files(proof: Proof, *, wiped: bool) -> list[Kept]:
 
 
 def _why(path: Path, own: Path, *, wiped: bool) -> str:
-    if "before-restore" in path.name:
-        return "the store as it was before a restore; it goes when the next backup of that store is made, or delete it"
+    if "before-restore" in path.name or "before-rebuild" in path.name:
+        return (
+            "the store as it was before a restore or a rebuild; "
+            "it goes when the next backup of that store is made, or delete it"
+        )
     if env.home() / "backups" in path.parents or "backup" in path.name:
         return "a backup from before; it goes when the next one of that store is made, or delete it"
     if own not in path.parents:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from memoryhub.core.routing import current_alias
 from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS
 
 _ALIAS = "store:view:backup"
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def connect(path: Path, *, mode: str = "ro") -> sqlite3.Connection:
@@ -44,11 +46,88 @@ def copy_database(source: Path, target: Path) -> None:
         raise Unavailable(f"{target} cannot be written ({error.strerror})") from error
 
 
+def overwrite(target: Path, source: Path, *, locked: Callable[[], None]) -> None:
+    """Replace the pages of ``target`` by those of ``source`` in one transaction; the file itself stays.
+
+    Other processes that have the file open see it as it was or as it is then, and none is left with a file that has
+    lost its name. Damage to the target's tables does not matter, as long as SQLite knows the file for a database.
+
+    Args:
+        target: a database in use.
+        source: a database of the same page size; it may still be changed by ``locked``.
+        locked: called once, under the target's write lock and before anything is committed; what it raises undoes all.
+
+    Raises:
+        sqlite3.DatabaseError: the target is locked, is no database, or cannot be written.
+    """
+    called = False
+
+    def once(status: int, _left: int, _pages: int) -> None:
+        nonlocal called
+        if called:
+            return
+        if status in _BUSY:  # the lock was not given, and Python would try again for ever
+            raise sqlite3.OperationalError("database is locked")
+        called = True
+        locked()
+
+    with closing(connect(source)) as original, closing(connect(target, mode="rw")) as replaced:
+        replaced.execute("PRAGMA writable_schema=ON")  # lets the statements below pass a malformed schema
+        replaced.execute("PRAGMA synchronous=FULL")
+        replaced.execute("PRAGMA schema_version").fetchone()  # reads the header: is it a database?
+        original.backup(replaced, pages=1, progress=once)
+
+
 def _readable(source: Path) -> sqlite3.Connection:
     """Connect for reading; a database with a WAL wants its folder writable, and one on a read-only disk has none."""
     if os.access(source.parent, os.W_OK) and os.access(source, os.W_OK):
         return connect(source, mode="rw")
     return sqlite3.connect(f"file:{quote(str(source))}?immutable=1", uri=True, isolation_level=None)
+
+
+def keep_beside(source: Path, target: Path) -> None:
+    """Copy a database that is about to be replaced, whatever is wrong with it; SQLite writes nothing to it meanwhile.
+
+    Raises:
+        Unavailable: the copy cannot be written.
+    """
+    try:
+        copy_database(source, target)
+        make_single(target)
+    except (Unavailable, Invalid, sqlite3.DatabaseError):
+        _copy_files(source, target)
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    """Copy a file that SQLite does not read, and its WAL, as they are."""
+    remove_database(target)
+    try:
+        for end in ("", "-wal"):
+            path = source.with_name(source.name + end)
+            if path.exists():
+                copy = target.with_name(target.name + end)
+                copy.touch(0o600)
+                shutil.copyfile(path, copy)
+    except OSError as error:
+        raise Unavailable(f"{target} cannot be written ({error.strerror})") from error
+
+
+def swap_broken(path: Path, draft: Path, kept: Path) -> None:
+    """Move a file that is no database any more aside, with all that belongs to it, and put a draft in its place.
+
+    Whoever has it open still cannot write to it: its header is not a database's.
+    """
+    for end in ("-wal", "-shm", ""):
+        beside = path.with_name(path.name + end)
+        if beside.exists():
+            beside.rename(kept.with_name(kept.name + end))
+    link(draft, path)
+
+
+def link(draft: Path, path: Path) -> None:
+    """Give a finished file its name, where there is none."""
+    os.link(draft, path)
+    store_files.sync(path.parent)
 
 
 def make_single(path: Path) -> None:

@@ -25,8 +25,9 @@ KEPT = 7
 _STAMP_LENGTH = len("20261120T083000000")
 KEPT_BEFORE_RESTORE = 2
 BEFORE_RESTORE = "-before-restore.db"
+BEFORE_REBUILD = "-before-rebuild.db"
 _NAME = re.compile(r"\d{8}T\d{9}Z\.db")
-_NAME_BEFORE = re.compile(r"\d{8}T\d{9}Z-before-restore\.db")
+_NAME_BEFORE = re.compile(r"\d{8}T\d{9}Z-before-(restore|rebuild)\.db")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,18 @@ def backups_of(store: StoreId | None) -> list[Path]:
 
 
 def kept_before_restores(store: StoreId) -> list[Path]:
-    """Return the copies of a store as it was before it was restored, the oldest first."""
-    return sorted(path for path in folder_of(store).glob(f"*{BEFORE_RESTORE}") if _NAME_BEFORE.fullmatch(path.name))
+    """Return the copies of a store as it was before it was restored or built anew, the oldest first."""
+    return sorted(path for path in folder_of(store).glob("*.db") if _NAME_BEFORE.fullmatch(path.name))
+
+
+def path_to_keep(store: StoreId, suffix: str) -> Path:
+    """Return where to keep a store's file as it is before it is replaced, in a folder that exists.
+
+    Args:
+        store: whose file it is.
+        suffix: ``BEFORE_RESTORE`` or ``BEFORE_REBUILD``.
+    """
+    return _new_path(store).with_name(f"{_stamp()}Z{suffix}")
 
 
 def made_at(backup: Path) -> datetime:
@@ -181,7 +192,11 @@ def _new_path(store: StoreId | None) -> Path:
     folder = folder_of(store)
     env.prepare_home()
     make_folder(folder)
-    return folder / f"{clock.now().strftime('%Y%m%dT%H%M%S%f')[:-3]}Z.db"
+    return folder / f"{_stamp()}Z.db"
+
+
+def _stamp() -> str:
+    return clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
 
 
 def _draft(target: Path) -> Path:

@@ -16,16 +16,15 @@ from pathlib import Path
 
 from django.db import connections
 
-from memoryhub import env
 from memoryhub.backups import copying
-from memoryhub.backups.making import BEFORE_RESTORE, digest_at, folder_of, require_sound
-from memoryhub.core import clock, log, rows, schema
+from memoryhub.backups.making import BEFORE_RESTORE, digest_at, path_to_keep, require_sound
+from memoryhub.core import log, rows, schema
 from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
 from memoryhub.core.log.anchor import anchor_path, read_anchor, replace_anchor
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.routing import require_current_alias
-from memoryhub.core.store_files import file_lock, make_folder, sync
+from memoryhub.core.store_files import file_lock, make_folder
 from memoryhub.core.stores import StoreId, forget, use_store
 from memoryhub.core.wording import counted
 
@@ -66,7 +65,7 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
         Conflict: the store has events that the file lacks, or cannot be read, and ``replace`` is off.
         Locked: another process restores or upgrades it.
     """
-    kept = _kept_path(store)
+    kept = path_to_keep(store, BEFORE_RESTORE)
     draft = kept.with_name(f".{kept.name}.{os.getpid()}.draft")
     try:
         copying.copy_database(source, draft)
@@ -119,36 +118,38 @@ def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tupl
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):
             raise Locked("memory database is locked by another process") from error
-        _swap_broken(store, draft, kept, reason=str(error), replace=replace)
+        _require_replace_of_broken(error, replace=replace)
+        anchor_path(store).unlink(missing_ok=True)
+        copying.swap_broken(store.path, draft, kept)
         return kept, 0
 
 
 def _put_new(store: StoreId, draft: Path) -> None:
     anchor_path(store).unlink(missing_ok=True)
-    os.link(draft, store.path)
-    sync(store.path.parent)
+    copying.link(draft, store.path)
 
 
 def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int:
     """Write the draft's pages into the store's file, in one transaction of SQLite's own backup."""
     newer: list[int] = []
 
-    def look(_status: int, _left: int, _pages: int) -> None:
+    def look() -> None:
         """Under the write lock, before anything is committed: is anything newer here, and is it kept?"""
-        if newer:
+        try:
+            last, common = _compared(store, draft)
+        except sqlite3.DatabaseError as error:
+            _require_replace_of_broken(error, replace=replace)
+            copying.keep_beside(store.path, kept)
+            anchor_path(store).unlink(missing_ok=True)
+            newer.append(0)
             return
-        last, common = _compared(store, draft)
         newer.append(last - common.position)
         _require_replace(newer[0], replace=replace)
-        copying.copy_database(store.path, kept)
-        copying.make_single(kept)
+        copying.keep_beside(store.path, kept)
         _await_anchor(store, last)
         replace_anchor(store, common.position, common.digest)  # right before the commit, and right after it
 
-    with closing(copying.connect(draft)) as source, closing(copying.connect(store.path, mode="rw")) as target:
-        target.execute("PRAGMA synchronous=FULL")
-        target.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        source.backup(target, pages=1, progress=look)
+    copying.overwrite(store.path, draft, locked=look)
     return newer[0]
 
 
@@ -181,23 +182,11 @@ def _require_replace(newer: int, *, replace: bool) -> None:
         )
 
 
-def _swap_broken(store: StoreId, draft: Path, kept: Path, *, reason: str, replace: bool) -> None:
-    """Move a file that SQLite cannot open aside, with all that belongs to it, and put the draft in its place."""
+def _require_replace_of_broken(error: sqlite3.DatabaseError, *, replace: bool) -> None:
+    if "locked" in str(error):
+        raise error
     if not replace:
-        raise Conflict(f"the store cannot be read ({reason}); say --replace to go on: its file is kept beside")
-    for end in ("-wal", "-shm", ""):
-        path = store.path.with_name(store.path.name + end)
-        if path.exists():
-            path.rename(kept.with_name(kept.name + end))
-    _put_new(store, draft)
-
-
-def _kept_path(store: StoreId) -> Path:
-    env.prepare_home()
-    folder = folder_of(store)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stamp = clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
-    return folder / f"{stamp}Z{BEFORE_RESTORE}"
+        raise Conflict(f"the store cannot be read ({error}); say --replace to go on: its file is kept beside")
 
 
 def _await_anchor(store: StoreId, last: int) -> None:

@@ -1,12 +1,44 @@
-"""Whether every page of a store's file is what SQLite wrote."""
+"""Whether every page of a store's file is what SQLite wrote, and whether its tables, indexes and triggers are ours."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+
 from django.db import DatabaseError
 
-from memoryhub.core import rows
+from memoryhub.core import rows, store_files
+from memoryhub.core.schema import LOG_TRIGGERS
 
 _SHOWN = 3
+_OBJECTS = (
+    "SELECT type, name, CASE type WHEN 'trigger' THEN sql END FROM sqlite_master WHERE substr(name, 1, 7) <> 'sqlite_'"
+)
+# Not every SQLite has FTS5; a missing full-text index is a finding of its own.
+_OPTIONAL = "search_fts"
+# Offset in the header: 1 for a rollback journal, 2 for a WAL; a greater one makes a database read-only.
+_WRITE_VERSION = 18
+_SIGNS_OF_DAMAGE = (
+    "malformed",
+    "corrupt",
+    "decode",
+    "not a database",
+    "unsupported file format",
+    "same text encoding",
+    "no such table",
+    "no such column",
+    "already exists",
+    "vtable constructor failed",
+    "SQL logic error",
+    "too big",
+)
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Return whether an error says that a file's content is wrong, and not that it is locked, full or forbidden."""
+    return isinstance(error, DatabaseError) and any(sign in str(error) for sign in _SIGNS_OF_DAMAGE)
 
 
 def damage() -> str:
@@ -15,7 +47,53 @@ def damage() -> str:
     Reads the whole file: about a second for 300 MB.
     """
     try:
+        for (table,) in rows.fetch("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"):
+            rows.fetch(f'SELECT rowid FROM "{table}" LIMIT 1')  # else FTS5 checks by what it knew of its index before
         found = [str(text) for (text,) in rows.fetch(f"PRAGMA integrity_check({_SHOWN})")]
     except DatabaseError as error:
         found = [str(error)]
     return "" if found == ["ok"] else f"the file is damaged: {'; '.join(found)[:500]}"
+
+
+def header_problem(path: Path) -> str:
+    """Return why SQLite lets nobody write to a file though it can be read, "" where that is not so."""
+    with path.open("rb") as file:
+        version = file.read(_WRITE_VERSION + 1)[_WRITE_VERSION:]
+    return "" if version in (b"\x01", b"\x02") else "the file is damaged: its header says that it can only be read"
+
+
+def missing_log_triggers() -> list[str]:
+    """Return the names of the triggers that keep the current store's log append-only and that it lacks."""
+    present = {name for (name,) in rows.fetch("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
+    return sorted(set(LOG_TRIGGERS) - present)
+
+
+def schema_problem() -> str:
+    """Return how the current store's tables, indexes and triggers differ from a new store's, "" where they do not.
+
+    Missing triggers of the log are left out: ``missing_log_triggers`` names them. So is the full-text index.
+    """
+    expected, present = _expected(store_files.template_path()), _known(rows.fetch(_OBJECTS))
+    missing = [key for key in expected if key not in present and key[1] not in LOG_TRIGGERS]
+    changed = [key for key, sql in expected.items() if present.get(key, sql) != sql]
+    added = [key for key in present if key not in expected]
+    found = [
+        *(f"{kind} {name} is missing" for kind, name in missing),
+        *(f"{kind} {name} was changed" for kind, name in changed),
+        *(f"{kind} {name} was added" for kind, name in added),
+    ]
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"the store's schema was changed: {', '.join(found[:_SHOWN])}{more}" if found else ""
+
+
+_Objects = dict[tuple[str, str], str | None]
+
+
+@lru_cache(maxsize=4)
+def _expected(template: Path) -> _Objects:
+    with closing(sqlite3.connect(f"{template.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        return _known(connection.execute(_OBJECTS).fetchall())
+
+
+def _known(objects: list[tuple[str, str, str | None]]) -> _Objects:
+    return {(kind, name): sql for kind, name, sql in objects if not name.startswith(_OPTIONAL)}

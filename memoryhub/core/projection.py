@@ -220,6 +220,15 @@ def apply(event: Event[Any]) -> None:
         projector(event)
 
 
+def models_beside_log() -> Iterable[type[models.Model]]:
+    """Yield every model of a store that is neither the log nor made from it."""
+    made = set(read_models())
+    for label in STORE_APPS:
+        for model in apps.get_app_config(label).get_models():
+            if model is not RawEvent and model not in made and not model._meta.proxy:
+                yield model
+
+
 def read_models() -> Iterable[type[models.Model]]:
     """Yield every model that is made from events, lower apps first."""
     for label in STORE_APPS:

@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from django.db import connections, models
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub.core import clock
 from memoryhub.core.routing import require_current_alias
@@ -80,9 +81,16 @@ def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[
 
 def iterate(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of one query in the current store, a thousand in memory at a time."""
-    cursor = connections[require_current_alias()].run(sql, parameters)  # type: ignore[attr-defined]
-    while batch := cursor.fetchmany(1000):
+    connection = connections[require_current_alias()]
+    cursor = connection.run(sql, parameters)  # type: ignore[attr-defined]
+    while batch := _next_of(cursor, connection):
         yield from batch
+
+
+def _next_of(cursor: Any, connection: BaseDatabaseWrapper) -> list[tuple[Any, ...]]:
+    with connection.wrap_database_errors:
+        batch: list[tuple[Any, ...]] = cursor.fetchmany(1000)
+    return batch
 
 
 @cache

@@ -17,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.routing import STORE_APPS, current_alias
 
+META_COLUMNS = ("key", "value")
 META_TABLE = "CREATE TABLE IF NOT EXISTS store_meta (key text PRIMARY KEY, value text NOT NULL) WITHOUT ROWID"
 
 _IMMUTABLE = (

@@ -81,6 +81,11 @@ def make_folder(folder: Path) -> None:
         sync(home.parent)
 
 
+def template_path() -> Path:
+    """Return the file of an empty store of this version; it is made where there is none."""
+    return _template()
+
+
 def copy_template(target: Path) -> None:
     """Make an empty store at ``target``, in a folder that is there, for this process alone."""
     shutil.copyfile(_template(), target)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
+
+from django.db import DatabaseError
 
 from memories.search.index import index_problem
-from memoryhub.backups.making import backups_of, kept_before_restores, made_at
-from memoryhub.core import clock, log, rows
+from memoryhub.backups.making import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
+from memoryhub.core import clock, log
 from memoryhub.core.errors import Damaged, HubError, Locked
-from memoryhub.core.integrity import damage
+from memoryhub.core.integrity import damage, header_problem, is_damage, missing_log_triggers, schema_problem
 from memoryhub.core.log.anchor import read_anchor
-from memoryhub.core.schema import LOG_TRIGGERS
+from memoryhub.core.log.damaged import verify_damaged
 from memoryhub.core.sqlite.options import JOURNAL_SIZE_LIMIT
 from memoryhub.core.stores import StoreId, current_store, use_store
 from memoryhub.doctor.finding import Finding
@@ -28,29 +31,47 @@ def examine_store(store: StoreId) -> list[Finding]:
     where = Target(store).title
     try:
         with use_store(store):
-            found = [*_file(store), *_chain(store), *_derived(store)]
+            problem = damage() or header_problem(store.path)
+            found = [] if problem else [*_schema(store), *_chain(store), *_derived(store)]
     except Locked as error:
-        found = [(error.message, "end the process that writes for so long, or wait, and run doctor again")]
+        found, problem = [_locked(error)], ""
     except Damaged as error:
-        found = [(error.message, _restore(store) + _accept(store))]
+        found, problem = [(error.message, _restore(store) + _accept(store))], ""
     except HubError as error:
-        found = [(error.message, _restore(store))]
+        problem = error.message if is_damage(error.__cause__) else ""
+        found = [] if problem else [(error.message, _restore(store))]
+    if problem:
+        found = [_damaged(store, problem)]
     return [Finding(where, what, mend) for what, mend in [*found, *_beside(store)]]
 
 
 _Pair = tuple[str, str]
 
 
-def _file(store: StoreId) -> Iterator[_Pair]:
-    problem = damage()
-    if problem:
-        yield problem, _restore(store)
-    missing = sorted(set(LOG_TRIGGERS) - {name for (name,) in rows.fetch(_TRIGGERS)})
+def _locked(error: Locked) -> _Pair:
+    return error.message, "end the process that writes for so long, or wait, and run doctor again"
+
+
+def _damaged(store: StoreId, problem: str) -> _Pair:
+    """Propose a rebuild where the log is whole, and a restore, which loses what came after the backup, elsewhere."""
+    try:
+        found = verify_damaged(store)
+    except DatabaseError as error:
+        return _locked(Locked(f"memory database unavailable: {error}"))
+    if found.ok:
+        rebuild = f"`memory-hub rebuild {_option(store)}` builds the file anew from it and keeps the damaged one"
+        return f"{problem}; {found.describe()}", f"{rebuild}; nothing is lost"
+    readable = f"the log can be read up to #{found.events}" if found.events else "none of the log can be read"
+    return f"{problem}; {found.describe()}; {readable}", _restore(store)
+
+
+def _schema(store: StoreId) -> Iterator[_Pair]:
+    missing = missing_log_triggers()
     if missing:
         yield f"the log can be changed: its triggers are missing ({', '.join(missing)})", _again(store, "rebuild")
-
-
-_TRIGGERS = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    problem = schema_problem()
+    if problem:
+        yield problem, _again(store, "rebuild")
 
 
 def _chain(store: StoreId) -> Iterator[_Pair]:
@@ -95,8 +116,12 @@ def _beside(store: StoreId) -> Iterator[_Pair]:
         yield said, "let `memory-hub serve` run, or run `memory-hub backup`"
     for path in kept_before_restores(store):
         if made_at(path) < clock.now() - _KEPT_LONG:
-            said = f"the store as it was before it was restored on {made_at(path):%Y-%m-%d} is still kept"
+            said = f"the store as it was before it was {_replaced(path)} on {made_at(path):%Y-%m-%d} is still kept"
             yield said, f"remove {path} once nothing in it is wanted any more"
+
+
+def _replaced(kept: Path) -> str:
+    return "rebuilt" if kept.name.endswith(BEFORE_REBUILD) else "restored"
 
 
 def _restore(store: StoreId) -> str:

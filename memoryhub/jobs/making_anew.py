@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 
 from memories.embeddings.following import embed_current_store
+from memoryhub.backups.rebuilding import Rebuilt, rebuild_store
 from memoryhub.core import log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Run
@@ -16,8 +17,13 @@ _SEARCH_TABLES = ("memories_searchdocument",)
 
 
 def make_anew(run: Run) -> str:
-    """Rebuild all read models of the current store."""
-    return _rebuilt(run)
+    """Rebuild all read models of the run's store, which need not be readable but for its log."""
+    store = run.store
+    if store is None:
+        raise TypeError("only stores have read models")
+    done = rebuild_store(store=store, progress=lambda events: _report(run, events, 0))
+    run.report(done.report.events, done.report.events)
+    return _described(done)
 
 
 def reindex(run: Run) -> str:
@@ -36,15 +42,20 @@ def _embedded(run: Run) -> str:
 
 def _rebuilt(run: Run, *, only: Sequence[str] = ()) -> str:
     events = log.head()[0]
-
-    def told(done: int) -> None:
-        run.report(min(done, events), events)
-        run.require_time()
-
-    report = log.rebuild(told, only=only)
+    report = log.rebuild(lambda done: _report(run, min(done, events), events), only=only)
     run.report(report.events, report.events)
-    replaced = [table for table in report.tables if table.replaced]
+    return _described(Rebuilt(report))
+
+
+def _report(run: Run, done: int, events: int) -> None:
+    run.report(done, events)
+    run.require_time()
+
+
+def _described(done: Rebuilt) -> str:
+    replaced = [table for table in done.report.tables if table.replaced]
     different = [table.table for table in replaced if not table.identical]
     verdict = f"{', '.join(different)} differed and {'was' if len(different) == 1 else 'were'} put right"
-    done = f"{counted(report.events, 'event')} applied, {counted(len(replaced), 'table')}"
-    return f"{done}: {verdict if different else 'all as they were'}"
+    said = f"{counted(done.report.events, 'event')} applied, {counted(len(replaced), 'table')}"
+    anew = f"; {done.problem}: it was built anew, and is kept as it was: {done.kept}" if done.problem else ""
+    return f"{said}: {verdict if different else 'all as they were'}{anew}"

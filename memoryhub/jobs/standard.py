@@ -117,4 +117,5 @@ define_job(
     work=make_anew,
     every=Every.DEMAND,
     cap=800,
+    opened=False,
 )

@@ -9,17 +9,18 @@ from typing import Any
 from django.db import DatabaseError
 
 from memoryhub.core import rows
+from memoryhub.core.integrity import is_damage
 from memoryhub.core.log.anchor import Anchor, read_anchor
 from memoryhub.core.log.checkpoint import Checkpoint
 from memoryhub.core.log.digests import GENESIS, HEADER, chain_digest, payload_digest
 from memoryhub.core.log.redacted import redacted_digests
-from memoryhub.core.stores import current_store
+from memoryhub.core.stores import StoreId, current_store
 
 _BATCH = 5000
 _WIDTH = len(HEADER)
 _SELECT = (
     f"SELECT {', '.join(HEADER)}, payload_json, salt, payload_digest, chain_digest "
-    "FROM raw_events WHERE position > %s ORDER BY position LIMIT %s"
+    "FROM {database}.raw_events WHERE position > %s ORDER BY position LIMIT %s"
 )
 
 
@@ -58,20 +59,30 @@ class _Known:
     where: str
 
 
-def verify(checkpoint: Checkpoint | None = None, *, anchored: bool = True) -> Verification:
-    """Walk the current store's log from its first event, and compare it with the anchor.
+def verify(
+    checkpoint: Checkpoint | None = None,
+    *,
+    of: StoreId | None = None,
+    database: str = "main",
+    anchored: bool = True,
+) -> Verification:
+    """Walk a store's log from its first event, and compare it with the anchor.
+
+    Only the table of events is read, none of its indexes, so that damage elsewhere in the file changes nothing.
 
     Args:
         checkpoint: a head that was kept elsewhere, to compare with too.
+        of: the store whose anchor counts; default: the current one.
+        database: the name of that store in the current connection.
         anchored: whether to compare with the anchor.
 
     Raises:
         Invalid: the checkpoint is of another store.
     """
-    walked = _Walk(redacted_digests())
+    walked = _Walk(_redacted(database))
     try:
-        known = _known(checkpoint, anchored=anchored)
-        for row in _all_rows():
+        known = _known(checkpoint, of or current_store(), anchored=anchored)
+        for row in _all_rows(database):
             walked.step(row)
             _compare(walked, known)
         _check_tail(walked.count, known)
@@ -87,7 +98,7 @@ def check_links(*, first: int, last: int) -> dict[int, str]:
     """
     position, previous = max(0, first - 2), GENESIS
     found, redacted = {}, redacted_digests()
-    for row in _batch(position, last - position):
+    for row in _batch(position, last - position, "main"):
         if first <= row[0] <= last:
             found[row[0]] = _flaw(row, position + 1, previous, redacted)
         position, previous = row[0], row[-1]
@@ -114,12 +125,23 @@ class _Walk:
         self.count += 1
 
 
-def _known(checkpoint: Checkpoint | None, *, anchored: bool) -> list[_Known]:
+def _redacted(database: str) -> dict[int, str]:
+    """Return what stands in the place of redacted payloads; of a log that cannot be read whole, what an index finds."""
+    for use_index in (False, True):
+        try:
+            return redacted_digests(database, use_index=use_index)
+        except DatabaseError as error:
+            if not is_damage(error):
+                raise
+    return {}
+
+
+def _known(checkpoint: Checkpoint | None, store: StoreId, *, anchored: bool) -> list[_Known]:
     """Return what is known of the chain from outside the store."""
-    anchor = _anchor() if anchored else None
+    anchor = _anchor(store) if anchored else None
     known = [_Known(anchor.position, anchor.digest, "anchored outside the store")] if anchor else []
     if checkpoint:
-        checkpoint.require_store(current_store())
+        checkpoint.require_store(store)
         known.append(_Known(checkpoint.position, checkpoint.digest, "in the checkpoint"))
     return known
 
@@ -137,34 +159,30 @@ def _check_tail(count: int, known: list[_Known]) -> None:
         raise _Broken(count + 1, reason)
 
 
-def _anchor() -> Anchor | None:
+def _anchor(store: StoreId) -> Anchor | None:
     try:
-        return read_anchor(current_store())
+        return read_anchor(store)
     except ValueError as error:
         raise _Broken(0, "the anchor file beside the store cannot be read") from error
 
 
-def _all_rows() -> Iterator[tuple[Any, ...]]:
+def _all_rows(database: str) -> Iterator[tuple[Any, ...]]:
     position = 0
-    while batch := _batch(position, _BATCH):
+    while batch := _batch(position, _BATCH, database):
         yield from batch
         position = batch[-1][0]
 
 
-def _batch(after: int, size: int) -> list[tuple[Any, ...]]:
+def _batch(after: int, size: int, database: str) -> list[tuple[Any, ...]]:
     """Return the next rows; where one cannot be read, those before it first, so that its position is known."""
     try:
-        return rows.fetch(_SELECT, [after, size])
+        return rows.fetch(_SELECT.format(database=database), [after, size])
     except DatabaseError as error:
-        if not _is_damage(error):
+        if not is_damage(error):
             raise
         if size > 1:
-            return _batch(after, size // 2)
+            return _batch(after, size // 2, database)
         raise _Broken(after + 1, "it cannot be read; the file is damaged") from error
-
-
-def _is_damage(error: DatabaseError) -> bool:
-    return any(sign in str(error) for sign in ("malformed", "decode", "corrupt"))
 
 
 def _checked(row: tuple[Any, ...], expected: int, previous: str, redacted: Mapping[int, str]) -> str:

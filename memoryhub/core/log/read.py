@@ -71,6 +71,17 @@ def last_erasure(database: str = "main") -> int:
     return found[0][0] or 0
 
 
+def erased_after(position: int, database: str = "main") -> bool:
+    """Return whether an event behind a position tells of an erasure or a redaction; reads the log, and no index."""
+    return bool(
+        rows.fetch(
+            f"SELECT 1 FROM {database}.raw_events NOT INDEXED WHERE position > %s "
+            "AND event_type IN ('payload.erased', 'payload.redacted') LIMIT 1",
+            [position],
+        )
+    )
+
+
 def read(window: ReplayWindow) -> Iterator[Event[Any]]:
     """Yield events with their payloads in the present schema; those erased have ``payload`` None."""
     for row in window.events().iterator(_BATCH):

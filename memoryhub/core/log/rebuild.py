@@ -121,18 +121,21 @@ def temporary_copy(store: StoreId) -> Iterator[None]:
 
 
 def _reported(model: type[models.Model], differs: bool, replaced: bool) -> TableReport:  # noqa: FBT001
-    count, before = _digest(model, LIVE)
-    count, after = _digest(model, "main") if differs else (count, before)
+    count, before = table_digest(model, LIVE)
+    count, after = table_digest(model, "main") if differs else (count, before)
     return TableReport(model._meta.db_table, count, before, after, replaced)
 
 
 def table_digests() -> dict[str, tuple[int, str]]:
     """Return the number of rows and a digest over all of them, for every read model's table."""
-    return {model._meta.db_table: _digest(model, "main") for model in read_models()}
+    return {model._meta.db_table: table_digest(model, "main") for model in read_models()}
 
 
-def _digest(model: type[models.Model], database: str) -> tuple[int, str]:
-    """Digest rows as SQLite's own bytes, each value behind its length; Python's values take several times as long."""
+def table_digest(model: type[models.Model], database: str) -> tuple[int, str]:
+    """Return a table's number of rows, and a digest over them.
+
+    Rows are read as SQLite's own bytes, each value behind its length; Python's values take several times as long.
+    """
     columns = [f'"{field.column}"' for field in model._meta.local_concrete_fields]
     values = [f"coalesce(length(CAST({column} AS BLOB)) || ':' || {column}, '-')" for column in columns]
     key = ", ".join(f'"{field.column}"' for field in model._meta.pk_fields)

@@ -24,14 +24,19 @@ class PayloadRedacted(Payload):
 PAYLOAD_REDACTED = define_event("payload.redacted", PayloadRedacted, rollback=GOVERNS, changes_stream=False)
 
 _TOLD = (
-    "SELECT json_extract(payload_json, '$.digests') FROM raw_events "
+    "SELECT json_extract(payload_json, '$.digests') FROM {database}.raw_events {hint} "
     "WHERE event_type = 'payload.redacted' AND payload_json IS NOT NULL ORDER BY position"
 )
 
 
-def redacted_digests() -> dict[int, str]:
-    """Return the digest that each redacted payload must have now, by position."""
+def redacted_digests(database: str = "main", *, use_index: bool = True) -> dict[int, str]:
+    """Return the digest that each redacted payload must have now, by position.
+
+    Args:
+        database: the name of the store in the current connection.
+        use_index: off to read the log alone; a damaged index may lack an event.
+    """
     found: dict[int, str] = {}
-    for (digests,) in rows.fetch(_TOLD):
+    for (digests,) in rows.fetch(_TOLD.format(database=database, hint="" if use_index else "NOT INDEXED")):
         found |= {int(position): digest for position, digest in json.loads(digests).items()}
     return found

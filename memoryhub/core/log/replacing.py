@@ -103,12 +103,12 @@ class Replacing:
             return not differing.isdisjoint(self._wanted)
 
     def _take_late(self) -> int:
-        if last_erasure(LIVE) != self._erasure or not _is_of_one_log():
+        if last_erasure(LIVE) != self._erasure or not is_of_one_log():
             raise ErasedMeanwhile
         return apply_events(take_events(head(LIVE)[0]))
 
 
-def _is_of_one_log() -> bool:
+def is_of_one_log() -> bool:
     """Return whether the store has the copy's last event still: a backup that is put back may end before it."""
     position, digest = head()
     kept = rows.fetch(f"SELECT chain_digest FROM {LIVE}.raw_events WHERE position = %s", [position])

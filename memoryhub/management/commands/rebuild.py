@@ -6,35 +6,52 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from memoryhub.backups.rebuilding import rebuild_store
 from memoryhub.core import log
-from memoryhub.core.commands import StoreCommand
+from memoryhub.core.commands import HubCommand, add_store_options, store_option
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.identity import identify_project
+from memoryhub.core.stores import StoreId, project_store, use_store
 from memoryhub.core.wording import counted
 
 EXIT_DIFFERENT = 12
 _DIGITS = 12
 
 
-class Command(StoreCommand):
+class Command(HubCommand):
     """``memory-hub rebuild``."""
 
-    help = "Apply a store's log again, compare all tables, put the new rows in place (exit code 12 if one differs)."
+    help = (
+        "Apply a store's log again, compare all tables, put the new rows in place (exit code 12 if one differs). "
+        "A damaged file is built anew from its log, if that can be read whole; the damaged one is kept."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the choice of read models."""
-        super().add_arguments(parser)
-        parser.add_argument("--only", metavar="NAME,...", default="", help="replace these tables or apps alone")
+        """Add the store and the choice of read models."""
+        add_store_options(parser, "in {}", "; default: the one of this folder")
+        parser.add_argument(
+            "--only",
+            metavar="NAME,...",
+            default="",
+            help="replace these tables or apps alone; of a damaged file, all are replaced",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print a line a table."""
         only = [name.strip() for name in options["only"].split(",") if name.strip()]
-        with self.store(options), _progress(log.head()[0]) as progress:
-            report = log.rebuild(progress, only=only)
+        store = store_option(options) or project_store(identify_project(project=None, directory=Path.cwd()))
+        with _progress(_events(store)) as progress:
+            done = rebuild_store(store=store, progress=progress, only=only)
+        report = done.report
+        if done.problem:
+            self.stdout.write(f"{done.problem}\nthe file was built anew from its log; as it was before: {done.kept}")
         for table in report.tables:
             self.stdout.write(_line(table))
         rate = report.events / report.seconds if report.seconds else 0
@@ -44,6 +61,15 @@ class Command(StoreCommand):
         )
         if not report.identical:
             sys.exit(EXIT_DIFFERENT)
+
+
+def _events(store: StoreId) -> int | None:
+    """Return how many events there are, None where the store is too damaged to say."""
+    try:
+        with use_store(store):
+            return log.head()[0]
+    except Unavailable:
+        return None
 
 
 def _line(table: log.TableReport) -> str:
@@ -60,7 +86,7 @@ def _peak_megabytes() -> float:
 
 
 @contextmanager
-def _progress(events: int) -> Iterator[Callable[[int], None]]:
+def _progress(events: int | None) -> Iterator[Callable[[int], None]]:
     """Show a bar on a terminal, and nothing elsewhere."""
     console = Console(stderr=True)
     columns = (TextColumn("rebuild"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

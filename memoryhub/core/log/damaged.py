@@ -1,0 +1,189 @@
+"""The log of a store whose file is damaged elsewhere: whether it holds, and a new file that is built from it.
+
+SQLite reads the table of events through its own pages alone, if it is asked to pass over what is malformed in the
+schema. So damage to a read model, an index, the full-text index or a free page leaves the log as readable as it was.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.db import DatabaseError, models, transaction
+
+from memoryhub.core import rows, store_files
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.integrity import is_damage
+from memoryhub.core.log.chain import Verification, check_links, verify
+from memoryhub.core.log.copy import LIVE, apply_events, attached, open_copy, take_events
+from memoryhub.core.log.digests import GENESIS
+from memoryhub.core.log.read import erased_after, head
+from memoryhub.core.log.rebuild import TableReport, table_digest, temporary_copy
+from memoryhub.core.log.replacing import ErasedMeanwhile, is_of_one_log
+from memoryhub.core.log.salvage import salvage
+from memoryhub.core.log.views import draft_folder
+from memoryhub.core.projection import models_beside_log, read_models, text_caches
+from memoryhub.core.routing import require_current_alias
+from memoryhub.core.schema import META_COLUMNS
+from memoryhub.core.stores import StoreId
+
+# What a report says of a table that could not be read.
+UNREADABLE = "unreadable"
+# Where others write on, the two may be compared at different positions of the log; then once more.
+_LOOKS = 3
+
+
+def verify_damaged(store: StoreId) -> Verification:
+    """Walk the log of a store that need not be open, as ``verify`` does, whatever else of its file is damaged."""
+    with readable_log(store) as source:
+        if source is None:
+            return Verification(False, 0, GENESIS, 1, "the log cannot be found in the file")
+        with temporary_copy(store), _passing_over_damage(), attached(source):
+            return verify(of=store, database=LIVE)
+
+
+@contextmanager
+def readable_log(store: StoreId) -> Iterator[Path | None]:
+    """Yield a file in which the store's log can be read: its own, a copy that goes with the block, or None.
+
+    A copy is made where the header or the schema is too damaged for SQLite to find the log.
+    """
+    if _has_log(store):
+        yield store.path
+        return
+    folder = draft_folder(store)
+    try:
+        yield salvage(store.path, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_log(store: StoreId) -> bool:
+    try:
+        with temporary_copy(store), _passing_over_damage(), attached(store.path):
+            return bool(rows.fetch(f"SELECT count(*) FROM (SELECT 1 FROM {LIVE}.raw_events LIMIT 1)"))
+    except DatabaseError as error:
+        if not is_damage(error):
+            raise
+        return False
+
+
+@contextmanager
+def _passing_over_damage() -> Iterator[None]:
+    """Let the current connection use a store whose schema is malformed in part."""
+    rows.execute("PRAGMA writable_schema=ON")
+    try:
+        yield
+    finally:
+        rows.execute("PRAGMA writable_schema=OFF")
+
+
+class FreshFile:
+    """A new file of a store, which is current while it is built from the log of the old one."""
+
+    def __init__(self, store: StoreId, source: Path) -> None:
+        self._store, self._source = store, source
+
+    @classmethod
+    @contextmanager
+    def at(cls, path: Path, store: StoreId, source: Path) -> Iterator[FreshFile]:
+        """Begin with an empty store at ``path``, and make it current inside the block.
+
+        Args:
+            path: where there is no file yet.
+            store: whose log it is.
+            source: where that log can be read; see ``readable_log``.
+        """
+        store_files.copy_template(path)
+        with open_copy(path), _passing_over_damage():
+            yield cls(store, source)
+
+    def fill(self, progress: Callable[[int], None]) -> None:
+        """Copy the events and apply them, once the chain is known to hold.
+
+        Raises:
+            Unavailable: the log cannot be read whole, or is not what was written.
+        """
+        with attached(self._source):
+            found = verify(of=self._store, database=LIVE)
+            if not found.ok:
+                raise Unavailable(f"the file cannot be built from its log: {found.describe()}")
+            take_events(head(LIVE)[0])
+        apply_events(0, progress)
+        with attached(self._source):
+            for table in text_caches():
+                _carry(table, _columns(table))
+
+    def catch_up(self) -> None:
+        """Take and apply what others have written since.
+
+        Raises:
+            ErasedMeanwhile: events were erased or redacted since, or a backup was restored.
+            Unavailable: what was written since does not follow on the chain.
+        """
+        with attached(self._source), transaction.atomic(using=require_current_alias()):
+            self._take_late()
+
+    def finish(self) -> None:
+        """Take the last events, and what the store has that no event tells of; needs the store's write lock."""
+        self.catch_up()
+        with attached(self._source):
+            for model in models_beside_log():
+                if model._meta.db_table not in text_caches():
+                    _carry(model._meta.db_table, _columns(model._meta.db_table))
+            _carry("store_meta", META_COLUMNS)
+
+    def compared(self) -> list[TableReport]:
+        """Return every read model's table as it is in the store, and as the log has it."""
+        alias = require_current_alias()
+        for _ in range(_LOOKS):
+            self.catch_up()
+            with attached(self._source), transaction.atomic(using=alias):
+                tables = [_compared(model) for model in read_models()]
+                is_level = head(LIVE) == head()
+                transaction.set_rollback(True, using=alias)  # a COMMIT fails after a read that met a damaged page
+            if is_level:
+                break
+        return tables
+
+    def _take_late(self) -> None:
+        known = head()[0]
+        if erased_after(known, LIVE) or not is_of_one_log():
+            raise ErasedMeanwhile
+        apply_events(take_events(head(LIVE)[0]))
+        for position, flaw in check_links(first=known + 1, last=head()[0]).items():
+            if flaw:
+                raise Unavailable(f"the file cannot be built from its log: #{position}: {flaw}")
+
+
+def _columns(table: str) -> list[str]:
+    return [name for (name,) in rows.fetch("SELECT name FROM pragma_table_info(%s, 'main') ORDER BY cid", [table])]
+
+
+def _carry(table: str, columns: Iterable[str]) -> None:
+    """Copy the rows that can be read of a table that is not made from the log; what is lost can be made again.
+
+    Not inside a transaction: a COMMIT fails after a read that met a damaged page.
+    """
+    names = list(columns)
+    listed = ", ".join(f'"{name}"' for name in names)
+    put = f'INSERT OR IGNORE INTO main."{table}" ({listed}) VALUES ({", ".join(["%s"] * len(names))})'
+    try:
+        for row in rows.iterate(f'SELECT {listed} FROM {LIVE}."{table}" NOT INDEXED'):
+            rows.execute(put, row)
+    except DatabaseError as error:
+        if not is_damage(error):
+            raise
+
+
+def _compared(model: type[models.Model]) -> TableReport:
+    count, after = table_digest(model, "main")
+    try:
+        _, before = table_digest(model, LIVE)
+    except DatabaseError as error:
+        if not is_damage(error):
+            raise
+        before = UNREADABLE
+    return TableReport(model._meta.db_table, count, before, after, replaced=True)

@@ -1,0 +1,324 @@
+"""A store of which pages or parts of its schema are damaged: doctor proposes what brings back all that was written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, suppress
+from io import StringIO
+from typing import Any
+
+from django.core.management import CommandError, call_command
+
+from memories import services
+from memories.models import Memory
+from memories.schemas import MemoryUpdate, MemoryWrite
+from memoryhub.backups.making import back_up_store, kept_before_restores
+from memoryhub.core import log, rows
+from memoryhub.core.stores import project_store
+from memoryhub.core.vacuum import is_unwiped, mark_unwiped
+from tests.home import UNMEASURED
+from tests.jobs.test_backups import WRITER
+from tests.pages import FREE_TRUNK, SCHEMA, damage_page, page_map
+from tests.support import HubTestCase, forget_all_stores
+from tests.web.server import ROOT
+
+ALPHA = project_store("alpha")
+# A rebuild that stops under the write lock, right before its commit, says so, and waits there to be killed.
+STOPPED = """
+import django, sys
+django.setup()
+from memoryhub.backups import copying
+from memoryhub.backups.rebuilding import rebuild_store
+from memoryhub.core.stores import project_store
+def stop(*_):
+    print("all is built", flush=True)
+    sys.stdin.read()
+copying.keep_beside = stop
+rebuild_store(store=project_store("alpha"))
+"""
+
+
+class DamageTestCase(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            written = [
+                services.write_memory(
+                    command=MemoryWrite(title=f"m{number}", content=f"text {number} " * 120, tags=["a", f"t{number}"])
+                ).id
+                for number in range(60)
+            ]
+            rows.execute("CREATE TABLE junk (content)")
+            rows.execute("INSERT INTO junk SELECT zeroblob(5000) FROM raw_events")
+            rows.execute("DROP TABLE junk")
+            self.backup = back_up_store().path
+            for memory_id in written[:5]:
+                services.update_memory(command=MemoryUpdate(id=memory_id, content=f"after the backup {memory_id}"))
+            self.written = log.head(), log.table_digests()
+        self.close()
+        self.pages = page_map(ALPHA.path)
+        self.whole = ALPHA.path.read_bytes()
+
+    def close(self) -> None:
+        """Let no connection of this process keep pages in memory."""
+        forget_all_stores()
+        for end in ("-wal", "-shm"):
+            ALPHA.path.with_name(f"events.db{end}").unlink(missing_ok=True)
+
+    def put_whole_file_back(self) -> None:
+        self.close()
+        ALPHA.path.write_bytes(self.whole)
+
+    def change(self, *statements: str) -> None:
+        """Change the file as no hub would."""
+        with closing(sqlite3.connect(ALPHA.path)) as connection:
+            connection.execute("PRAGMA writable_schema=ON")
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+
+    def doctor(self) -> list[dict[str, Any]]:
+        forget_all_stores()
+        output = StringIO()
+        with suppress(SystemExit):
+            call_command("doctor", "--json", "--project", "alpha", stdout=output, stderr=StringIO())
+        found: list[dict[str, Any]] = json.loads(output.getvalue())
+        return found
+
+    def run_proposed(self, mend: str) -> None:
+        """Run the command that a finding proposes first."""
+        command = re.search(r"`memory-hub ([^`]+)`", mend)
+        assert command, mend
+        try:
+            call_command(*shlex.split(command[1]), stdout=StringIO(), stderr=StringIO())
+        except SystemExit as ended:
+            self.assertIn(ended.code, (0, 12), mend)  # 12: a table came out different
+
+    def assert_repaired(self) -> None:
+        forget_all_stores()
+        with self.store("alpha", create=False):
+            self.assertEqual((log.head(), log.table_digests()), self.written)
+            self.assertTrue(log.verify().ok, log.verify().reason)
+            self.assertTrue(log.rebuild().identical)
+        self.assertEqual(self.doctor(), [])
+
+
+class PageTests(DamageTestCase):
+    def assert_rebuild_repairs(self, name: str, page: int) -> None:
+        self.put_whole_file_back()
+        damage_page(ALPHA.path, page)
+        found = self.doctor()
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("the chain holds", found[0]["what"])
+        self.assertTrue(found[0]["mend"].startswith("`memory-hub rebuild --project alpha`"), found[0]["mend"])
+        self.run_proposed(found[0]["mend"])
+        self.assert_repaired()
+        self.assertGreater(len(self.pages[name]), 0)
+
+    def test_a_damaged_index_of_the_log_is_repaired_by_a_rebuild(self) -> None:
+        names = [name for name in self.pages if name.startswith(("raw_events_", "sqlite_autoindex_raw_events"))]
+        self.assertEqual(len(names), 6)
+        for name in names:
+            with self.subTest(name=name):
+                self.assert_rebuild_repairs(name, self.pages[name][0])
+
+    def test_a_damaged_page_of_a_read_model_or_its_indexes_is_repaired_by_a_rebuild(self) -> None:
+        for name in ("memories_memory", "memories_memoryversion", "memory_content_hash", "decisions_decision"):
+            with self.subTest(name=name):
+                self.assert_rebuild_repairs(name, self.pages[name][-1])
+
+    def test_a_damaged_page_of_the_full_text_index_is_repaired_by_a_rebuild(self) -> None:
+        for name in ("search_fts_data", "search_fts_idx", "search_fts_docsize", "search_fts_config"):
+            with self.subTest(name=name):
+                self.assert_rebuild_repairs(name, self.pages[name][0])
+
+    def test_a_damaged_list_of_free_pages_and_what_belongs_to_no_event_are_repaired_by_a_rebuild(self) -> None:
+        for name in (FREE_TRUNK, "projection_offsets", "memories_vector", "store_meta", "django_migrations"):
+            with self.subTest(name=name):
+                self.assert_rebuild_repairs(name, self.pages[name][0])
+
+    def test_a_damaged_page_of_the_schema_is_repaired_by_a_rebuild_even_that_of_the_logs_entry(self) -> None:
+        self.assertGreater(len(self.pages[SCHEMA]), 4)
+        for page in self.pages[SCHEMA]:
+            with self.subTest(page=page):
+                self.assert_rebuild_repairs(SCHEMA, page)
+        self.assertEqual(ALPHA.path.stat().st_mode & 0o777, 0o600)
+
+    def test_a_byte_of_the_header_that_keeps_sqlite_from_reading_or_writing_is_repaired_by_a_rebuild(self) -> None:
+        for offset in (0, 16, 18, 19, 21, 28, 47, 59):
+            with self.subTest(offset=offset):
+                self.put_whole_file_back()
+                with ALPHA.path.open("r+b") as file:
+                    file.seek(offset)
+                    file.write(bytes([self.whole[offset] ^ 0xFF]))
+                (found,) = self.doctor()
+                self.assertTrue(found["mend"].startswith("`memory-hub rebuild --project alpha`"), found)
+                self.run_proposed(found["mend"])
+                self.assert_repaired()
+
+    def test_a_damaged_page_of_the_log_needs_a_restore_and_doctor_says_how_far_the_log_can_be_read(self) -> None:
+        damage_page(ALPHA.path, self.pages["raw_events"][-1])
+        (found,) = self.doctor()
+        readable = re.search(r"the log can be read up to #(\d+)", found["what"])
+        assert readable, found["what"]
+        self.assertGreater(int(readable[1]), 30)
+        self.assertTrue(found["mend"].startswith(f"`memory-hub restore {self.backup} --project alpha --replace`"))
+        before = ALPHA.path.read_bytes()
+        with self.assertRaisesRegex(CommandError, "cannot be built from its log: the chain is broken at #") as refused:
+            call_command("rebuild", "--project", "alpha", stdout=StringIO())
+        self.assertEqual(refused.exception.returncode, 8)
+        self.assertEqual((ALPHA.path.read_bytes(), kept_before_restores(ALPHA)), (before, []))
+        self.run_proposed(found["mend"])
+        with self.store("alpha", create=False):
+            self.assertEqual((log.verify().ok, log.head()[0]), (True, 60))
+
+
+class SchemaTests(DamageTestCase):
+    def assert_found_and_repaired(self, *statements: str) -> str:
+        self.put_whole_file_back()
+        self.change(*statements)
+        found = self.doctor()
+        self.assertEqual(len(found), 1, found)
+        self.assertRegex(found[0]["mend"], "^`memory-hub (jobs )?rebuild --project alpha`")
+        self.run_proposed(found[0]["mend"])
+        self.assert_repaired()
+        return str(found[0]["what"])
+
+    def test_a_read_models_entry_that_is_malformed_or_gone_is_repaired(self) -> None:
+        for statement in (
+            "UPDATE sqlite_master SET sql = 'CREATE TABLE (' WHERE name = 'memories_memory'",
+            "UPDATE sqlite_master SET rootpage = 999999 WHERE name = 'memories_memory'",
+            "DELETE FROM sqlite_master WHERE name = 'memories_memory'",
+            "DELETE FROM sqlite_master WHERE name = 'raw_events_type'",
+            "UPDATE sqlite_master SET sql = 'CREATE VIRTUAL TABLE search_fts USING fts6(a)' WHERE name = 'search_fts'",
+        ):
+            with self.subTest(statement=statement):
+                self.assert_found_and_repaired(statement)
+
+    def test_a_dropped_table_index_or_trigger_is_found_and_made_again(self) -> None:
+        for statement, said in (
+            ("DROP TABLE decisions_decision", "table decisions_decision is missing"),
+            ("DROP INDEX memory_title", "index memory_title is missing"),
+            ("DROP TRIGGER raw_events_no_gap", "its triggers are missing \\(raw_events_no_gap\\)"),
+        ):
+            with self.subTest(statement=statement):
+                self.assertRegex(self.assert_found_and_repaired(statement), said)
+
+    def test_a_trigger_that_was_changed_or_added_is_found_and_taken_out(self) -> None:
+        added = "CREATE TRIGGER sly AFTER INSERT ON memories_memory BEGIN DELETE FROM memories_memory; END"
+        self.assertIn("trigger sly was added", self.assert_found_and_repaired(added))
+        found = self.assert_found_and_repaired(
+            "DROP TRIGGER raw_events_no_delete",
+            "CREATE TRIGGER raw_events_no_delete BEFORE DELETE ON raw_events BEGIN SELECT 1; END",
+        )
+        self.assertIn("trigger raw_events_no_delete was changed", found)
+
+
+class RebuildTests(DamageTestCase):
+    def damage(self) -> None:
+        damage_page(ALPHA.path, self.pages["decisions_decision"][0])
+
+    def rebuild(self) -> str:
+        output = StringIO()
+        try:
+            call_command("rebuild", "--project", "alpha", stdout=output, stderr=StringIO())
+        except SystemExit as ended:
+            self.assertEqual(ended.code, 12)
+        return output.getvalue()
+
+    def test_it_says_what_was_wrong_and_keeps_the_damaged_file(self) -> None:
+        self.damage()
+        text = self.rebuild()
+        (kept,) = kept_before_restores(ALPHA)
+        self.assertIn("the file is damaged: ", text)
+        self.assertIn(f"the file was built anew from its log; as it was before: {kept}", text)
+        self.assertRegex(text, r"decisions_decision +0 rows  unreadable → [0-9a-f]{12}  DIFFERENT")
+        self.assertEqual((kept.stat().st_mode & 0o777, len(kept.read_bytes())), (0o600, len(self.whole)))
+
+    def test_the_job_repairs_a_store_that_cannot_be_opened(self) -> None:
+        self.change("UPDATE sqlite_master SET sql = 'CREATE TABLE (' WHERE name = 'memories_memory'")
+        output = StringIO()
+        call_command("jobs", "rebuild", "--project", "alpha", stdout=output, stderr=StringIO())
+        self.assertIn("it was built anew", output.getvalue())
+        self.assert_repaired()
+
+    def test_what_no_event_tells_of_is_carried_over(self) -> None:
+        with self.store("alpha", create=False):
+            rows.execute(
+                "INSERT INTO memories_embeddingmodel (id, name, version, dimensions, revision, complete) "
+                "VALUES (3, 'm', '1', 4, 7, 1)"
+            )
+            rows.execute("INSERT INTO memories_vector VALUES (1, 3, %s, 0.5, %s)", [b"d" * 16, b"1234"])
+            rows.execute("INSERT INTO projection_offsets VALUES ('embeddings-3', 60)")
+            mark_unwiped(60)
+        self.close_and_checkpoint()
+        self.damage()
+        self.rebuild()
+        with self.store("alpha", create=False):
+            self.assertEqual(
+                rows.fetch("SELECT document_id, model_id, numbers FROM memories_vector"), [(1, 3, b"1234")]
+            )
+            self.assertEqual(rows.fetch("SELECT id, revision FROM memories_embeddingmodel"), [(3, 7)])
+            self.assertEqual(rows.fetch("SELECT projector FROM projection_offsets"), [("embeddings-3",)])
+            self.assertTrue(is_unwiped())
+
+    def close_and_checkpoint(self) -> None:
+        forget_all_stores()
+        self.pages = page_map(ALPHA.path)
+        self.close()
+
+    def test_a_log_whose_tail_was_cut_is_not_made_the_truth_by_a_rebuild(self) -> None:
+        anchored = ALPHA.path.with_name("head").read_bytes()
+        ALPHA.path.write_bytes(self.backup.read_bytes())
+        damage_page(ALPHA.path, page_map(ALPHA.path)["decisions_decision"][0])
+        with self.assertRaisesRegex(CommandError, "the log ends at #60, but #65 is anchored outside the store"):
+            self.rebuild()
+        self.assertEqual(ALPHA.path.with_name("head").read_bytes(), anchored)
+        (found,) = self.doctor()
+        self.assertIn("memory-hub restore", found["mend"])
+
+    def test_what_another_process_writes_meanwhile_is_kept_and_it_goes_on_in_the_same_file(self) -> None:
+        self.damage()
+        inode = ALPHA.path.stat().st_ino
+        with self.spawn(WRITER) as writer:
+            assert writer.stdout
+            written = [int(writer.stdout.readline())]
+            self.rebuild()
+            with self.store("alpha", create=False):
+                rebuilt_at = log.head()[0]
+            while written[-1] < rebuilt_at + 20:
+                written.append(int(writer.stdout.readline()))
+            writer.send_signal(signal.SIGKILL)
+            written += [int(line) for line in writer.stdout.read().splitlines()]
+        self.assertEqual(ALPHA.path.stat().st_ino, inode)
+        forget_all_stores()
+        with self.store("alpha", create=False):
+            self.assertEqual(Memory.objects.filter(id__in=written).count(), len(written))
+            self.assertTrue(log.verify().ok, log.verify().reason)
+            self.assertTrue(log.rebuild().identical)
+        self.assertEqual(self.doctor(), [])
+
+    def spawn(self, program: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [sys.executable, "-c", program], cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True
+        )
+
+    def test_one_that_is_killed_right_before_its_commit_has_changed_nothing(self) -> None:
+        self.damage()
+        with self.spawn(STOPPED) as rebuild:
+            assert rebuild.stdout
+            self.assertEqual(rebuild.stdout.readline(), "all is built\n")
+            rebuild.send_signal(signal.SIGKILL)
+        (found,) = self.doctor()
+        self.assertIn("memory-hub rebuild --project alpha", found["mend"])
+        self.run_proposed(found["mend"])
+        self.assert_repaired()
