@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 
 from memoryhub.core.fields import PositionField
@@ -29,6 +31,20 @@ class DecisionStatus(models.TextChoices):
 
 class Decision(StoreModel):
     """An immutable record of a choice; its id is the position of the event that recorded it."""
+
+    from_own_stream: ClassVar[tuple[str, ...]] = (
+        "title",
+        "context",
+        "chosen",
+        "alternatives",
+        "rationale",
+        "impact",
+        "phase",
+        "topic",
+        "author",
+        "source",
+        "decided_at",
+    )
 
     id = PositionField(primary_key=True)
     title = models.CharField(max_length=300)

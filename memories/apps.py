@@ -13,7 +13,8 @@ class MemoriesConfig(AppConfig):
     def ready(self) -> None:
         """Register events, projectors, entities, packs and the search index."""
         from memories import entities, pack, projectors  # noqa: F401
-        from memories.embeddings import ranker  # noqa: F401
+        from memories.embeddings import checking, ranker  # noqa: F401
+        from memories.search import checking as index_checking  # noqa: F401
         from memories.search import index, sources, upgrade  # noqa: F401
         from memories.uses import projectors as use_projectors  # noqa: F401
         from memories.uses import prune, ranking  # noqa: F401

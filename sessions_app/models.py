@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 
 from memoryhub.core.fields import PositionField
@@ -26,6 +28,16 @@ class SessionStatus(models.TextChoices):
 
 class Session(StoreModel):
     """A period of work of one agent; its id is the position of the event that started it."""
+
+    from_own_stream: ClassVar[tuple[str, ...]] = (
+        "session_id",
+        "purpose",
+        "mode",
+        "directory",
+        "agent",
+        "started_at",
+        "summary",
+    )
 
     id = PositionField(primary_key=True)
     session_id = models.CharField("name", max_length=200, unique=True)
@@ -55,6 +67,14 @@ class TurnStatus(models.TextChoices):
 
 class Turn(StoreModel):
     """One user request and all that answers it; its id is the position of the event that began it."""
+
+    from_own_stream: ClassVar[tuple[str, ...]] = (
+        "session_id",
+        "turn_id",
+        "began_at",
+        "actor",
+        "summary",
+    )
 
     id = PositionField(primary_key=True)
     session_id = models.CharField("session", max_length=200)
@@ -91,6 +111,13 @@ class IterationStatus(models.TextChoices):
 
 class Iteration(StoreModel):
     """A piece of work in phases, such as a feature; at most one is active in a project."""
+
+    from_own_stream: ClassVar[tuple[str, ...]] = (
+        "command",
+        "description",
+        "session_id",
+        "started_at",
+    )
 
     id = PositionField(primary_key=True)
     command = models.CharField(max_length=64)
@@ -140,6 +167,14 @@ class Profile(StoreModel):
 
 class Commit(StoreModel):
     """A commit of the project's repository, as git told it."""
+
+    from_own_stream: ClassVar[tuple[str, ...]] = (
+        "sha",
+        "message",
+        "author",
+        "committed_at",
+        "files",
+    )
 
     id = PositionField(primary_key=True)
     sha = models.CharField(max_length=64, unique=True)

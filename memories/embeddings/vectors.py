@@ -21,6 +21,13 @@ define_text_cache("memories_vector", "document_id")
 _READ_CHARACTERS = 6_000
 """Of a text's beginning; a model reads no more of it."""
 
+# Read so because a text in their place would fail to be decoded.
+NUMBERS = "CASE typeof(numbers) WHEN 'blob' THEN numbers ELSE x'' END"
+DIGEST = "CASE typeof(content_hash) WHEN 'blob' THEN content_hash ELSE x'' END"
+# Numbers of one byte are rounded; so is the length that comes of them.
+_LENGTH_TOLERANCE = 0.01
+_SCALE_OF_NOTHING = 1e-10
+
 _COLUMNS = "id, name, version, dimensions, revision, complete"
 
 
@@ -106,26 +113,38 @@ def texts(ids: Iterable[int]) -> list[Text]:
     return [Text(document_id, f"{title}\n{body}".strip()) for document_id, title, body in found]
 
 
+def is_vector(scale: float, numbers: bytes, dimensions: int) -> bool:
+    """Return whether stored numbers can be a model's: as many, and of length 1, or 0 for a text without words."""
+    if len(numbers) != dimensions or not isinstance(scale, float):
+        return False
+    squares = sum(number * number for number in memoryview(numbers).cast("b"))
+    if not squares:
+        return scale < _SCALE_OF_NOTHING
+    return abs(scale * scale * squares - 1) < _LENGTH_TOLERANCE
+
+
 def known(model: StoreModel, digests: Sequence[bytes]) -> dict[bytes, Packed]:
     """Return the vectors that the model has made already, by the digest of their text."""
     marks = ", ".join(["%s"] * len(digests))
     found = rows.fetch(
-        f"SELECT content_hash, scale, numbers FROM memories_vector WHERE content_hash IN ({marks}) AND model_id = %s",
+        f"SELECT content_hash, scale, {NUMBERS} FROM memories_vector WHERE content_hash IN ({marks}) AND model_id = %s",
         [*digests, model.key],
     )
-    return {bytes(digest): (scale, bytes(numbers)) for digest, scale, numbers in found}
+    size = model.model.dimensions
+    made = ((bytes(digest), scale, bytes(numbers)) for digest, scale, numbers in found)
+    return {digest: (scale, numbers) for digest, scale, numbers in made if is_vector(scale, numbers, size)}
 
 
 def unchanged(model: StoreModel, found: Sequence[Text]) -> set[int]:
     """Return the ids whose vector is that of their text already."""
     wanted = json.dumps([each.id for each in found])
-    have = dict(
-        rows.fetch(
-            "SELECT document_id, content_hash FROM memories_vector "
-            "WHERE document_id IN (SELECT value FROM json_each(%s)) AND model_id = %s",
-            [wanted, model.key],
-        )
+    stored = rows.fetch(
+        f"SELECT document_id, {DIGEST}, scale, {NUMBERS} FROM memories_vector "
+        "WHERE document_id IN (SELECT value FROM json_each(%s)) AND model_id = %s",
+        [wanted, model.key],
     )
+    size = model.model.dimensions
+    have = {document: digest for document, digest, *packed in stored if is_vector(*packed, size)}
     return {each.id for each in found if have.get(each.id) == each.digest}
 
 

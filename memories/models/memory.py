@@ -85,6 +85,27 @@ MemoryManager = StoreManager.from_queryset(MemoryQuerySet)
 class Memory(StoreModel):
     """A titled text that is kept; its id is the position of the event that wrote it first."""
 
+    from_own_stream: ClassVar[tuple[str, ...]] = (
+        "kind",
+        "type",
+        "scope",
+        "title",
+        "content",
+        "content_hash",
+        "author",
+        "source",
+        "tags",
+        "resource_links",
+        "attributes",
+        "priority",
+        "confidence",
+        "valid_until",
+        "session_id",
+        "version",
+        "seen_count",
+        "created_at",
+    )
+
     id = PositionField(primary_key=True)
     kind = models.CharField(max_length=16, choices=MemoryKind)
     type = models.CharField(max_length=64)
@@ -142,6 +163,17 @@ class Memory(StoreModel):
 class MemoryVersion(StoreModel):
     """One state of a memory. Its text is not copied here: it is the payload of the event at ``id``."""
 
+    from_own_stream: ClassVar[tuple[str, ...]] = (
+        "memory",
+        "version",
+        "base_version",
+        "reason",
+        "actor",
+        "source",
+        "session_id",
+        "created_at",
+    )
+
     id = PositionField(primary_key=True)
     memory = models.ForeignKey(Memory, on_delete=models.DO_NOTHING, related_name="versions", db_constraint=False)
     version = models.PositiveIntegerField()
@@ -162,6 +194,11 @@ class MemoryVersion(StoreModel):
 
 class MemoryTag(StoreModel):
     """A tag on a memory."""
+
+    from_own_stream: ClassVar[tuple[str, ...]] = (
+        "tag",
+        "memory",
+    )
 
     pk = models.CompositePrimaryKey("tag", "memory_id")
     tag = models.CharField(max_length=64)

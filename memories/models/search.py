@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 
 from memoryhub.core.fields import PositionField
@@ -10,6 +12,13 @@ from memoryhub.core.models import StoreModel
 
 class SearchDocument(StoreModel):
     """What can be found: an entity of any app, with what searches filter by. Its text stays where it is."""
+
+    from_own_stream: ClassVar[tuple[str, ...]] = (
+        "source",
+        "kind",
+        "type",
+        "title",
+    )
 
     id = PositionField(primary_key=True)
     source = models.CharField(max_length=16)

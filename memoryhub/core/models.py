@@ -16,6 +16,8 @@ class StoreModel(models.Model):
     objects: ClassVar[StoreManager] = StoreManager()
     from_log: ClassVar[bool] = True
     """Whether its rows follow from events alone, so that a rebuild makes and compares them."""
+    from_own_stream: ClassVar[tuple[str, ...]] = ()
+    """Fields that no event of another stream sets or changes; a comparison by sample looks at these alone."""
 
     class Meta:
         abstract = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -101,6 +101,7 @@ class Event(Generic[P]):
 
 
 Projector = Callable[[Event[Any]], None]
+Check = Callable[[Sequence[int] | None], list[int]]
 
 _types: dict[str, EventType[Any]] = {}
 _projectors: dict[str, list[Projector]] = {}
@@ -109,6 +110,7 @@ _by_header: list[Projector] = []
 _after_rebuild: list[Callable[[], None]] = []
 _companions: dict[str, tuple[str, ...]] = {}
 _text_caches: dict[str, str] = {}
+_checks: dict[str, Check] = {}
 
 
 def define_event(
@@ -200,6 +202,22 @@ def define_companions(table: str, *companions: str) -> None:
 def companions_of(table: str) -> tuple[str, ...]:
     """Return the tables that go with a read model's."""
     return _companions.get(table, ())
+
+
+def define_check(what: str, check: Check) -> None:
+    """Register how to compare something that is made of read models, such as an index, with what it should be.
+
+    Args:
+        what: its name in a sentence.
+        check: takes the ids of a sample, None for all; returns those that differ. It runs in a copy that was made from
+            the log, with the store attached as ``copy.LIVE``.
+    """
+    _checks[what] = check
+
+
+def checks() -> dict[str, Check]:
+    """Return the registered checks, by the names of what they are about."""
+    return dict(_checks)
 
 
 def define_text_cache(table: str, column: str) -> None:

@@ -2,6 +2,6 @@
 
 from memoryhub.doctor.finding import Finding
 from memoryhub.doctor.hub import examine_hub
-from memoryhub.doctor.store import examine_store
+from memoryhub.doctor.store import Examination, examine_store
 
-__all__ = ["Finding", "examine_hub", "examine_store"]
+__all__ = ["Examination", "Finding", "examine_hub", "examine_store"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from django.db import DatabaseError
 
 from memories.search.index import index_problem
+from memoryhub import env
 from memoryhub.backups.making import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Damaged, HubError, Locked
@@ -26,13 +28,30 @@ _BACKUP_AGE = timedelta(days=3)
 _KEPT_LONG = timedelta(days=30)
 
 
-def examine_store(store: StoreId) -> list[Finding]:
-    """Look at everything that a store has, and return what is wrong. Changes nothing but what opening upgrades."""
-    where = Target(store).title
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was found in a store, and what was compared for it."""
+
+    findings: list[Finding]
+    compared: str
+    """One sentence; "" where the store could not be read."""
+
+
+def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
+    """Look at everything that a store has. Changes nothing but what opening upgrades.
+
+    Args:
+        store: which.
+        deep: compare all of its read models with the log, however long that is; else a long log is sampled.
+    """
+    where, compared = Target(store).title, ""
     try:
         with use_store(store):
             problem = damage() or header_problem(store.path)
-            found = [] if problem else [*_schema(store), *_chain(store), *_derived(store)]
+            found = [] if problem else [*_schema(store), *_chain(store), *_behind(store)]
+            if not problem:
+                compared, different = _compared(store, deep=deep)
+                found += different
     except Locked as error:
         found, problem = [_locked(error)], ""
     except Damaged as error:
@@ -42,7 +61,7 @@ def examine_store(store: StoreId) -> list[Finding]:
         found = [] if problem else [(error.message, _restore(store))]
     if problem:
         found = [_damaged(store, problem)]
-    return [Finding(where, what, mend) for what, mend in [*found, *_beside(store)]]
+    return Examination([Finding(where, what, mend) for what, mend in [*found, *_beside(store)]], compared)
 
 
 _Pair = tuple[str, str]
@@ -92,13 +111,30 @@ def _has_no_anchor() -> bool:
         return False  # the chain says so
 
 
-def _derived(store: StoreId) -> Iterator[_Pair]:
+def _behind(store: StoreId) -> Iterator[_Pair]:
     behind = models_behind()
     if behind:
         yield f"read models are behind the log: {', '.join(behind)}", _again(store, "rebuild")
     problem = index_problem()
     if problem:
         yield problem.partition(";")[0], _again(store, "reindex")
+
+
+def _compared(store: StoreId, *, deep: bool) -> tuple[str, list[_Pair]]:
+    """Return what was compared with the log, and what differs from it."""
+    try:
+        found = log.compare(whole=deep)
+    except OSError as error:
+        what = f"the read models could not be compared with the log ({error.strerror})"
+        return "", [(what, f"make room under {env.home()}, or the right to write there, and run doctor again")]
+    tables = [each.describe() for each in found.differences if each.is_table]
+    others = [each.describe() for each in found.differences if not each.is_table]
+    pairs = [
+        (tables, "read models are not what the log says", "rebuild"),
+        (others, "search is not what the log says", "reindex"),
+    ]
+    told = [(f"{said}: {', '.join(which)}", _again(store, job)) for which, said, job in pairs if which]
+    return found.describe(), told
 
 
 def _beside(store: StoreId) -> Iterator[_Pair]:

@@ -90,7 +90,7 @@ define_job(
 )
 define_job(
     "verify stores",
-    does="Walks every chain to its anchored head, checks every page of the file, and looks whether the index is whole.",
+    does="Walks every chain to its anchored head, checks every page, and compares read models with the log.",
     work=verify_target,
     every=Every.DAY,
     cap=600,

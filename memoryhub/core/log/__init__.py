@@ -7,6 +7,7 @@
 from memoryhub.core.log.anchor import anchor_problem, anchor_warning
 from memoryhub.core.log.append import Draft, append, find_by_key, guard, prepare, transaction
 from memoryhub.core.log.chain import Verification, verify
+from memoryhub.core.log.compare import Comparison, compare, compare_sample
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams, stands_alone
 from memoryhub.core.log.loss import LOSS_ACCEPTED, LossAccepted, accept_loss
 from memoryhub.core.log.read import ReplayWindow, event_of, head, read, replay
@@ -19,6 +20,7 @@ __all__ = [
     "LOSS_ACCEPTED",
     "PAYLOAD_ERASED",
     "PAYLOAD_REDACTED",
+    "Comparison",
     "Draft",
     "LossAccepted",
     "PayloadErased",
@@ -31,6 +33,8 @@ __all__ = [
     "anchor_problem",
     "anchor_warning",
     "append",
+    "compare",
+    "compare_sample",
     "erase_events",
     "erase_streams",
     "event_of",

@@ -13,10 +13,11 @@ from django.core.management.base import CommandParser
 from memoryhub.core import log
 from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.log.compare import SMALL_LOG
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import StoreId
 from memoryhub.core.wording import counted
-from memoryhub.jobs.places import all_stores
+from memoryhub.jobs.places import Target, all_stores
 
 EXIT_FOUND = 15
 
@@ -30,6 +31,11 @@ class Command(HubCommand):
         """Add the store and ``--json``."""
         add_store_options(parser, "examine {} alone; default: all, and the hub")
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+        parser.add_argument(
+            "--deep",
+            action="store_true",
+            help=f"compare all read models with the log; default: a sample where it has over {SMALL_LOG:,} events",
+        )
         parser.add_argument(
             "--accept-loss",
             metavar="REASON",
@@ -49,13 +55,17 @@ class Command(HubCommand):
             self._accept(store, options["accept_loss"])
             return
         stores = [store] if store else all_stores()
-        found = [finding for each in stores for finding in examine_store(each)]
+        examined = [examine_store(each, deep=options["deep"]) for each in stores]
+        found = [finding for each in examined for finding in each.findings]
         found += [] if store else examine_hub()
         if options["json"]:
             self.stdout.write(json.dumps([asdict(each) for each in found], ensure_ascii=False))
         else:
             for each in found:
                 self.stdout.write(f"{each.where}: {each.what}.\n  mend: {each.mend}")
+            for target, examination in zip(map(Target, stores), examined, strict=True):
+                if examination.compared:
+                    self.stdout.write(f"{target.title}: {examination.compared}")
             self._sum_up(len(stores), len(found))
         if found:
             sys.exit(EXIT_FOUND)

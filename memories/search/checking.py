@@ -1,0 +1,111 @@
+"""Whether the full-text index has the texts that the log says: compared with an index that was made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from memoryhub.core import rows
+from memoryhub.core.log.copy import LIVE
+from memoryhub.core.projection import define_check
+
+# How many documents are named; more are not looked for.
+_MOST = 1000
+_TERMS_OF_A_DOCUMENT = 3
+_VOCABULARY = "CREATE VIRTUAL TABLE temp.{name} USING fts5vocab({database}, search_fts, instance)"
+_TERMS = "SELECT term, doc, col, offset FROM temp.{name}"
+# Other documents have words of what they are linked with, too.
+_OWN_BODY = "('memory', 'message', 'session')"
+_RAREST = (
+    "SELECT doc, term, col, offset FROM (SELECT t.doc, t.term, t.col, min(t.offset) AS offset, row_number() OVER "
+    "(PARTITION BY t.doc ORDER BY length(t.term) DESC, t.term) AS place FROM temp.made_terms AS t "
+    "JOIN main.memories_searchdocument AS d ON d.id = t.doc "
+    f"WHERE t.col = 'title' OR (t.col = 'body' AND d.source IN {_OWN_BODY}) GROUP BY t.doc, t.term, t.col) "
+    f"WHERE place <= {_TERMS_OF_A_DOCUMENT}"
+)
+_OTHER_SIZES = (
+    "SELECT coalesce(m.id, l.id) FROM main.search_fts_docsize AS m "
+    f"FULL JOIN {LIVE}.search_fts_docsize AS l ON l.id = m.id WHERE m.sz IS NOT l.sz LIMIT {_MOST}"
+)
+_SIZES = (
+    "SELECT s.id, s.sz, coalesce(d.source IN {own}, 0) FROM {database}.search_fts_docsize AS s "
+    "LEFT JOIN main.memories_searchdocument AS d ON d.id = s.id WHERE s.id IN (SELECT value FROM json_each(%s))"
+)
+_Term = tuple[str, int, int, int]
+_COLUMNS = ("title", "body", "near", "date")
+
+
+def differing_texts(sample: Sequence[int] | None) -> list[int]:
+    """Return documents of which the store's index has other words than the copy's.
+
+    Of a sample only the longest words are looked up, and the numbers of words of titles and of bodies that follow from
+    the document's own stream: what was said before and after a message does not.
+    """
+    if not all(_has_index(database) for database in ("main", LIVE)):
+        return []
+    rows.execute(_VOCABULARY.format(name="made_terms", database="main"))
+    rows.execute(_VOCABULARY.format(name="live_terms", database=LIVE))
+    try:
+        found = _differing() if sample is None else _differing_in(sample)
+        return sorted(found)
+    finally:
+        rows.execute("DROP TABLE temp.made_terms")
+        rows.execute("DROP TABLE temp.live_terms")
+
+
+define_check("the full-text index", differing_texts)
+
+
+def _has_index(database: str) -> bool:
+    return bool(rows.fetch(f"SELECT 1 FROM {database}.sqlite_master WHERE name = 'search_fts'"))
+
+
+def _differing() -> set[int]:
+    """Walk both lists of words side by side; they are in the same order."""
+    found = {document for (document,) in rows.fetch(_OTHER_SIZES)}
+    live, made = _terms("live_terms"), _terms("made_terms")
+    theirs, ours = next(live, None), next(made, None)
+    while (theirs or ours) and len(found) < _MOST:
+        if theirs == ours:
+            theirs, ours = next(live, None), next(made, None)
+        elif ours is None or (theirs is not None and theirs < ours):
+            found.add(theirs[1] if theirs else 0)
+            theirs = next(live, None)
+        else:
+            found.add(ours[1])
+            ours = next(made, None)
+    return found
+
+
+def _terms(name: str) -> Iterator[_Term]:
+    for term, document, column, offset in rows.iterate(_TERMS.format(name=name)):
+        yield term, document, _COLUMNS.index(column), offset
+
+
+def _differing_in(sample: Sequence[int]) -> set[int]:
+    found = {
+        document
+        for document, term, column, offset in rows.fetch(_RAREST)
+        if not rows.fetch(
+            "SELECT 1 FROM temp.live_terms WHERE term = %s AND doc = %s AND col = %s AND offset = %s",
+            [term, document, column, offset],
+        )
+    }
+    made, live = _sizes("main", sample), _sizes(LIVE, sample)
+    return found | {document for document in {*made, *live} if made.get(document) != live.get(document)}
+
+
+def _sizes(database: str, sample: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """Return the numbers of words of titles, and of bodies that are a document's own, by document."""
+    found = rows.fetch(_SIZES.format(own=_OWN_BODY, database=database), [json.dumps(sample)])
+    return {document: tuple(_varints(sizes))[: 2 if own_body else 1] for document, sizes, own_body in found}
+
+
+def _varints(packed: bytes) -> Iterator[int]:
+    """Yield the numbers of a blob as SQLite packs them: seven bits a byte, the last without its eighth bit."""
+    value = 0
+    for byte in packed:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            yield value
+            value = 0

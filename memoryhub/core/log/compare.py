@@ -1,0 +1,184 @@
+"""Comparing the read models with the log, without changing either.
+
+A whole comparison applies the log to a copy, as a rebuild does, and compares every row of every table with it. A sample
+applies the streams of some events alone. What follows from one stream alone is declared by each model (see
+``StoreModel.from_own_stream``), and only that is compared; where it differs, a whole comparison has the last word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import DatabaseError, models, transaction
+
+from memoryhub.core import ids, rows
+from memoryhub.core.errors import Locked
+from memoryhub.core.log.append import COLUMNS
+from memoryhub.core.log.copy import LIVE, apply_events, attached, follow
+from memoryhub.core.log.read import head, last_erasure
+from memoryhub.core.log.rebuild import temporary_copy
+from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
+from memoryhub.core.projection import checks, read_models
+from memoryhub.core.routing import require_current_alias
+from memoryhub.core.stores import current_store
+from memoryhub.core.wording import counted
+
+# A log of so many events is compared whole in a second or two.
+SMALL_LOG = 20_000
+SAMPLED_EVENTS = 300
+# Of the sample; what was written last is what a bug of today has spoiled.
+_NEWEST = 50
+# Longer streams are left out of a sample.
+_LONGEST_STREAM = 200
+_ATTEMPTS = 3
+_SHOWN = 3
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Rows that are not what the log says."""
+
+    what: str
+    """A table, or what else is made of read models."""
+    rows: int
+    keys: tuple[str, ...]
+    """Some of the rows."""
+    is_table: bool
+
+    def describe(self) -> str:
+        """Return the finding as a part of a sentence, such as ``memories_memory (1 row: #412)``."""
+        shown = ", ".join(f"#{key}" for key in self.keys[:_SHOWN])
+        return f"{self.what} ({counted(self.rows, 'row')}: {shown}{', …' if self.rows > _SHOWN else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was compared with the log, and what differs from it."""
+
+    events: int
+    """In the log."""
+    applied: int
+    """Of these, how many were applied again."""
+    differences: tuple[Difference, ...] = ()
+    sampled: bool = False
+
+    def describe(self) -> str:
+        """Return what was compared as one sentence."""
+        if not self.sampled:
+            return f"read models and indexes compared with the whole log ({counted(self.events, 'event')})"
+        share = f"{self.applied:,} of {self.events:,} events, by the streams of some chosen at random"
+        return f"read models and indexes compared with a sample of the log ({share})"
+
+
+def compare(*, whole: bool = False, progress: Progress = lambda _: None) -> Comparison:
+    """Compare the current store's read models with its log, by a sample where the log is long.
+
+    Args:
+        whole: compare all of them, however long the log is.
+        progress: called with the number of events applied so far; what it raises ends the comparison.
+
+    Raises:
+        Locked: events were erased time and again meanwhile.
+    """
+    if not whole and head()[0] > SMALL_LOG:
+        sample = compare_sample()
+        if not sample.differences:
+            return sample
+    for _ in range(_ATTEMPTS):
+        with suppress(ErasedMeanwhile):
+            return _compare_whole(progress)
+    raise Locked("events were erased while the read models were compared; try again")
+
+
+def _compare_whole(progress: Progress) -> Comparison:
+    store, last = current_store(), head()[0]
+    replacing = Replacing(store.path, last_erasure(), ())
+    with temporary_copy(store):
+        follow(store.path, up_to=last, progress=progress)
+        replacing.catch_up()
+        with replacing.compared() as differing:
+            found = [_noted(model) for model in read_models() if model in differing]
+            return Comparison(head()[0], head()[0], (*found, *_checked(None)))
+
+
+def _noted(model: type[models.Model]) -> Difference:
+    table = model._meta.db_table
+    key = " || '/' || ".join(f'"{field.column}"' for field in model._meta.pk_fields)
+    count = rows.fetch(f'SELECT count(*) FROM temp."differing_{table}"')[0][0]
+    found = rows.fetch(f'SELECT {key} FROM temp."differing_{table}" ORDER BY 1 LIMIT {_SHOWN}')
+    return Difference(table, count, tuple(str(value) for (value,) in found), is_table=True)
+
+
+def _checked(sample: list[int] | None) -> list[Difference]:
+    """Run the checks of what read models are not: an index, a cache."""
+    found = ((what, check(sample)) for what, check in checks().items())
+    return [
+        Difference(what, len(different), tuple(map(str, different[:_SHOWN])), is_table=False)
+        for what, different in found
+        if different
+    ]
+
+
+def compare_sample() -> Comparison:
+    """Compare what follows from some streams alone; what differs may still be right, if seldom."""
+    store, last = current_store(), head()[0]
+    comparison = Comparison(last, 0, sampled=True)
+    with temporary_copy(store), suppress(LookupError, ObjectDoesNotExist, DatabaseError):
+        rows.execute("PRAGMA foreign_keys=OFF")  # what other streams tell of is missing
+        rows.execute("DROP TRIGGER raw_events_no_gap")
+        with attached(store.path):
+            rows.execute(_TAKE_STREAMS, [json.dumps(_positions(last)), _LONGEST_STREAM])
+        applied = apply_events(0)
+        with attached(store.path), transaction.atomic(using=require_current_alias()):
+            found = [difference for model in read_models() if (difference := _of_own_stream(model))]
+            sample = [position for (position,) in rows.fetch("SELECT position FROM main.raw_events ORDER BY position")]
+            return replace(comparison, applied=applied, differences=(*found, *_checked(sample)))
+    return replace(comparison, differences=(_UNDECIDED,))
+
+
+# The streams could not be applied without the others; so nothing is known.
+_UNDECIDED = Difference("the sample", 0, (), is_table=False)
+_TAKE_STREAMS = (
+    f"INSERT INTO main.raw_events ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM {LIVE}.raw_events "
+    "WHERE stream_id IN (SELECT s.stream_id FROM "
+    f"(SELECT DISTINCT stream_id FROM {LIVE}.raw_events WHERE position IN (SELECT value FROM json_each(%s))) AS s "
+    f"WHERE (SELECT max(e.stream_seq) FROM {LIVE}.raw_events AS e WHERE e.stream_id = s.stream_id) <= %s) "
+    "ORDER BY position"
+)
+
+
+def _positions(last: int) -> list[int]:
+    newest = range(max(1, last - _NEWEST + 1), last + 1)
+    chosen = {1 + int.from_bytes(ids.random_bytes(8)) % last for _ in range(SAMPLED_EVENTS - _NEWEST)}
+    return sorted({*newest, *chosen})
+
+
+def _of_own_stream(model: type[models.Model]) -> Difference | None:
+    """Compare the columns that follow from a row's own stream, and look for rows that no event has made."""
+    names = [f'"{model._meta.get_field(name).column}"' for name in getattr(model, "from_own_stream", ())]
+    if not names:
+        return None
+    table = model._meta.db_table
+    keys = [f'"{field.column}"' for field in model._meta.pk_fields]
+    same_key = " AND ".join(f"l.{key} = m.{key}" for key in keys)
+    same = f"({_of('l', names)}) IS ({_of('m', names)})"
+    made = (
+        f'SELECT {_of("m", keys[:1])} FROM main."{table}" AS m WHERE NOT EXISTS '
+        f'(SELECT 1 FROM {LIVE}."{table}" AS l WHERE {same_key} AND {same})'
+    )
+    added = (
+        f'SELECT {_of("l", keys[:1])} FROM {LIVE}."{table}" AS l WHERE {_of("l", keys[:1])} IN '
+        f'(SELECT position FROM main.raw_events) AND NOT EXISTS (SELECT 1 FROM main."{table}" AS m WHERE {same_key})'
+    )
+    found = [str(key) for (key,) in rows.fetch(made if len(keys) > 1 else f"{made} UNION {added}")]
+    return Difference(table, len(found), tuple(found[:_SHOWN]), is_table=True) if found else None
+
+
+def _of(row: str, names: list[str]) -> str:
+    return ", ".join(f"{row}.{name}" for name in names)
