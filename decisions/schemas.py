@@ -10,19 +10,20 @@ from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJ
 from decisions.events import Alternative
 from decisions.models import DecisionStatus, EdgeRelation, Impact, LinkType
 from memoryhub.core.retrieval import Retrieval
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Moment, Paging, self_evident, unlisted
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Moment, Paging, self_evident, unlisted
 
-Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Title = Annotated[Line, StringConstraints(min_length=1, max_length=200)]
 Text = Annotated[str, StringConstraints(max_length=50_000)]
 Chosen = Annotated[str, StringConstraints(min_length=1, max_length=50_000, pattern=r"\S")]
-Name = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
-Phase = Annotated[str, StringConstraints(strip_whitespace=True, max_length=64)]
+Name = Annotated[Line, StringConstraints(max_length=200)]
+Phase = Annotated[Line, StringConstraints(max_length=64)]
 Ids = Annotated[list[EntityId], Field(max_length=100)]
 CommitName = Annotated[
     str, StringConstraints(strip_whitespace=True, to_lower=True, pattern=r"^(#\d{1,15}|[0-9a-fA-F]{4,64})$")
 ]
 Note = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
-FilePath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)]
+PullRequest = Annotated[Line, StringConstraints(min_length=1, max_length=2_000)]
+FilePath = Annotated[Line, StringConstraints(min_length=1, max_length=1_000)]
 
 
 def _with_reason(value: object) -> object:
@@ -49,7 +50,7 @@ class Evidence(Command):
     files: list[FilePath] = Field(
         default_factory=list, max_length=200, description="paths it is about", json_schema_extra=unlisted
     )
-    prs: list[Note] = Field(
+    prs: list[PullRequest] = Field(
         default_factory=list, max_length=50, description="pull requests", json_schema_extra=unlisted
     )
     notes: list[Note] = Field(default_factory=list, max_length=50, json_schema_extra=unlisted)
@@ -77,8 +78,8 @@ class DecisionFields(Evidence):
     branch: bool = Field(
         False, description="supersede one that is superseded already: a second head", json_schema_extra=unlisted
     )
-    author: str = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
-    source: str = Field("", max_length=1_000, description="where it comes from", json_schema_extra=unlisted)
+    author: Line = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
+    source: Line = Field("", max_length=1_000, description="where it comes from", json_schema_extra=unlisted)
     decided_at: Moment | None = Field(None, description="default: now", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
 
@@ -132,7 +133,7 @@ class DecisionGet(Retrieval):
 
     ids: Ids = Field(default_factory=list, description="one or many")
     topic: Name = Field("", description="the chain of a topic instead")
-    file_path: str = Field("", max_length=1_000, description="those behind a file or folder instead: why is it so?")
+    file_path: Line = Field("", max_length=1_000, description="those behind a file or folder instead: why is it so?")
     lineage: bool = Field(False, description="with what led to each and what came of it")
     limit: int = Field(20, ge=1, le=100, description="at most so many")
     max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")

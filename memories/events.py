@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 from memories.kinds import KINDS
 from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
 from memoryhub.core.projection import NOTHING_DEPENDS, define_event, reverses, sets_aside
-from memoryhub.core.schemas import Generated, Instant, Payload, Sha256, Tag
+from memoryhub.core.schemas import Generated, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores import SLUG
 
 
@@ -30,7 +30,7 @@ class MemoryState(Payload):
     scope: MemoryScope = MemoryScope.PROJECT
     title: str = Field(min_length=1, max_length=300)
     content: str = Field(min_length=1)
-    tags: list[Tag] = Field(default_factory=list)
+    tags: list[StoredTag] = Field(default_factory=list)
     topic_key: str | None = None
     author: str = ""
     source: str = ""
@@ -142,7 +142,7 @@ class ConflictResolved(Payload):
 class TagCreated(Payload):
     """A tag was described."""
 
-    name: Tag
+    name: StoredTag
     category: str = Field(min_length=1, max_length=64)
     description: str = ""
 

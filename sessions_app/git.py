@@ -12,6 +12,7 @@ from pathlib import Path
 
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.wording import flat
 from sessions_app.events import FileChange
 from sessions_app.schemas import CommitRecord
 
@@ -261,7 +262,7 @@ def _record(header: list[bytes], files: list[FileChange]) -> CommitRecord:
     return CommitRecord(
         sha=sha.decode("ascii"),
         message=_text(message).strip()[:_MAX_MESSAGE],
-        author=_text(author)[:_MAX_AUTHOR],
+        author=flat(_text(author))[:_MAX_AUTHOR],
         committed_at=_moment(committed),
         files=files[:_MAX_FILES],
     )

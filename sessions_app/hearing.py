@@ -12,6 +12,7 @@ from typing import Any
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.identity import identify_project
 from memoryhub.core.transcript import LAST_MESSAGE, last_assistant_message
+from memoryhub.core.wording import flat
 from sessions_app.clients import (
     CLIENTS,
     Becomes,
@@ -54,7 +55,7 @@ def hear(*, client: str, event: str, told: Mapping[str, Any]) -> Heard:
     """
     table = _table(client)
     hook = _hook(table, client, event)
-    session = _word(_at(told, table.session)).strip()
+    session = flat(_word(_at(told, table.session)).strip())
     if not session and hook.effect is not Effect.NOTHING:
         raise Invalid(f"{table.session!r} is missing in what {client} told; it names the session")
     if event == "Stop" and not told.get(LAST_MESSAGE):
@@ -66,7 +67,7 @@ def hear(*, client: str, event: str, told: Mapping[str, Any]) -> Heard:
         answers=hook.answers,
         session_id=session[:200],
         directory=_word(_at(told, table.directory)),
-        reason=_word(_at(told, table.reason))[:100],
+        reason=flat(_word(_at(told, table.reason)))[:100],
         type=becomes.type if becomes else "",
         payload=payload,
     )

@@ -15,6 +15,7 @@ from memories.importing import find_files
 from memories.importing.files import MARKDOWN, read_text
 from memoryhub.core.errors import HubError
 from memoryhub.core.sanitize import sanitize_text
+from memoryhub.core.wording import flat
 from sessions_app import git
 
 _NOT_RECORDS = {"readme", "index", "toc", "template", "adr-template", "changelog", "contributing"}
@@ -59,7 +60,7 @@ def read_records(directory: Path) -> Records:
     records = Records()
     above = git.path_in_worktree(directory)
     for name in record_names(directory):
-        path = above + PurePath(name).as_posix()
+        path = flat(above + PurePath(name).as_posix())
         text = read_text(directory / name)
         if text is None:
             records.problems.append((path, _UNREADABLE))

@@ -20,11 +20,13 @@ from decisions.schemas import Alternatives
 from memories.importing.front_matter import split_front_matter
 from memoryhub.core.errors import Invalid
 from memoryhub.core.validation import explain
+from memoryhub.core.wording import flat
 
 _AUTHORS = ("decision-makers", "deciders", "decision makers", "decisionmakers", "author", "authors", "owner", "owners")
 _LISTS = ("commits", "files", "prs", "notes", "validations")
 _TEXTS = ("title", "context", "chosen", "rationale")
 _NAMED = ("impact", "phase")
+_OF_SEVERAL_LINES = ("notes", "validations")
 _ALTERNATIVES: TypeAdapter[list[Alternative]] = TypeAdapter(Alternatives)
 
 
@@ -60,18 +62,25 @@ def read_adr(text: str, *, otherwise_title: str = "") -> Adr:
     if not said["chosen"].strip():
         raise Invalid("no section Decision or Decision Outcome says what was decided")
     return Adr(
-        title=said["title"] or otherwise_title,
+        title=flat(said["title"]) or otherwise_title,
         context=said["context"],
         chosen=said["chosen"],
         rationale=said["rationale"],
         alternatives=_alternatives(matter.get("alternatives", said["alternatives"])),
         status=status_of(status),
         decided_at=moment_of(_first(matter, outline, ("date",), Part.DATE)),
-        author=_first(matter, outline, _AUTHORS, Part.AUTHOR)[:200],
+        author=flat(_first(matter, outline, _AUTHORS, Part.AUTHOR))[:200],
         links=list(dict.fromkeys([*links_in(status), *_links(matter, outline)])),
-        topic=str(matter["topic"]) if "topic" in matter else None,
-        more={name: matter[name] for name in (*_NAMED, *_LISTS) if matter.get(name)},
+        topic=flat(str(matter["topic"])) if "topic" in matter else None,
+        more={name: _more(name, matter[name]) for name in (*_NAMED, *_LISTS) if matter.get(name)},
     )
+
+
+def _more(name: str, given: Any) -> Any:
+    """Return a field of the front matter, each text of it on one line where a decision has it so."""
+    if name not in _OF_SEVERAL_LINES and isinstance(given, list):
+        return [_more(name, each) for each in given]
+    return flat(given) if isinstance(given, str) and name not in _OF_SEVERAL_LINES else given
 
 
 def _body(outline: Outline) -> dict[str, Any]:

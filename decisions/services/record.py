@@ -15,6 +15,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin
+from memoryhub.core.wording import flat
 
 _TEXTS = ("title", "context", "chosen", "alternatives", "rationale", "impact", "phase", "topic", "status", "source")
 _INHERITED = ("title", "impact", "phase", "topic", "context")
@@ -65,6 +66,8 @@ def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:
         earlier = find_decision(command.id)
         given = command.model_dump(exclude={"id"}, exclude_unset=True, exclude_none=True)
         before = {name: getattr(earlier, name) for name in _INHERITED}
+        # An earlier version of the hub may have recorded these with line breaks.
+        before |= {name: flat(before[name]) for name in ("title", "phase", "topic")}
         return record_decision(command=DecisionRecord(**{**before, **given, "supersedes": [earlier.id]}))
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Moment
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Moment
 
 
 class RetentionPlanRequest(Command):
@@ -25,7 +25,7 @@ class RetentionRunRequest(Command):
 class HoldPlace(Command):
     """Keep something until further notice, whatever its age."""
 
-    stream_id: str = Field(
+    stream_id: Line = Field(
         min_length=1,
         max_length=200,
         description="memory:12, decision:7, session:<name>, any other stream; * for the whole store",

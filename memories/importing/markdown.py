@@ -18,6 +18,7 @@ from memories.pack.told import is_told_text
 from memories.schemas import MAX_CONTENT, MemoryTouch, MemoryWrite, WriteStatus
 from memories.services import delete_memory, write_memories
 from memoryhub.core.sanitize import sanitize_text
+from memoryhub.core.wording import flat
 from sessions_app import git
 
 _TOPIC = "import:markdown:"
@@ -97,7 +98,7 @@ def _commands(
     used: set[str] = set()
     for done, name in enumerate(names, 1):
         text = read_text(directory / name)
-        path = above + PurePath(name).as_posix()
+        path = flat(above + PurePath(name).as_posix())
         if text is None:
             report.skipped.append(path)
         else:
@@ -126,7 +127,7 @@ def _commands_of_file(path: str, text: str, tags: Sequence[str], used: set[str])
 
 def _title(path: str, section: Section, number: int, parts: int) -> str:
     """Return ``path › heading › sub-heading``, cut at its front: the last heading says most."""
-    title = _BETWEEN.join((path, *section.headings))
+    title = flat(_BETWEEN.join((path, *section.headings)))
     part = f" ({number}/{parts})" if parts > 1 else ""
     room = _MAX_TITLE - len(part)
     return (title if len(title) <= room else "…" + title[len(title) - room + 1 :].lstrip()) + part
@@ -154,7 +155,7 @@ def _topic_key(path: str, section_key: str, used: set[str]) -> str:
     room = _MAX_KEY - len(prefix) - 5
     if len(section_key) > room:
         section_key = f"{section_key[: room - 13]}~{_digest(section_key)}"
-    key = unique = sanitize_text(prefix + section_key)[0].strip()
+    key = unique = flat(sanitize_text(prefix + section_key)[0].strip())
     number = 2
     while unique in used:
         unique, number = f"{key}~{number}", number + 1

@@ -21,6 +21,7 @@ from memories.services.revise import append_version, update_memory
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, HubError, Invalid, PreconditionFailed
 from memoryhub.core.origin import current_origin
+from memoryhub.core.wording import flat
 
 _MOST_TAGS = 32
 
@@ -92,7 +93,7 @@ def merge_into(*, command: ReviewMerge) -> ReviewResult:
         memory = _looked_at(command.id, command.base_version)
         target = _target(command)
         before = standing_of(target)
-        tags = list(dict.fromkeys([*target.tags, *memory.tags]))[:_MOST_TAGS]
+        tags = list(dict.fromkeys(map(flat, [*target.tags, *memory.tags])))[:_MOST_TAGS]
         update = MemoryUpdate(
             id=target.id,
             scope=command.scope,

@@ -12,7 +12,17 @@ from memories.models import EndType, MemoryScope, RelationType
 from memories.schemas.writing import WriteStatus
 from memories.vocabulary import FREE
 from memoryhub.core.retrieval import Retrieval
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Lowered, Paging, Tag, self_evident, unlisted
+from memoryhub.core.schemas import (
+    Command,
+    EntityId,
+    IdempotencyKey,
+    Identifier,
+    Lowered,
+    Paging,
+    Tag,
+    self_evident,
+    unlisted,
+)
 
 
 class EntryType(StrEnum):
@@ -37,9 +47,7 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str | int) else value
 
 
-EndReference = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), BeforeValidator(_as_text)
-]
+EndReference = Annotated[Identifier, BeforeValidator(_as_text)]
 """An id, with or without its ``#``, or ``project``; ``memories.ends`` reads it."""
 TagNames = Annotated[
     list[EntityId | Tag],

@@ -16,24 +16,24 @@ from pydantic.fields import FieldInfo
 from memories.kinds import KINDS, Kind
 from memories.models import MemoryKind, MemoryScope
 from memories.schemas.writing import Content, IfExists, MemoryWrite, Tags, Title, TypeName
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Paging, unlisted
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Paging, unlisted
 
 Fields = dict[str, Any]
 
 _ID: Fields = {"id": (EntityId | None, None)}
 _NAMED: Fields = {
     "scope": (MemoryScope | None, None),
-    "scope_id": (str, Field("", max_length=200, json_schema_extra=unlisted)),
+    "scope_id": (Line, Field("", max_length=200, json_schema_extra=unlisted)),
     "inherit": (bool, Field(True, json_schema_extra=unlisted)),
 }
 _INCLUDE_DELETED: Fields = {"include_deleted": (bool, Field(False, json_schema_extra=unlisted))}
 _AUTHOR: Fields = {
-    "author": (str, Field("", max_length=100, description="default: the client", json_schema_extra=unlisted)),
+    "author": (Line, Field("", max_length=100, description="default: the client", json_schema_extra=unlisted)),
     "idempotency_key": (IdempotencyKey, None),
 }
 _PLACE: Fields = {
     "scope": (MemoryScope, Field(MemoryScope.PROJECT, description="whom it holds for")),
-    "scope_id": (str, Field("", max_length=200, json_schema_extra=unlisted)),
+    "scope_id": (Line, Field("", max_length=200, json_schema_extra=unlisted)),
     "if_exists": (IfExists, Field(IfExists.ERROR, json_schema_extra=unlisted)),
 }
 _TAGS: Fields = {"tags": (Tags | None, None)}
@@ -188,7 +188,7 @@ class RegistryKind:
     def _source(self) -> Fields:
         said = Field(None, max_length=1_000, description="a path, a URL")
         hidden = Field(None, max_length=1_000, json_schema_extra=unlisted)
-        return {"source": (str | None, said if self.source else hidden)}
+        return {"source": (Line | None, said if self.source else hidden)}
 
     def _model(self, verb: str, fields: Fields) -> type[Command]:
         model: type[Command] = create_model(f"{self.kind.title()}{verb}", __base__=Command, **fields)

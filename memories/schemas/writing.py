@@ -9,15 +9,34 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, model_valid
 
 from memories.events import ResourceLink
 from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Lowered, Tag, self_evident, unlisted
+from memoryhub.core.schemas import (
+    Command,
+    EntityId,
+    IdempotencyKey,
+    Identifier,
+    Line,
+    Lowered,
+    Tag,
+    self_evident,
+    unlisted,
+)
 
 MAX_CONTENT = 100_000
-Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Title = Annotated[Line, StringConstraints(min_length=1, max_length=200)]
 Content = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CONTENT, pattern=r"\S")]
 Tags = Annotated[list[Tag], Field(max_length=32)]
 TypeName = Annotated[Lowered, StringConstraints(max_length=64)]
 Attributes = dict[str, JsonValue]
-Links = Annotated[list[ResourceLink], Field(max_length=32)]
+
+
+class Link(ResourceLink):
+    """A link to a resource, as callers send it."""
+
+    uri: Line = Field(min_length=1, max_length=2_000)
+    type: Line = Field("related", min_length=1, max_length=64)
+
+
+Links = Annotated[list[Link], Field(max_length=32)]
 
 
 class IfExists(StrEnum):
@@ -31,7 +50,7 @@ class IfExists(StrEnum):
 class AboutCode(Command):
     """Takes the pieces of code that an observation is about beside its attributes, which they are one of."""
 
-    related_chunks: list[str] | None = Field(None, json_schema_extra=unlisted)
+    related_chunks: list[Line] | None = Field(None, json_schema_extra=unlisted)
 
     @model_validator(mode="before")
     @classmethod
@@ -68,8 +87,8 @@ class MemoryWrite(AboutCode):
     named: bool = Field(
         False, description="the title tells it apart: identical text is not counted", json_schema_extra=unlisted
     )
-    author: str = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
-    source: str = Field("", max_length=1_000, description="where it comes from: a path, a URL")
+    author: Line = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
+    source: Line = Field("", max_length=1_000, description="where it comes from: a path, a URL")
     resource_links: Links = Field(default_factory=list, description="resources it is about", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
 
@@ -94,8 +113,8 @@ class MemoryUpdate(AboutCode):
     )
     promote: bool = Field(False, description="from the session to the project")
     tags: Tags | None = Field(None, description="replaces all tags")
-    author: str | None = Field(None, max_length=200, json_schema_extra=unlisted)
-    source: str | None = Field(None, max_length=1_000)
+    author: Line | None = Field(None, max_length=200, json_schema_extra=unlisted)
+    source: Line | None = Field(None, max_length=1_000)
     resource_links: Links | None = Field(None, json_schema_extra=unlisted)
     change_reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None

@@ -16,6 +16,7 @@ from memories.services.revise import update_memory
 from memories.vocabulary import PREDEFINED
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Gone, Invalid
+from memoryhub.core.wording import flat
 from sessions_app.events.profile import PROJECT_DESCRIBED
 from sessions_app.profile import profile
 from sessions_app.schemas import OrgDescribe
@@ -94,7 +95,8 @@ def _retag(command: TagAttach, verb: str) -> TagsChanged:
 
 
 def _retag_memory(memory_id: int, names: list[str], command: TagAttach, verb: str) -> TagsChanged:
-    before: list[str] = live_memory(memory_id).tags
+    # Earlier versions of the hub took tags with line breaks.
+    before = [flat(tag) for tag in live_memory(memory_id).tags]
     changed = _changed(before, names, verb)
     result = update_memory(
         command=MemoryUpdate(
@@ -116,7 +118,7 @@ def _retag_memory(memory_id: int, names: list[str], command: TagAttach, verb: st
 
 
 def _retag_project(names: list[str], command: TagAttach, verb: str) -> TagsChanged:
-    before = profile().tags
+    before = [flat(tag) for tag in profile().tags]
     came_before = log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED)
     changed = names if came_before else _changed(before, names, verb)
     redacted: tuple[str, ...] = ()

@@ -20,6 +20,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from memoryhub.core.wording import ONE_LINE
+
 STORED = "stored"
 """The context of validating what the log has: it was made fit to be kept before it was appended."""
 
@@ -33,10 +35,20 @@ def _without_secrets(value: object, info: ValidationInfo) -> object:
     return sanitize_text(value)[0]
 
 
-Lowered = Annotated[str, BeforeValidator(_without_secrets), StringConstraints(strip_whitespace=True, to_lower=True)]
+Line = Annotated[str, StringConstraints(strip_whitespace=True, pattern=ONE_LINE)]
+"""A text on one line: lists show it as part of a line of theirs, which a line break in it would end."""
+Lowered = Annotated[
+    str, BeforeValidator(_without_secrets), StringConstraints(strip_whitespace=True, to_lower=True, pattern=ONE_LINE)
+]
 """A word that is kept in lower case."""
 Tag = Annotated[Lowered, StringConstraints(min_length=1, max_length=64)]
-Identifier = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+StoredTag = Annotated[
+    str,
+    BeforeValidator(_without_secrets),
+    StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64),
+]
+"""A tag as events have it. Logs of earlier versions hold tags with line breaks, and must still open."""
+Identifier = Annotated[Line, StringConstraints(min_length=1, max_length=200)]
 EntityId = Annotated[int, Field(ge=1, le=2**53)]
 
 

@@ -8,9 +8,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from memoryhub.core.wording import ONE_LINE
+
 _MAX_SHOWN = 60
 _MEMBER = re.compile(r"<\w+\.\w+: ('[^']*')>")
 """How pydantic shows a member of an enumeration that a literal names; callers know its value."""
+
+# How pydantic names the choices of a union in a fault's path: by the kind of their schemas, as no field is called.
+_CHOICE = re.compile(r"constrained-\w+|[a-z-]*\[.+\]|str|int|float|bool", re.DOTALL)
+_SUFFIXES = ("_type", "_parsing", "_from_float", "_unicode", "_from_date_parsing", "_object_invalid", "_inner")
 
 _Context = dict[str, Any]
 _TYPE_NAMES = {
@@ -24,29 +30,80 @@ _TYPE_NAMES = {
     "dict": "an object",
     "model": "an object",
     "model_attributes": "an object",
+    "dataclass": "an object",
+    "mapping": "an object",
+    "ordered_dict": "an object",
+    "frozen_dict": "an object",
+    "counter": "an object",
+    "iterable": "a list",
+    "frozen_set": "a list",
+    "deque": "a list",
+    "named_tuple": "a list",
+    "bytes": "a text or bytes",
+    "json": "a text of JSON",
+    "decimal": "a number",
+    "fraction": "a number such as 1/3",
+    "complex": "a complex number such as 1+2j",
+    "complex_str": "a complex number such as 1+2j",
     "datetime": "an ISO 8601 time such as 2026-11-20T08:30:00Z",
-    "datetime_from_date": "an ISO 8601 time such as 2026-11-20T08:30:00Z",
-    "timezone": "a time with a zone",
     "date": "a date such as 2026-11-20",
+    "date_from_datetime": "a date such as 2026-11-20",
+    "time": "a time of day such as 08:30",
+    "time_delta": "a length of time such as PT15M",
+    "uuid": "a UUID such as 0192f3c4-5d6e-7f80-9a1b-2c3d4e5f6071",
+    "url": "a URL such as https://example.org/",
 }
 _PROBLEMS: dict[str, Callable[[_Context], str]] = {
     "missing": lambda _: "is required",
+    "missing_argument": lambda _: "is required",
     "extra_forbidden": lambda _: "is not known; leave it out",
+    "unexpected_keyword_argument": lambda _: "is not known; leave it out",
+    "frozen_field": lambda _: "cannot be changed",
+    "frozen_instance": lambda _: "cannot be changed",
+    "invalid_key": lambda _: "must have texts as keys",
+    "none_required": lambda _: "must be null",
+    "union": lambda context: f"must be {context['expected']}",
     "literal_error": lambda context: "must be one of " + _MEMBER.sub(r"\1", context["expected"]),
     "enum": lambda context: f"must be one of {context['expected']}",
-    "string_too_long": lambda context: f"must have at most {context['max_length']} characters",
+    "union_tag_invalid": lambda context: f"must have as {context['discriminator']} one of {context['expected_tags']}",
+    "union_tag_not_found": lambda context: f"must have {context['discriminator']}",
+    "string_too_long": lambda context: _at_most(context["max_length"], "character"),
     "string_too_short": lambda context: _at_least(context["min_length"], "character"),
-    "too_long": lambda context: f"must have at most {context['max_length']} entries",
-    "too_short": lambda context: _at_least(context["min_length"], "entry", "entries"),
+    "string_not_ascii": lambda _: "must have ASCII characters alone",
+    "string_pattern_mismatch": lambda context: _pattern_sentence(context["pattern"]),
+    "bytes_too_long": lambda context: _at_most(context["max_length"], "byte"),
+    "bytes_too_short": lambda context: _at_least(context["min_length"], "byte"),
+    "bytes_invalid_encoding": lambda context: f"must be valid {context['encoding']}",
+    "too_long": lambda context: _at_most(context["max_length"], *_units(context)),
+    "too_short": lambda context: _at_least(context["min_length"], *_units(context)),
+    "url_too_long": lambda context: _at_most(context["max_length"], "character"),
+    "url_scheme": lambda context: f"must begin with one of {context['expected_schemes']}",
+    "url_syntax_violation": lambda _: f"must be {_TYPE_NAMES['url']}",
+    "uuid_version": lambda context: f"must be a UUID of version {context['expected_version']}",
     "greater_than": lambda context: f"must be greater than {context['gt']}",
     "greater_than_equal": lambda context: f"must be at least {context['ge']}",
     "less_than": lambda context: f"must be less than {context['lt']}",
     "less_than_equal": lambda context: f"must be at most {context['le']}",
     "multiple_of": lambda context: f"must be a multiple of {context['multiple_of']}",
-    "string_pattern_mismatch": lambda context: f"must match {context['pattern']}",
+    "finite_number": lambda _: "must be a finite number",
+    "int_parsing_size": lambda _: "must be a whole number of at most 4,300 digits",
+    "decimal_max_digits": lambda context: _at_most(context["max_digits"], "digit"),
+    "decimal_max_places": lambda context: _at_most(context["decimal_places"], "decimal place"),
+    "decimal_whole_digits": lambda context: _at_most(context["whole_digits"], "digit") + " before the decimal point",
+    "date_from_datetime_inexact": lambda _: f"must be {_TYPE_NAMES['date']}, without a time of day",
+    "date_past": lambda _: "must be in the past",
+    "date_future": lambda _: "must be in the future",
+    "datetime_past": lambda _: "must be in the past",
+    "datetime_future": lambda _: "must be in the future",
+    "timezone_naive": lambda _: "must be a time without a zone",
+    "timezone_aware": lambda _: "must be a time with a zone",
+    "timezone_offset": lambda context: f"must have a zone {context['tz_expected']} s from UTC",
+    "set_item_not_hashable": lambda _: "must be a list of texts, numbers and truth values",
+    "json_invalid": lambda context: f"must be valid JSON: {context['error']}",
+    "recursion_loop": lambda _: "must not contain itself",
+    "recursion_depth_exceeded": lambda _: "is nested too deeply",
     "value_error": lambda context: f"is not valid: {context['error']}",
     "assertion_error": lambda context: f"is not valid: {context['error']}",
-    "finite_number": lambda _: "must be a finite number",
 }
 
 
@@ -60,13 +117,30 @@ def explain(error: ValidationError) -> str:
 
 def explain_faults(faults: Sequence[Any]) -> str:
     """Return the sentence of ``explain`` for faults as pydantic lists them."""
-    first, *others = faults
+    first, *others = _one_for_each_field(faults)
     sentence = _sentence(first)
     shown = _shown(first)
     if shown:
         sentence += f", not {shown}"
     names = list(dict.fromkeys(_field(fault) for fault in others if _field(fault) != _field(first)))
     return sentence + (f"; wrong too: {', '.join(names)}" if names else "")
+
+
+def _one_for_each_field(faults: Sequence[Any]) -> list[Any]:
+    """Return one fault for each field: of a union, pydantic lists one for each choice."""
+    fields: dict[tuple[int | str, ...], list[Any]] = {}
+    for fault in faults:
+        place = tuple(part for part in fault["loc"] if isinstance(part, int) or not _CHOICE.fullmatch(part))
+        fields.setdefault(place, []).append(fault)
+    return [{**_telling(found), "loc": place} for place, found in fields.items()]
+
+
+def _telling(faults: Sequence[Any]) -> Any:
+    """Return the fault of the choice that was meant, as the type says; where none was, what all of them take."""
+    named = [name for fault in faults if (name := _type_name(fault["type"]))]
+    if len(faults) > len(named):
+        return next(fault for fault in faults if not _type_name(fault["type"]))
+    return {**faults[0], "type": "union", "ctx": {"expected": " or ".join(dict.fromkeys(named))}}
 
 
 def _sentence(fault: Any) -> str:
@@ -84,17 +158,40 @@ def _field(fault: Any) -> str:
 def _problem(fault: Any) -> str:
     kind: str = fault["type"]
     if kind in _PROBLEMS:
-        return _PROBLEMS[kind](fault.get("ctx", {}))
-    for suffix in ("_type", "_parsing", "_from_float", "_parsing_size", "_inner"):
-        name = kind.removesuffix(suffix)
-        if name != kind and name in _TYPE_NAMES:
-            return f"must be {_TYPE_NAMES[name]}"
+        return _PROBLEMS[kind]({**fault.get("ctx", {}), "input": fault.get("input")})
     message: str = fault["msg"]
     return f"is not valid: {message[:1].lower()}{message[1:]}"
 
 
-def _at_least(count: int, one: str, many: str | None = None) -> str:
-    return "must not be empty" if count == 1 else f"must have at least {count} {many or one + 's'}"
+def _type_name(kind: str) -> str | None:
+    """Return what an input must be, where the fault is that it is of another type."""
+    if kind in _PROBLEMS:
+        return None
+    names = (kind.removesuffix(suffix) for suffix in _SUFFIXES if kind.endswith(suffix))
+    return next((_TYPE_NAMES[name] for name in names if name in _TYPE_NAMES), None)
+
+
+def _units(context: _Context) -> tuple[str, str]:
+    """Return what an input that is too long or too short consists of, one and many."""
+    if isinstance(context["input"], str):
+        return "character", "characters"
+    return ("byte", "bytes") if isinstance(context["input"], bytes) else ("entry", "entries")
+
+
+def _pattern_sentence(pattern: str) -> str:
+    return "must be one line, without a line break" if pattern == ONE_LINE else f"must match {pattern}"
+
+
+def _at_least(count: int, one: str, many: str = "") -> str:
+    return "must not be empty" if count == 1 else f"must have at least {_amount(count, one, many)}"
+
+
+def _at_most(count: int, one: str, many: str = "") -> str:
+    return f"must have at most {_amount(count, one, many)}"
+
+
+def _amount(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def _shown(fault: Any) -> str:

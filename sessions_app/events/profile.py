@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints
 
 from memoryhub.core.projection import define_event, reverses
-from memoryhub.core.schemas import Payload, Tag
+from memoryhub.core.schemas import Payload, StoredTag
 from memoryhub.core.stores import SLUG
 
 MAX_METADATA_CHARACTERS = 16_000
@@ -41,7 +41,7 @@ Description = Annotated[str, StringConstraints(strip_whitespace=True, max_length
 RootPath = Annotated[str, StringConstraints(strip_whitespace=True, max_length=1_000)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(_bounded)]
 """A JSON object of at most 16,000 characters: goals, constraints, the current state."""
-Tags = Annotated[list[Tag], Field(max_length=50)]
+Tags = Annotated[list[StoredTag], Field(max_length=50)]
 
 
 class ProjectDescribed(Payload):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
-from memoryhub.core.schemas import Command, EntityId, Moment, unlisted
+from memoryhub.core.schemas import Command, EntityId, Line, Moment, unlisted
 from sessions_app.events import DecisionLink, FileChange
 
 
@@ -29,12 +29,12 @@ class CommitRead(Command):
 
     sha: str = Field(pattern=r"^[0-9a-fA-F]{4,64}$", description="full or short")
     message: str | None = Field(None, max_length=100_000, description="default: from git")
-    author: str | None = Field(None, max_length=300, description="default: from git")
+    author: Line | None = Field(None, max_length=300, description="default: from git")
     committed_at: Moment | None = Field(None, description="default: from git; without a repository, now")
     files: list[ChangedFile] = Field(
         default_factory=list, max_length=10_000, description="paths it touched; default: from git"
     )
-    directory: str | None = Field(
+    directory: Line | None = Field(
         None, max_length=1_000, description="of the repository; default: where the client works"
     )
     decision_ids: list[EntityId] = Field(default_factory=list, max_length=100, description="decisions it implements")
@@ -49,7 +49,7 @@ class CommitRecord(Command):
 
     sha: str = Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$", description="the full hash")
     message: str = Field("", max_length=100_000)
-    author: str = Field("", max_length=300)
+    author: Line = Field("", max_length=300)
     committed_at: datetime
     files: list[FileChange] = Field(default_factory=list, max_length=100_000)
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from memoryhub.core.schemas import Command, EntityId, Paging
+from memoryhub.core.schemas import Command, EntityId, Line, Paging
 from sessions_app.models import IterationStatus
 
 
@@ -19,7 +19,7 @@ class IterationList(Paging):
 class IterationStart(Command):
     """Begin an iteration; at most one is active."""
 
-    command: str = Field(min_length=1, max_length=64, description="feature, fix, audit, ship, spike …")
+    command: Line = Field(min_length=1, max_length=64, description="feature, fix, audit, ship, spike …")
     description: str = Field("", max_length=5_000, description="what it is for")
 
 
@@ -27,9 +27,9 @@ class IterationAdvance(Command):
     """Complete a phase, begin the next, note what was made."""
 
     id: EntityId | None = Field(None, description="default: the active one")
-    completed: str = Field("", max_length=64, description="the phase that is done; default: the present one")
-    phase: str = Field("", max_length=64, description="the phase that begins")
-    artifacts: list[str] = Field(default_factory=list, max_length=100, description="paths or links of what was made")
+    completed: Line = Field("", max_length=64, description="the phase that is done; default: the present one")
+    phase: Line = Field("", max_length=64, description="the phase that begins")
+    artifacts: list[Line] = Field(default_factory=list, max_length=100, description="paths or links of what was made")
 
 
 class IterationComplete(Command):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue, StringConstraints
 
-from memoryhub.core.schemas import Command, IdempotencyKey, unlisted
-from sessions_app.events.profile import Description, Metadata, Name, RootPath, Slug, Tags
+from memoryhub.core.schemas import Command, IdempotencyKey, Line, Tag, unlisted
+from sessions_app.events.profile import Description, Metadata, Slug
+
+Name = Annotated[Line, StringConstraints(max_length=200)]
+RootPath = Annotated[Line, StringConstraints(max_length=1_000)]
+Tags = Annotated[list[Tag], Field(max_length=50)]
 
 
 class SettingsChange(Command):

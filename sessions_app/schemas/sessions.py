@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
 
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Paging, self_evident, unlisted
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Line, Paging, self_evident, unlisted
 from sessions_app.models import SessionMode, SessionStatus
 
 _MODES = {"working_period": SessionMode.WORKING.value, "scratch_space": SessionMode.SCRATCH.value}
@@ -16,14 +16,14 @@ _MODES = {"working_period": SessionMode.WORKING.value, "scratch_space": SessionM
 class SessionStart(Command):
     """Begin a session."""
 
-    purpose: str = Field("", max_length=2_000, description="what the session is for")
+    purpose: Line = Field("", max_length=2_000, description="what the session is for")
     mode: Annotated[SessionMode, BeforeValidator(lambda mode: _MODES.get(str(mode), mode))] = Field(
         SessionMode.WORKING, description="working, or scratch for a throw-away space"
     )
-    directory: str = Field("", max_length=1_000, description="where the work happens")
-    agent: str = Field("", max_length=200, description="who works; default: the client's name")
+    directory: Line = Field("", max_length=1_000, description="where the work happens")
+    agent: Line = Field("", max_length=200, description="who works; default: the client's name")
     session_id: Identifier | None = Field(None, description="default: a new one")
-    name: str = Field("", max_length=200, description="a label, before the purpose", json_schema_extra=unlisted)
+    name: Line = Field("", max_length=200, description="a label, before the purpose", json_schema_extra=unlisted)
     metadata: dict[str, JsonValue] | None = Field(None, description="its mode alone", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from memoryhub.core.schemas import Command, IdempotencyKey, Identifier, Paging
+from memoryhub.core.schemas import Command, IdempotencyKey, Identifier, Line, Paging
 from sessions_app.models import TurnStatus
 
 
@@ -29,7 +29,7 @@ class TurnCall(Command):
 class EventAppend(TurnCall):
     """Append an event to the open turn."""
 
-    type: str = Field(max_length=64, description="such as message.user, command.run, phase_completed")
+    type: Line = Field(max_length=64, description="such as message.user, command.run, phase_completed")
     payload: dict[str, Any] = Field(description="what happened; an error names the fields of the type")
     idempotency_key: IdempotencyKey = None
 

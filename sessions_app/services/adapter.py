@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from memoryhub.core import clock, log, rows
 from memoryhub.core.origin import use_origin
+from memoryhub.core.wording import flat
 from sessions_app.choices import TurnPolicy
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import SessionStart
@@ -51,6 +52,7 @@ def _open_turn(session_id: str) -> str | None:
 
 def _session(name: str, agent: str, directory: str) -> str:
     """Return the active session of that name, the one that this agent has open, or a new one."""
+    agent, directory = flat(agent), flat(directory)
     active = Session.objects.filter(status=SessionStatus.ACTIVE)
     if name and active.filter(session_id=name).exists():
         return name

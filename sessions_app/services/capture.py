@@ -12,6 +12,7 @@ from pathlib import Path
 from memoryhub.core import clock, log, rows
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.origin import use_origin
+from memoryhub.core.wording import flat
 from sessions_app import git
 from sessions_app.clients import Effect
 from sessions_app.events import SESSION_RESUMED, SessionTouched
@@ -48,7 +49,9 @@ def _start(heard: Heard, key: str | None) -> None:
     known: Session | None = Session.objects.filter(session_id=heard.session_id).first()
     if known is None:
         start_session(
-            command=SessionStart(session_id=heard.session_id, directory=heard.directory[:1_000], idempotency_key=key)
+            command=SessionStart(
+                session_id=heard.session_id, directory=flat(heard.directory[:1_000]), idempotency_key=key
+            )
         )
     elif known.status != SessionStatus.ACTIVE:
         draft = log.prepare(SESSION_RESUMED, SessionTouched(session_id=heard.session_id))

@@ -7,6 +7,7 @@ from pathlib import Path
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.paging import as_lines
 from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.wording import flat
 from sessions_app import selectors, services
 from sessions_app.models import Session
 from sessions_app.present import session_line
@@ -20,7 +21,7 @@ def _shown(session: Session, *, goes_on_in: str) -> Answer:
 
 def start(command: SessionStart) -> Answer:
     """Answer with the session that began, and with what it should know."""
-    here = command.model_copy(update={"directory": command.directory or str(Path.cwd())})
+    here = command.model_copy(update={"directory": command.directory or flat(str(Path.cwd()))})
     session = services.start_session(command=here)
     begun, opening = _shown(session, goes_on_in=session.session_id), opening_of(session.session_id)
     text = f"{begun.text}\n{opening}" if opening else begun.text

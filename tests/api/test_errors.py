@@ -54,6 +54,9 @@ class InputTests(RestTestCase):
             "'type' must be one of": {**BODY, "type": "poem"},
             "'colour' is not known; leave it out": {**BODY, "colour": "red"},
             "'tags' must be a list, not 3": {**BODY, "tags": 3},
+            "'tags[0]' must have at most 64 characters": {**BODY, "tags": ["x" * 65]},
+            "'tags' must have at most 32 entries": {**BODY, "tags": [str(each) for each in range(33)]},
+            "'title' must be one line, without a line break": {**BODY, "title": "a\nb"},
             "'resource_links[0].uri' is required": {**BODY, "resource_links": [{}]},
         }
         for detail, body in cases.items():

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from django.test import SimpleTestCase
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core.core_schema import ErrorType
 
-from memoryhub.core.validation import explain
+from memoryhub.core.schemas import EntityId, Line, Tag
+from memoryhub.core.validation import explain, explain_faults
+
+OF_PYTHON = set(
+    "no_such_attribute needs_python_object get_attribute_error dataclass_exact_type default_factory_not_called "
+    "iteration_error missing_sentinel_error ellipsis_error is_instance_of is_subclass_of callable_type arguments_type "
+    "unexpected_positional_argument missing_positional_only_argument missing_keyword_only_argument "
+    "multiple_argument_values".split()
+)
+"""Errors that only a caller in Python can make."""
+CONTEXT = {
+    **dict.fromkeys("max_length min_length gt ge lt le multiple_of max_digits decimal_places whole_digits".split(), 3),
+    **dict.fromkeys("expected expected_tags expected_schemes discriminator pattern error encoding".split(), "'a'"),
+    "expected_version": 4,
+    "tz_expected": 3600,
+}
 
 
 class Size(StrEnum):
@@ -34,6 +50,12 @@ class Input(BaseModel):
     at: datetime | None = None
     compact: bool = False
     parts: list[Inner] = []
+    named: Annotated[dict[str, int], Field(max_length=1)] = {}
+    data: Annotated[bytes, Field(max_length=2)] = b""
+    tag: Tag = "a"
+    either: list[EntityId | Tag] = []
+    line: Line = ""
+    date: int | None = None
     even: int = 0
 
     @field_validator("even")
@@ -76,9 +98,35 @@ class ExplainingErrors(SimpleTestCase):
             ({"parts": [5]}, "'parts[0]' must be an object, not 5"),
             ({"even": 3}, "'even' is not valid: take an even number"),
             ({"colour": "red"}, "'colour' is not known; leave it out"),
+            ({"title": ["a"] * 3}, "'title' must be a text"),
+            ({"tags": ["a"] * 3}, "'tags' must have at most 2 entries"),
+            ({"named": {"a": 1, "b": 2}}, "'named' must have at most 1 entry"),
+            ({"named": {"a": "x"}}, "'named.a' must be a whole number, not 'x'"),
+            ({"data": b"abc"}, "'data' must have at most 2 bytes"),
+            ({"tag": "x" * 65}, "'tag' must have at most 64 characters"),
+            ({"tag": " "}, "'tag' must not be empty, not ' '"),
+            ({"either": ["x" * 65]}, "'either[0]' must have at most 64 characters"),
+            ({"either": [0]}, "'either[0]' must be at least 1, not 0"),
+            ({"either": [{}]}, "'either[0]' must be a whole number or a text"),
+            ({"line": "a\u2028b"}, r"'line' must be one line, without a line break, not 'a\u2028b'"),
+            ({"date": "x"}, "'date' must be a whole number, not 'x'"),
+            ({"count": "9" * 5_000}, "'count' must be a whole number of at most 4,300 digits"),
         ):
             with self.subTest(values=values):
                 self.assertEqual(self.explained(**values), sentence)
+
+    def test_every_type_of_error_that_an_input_can_raise_has_a_sentence_of_its_own(self) -> None:
+        for kind in sorted(set(get_args(ErrorType)) - OF_PYTHON):
+            with self.subTest(kind=kind):
+                fault = {"type": kind, "loc": ("field",), "input": [1], "msg": "Raw words", "ctx": CONTEXT}
+                self.assertRegex(explain_faults([fault]), r"^'field' (must|is|cannot) (?!not valid: raw)")
+
+    def test_a_choice_of_a_union_is_told_from_a_field_of_its_name(self) -> None:
+        faults = [
+            {"type": "int_type", "loc": ("date",), "input": "x"},
+            {"type": "missing", "loc": ("time",), "input": {}},
+        ]
+        self.assertEqual(explain_faults(faults), "'date' must be a whole number, not 'x'; wrong too: 'time'")
 
     def test_further_fields_are_named(self) -> None:
         self.assertEqual(

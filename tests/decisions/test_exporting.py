@@ -18,6 +18,7 @@ from decisions.importing import import_adrs
 from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionRecord
 from memoryhub.core.errors import NotFound
+from memoryhub.core.wording import flat
 from tests.decisions.base import NOON, DecisionsTestCase
 
 MARKDOWN = [
@@ -34,7 +35,7 @@ TEXTS = st.lists(st.one_of(st.sampled_from(MARKDOWN), PLAIN), max_size=6).flatma
 SAID = TEXTS.map(lambda text: text.replace("<private>", "")).filter(str.strip)
 DECISIONS = st.fixed_dictionaries(
     {
-        "title": SAID.map(lambda text: text.strip()[:200].strip()).filter(bool),
+        "title": SAID.map(lambda text: flat(text.strip())[:200].strip()).filter(bool),
         "chosen": SAID,
         "context": TEXTS,
         "rationale": TEXTS,
