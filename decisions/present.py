@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from decisions.schemas import DecisionResult
+from memoryhub.core.wording import flat, hanging, indented
 
 _FIRST = 120
 _TITLE = 60
@@ -15,23 +16,27 @@ _COMMITS = 3
 def decision_line(decision: dict[str, Any]) -> str:
     """Return a listed decision as one line."""
     if "chosen" not in decision:
-        return f"#{decision['id']} {decision['title']}"
+        return flat(f"#{decision['id']} {decision['title']}")
     chosen = " ".join(decision["chosen"].split())
     cut = f"{chosen[:_FIRST]} …" if len(chosen) > _FIRST else chosen
     told = "; ".join(filter(None, [_now(decision), *_evidence(decision)]))
-    return f"{_head(decision)} {decision['title']}: {cut}{f' ({told})' if told else ''}"
+    return flat(f"{_head(decision)} {decision['title']}: {cut}{f' ({told})' if told else ''}")
 
 
 def decision_text(decision: dict[str, Any]) -> str:
-    """Return a whole decision: a head line with its evidence, then what it says, then its lineage if asked for."""
+    """Return a whole decision: a head line with its evidence, then what it says, then its lineage if asked for.
+
+    The title, and all lines of a text but the first, are indented: only the answer's own lines begin at the margin.
+    """
+    head = f"{_head(decision)} impact={decision['impact']} by {decision['author'] or 'unknown'}{_where(decision)}"
     parts = [
-        f"{_head(decision)} impact={decision['impact']} by {decision['author'] or 'unknown'}{_where(decision)}",
-        decision["title"],
-        *(f"{label}: {decision[name]}" for name, label in _TEXTS if decision[name]),
+        flat(head),
+        indented(flat(decision["title"])),
+        *(f"{label}: {hanging(decision[name])}" for name, label in _TEXTS if decision[name]),
         *(_alternative(each) for each in decision["alternatives"]),
         *_edges(decision),
         *(_commit(each) for each in decision["commits"]),
-        *(f"{each['kind']}: {each['value']}" for each in decision["artifacts"]),
+        *(f"{each['kind']}: {hanging(each['value'])}" for each in decision["artifacts"]),
         *_lineage(decision.get("lineage")),
     ]
     return "\n".join(parts)
@@ -81,12 +86,12 @@ def _where(decision: dict[str, Any]) -> str:
 
 def _alternative(alternative: dict[str, Any]) -> str:
     why_not = f" — {alternative['why_not']}" if alternative["why_not"] else ""
-    return f"not chosen: {alternative['option']}{why_not}"
+    return f"not chosen: {hanging(alternative['option'] + why_not)}"
 
 
 def _edges(decision: dict[str, Any]) -> Iterator[str]:
     for edge in decision["edges"]:
-        yield f"{edge['relation']} #{edge['to']} {edge['title']}"
+        yield flat(f"{edge['relation']} #{edge['to']} {edge['title']}")
     if decision["superseded_by"]:
         now = f"; now {_listed(decision['heads'])}" if decision["heads"] else ""
         yield f"superseded by {_listed(decision['superseded_by'])}{now}"
@@ -95,7 +100,8 @@ def _edges(decision: dict[str, Any]) -> Iterator[str]:
 
 
 def _commit(commit: dict[str, Any]) -> str:
-    return f"commit {commit['sha'][:10]} {commit['date']} {commit['link_type']}: {commit['message']} (#{commit['id']})"
+    said = f"{commit['date']} {commit['link_type']}: {commit['message']}"
+    return flat(f"commit {commit['sha'][:10]} {said} (#{commit['id']})")
 
 
 def _lineage(lineage: dict[str, Any] | None) -> Iterator[str]:
@@ -111,7 +117,7 @@ def _lineage(lineage: dict[str, Any] | None) -> Iterator[str]:
 
 def _step(name: str, step: dict[str, Any]) -> str:
     to = "" if name == "ancestor" else "it "
-    head = f"{name} {step['depth']}: #{step['id']} {step['status']} {step['decided_at']} {step['title']}"
+    head = flat(f"{name} {step['depth']}: #{step['id']} {step['status']} {step['decided_at']} {step['title']}")
     return f"{head} ({to}{step['relation']} #{step['via']})" if to else f"{head} (#{step['via']} {step['relation']} it)"
 
 
@@ -122,7 +128,7 @@ def _listed(ids: list[int]) -> str:
 def result_text(result: DecisionResult) -> str:
     """Return what a change did as one line."""
     if not result.is_new:
-        return f"#{result.id} {result.status} already: {result.title}"
+        return flat(f"#{result.id} {result.status} already: {result.title}")
     replaced = f", superseding {_listed(result.superseded)}" if result.superseded else ""
     redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
-    return f"#{result.id} {result.status}{replaced}: {result.title}{redacted}"
+    return flat(f"#{result.id} {result.status}{replaced}: {result.title}{redacted}")

@@ -7,6 +7,7 @@ from pydantic import Field
 from decisions.librarian import instructions
 from memoryhub.core.schemas import Command
 from memoryhub.core.tools import Prompt, register_prompts
+from memoryhub.core.wording import hanging
 
 
 class LibrarianQuestion(Command):
@@ -23,13 +24,15 @@ class DecisionToRecord(Command):
 
 def ask_librarian(given: LibrarianQuestion) -> str:
     """Return what the librarian is told, with the question."""
-    asked = f"The question: {given.question}" if given.question else "Ask me what I want to know, and wait for it."
+    asked = (
+        f"The question: {hanging(given.question)}" if given.question else "Ask me what I want to know, and wait for it."
+    )
     return f"{instructions()}\n\n{asked}"
 
 
 def record_decision(given: DecisionToRecord) -> str:
     """Return the request to record a decision."""
-    subject = given.decision or "the last choice that we made in this conversation"
+    subject = hanging(given.decision) or "the last choice that we made in this conversation"
     return f"""\
 Record this decision, so that whoever comes later can know it and why it was made: {subject}
 

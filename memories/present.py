@@ -9,6 +9,7 @@ from memories.ends import proposed_text, reference
 from memories.models import MemoryKind, MemoryScope, ReviewState
 from memories.present_links import related_line
 from memories.schemas import WriteResult, WriteStatus
+from memoryhub.core.wording import flat, hanging, indented
 
 
 def warnings(item: dict[str, Any]) -> str:
@@ -43,25 +44,29 @@ def _what(item: dict[str, Any]) -> str:
 def memory_line(memory: dict[str, Any]) -> str:
     """Return a listed memory as one line."""
     if "content" not in memory:
-        return f"{reference(memory)} {memory['title']}"
+        return flat(f"{reference(memory)} {memory['title']}")
     tags = f" [{', '.join(memory['tags'])}]" if memory["tags"] else ""
     head = f"{reference(memory)} {_what(memory)} {memory['updated_at'][:10]}"
-    return f"{head} {memory['title']}{tags}{warnings(memory)}"
+    return flat(f"{head} {memory['title']}{tags}{warnings(memory)}")
 
 
 def hit_line(hit: dict[str, Any]) -> str:
     """Return a search hit as one line: id, what it is, date, title, and the words that matched."""
     if "snippet" not in hit:
-        return f"{reference(hit)} {hit['title']}"
+        return flat(f"{reference(hit)} {hit['title']}")
     what = _what(hit) or hit["source"]
     session = f" session={hit['session_id']}" if hit["session_id"] else ""
     note = f" ({hit['note']})" if hit["note"] else ""
     shown = "" if hit["snippet"] in ("", hit["title"]) else f": {hit['snippet']}"
-    return f"{reference(hit)} {what} {hit['created_at'][:10]}{session} {hit['title']}{warnings(hit)}{note}{shown}"
+    head = f"{reference(hit)} {what} {hit['created_at'][:10]}{session}"
+    return flat(f"{head} {hit['title']}{warnings(hit)}{note}{shown}")
 
 
 def memory_text(memory: dict[str, Any]) -> str:
-    """Return a whole memory: a head line with its evidence, its text, and its relations and history if asked for."""
+    """Return a whole memory: a head line with its evidence, its text, and its relations and history if asked for.
+
+    Title and content are indented: only the answer's own lines begin at the margin.
+    """
     tags = f" tags={','.join(memory['tags'])}" if memory["tags"] else ""
     topic = f" topic={memory['topic_key']}" if memory["topic_key"] else ""
     source = f" source={memory['source']}" if memory["source"] else ""
@@ -70,11 +75,12 @@ def memory_text(memory: dict[str, Any]) -> str:
         f"{reference(memory)} {_what(memory)} v{memory['version']} {memory['updated_at'][:16]} "
         f"by {memory['author'] or 'unknown'}{session}{topic}{tags}{source}{warnings(memory)}"
     )
-    own = [f"{name}: {_shown(value)}" for name, value in memory["attributes"].items()]
+    own = [f"{name}: {hanging(_shown(value))}" for name, value in memory["attributes"].items()]
     related = [related_line(relation, memory["id"]) for relation in memory.get("relations", [])]
     history = [version_text(version) for version in memory.get("versions", [])]
     used = [use_line(memory["use"])] if "use" in memory else []
-    return "\n".join([head, memory["title"], memory["content"], *own, *used, *related, *history])
+    text = [indented(flat(memory["title"])), indented(memory["content"])]
+    return "\n".join([flat(head), *text, *own, *used, *related, *history])
 
 
 def use_line(use: dict[str, Any]) -> str:
@@ -90,7 +96,7 @@ def _shown(value: object) -> str:
 
 def version_text(version: dict[str, Any]) -> str:
     """Return one version with what it changed."""
-    changed = f"\n{version['diff']}" if version["diff"] else ""
+    changed = f"\n{indented(version['diff'])}" if version["diff"] else ""
     return f"{version_line(version)}{changed}"
 
 
@@ -99,7 +105,7 @@ def version_line(version: dict[str, Any]) -> str:
     reason = f": {version['reason']}" if version["reason"] else ""
     beside = f" beside v{version['conflicts_with']}" if version["conflicts_with"] else ""
     head = f"v{version['version']} {version['created_at'][:16]} by {version['actor']} event #{version['event']}"
-    return f"{head}{beside}{reason}"
+    return flat(f"{head}{beside}{reason}")
 
 
 _SAID = {
@@ -123,7 +129,7 @@ def write_text(result: WriteResult) -> str:
     similar = "".join(f"; #{each.id} says nearly the same: {each.title}" for each in result.similar)
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
     title = "" if result.status is WriteStatus.DELETED else f" {result.title}"
-    return f"{said}{title}{scope}{redacted}{similar}{_standing(result)}".rstrip()
+    return flat(f"{said}{title}{scope}{redacted}{similar}{_standing(result)}").rstrip()
 
 
 def _standing(result: WriteResult) -> str:

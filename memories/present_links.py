@@ -8,18 +8,18 @@ from memories.ends import reference
 from memories.models import EndType, MemoryKind
 from memories.schemas import WriteStatus
 from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsChanged
-from memoryhub.core.wording import counted
+from memoryhub.core.wording import as_name, counted, flat
 
 
 def tag_line(tag: dict[str, Any]) -> str:
     """Return a tag as one line: name, category, on how many memories, what it marks."""
     if "category" not in tag:
-        return str(tag["name"])
+        return as_name(tag["name"])
     where = f"{tag['category']}, predefined" if tag["predefined"] else tag["category"]
     on = counted(tag["memories"], "memory", "memories")
     on += " and the project" if tag["on_project"] else ""
     described = f": {tag['description']}" if tag["description"] else ""
-    return f"{tag['name']} ({where}) {on}{described}"
+    return flat(f"{as_name(tag['name'])} ({where}) {on}{described}")
 
 
 def tag_text(tag: TagResult) -> str:
@@ -34,8 +34,8 @@ def tags_changed_text(result: TagsChanged, verb: str) -> str:
     now = f"[{', '.join(result.tags)}]" + ("" if result.version is None else f" v{result.version}")
     redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
     if result.status is WriteStatus.UNCHANGED:
-        return f"{where} is unchanged: {now}"
-    return f"{verb} {', '.join(result.changed)}: {where} {now}{redacted}"
+        return flat(f"{where} is unchanged: {now}")
+    return flat(f"{verb} {', '.join(result.changed)}: {where} {now}{redacted}")
 
 
 def _named(result: TagsChanged) -> str:
@@ -58,7 +58,7 @@ def relation_line(relation: dict[str, Any]) -> str:
     scope = relation["scope"]
     said = f"{end_text(relation['source'], scope)} {relation['relation']} {end_text(relation['target'], scope)}"
     made = f", {relation['created_at'][:10]} by {relation['actor']}" if "actor" in relation else ""
-    return f"{reference(relation)} {said}{made}"
+    return flat(f"{reference(relation)} {said}{made}")
 
 
 def related_line(relation: dict[str, Any], memory_id: int) -> str:
@@ -66,7 +66,7 @@ def related_line(relation: dict[str, Any], memory_id: int) -> str:
     source, target = (end_text(relation[end], relation["scope"]) for end in ("source", "target"))
     is_source = relation["source"]["id"] == memory_id
     said = f"→ {relation['relation']} {target}" if is_source else f"← {source} {relation['relation']} this"
-    return f"{said} (relation #{relation['id']})"
+    return flat(f"{said} (relation #{relation['id']})")
 
 
 def relation_text(result: RelationResult) -> str:

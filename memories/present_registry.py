@@ -7,6 +7,7 @@ from typing import Any
 from memories.kinds import GuidelineAttributes
 from memories.models import MemoryKind
 from memories.present import memory_line
+from memoryhub.core.wording import flat
 
 _PRIORITY = GuidelineAttributes.model_fields["priority"].default
 
@@ -18,4 +19,4 @@ def entry_line(item: dict[str, Any]) -> str:
     guides = item["kind"] == MemoryKind.GUIDELINE
     priority = f" priority {item['attributes'].get('priority', _PRIORITY)}" if guides else ""
     text = "" if item["content"] in ("", item["title"]) else f": {item['content']}"
-    return f"{memory_line(item)}{priority}{text}"
+    return flat(f"{memory_line(item)}{priority}{text}")

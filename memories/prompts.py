@@ -6,6 +6,7 @@ from pydantic import Field
 
 from memoryhub.core.schemas import Command
 from memoryhub.core.tools import Prompt, register_prompts
+from memoryhub.core.wording import hanging
 
 
 class SessionBeginning(Command):
@@ -23,7 +24,7 @@ class SessionSummary(Command):
 def begin_session(given: SessionBeginning) -> str:
     """Return the request to begin a session with what is known."""
     return f"""\
-Begin a session of work: {given.purpose}
+Begin a session of work: {hanging(given.purpose)}
 
 1. Call session_start with this purpose.
 2. Call memory_search with the purpose as a question in plain words, and again with the names of the things it speaks \
@@ -35,7 +36,7 @@ the id of each memory, such as #412, and its date. Where nothing is known, say s
 
 def summarize_session(given: SessionSummary) -> str:
     """Return the request to end a session with a summary."""
-    dwell = f" Dwell on: {given.focus}." if given.focus else ""
+    dwell = f" Dwell on: {hanging(given.focus)}." if given.focus else ""
     return f"""\
 End this session of work with a summary for whoever goes on with it.{dwell}
 

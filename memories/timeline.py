@@ -17,6 +17,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import read_models
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.stores import current_store
+from memoryhub.core.wording import flat
 from sessions_app.selectors import find_iteration
 
 OF_ITERATION = 100
@@ -71,7 +72,7 @@ def timeline_line(event: dict[str, Any]) -> str:
     """Return one event as one line."""
     session = f" session={event['session_id']}" if event["session_id"] else ""
     head = f"#{event['position']} {event['occurred_at'][:16]} {event['type']}"
-    return f"{head} #{event['id']} {event['title']}{session}".rstrip()
+    return flat(f"{head} #{event['id']} {event['title']}{session}").rstrip()
 
 
 @retrieval("stats")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from memoryhub.core.wording import counted
+from memoryhub.core.wording import counted, flat, hanging
 
 
 def project_line(project: dict[str, Any]) -> str:
     """Return a project's card as one line: id, name, organisation, what it is for."""
     org = f" of {project['org_id']}" if project.get("org_id") else ""
-    return f"{project['project_id']}{_named(project)}{org}{_said(project)}"
+    return flat(f"{project['project_id']}{_named(project)}{org}{_said(project)}")
 
 
 def org_line(org: dict[str, Any]) -> str:
     """Return an organisation's card as one line: id, name, what it is."""
-    return f"{org['org_id']}{_named(org)}{_said(org)}"
+    return flat(f"{org['org_id']}{_named(org)}{_said(org)}")
 
 
 _THINGS = {"memory": "memories", "session": "sessions", "commit": "commits", "event": "events"}
@@ -28,7 +28,7 @@ def project_text(project: dict[str, Any]) -> str:
         return project_line(project)
     counts = _holds(project, *_THINGS)
     lines = [
-        f"project {project['project_id']}{_named(project)}",
+        flat(f"project {project['project_id']}{_named(project)}"),
         *_fact("organisation", project["org_id"]),
         *_fact("folder", project["root_path"]),
         *_profile_lines(project),
@@ -40,7 +40,7 @@ def project_text(project: dict[str, Any]) -> str:
 def org_text(org: dict[str, Any]) -> str:
     """Return all about an organisation."""
     lines = [
-        f"organisation {org['org_id']}{_named(org)}",
+        flat(f"organisation {org['org_id']}{_named(org)}"),
         *_fact("projects", ", ".join(org["projects"])),
         *_profile_lines(org),
         f"{_holds(org, 'memory', 'event')}; last {_day(org['last_activity'])}",
@@ -63,7 +63,7 @@ def _profile_lines(shown: dict[str, Any]) -> list[str]:
 
 
 def _fact(name: str, value: str | None) -> list[str]:
-    return [f"{name}: {value}"] if value else []
+    return [f"{name}: {hanging(value)}"] if value else []
 
 
 def _named(shown: dict[str, Any]) -> str:

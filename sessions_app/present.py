@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memoryhub.core.wording import counted
+from memoryhub.core.wording import counted, flat, hanging
 
 _SAID = {"implements": "implements", "reverts": "reverts", "relates": "relates to"}
 
@@ -12,9 +12,9 @@ _SAID = {"implements": "implements", "reverts": "reverts", "relates": "relates t
 def session_line(session: dict[str, Any]) -> str:
     """Return a session as one line: id, name, state, when, what for, and what came of it."""
     if "status" not in session:
-        return f"#{session['id']} {session['session_id']}"
+        return flat(f"#{session['id']} {session['session_id']}")
     summary = f": {session['summary']}" if session["summary"] else ""
-    return (
+    return flat(
         f"#{session['id']} session {session['session_id']} {session['status']} {session['started_at'][:16]} "
         f"by {session['agent']} {session['purpose']}{summary}"
     )
@@ -23,7 +23,7 @@ def session_line(session: dict[str, Any]) -> str:
 def turn_line(turn: dict[str, Any]) -> str:
     """Return a turn as one line: id, name, state, when, how much happened in it."""
     summary = f": {turn['summary']}" if turn["summary"] else ""
-    return (
+    return flat(
         f"#{turn['id']} turn {turn['turn_id']} {turn['status']} {turn['began_at'][:16]} session={turn['session_id']} "
         f"{counted(turn['event_count'], 'event')}{summary}"
     )
@@ -33,7 +33,7 @@ def iteration_line(iteration: dict[str, Any]) -> str:
     """Return an iteration as one line: id, what it is, state, phases done and present."""
     done = f" done: {', '.join(iteration['phases_completed'])}" if iteration["phases_completed"] else ""
     phase = f" now: {iteration['phase']}" if iteration["phase"] and iteration["status"] == "active" else ""
-    return (
+    return flat(
         f"#{iteration['id']} {iteration['command']} {iteration['status']} {iteration['started_at'][:16]} "
         f"{iteration['description']}{done}{phase}"
     )
@@ -43,12 +43,13 @@ def iteration_text(iteration: dict[str, Any]) -> str:
     """Return an iteration with its artifacts, commits and chronology."""
     lines = [iteration_line(iteration)]
     if iteration["outcome"]:
-        lines.append(f"outcome: {iteration['outcome']}")
+        lines.append(f"outcome: {hanging(iteration['outcome'])}")
     if iteration["artifacts"]:
-        lines.append(f"artifacts: {', '.join(iteration['artifacts'])}")
+        lines.append(flat(f"artifacts: {', '.join(iteration['artifacts'])}"))
     lines += [commit_line(commit) for commit in iteration["commits"]]
     lines += [
-        f"#{each['position']} {each['occurred_at'][:16]} {each['type']} {each['title']}" for each in iteration["events"]
+        flat(f"#{each['position']} {each['occurred_at'][:16]} {each['type']} {each['title']}")
+        for each in iteration["events"]
     ]
     if iteration["left_out"]:
         lines.append(f"({iteration['left_out']} earlier events left out; raise events, or use memory_timeline)")
@@ -65,4 +66,4 @@ def commit_line(commit: dict[str, Any]) -> str:
         f"#{commit['id']} {commit['sha'][:10]} {commit['committed_at'][:10]} {commit['author']}: {subject} ({change})"
     )
     decisions = "; ".join(f"{_SAID[each['link_type']]} #{each['id']} {each['title']}" for each in commit["decisions"])
-    return f"{head} → {decisions}" if decisions else head
+    return flat(f"{head} → {decisions}" if decisions else head)

@@ -13,6 +13,7 @@ from memoryhub.core.log import ReplayWindow
 from memoryhub.core.log.read import described
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Command, Listing, Moment, Paging
+from memoryhub.core.wording import flat
 
 EventTypeName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64)]
 
@@ -67,7 +68,8 @@ def event_line(event: dict[str, Any]) -> str:
     turn = f" turn={event['turn_id']}" if event["turn_id"] else ""
     about = "(erased)" if event["payload"] is None else telling(event["payload"])
     head = f"#{event['position']} {event['occurred_at']} {event['event_type']} {event['stream_id']}"
-    return f"{head}/{event['stream_seq']} by {event['actor']} via {event['source']}{session}{turn} {about}".rstrip()
+    who = f"by {event['actor']} via {event['source']}"
+    return flat(f"{head}/{event['stream_seq']} {who}{session}{turn} {about}").rstrip()
 
 
 def _compact(event: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from governance.staleness.schemas import AffirmResult
+from memoryhub.core.wording import flat, indented
 
 _PATHS = 3
 
@@ -17,14 +18,15 @@ def stale_line(item: dict[str, Any], *, diff: bool = False) -> str:
         diff: it was asked what the commits changed; where no repository tells, the numbers of lines do.
     """
     if "reasons" not in item:
-        return f"#{item['id']} {item['title']}"
+        return flat(f"#{item['id']} {item['title']}")
     commits = [commit_text(commit, diff=diff) for commit in item["commits"]]
     said = "; ".join(filter(None, [*(_says(reason) for reason in item["reasons"]), *commits]))
-    return f"#{item['id']} {item['kind']} {item['title']} — since {item['since'][:10]}: {said}"
+    head = flat(f"#{item['id']} {item['kind']} {item['title']}")
+    return f"{head} — since {item['since'][:10]}: {said}"
 
 
 def _says(reason: dict[str, Any]) -> str:
-    return "" if reason["why"] == "touched" else str(reason["says"])
+    return "" if reason["why"] == "touched" else flat(reason["says"])
 
 
 def commit_text(commit: dict[str, Any], *, diff: bool = False) -> str:
@@ -32,8 +34,8 @@ def commit_text(commit: dict[str, Any], *, diff: bool = False) -> str:
     counted = diff and not commit["diff"]
     paths = [f"{file['path']}{_numbers(file) if counted else ''}" for file in commit["files"]]
     more = f" and {len(paths) - _PATHS} more" if len(paths) > _PATHS else ""
-    said = f"commit {commit['sha'][:10]} “{commit['subject'][:80]}” touched {', '.join(paths[:_PATHS])}{more}"
-    return f"{said}\n{commit['diff']}\n" if commit["diff"] else said
+    said = flat(f"commit {commit['sha'][:10]} “{commit['subject'][:80]}” touched {', '.join(paths[:_PATHS])}{more}")
+    return f"{said}\n{indented(commit['diff'])}\n" if commit["diff"] else said
 
 
 def _numbers(file: dict[str, Any]) -> str:
@@ -45,4 +47,4 @@ def affirmed_text(result: AffirmResult) -> str:
     """Return what an affirmation did as one line."""
     again = "" if result.is_new else " already"
     redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
-    return f"#{result.id} {result.kind} affirmed{again}: {result.title}{redacted}"
+    return flat(f"#{result.id} {result.kind} affirmed{again}: {result.title}{redacted}")

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from memories.pack.told import mark_of
 from memories.scopes import Level
+from memoryhub.core.wording import flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class Item:
 
     @cached_property
     def line(self) -> str:
-        """The line."""
-        return self._line if isinstance(self._line, str) else self._line()
+        """The line. Stored text cannot begin another one, whatever the section has put into it."""
+        return flat(self._line if isinstance(self._line, str) else self._line())
 
     @property
     def mark(self) -> str:

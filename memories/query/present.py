@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memories.present import memory_line, version_line
+from memoryhub.core.wording import flat
 
 
 def query_line(item: dict[str, Any]) -> str:
@@ -13,8 +14,8 @@ def query_line(item: dict[str, Any]) -> str:
         return memory_line(item)
     session = f" session={item['session_id']}" if item["session_id"] else ""
     text = "" if item["content"] in ("", item["title"]) else f": {item['content']}"
-    versions = [f"  {version_line(version)}" for version in item.get("versions", [])]
-    return "\n".join([f"{memory_line(item)}{session} {score_text(item)}{text}", *versions])
+    versions = [version_line(version) for version in item.get("versions", [])]
+    return "\n".join([flat(f"{memory_line(item)}{session} {score_text(item)}{text}"), *versions])
 
 
 def score_text(item: dict[str, Any]) -> str:

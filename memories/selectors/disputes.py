@@ -18,6 +18,7 @@ from memoryhub.core.quarantine import outside_quarantine
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 from memoryhub.core.stores import use_store
+from memoryhub.core.wording import flat, indented
 
 SHOWN = 2_000
 """Characters of a difference that a model is shown."""
@@ -119,12 +120,12 @@ def _whole(side: dict[str, Any]) -> str:
 def conflict_text(item: dict[str, Any]) -> str:
     """Return a conflict for a model: what it is about, who wrote each version and when, and what differs."""
     if "diff" not in item:
-        return f"conflict {reference(item)} {item['title']}"
+        return flat(f"conflict {reference(item)} {item['title']}")
     of = reference({"id": item["memory_id"], "scope": item["scope"]})
     state = f"settled: {item['resolution']} by {item['resolved_by']}" if item["resolved_at"] else "open"
     deleted = ", memory deleted" if item["deleted_at"] else ""
-    head = f"conflict {reference(item)} ({state}{deleted}) of {of} {item['title']}"
-    return "\n".join([head, _side_line("a", item["a"]), _side_line("b", item["b"]), _cut(item["diff"], of)])
+    head = flat(f"conflict {reference(item)} ({state}{deleted}) of {of} {item['title']}")
+    return "\n".join([head, _side_line("a", item["a"]), _side_line("b", item["b"]), indented(_cut(item["diff"], of))])
 
 
 def _side_line(name: str, side: dict[str, Any]) -> str:
@@ -132,7 +133,7 @@ def _side_line(name: str, side: dict[str, Any]) -> str:
     base = f" from v{side['base_version']}" if side["base_version"] else ""
     session = f" session={side['session_id']}" if side["session_id"] else ""
     when = side["created_at"][:19]
-    return f"{name}: v{side['version']}{base} {when} by {side['actor']}{session} event #{side['event']}{why}"
+    return flat(f"{name}: v{side['version']}{base} {when} by {side['actor']}{session} event #{side['event']}{why}")
 
 
 def _cut(diff: str, of: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from memoryhub.core import tokens
 from memoryhub.core.errors import Invalid
 from memoryhub.core.schemas import Listing, Meta
+from memoryhub.core.wording import hanging
 
 
 def encode_cursor(*parts: Any) -> str:
@@ -52,18 +53,18 @@ def page(
         total: how many there are in all.
         more: whether more follow ``items``.
         cursor_of: the cursor that goes on after an item.
-        line: an item as one line, by which its tokens are counted.
+        line: an item as text, by which its tokens are counted.
         max_tokens: the budget, or None.
         mode: how a search was done, if it is one.
         note: what to know of that.
     """
-    kept = tokens.fit(items, max_tokens, line)
+    kept = tokens.fit(items, max_tokens, lambda item: hanging(line(item)))
     has_more = more or len(kept) < len(items)
     meta = Meta(
         total_count=total,
         returned_count=len(kept),
         truncated=len(kept) < len(items),
-        estimated_tokens=sum(tokens.estimate_tokens(line(item)) + 1 for item in kept),
+        estimated_tokens=sum(tokens.estimate_tokens(hanging(line(item))) + 1 for item in kept),
         has_more=has_more,
         next_cursor=cursor_of(kept[-1]) if has_more and kept else None,
         mode=mode,
@@ -73,7 +74,10 @@ def page(
 
 
 def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> str:
-    """Return a page as text: a line an item, and a last one that says what was left out and how to get it."""
+    """Return a page as text: a line an item, and a last one that says what was left out and how to get it.
+
+    Further lines of an item are indented, so that only items begin lines.
+    """
     meta = listing.meta
     if not listing.results:
         return none
@@ -84,4 +88,4 @@ def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: s
         end += f"; mode: {meta.mode}"
     if meta.next_cursor:
         end += f"; more: cursor={meta.next_cursor}"
-    return "\n".join([*map(line, listing.results), f"({end})"])
+    return "\n".join([*(hanging(line(item)) for item in listing.results), f"({end})"])

@@ -22,6 +22,7 @@ from memoryhub.core.permissions import EVERYTHING, Act, Grant, demand, use_grant
 from memoryhub.core.stores import use_store
 from memoryhub.core.tools import Answer, Tool, all_tools
 from memoryhub.core.validation import explain
+from memoryhub.core.wording import compact_json, hanging
 from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.schema import FORMATS
 from memoryhub.mcp.threads import Job, Workers
@@ -194,13 +195,13 @@ def _present(answer: Answer, *, as_json: bool) -> Result:
     if not as_json:
         return _text_result(answer.text)
     data = _clean(answer.data)
-    return {**_text_result(_compact(data)), "structuredContent": data}
+    return {**_text_result(compact_json(data)), "structuredContent": data}
 
 
 def error_result(error: HubError, *, as_json: bool) -> Result:
     """Return ``error`` as a tool result: code and message, then a line for each datum that helps."""
-    lines = [f"{error.code}: {error.message}", *(f"{key}: {_shown(value)}" for key, value in error.data.items())]
-    result = _text_result("\n".join(lines), error=True)
+    facts = {error.code: error.message, **{key: _shown(value) for key, value in error.data.items()}}
+    result = _text_result("\n".join(f"{name}: {hanging(fact)}" for name, fact in facts.items()), error=True)
     if as_json:
         result["structuredContent"] = _clean({"code": error.code, "message": error.message, **error.data})
     return result
@@ -209,7 +210,7 @@ def error_result(error: HubError, *, as_json: bool) -> Result:
 def _shown(value: object) -> str:
     if isinstance(value, list | tuple) and all(isinstance(part, str | int) for part in value):
         return ", ".join(map(str, value))
-    return value if isinstance(value, str) else _compact(value)
+    return value if isinstance(value, str) else compact_json(value)
 
 
 def _text_result(text: str, *, error: bool = False) -> Result:
@@ -217,12 +218,8 @@ def _text_result(text: str, *, error: bool = False) -> Result:
     return {"content": [{"type": "text", "text": clean}], "isError": error, "resultType": "complete"}
 
 
-def _compact(data: object) -> str:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
 def _clean(data: dict[str, Any]) -> dict[str, Any]:
     """Return ``data`` as plain JSON that UTF-8 can hold."""
-    text = _compact(data).encode("utf-8", "replace").decode()
+    text = compact_json(data).encode("utf-8", "replace").decode()
     clean: dict[str, Any] = json.loads(text)
     return clean

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
 from mcp.shared.uri_template import UriTemplate
 
 from memoryhub.core.tools import Resource, all_resources
+from memoryhub.core.wording import compact_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,7 @@ class Match:
         data = self.resource.read(self.parameters)
         if isinstance(data, str):
             return data
-        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
-        return text.encode("utf-8", "replace").decode()
+        return compact_json(data).encode("utf-8", "replace").decode()
 
 
 class Resources:
