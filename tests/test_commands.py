@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
+from unittest import mock
 
 from django.core.management import CommandError, call_command
 
 from memories.schemas import MemoryWrite
 from memories.services import write_memories
 from memoryhub import __version__
-from tests.support import HubTestCase
+from memoryhub.jobs.runs import Outcome
+from tests.hostile import fill, forged_lines, forging
+from tests.support import HubTestCase, forget_all_stores
 
 ROOT = Path(__file__).parents[1]
 
@@ -74,3 +79,114 @@ class PipeTests(HubTestCase):
             process.stdout.close()
             said = process.stderr.read()
             self.assertEqual((process.wait(120), said), (0, b""))
+
+
+CONTROLS = "\x1b[31m\x07\x08\x7f\x9b2J\u202e\u2066\u200f\u061c"
+REORDERING = "LRE RLE LRO RLO PDF LRI RLI FSI PDI L R AL".split()
+
+
+def obeyed_by_terminals(text: str) -> set[str]:
+    """Return the characters that move a cursor, change a terminal's state, or reorder what stands beside them."""
+    found = {each for each in text if unicodedata.category(each) in ("Cc", "Zl", "Zp") and each not in "\n\t"}
+    marks = {each for each in text if unicodedata.category(each) == "Cf"}
+    return found | {each for each in marks if unicodedata.bidirectional(each) in REORDERING}
+
+
+class HostileTextTests(HubTestCase):
+    """What is printed of a store in which every text forges lines and carries control characters."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.text = forging("\r\n\x1b[2K\r") + CONTROLS
+        with self.store("alpha", actor="ada", session_id="s-hostile"):
+            self.known = fill(self.text)
+
+    def run_command(self, *arguments: str) -> str:
+        out = io.StringIO()
+        try:
+            call_command(*arguments, stdout=out, stderr=out)
+        except CommandError as error:
+            out.write(f"memory-hub: {error}\n")
+        except SystemExit:
+            pass
+        return out.getvalue()
+
+    def test_no_command_prints_what_a_terminal_obeys_or_a_line_that_is_forged(self) -> None:
+        folder = self.home / "notes\n#987654321 guideline x"
+        folder.mkdir()
+        (folder / "a\r#987654321.md").write_text(f"---\ntags: [one]\n---\n# H\x0b{CONTROLS}\n\nA text.\n")
+        (folder / "binary\u2028#987654321 x.md").write_bytes(b"\0")
+        (self.home / "memory.tests.yml").write_text(
+            'tests: [{name: "a\\n#987654321 x \\e[2J", query: none, finds: [x]}]'
+        )
+        alpha = ("--project", "alpha")
+        for arguments in (
+            ("search", "guideline", *alpha),
+            ("get", str(self.known.memory), "--versions", *alpha),
+            ("get", str(self.known.guideline), *alpha),
+            ("get", "no such \x1b[31m title", *alpha),
+            ("context", *alpha),
+            ("replay", *alpha),
+            ("project", "list"),
+            ("project", "show", "alpha"),
+            ("settings", *alpha),
+            ("verify", *alpha),
+            ("redact", "--pattern", "guideline", *alpha),
+            ("retention", "plan", "--now", "2040-01-01T00:00:00Z", *alpha),
+            ("retention", "hold", "memory:2", "--reason", self.text, *alpha),
+            ("retention", "holds", *alpha),
+            ("rollback", "--actor", "ada", *alpha),
+            ("rollback", "--actor", "ada", "--yes", *alpha),
+            ("export", "adr", *alpha),
+            ("import", "markdown", str(folder), *alpha),
+            ("import", "adr", str(folder), *alpha),
+            ("memtest", str(self.home / "memory.tests.yml"), *alpha),
+            ("doctor", *alpha),
+        ):
+            with self.subTest(arguments=arguments):
+                printed = self.run_command(*arguments)
+                self.assertTrue(printed.strip())
+                self.assertEqual(obeyed_by_terminals(printed), set(), printed)
+                self.assertEqual(forged_lines(printed), [], printed)
+
+    def test_a_log_that_an_earlier_version_wrote_verifies_and_is_rebuilt_the_same(self) -> None:
+        self.assertIn("the chain holds", self.run_command("verify", "--project", "alpha"))
+        printed = self.run_command("rebuild", "--project", "alpha")
+        self.assertIn("identical", printed)
+        self.assertNotIn("DIFFERENT", printed)
+
+    def test_what_a_job_says_is_printed_on_its_line(self) -> None:
+        outcome = mock.Mock(spec=Outcome, result="failed", message=self.text)
+        outcome.target.title = "project alpha"
+        with mock.patch("memoryhub.jobs.run_job", return_value=[outcome]):
+            printed = self.run_command("jobs", "verify-stores", "--project", "alpha")
+        self.assertIn("project alpha: failed: #987654321", printed)
+        self.assertEqual((obeyed_by_terminals(printed), forged_lines(printed)), (set(), []))
+
+    def test_json_stays_json_and_says_the_same(self) -> None:
+        printed = self.run_command("replay", "--type", "memory.written", "--project", "alpha")
+        payloads = [json.loads(line)["payload"] for line in printed.splitlines()]
+        self.assertIn(self.text, [payload["author"] for payload in payloads])
+        for arguments in (("settings", "--json"), ("retention", "plan", "--json"), ("doctor", "--json")):
+            printed = self.run_command(*arguments, "--project", "alpha")
+            json.loads(printed)
+            self.assertEqual(obeyed_by_terminals(printed), set())
+
+    def test_it_holds_for_a_pipe_too(self) -> None:
+        forget_all_stores()
+        for arguments in (("search", "guideline"), ("get", "no \u202e such")):
+            command = [sys.executable, str(ROOT / "manage.py"), *arguments, "--project", "alpha"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+            printed = done.stdout + done.stderr
+            self.assertTrue(printed)
+            self.assertEqual((obeyed_by_terminals(printed), forged_lines(printed)), (set(), []), printed)
+
+
+class LogTests(HubTestCase):
+    def test_a_record_is_one_line_whatever_it_quotes(self) -> None:
+        program = (
+            "import logging; from memoryhub import logs; logs.configure({}); logging.warning('%s', 'a\\nb\\x1b[2J')"
+        )
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+        self.assertRegex(done.stderr, r"\A\S+ \S+ WARNING root: a b\\u001b\[2J\n\Z")

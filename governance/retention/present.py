@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from governance.retention.schemas import Going, HoldView, Kept, Plan, Report, RunView, Share
-from memoryhub.core.wording import counted
+from memoryhub.core.wording import counted, flat
 
 _NAMES = {
     "captured": ("captured event", "captured events"),
@@ -40,19 +40,19 @@ def run_lines(run: RunView) -> Iterator[str]:
 def report_lines(report: Report, *, samples: bool, gone: bool = False) -> Iterator[str]:
     """Yield what goes and what stays."""
     for going in report.going:
-        yield f"{'went ' if gone else 'goes '} {_share(going)}  [{going.rule}: {going.says}]"
+        yield flat(f"{'went ' if gone else 'goes '} {_share(going)}  [{going.rule}: {going.says}]")
         if going.warning:
-            yield f"       warning: {going.warning}"
+            yield flat(f"       warning: {going.warning}")
         yield from _samples(going) if samples else ()
     for kept in report.kept:
-        yield f"stays {_share(kept)}  [{kept.says}]"
+        yield flat(f"stays {_share(kept)}  [{kept.says}]")
         yield from _samples(kept) if samples else ()
     yield f"{'went' if gone else 'to go'}: {report.things:,} in {counted(report.events, 'event')}, {size(report.bytes)}"
 
 
 def hold_line(hold: HoldView) -> str:
     """Return a hold as a line."""
-    return f"#{hold.id} {hold.stream_id} by {hold.placed_by} on {_day(hold.placed_at)}: {hold.reason}"
+    return flat(f"#{hold.id} {hold.stream_id} by {hold.placed_by} on {_day(hold.placed_at)}: {hold.reason}")
 
 
 def thing_name(share: Going | Kept | Share) -> str:
@@ -80,7 +80,7 @@ def _share(share: Going | Kept) -> str:
 def _samples(share: Going | Kept) -> Iterator[str]:
     for each in share.samples:
         by = f" — {each.by}" if each.by else ""
-        yield f"         #{each.id} {_day(each.at)} {each.text}{by}"
+        yield f"         #{each.id} {flat(f'{_day(each.at)} {each.text}{by}')}"
 
 
 def _day(moment: datetime) -> str:

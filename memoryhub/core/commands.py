@@ -6,12 +6,12 @@ import getpass
 import os
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 from django.db import DatabaseError
 from pydantic import ValidationError
 
@@ -23,6 +23,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores import GLOBAL_STORE, StoreId, org_store, project_store, use_store
 from memoryhub.core.validation import explain
+from memoryhub.core.wording import hanging, printable
 
 C = TypeVar("C", bound=Command)
 
@@ -45,6 +46,21 @@ def command_from(schema: type[C], options: dict[str, Any]) -> C:
         raise Invalid(explain(error)) from error
 
 
+class Output(OutputWrapper):
+    r"""What a command prints to: control and bidirectional characters of a text are shown as ``\u001b``, not sent."""
+
+    def write(  # type: ignore[override]
+        self, msg: str = "", style_func: Callable[[str], str] | None = None, ending: str | None = None
+    ) -> None:
+        """Print ``msg``; what ``style_func`` adds to it is sent as it is."""
+        super().write(printable(msg), style_func, ending)
+
+    @property
+    def unfiltered(self) -> Any:
+        """The stream itself, for what draws with control characters and prints nothing that was stored."""
+        return self._out
+
+
 class Refusal(CommandError):
     """What ends a command with one sentence on standard error and an exit code."""
 
@@ -60,6 +76,8 @@ class HubCommand(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command; see the class."""
+        self.stdout = _filtered(self.stdout, options.pop("stdout", None))
+        self.stderr = _filtered(self.stderr, options.pop("stderr", None))
         try:
             return super().execute(*args, **options)
         except BrokenPipeError:
@@ -68,10 +86,17 @@ class HubCommand(BaseCommand):
         except HubError as error:
             choices = error.data.get("choices")
             more = f" (one of: {', '.join(choices)})" if choices else ""
-            raise Refusal(error.message + more, returncode=error.exit_code) from error
+            raise Refusal(hanging(error.message + more), returncode=error.exit_code) from error
         except DatabaseError as error:  # of hub.db or jobs.db: a store's are told by the store
             refused = _of_the_hub(error)
             raise Refusal(refused.message, returncode=refused.exit_code) from error
+
+
+def _filtered(wrapper: Any, stream: Any) -> Output:
+    """Return what prints to ``stream``, or to where ``wrapper`` does, in the style of ``wrapper``."""
+    output = Output(stream or wrapper._out)
+    output.style_func = wrapper.style_func
+    return output
 
 
 def _of_the_hub(error: DatabaseError) -> HubError:

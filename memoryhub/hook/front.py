@@ -64,7 +64,8 @@ def main(argv: list[str]) -> NoReturn:
 def complain(sentence: str) -> None:
     """Say what is wrong in one line on standard error."""
     try:
-        os.write(2, f"memory-hub hook: {' '.join(sentence.split())}\n".encode("utf-8", "replace"))
+        line = "".join(each if each.isprintable() else "?" for each in " ".join(sentence.split()))
+        os.write(2, f"memory-hub hook: {line}\n".encode("utf-8", "replace"))
     except OSError:
         return
 

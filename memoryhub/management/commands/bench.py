@@ -58,7 +58,7 @@ class Command(HubCommand):
         if options["json"]:
             self.stdout.write(json.dumps(as_data(results), indent=2, allow_nan=False))
         else:
-            console = Console(file=cast("TextIO", self.stdout))
+            console = Console(file=cast("TextIO", self.stdout.unfiltered))
             console.width = console.width if console.is_terminal else _PIPED_WIDTH
             console.print(render(results))
         if options["keep"]:

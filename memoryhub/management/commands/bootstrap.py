@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 from memories.bootstrap import Done, Outcome, load_guidelines, remove_guidelines
 from memoryhub.core.commands import HubCommand
 from memoryhub.core.origin import use_origin
+from memoryhub.core.wording import flat
 
 
 class Command(HubCommand):
@@ -30,7 +31,7 @@ class Command(HubCommand):
             outcomes = remove_guidelines() if options["remove"] else load_guidelines()
         for each in outcomes:
             if each.done is not Done.UNCHANGED:
-                self.stdout.write(f"global#{each.id} {each.name}: {each.done}")
+                self.stdout.write(flat(f"global#{each.id} {each.name}: {each.done}"))
         self.stdout.write(_sum(outcomes))
 
 

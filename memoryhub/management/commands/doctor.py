@@ -16,7 +16,7 @@ from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.compare import SMALL_LOG
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import StoreId
-from memoryhub.core.wording import counted
+from memoryhub.core.wording import counted, hanging
 from memoryhub.jobs.places import Target, all_stores
 
 EXIT_FOUND = 15
@@ -62,7 +62,7 @@ class Command(HubCommand):
             self.stdout.write(json.dumps([asdict(each) for each in found], ensure_ascii=False))
         else:
             for each in found:
-                self.stdout.write(f"{each.where}: {each.what}.\n  mend: {each.mend}")
+                self.stdout.write(hanging(f"{each.where}: {each.what}.\nmend: {each.mend}"))
             for target, examination in zip(map(Target, stores), examined, strict=True):
                 if examination.compared:
                     self.stdout.write(f"{target.title}: {examination.compared}")

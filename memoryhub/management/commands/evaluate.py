@@ -71,7 +71,7 @@ class Command(HubCommand):
                 facts = machine_facts(home)
             finally:
                 connections.close_all()
-        console = Console(file=cast("TextIO", self.stdout))
+        console = Console(file=cast("TextIO", self.stdout.unfiltered))
         console.width = console.width if console.is_terminal else _PIPED_WIDTH
         console.print(render(results))
         if data is None:
@@ -88,7 +88,7 @@ class Command(HubCommand):
         told = Console(stderr=True)
         with told.status("reading"):
             result = measure_secrets(file)
-        console = Console(file=cast("TextIO", self.stdout))
+        console = Console(file=cast("TextIO", self.stdout.unfiltered))
         console.width = console.width if console.is_terminal else _PIPED_WIDTH
         console.print(report.render(result))
         if data:

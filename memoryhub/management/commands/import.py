@@ -19,7 +19,7 @@ from decisions.importing import AdrReport, import_adrs, record_names
 from memories.importing import find_files, import_markdown
 from memoryhub.core.commands import ProjectCommand
 from memoryhub.core.identity import bind_project
-from memoryhub.core.wording import counted
+from memoryhub.core.wording import counted, flat
 from sessions_app.git import count_commits, read_commits
 from sessions_app.services import record_commits
 
@@ -73,7 +73,7 @@ class Command(ProjectCommand):
         with _progress("files", total) as advance:
             report = import_markdown(directory=path, tags=options["tag"], progress=advance)
         for name in report.skipped:
-            self.stderr.write(f"skipped {name}: binary, unreadable or larger than 2 MB")
+            self.stderr.write(f"skipped {flat(name)}: binary, unreadable or larger than 2 MB")
         return (
             f"imported {counted(report.sections, 'section')} of {counted(report.files, 'file')} ({report.created} new, "
             f"{report.updated} revised, {report.unchanged} unchanged, {report.deleted} removed"
@@ -84,7 +84,7 @@ class Command(ProjectCommand):
         with _progress("files", total) as advance:
             report = import_adrs(directory=path, progress=advance)
         for name, reason in report.problems:
-            self.stderr.write(f"{name}: {reason}")
+            self.stderr.write(flat(f"{name}: {reason}"))
         for name, now, before in report.superseding:
             self.stdout.write(f"{name} has changed: #{now} supersedes #{before}")
         return f"{_adrs(report)} into {project}"

@@ -14,6 +14,7 @@ from memoryhub.core.errors import Invalid, Locked, NotFound
 from memoryhub.core.jobs import Job, Over, find_job
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import StoreId
+from memoryhub.core.wording import flat
 
 EXIT_FAILED = 14
 _ROW = "{:<22} {:<36} {:<17} {:<12} {}"
@@ -78,7 +79,8 @@ class Command(HubCommand):
             self.stdout.write(_ROW.format(each.job.slug, each.runs, _moment(ended), each.result, due))
             for failure in each.failures:
                 if failure.last:
-                    self.stdout.write(f"  {failure.target.title}: {failure.last.result}: {failure.last.message}")
+                    message = flat(failure.last.message)
+                    self.stdout.write(f"  {failure.target.title}: {failure.last.result}: {message}")
 
     def _run(self, job: Job, store: StoreId | None) -> None:
         from memoryhub.jobs import BUSY, run_job
@@ -88,7 +90,7 @@ class Command(HubCommand):
         with following(job, len(targets), self.stderr) as watch:
             outcomes = run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
         for each in outcomes:
-            self.stdout.write(f"{each.target.title}: {each.result}: {each.message or 'nothing to do'}")
+            self.stdout.write(f"{each.target.title}: {each.result}: {flat(each.message) or 'nothing to do'}")
         if any(each.result not in ("ok", BUSY) for each in outcomes):
             sys.exit(EXIT_FAILED)
         if any(each.result == BUSY for each in outcomes):

@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 
 from memories.memtest import FILE_NAME, read_tests, run_tests
 from memoryhub.core.commands import ProjectCommand, Refusal
+from memoryhub.core.wording import flat
 
 
 class Command(ProjectCommand):
@@ -28,9 +29,9 @@ class Command(ProjectCommand):
         with self.store(options):
             for outcome in run_tests(tests):
                 failed += not outcome.passed
-                self.stdout.write(f"{'ok' if outcome.passed else 'FAILED'}  {outcome.title}")
+                self.stdout.write(f"{'ok' if outcome.passed else 'FAILED'}  {flat(outcome.title)}")
                 for fault in outcome.faults:
-                    self.stdout.write(f"        {fault}")
+                    self.stdout.write(f"        {flat(fault)}")
         self.stdout.write(f"{len(tests.tests) - failed} of {len(tests.tests)} hold")
         if failed:
             raise Refusal(f"{failed} of {len(tests.tests)} do not hold", returncode=1)

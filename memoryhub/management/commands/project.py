@@ -14,6 +14,7 @@ from memoryhub.core.commands import HubCommand
 from memoryhub.core.identity import SETTINGS_FILE, check_project_id
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.wording import flat
 from memoryhub.projects import ProjectCreate, create_project
 from memoryhub.whereabouts import ProjectRow
 
@@ -65,7 +66,7 @@ class Command(HubCommand):
     def _tell(self, project: str, because: str) -> None:
         self.stdout.write(project)
         if because:
-            self.stdout.write(f"  because   {because}")
+            self.stdout.write(flat(f"  because   {because}"))
         row = whereabouts.row_of(project)
         if row is None:
             self.stdout.write("  not made  the first write makes it")
@@ -83,9 +84,9 @@ class Command(HubCommand):
         }
         for name, value in facts.items():
             if value:
-                self.stdout.write(f"  {name:<9} {value}")
+                self.stdout.write(f"  {name:<9} {flat(value)}")
         for name, (value, by) in decided.items():
-            self.stdout.write(f"  setting   {name} = {json.dumps(value, ensure_ascii=False)}, by {by}")
+            self.stdout.write(flat(f"  setting   {name} = {json.dumps(value, ensure_ascii=False)}, by {by}"))
 
     def _create(self, options: dict[str, Any]) -> None:
         given = {"name": options["title"], "description": options["description"], "org_id": options["org"]}
@@ -99,9 +100,9 @@ class Command(HubCommand):
 
 def _cells(row: ProjectRow) -> list[str]:
     if row.problem:
-        return [row.project_id, "", "", _size(row.bytes), "", row.problem]
+        return [row.project_id, "", "", _size(row.bytes), "", flat(row.problem)]
     folder = row.folder.replace(str(Path.home()), "~", 1)
-    return [row.project_id, row.name, f"{row.events:,}", _size(row.bytes), _minute(row), folder]
+    return [row.project_id, flat(row.name), f"{row.events:,}", _size(row.bytes), _minute(row), flat(folder)]
 
 
 def _minute(row: ProjectRow) -> str:

@@ -11,7 +11,7 @@ from governance.redaction.schemas import RedactionDone, RedactionPreview, Redact
 from governance.redaction.service import preview_redaction, redact
 from memoryhub.core.commands import StoreCommand, command_from, entity_id
 from memoryhub.core.errors import ConfirmationRequired
-from memoryhub.core.wording import counted
+from memoryhub.core.wording import counted, flat
 
 _SHOWN = 20
 
@@ -54,7 +54,7 @@ class Command(StoreCommand):
 
     def _show(self, preview: RedactionPreview) -> None:
         for place in preview.places[:_SHOWN]:
-            head = f"#{place.position} {place.occurred_at.date()} {place.event_type} {place.field}"
+            head = flat(f"#{place.position} {place.occurred_at.date()} {place.event_type} {place.field}")
             self.stdout.write(f"{head}\n  - {_one_line(place.before)}\n  + {_one_line(place.after)}")
         if len(preview.places) > _SHOWN:
             self.stdout.write(f"… and {counted(len(preview.places) - _SHOWN, 'place')} more")
@@ -62,7 +62,7 @@ class Command(StoreCommand):
         found = f"{counted(preview.finds, 'find')} in {counted(preview.events, 'event')}"
         self.stdout.write(f"{found} of {counted(preview.entities, 'thing')} ({copies})")
         for kept in preview.kept:
-            self.stdout.write(f"stays in {kept.where}: {kept.why}")
+            self.stdout.write(flat(f"stays in {kept.where}: {kept.why}"))
         self.stdout.write(f"nothing was changed; to do it, add: --confirm {preview.confirm_token}")
 
     def _tell(self, done: RedactionDone) -> None:
@@ -72,7 +72,7 @@ class Command(StoreCommand):
             f"{len(done.left)} {'has' if len(done.left) == 1 else 'have'} any left"
         )
         for kept in done.left:
-            self.stdout.write(f"left in {kept.where}: {kept.why}")
+            self.stdout.write(flat(f"left in {kept.where}: {kept.why}"))
 
 
 def _redacted(command: RedactionRun) -> RedactionDone:

@@ -18,7 +18,7 @@ from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPla
 from governance.retention.selectors import list_holds, list_runs, plan_retention
 from memoryhub.core.commands import StoreCommand, command_from, entity_id
 from memoryhub.core.errors import PreconditionFailed
-from memoryhub.core.wording import counted
+from memoryhub.core.wording import counted, flat
 
 
 class Command(StoreCommand):
@@ -80,7 +80,7 @@ class Command(StoreCommand):
 
     def _lift(self, _project: str, options: dict[str, Any]) -> None:
         hold = lift_hold(command=command_from(HoldLift, options))
-        self.stdout.write(f"hold #{hold.id} on {hold.stream_id} was lifted")
+        self.stdout.write(flat(f"hold #{hold.id} on {hold.stream_id} was lifted"))
 
     def _holds(self, _project: str, _options: dict[str, Any]) -> None:
         self.stdout.write("\n".join(map(hold_line, list_holds().results)) or "nothing is on hold")
@@ -91,7 +91,8 @@ class Command(StoreCommand):
             self.stdout.write("nothing was taken yet")
         for run in runs:
             ended = f"{counted(run.events, 'event')} went" if run.ran_at else "was cut off; run it again to end it"
-            self.stdout.write(f"#{run.id} {run.began_at:%Y-%m-%d %H:%M} by {run.actor} ({run.source}): {ended}")
+            when = f"{run.began_at:%Y-%m-%d %H:%M}"
+            self.stdout.write(flat(f"#{run.id} {when} by {run.actor} ({run.source}): {ended}"))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from governance.taint.schemas import Group, Include, Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
 from governance.taint.services import preview, roll_back, undo_rollback
 from memoryhub.core.commands import StoreCommand, command_from, entity_id
-from memoryhub.core.wording import counted
+from memoryhub.core.wording import counted, flat
 
 _SHOWN = 10
 
@@ -69,7 +69,7 @@ class Command(StoreCommand):
                 self._things(group)
         for left in shown.left:
             self.stdout.write(
-                f"left: {f'#{left.id} ' if left.id else ''}{left.title}{' ' * bool(left.title)}({left.why})"
+                flat(f"left: {f'#{left.id} ' if left.id else ''}{left.title}{' ' * bool(left.title)}({left.why})")
             )
         if shown.left_count > len(shown.left):
             self.stdout.write(f"left: {shown.left_count - len(shown.left)} more")
@@ -80,7 +80,8 @@ class Command(StoreCommand):
         for thing in group.shown[:_SHOWN]:
             via = f" ({thing.how} #{thing.via})" if thing.via else ""
             told = f" ({thing.changed_since or thing.quarantined})" if thing.changed_since or thing.quarantined else ""
-            self.stdout.write(f"  {'  ' * max(0, thing.depth - 1)}#{thing.id} {thing.type} {thing.title}{via}{told}")
+            line = flat(f"#{thing.id} {thing.type} {thing.title}{via}{told}")
+            self.stdout.write(f"  {'  ' * max(0, thing.depth - 1)}{line}")
         if group.count > _SHOWN:
             self.stdout.write(f"  … and {group.count - _SHOWN} more")
 
@@ -91,6 +92,6 @@ class Command(StoreCommand):
         self.stdout.write(f"roll-back #{made.id} {state}: {done}; {len(left)} left as they are")
         if made.undone_at:
             for each in left:
-                self.stdout.write(f"left: #{each.id} {each.title} ({each.why})")
+                self.stdout.write(flat(f"left: #{each.id} {each.title} ({each.why})"))
         else:
             self.stdout.write(f"to undo it: memory-hub rollback --undo {made.id}")

@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core.commands import ProjectCommand, Refusal, command_from
 from memoryhub.core.errors import Invalid
-from memoryhub.core.wording import counted
+from memoryhub.core.wording import counted, flat
 from sessions_app.schemas.secrets import FoundSecret, Sanitise
 from sessions_app.services.secrets import try_rules
 
@@ -59,4 +59,4 @@ def _read(file: Path | None) -> str:
 def _line(found: FoundSecret, text: str) -> str:
     line = text.count("\n", 0, found.start) + 1
     column = found.start - text.rfind("\n", 0, found.start)
-    return f"{line}:{column} {found.type}: {found.description} [{found.rule}; {', '.join(found.origins)}]"
+    return flat(f"{line}:{column} {found.type}: {found.description} [{found.rule}; {', '.join(found.origins)}]")

@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core.commands import ProjectCommand
 from memoryhub.core.errors import Invalid
+from memoryhub.core.wording import flat
 
 _ROW = "{:<26} {:<28} {}"
 _DEFAULT = "the default"
@@ -59,7 +60,7 @@ class Command(ProjectCommand):
             return
         self.stdout.write(_ROW.format("SETTING", "VALUE", "DECIDED BY"))
         for each, one in shown.items():
-            self.stdout.write(_ROW.format(each, _text(one["value"]), one["decided_by"]))
+            self.stdout.write(flat(_ROW.format(each, _text(one["value"]), one["decided_by"])))
 
 
 def _read(text: str) -> Any:
