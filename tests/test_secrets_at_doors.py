@@ -93,7 +93,7 @@ class SecretsTests(DoorsTestCase):
 
     def write_the_rest_through_mcp(self) -> None:
         with self.mcp("alpha") as server:
-            self.say(server, "session_start", purpose=EVERYTHING, directory=SHORT[0], session_id="s-1")
+            self.say(server, "session_start", purpose="; ".join(SHORT), directory=SHORT[0], session_id="s-1")
             begun = server.call("turn_begin", format="json")["structuredContent"]
             token = begun["ack_token"]
             payloads: dict[str, dict[str, Any]] = {

@@ -29,6 +29,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.stores import current_store
 from memoryhub.core.vacuum import is_unwiped
+from memoryhub.core.wording import flat
 from sessions_app.schemas import CommitRead, EventAppend, SessionStart, SettingsChange, TurnBegin
 from sessions_app.services import record_commit, start_session
 from sessions_app.services.settings import change_settings
@@ -142,7 +143,7 @@ class WhatIsTextTests(_RedactionCase):
     def test_a_text_with_any_letters_goes(self):
         for text in ('say "hi\\there"', "one\ntwo\tthree", "👩‍👩‍👧 kin", "e\u0301clair", "bell\x07x", "a\u2028b"):
             with self.subTest(text=text):
-                self.write(f"About {text}", f"{text}{text}", tags=["x"])
+                self.write(f"About {flat(text)}", f"{text}{text}", tags=["x"])
                 self.assertEqual(self.redact(text=text).left, [])
         self.require_whole()
 
