@@ -20,15 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memories.embeddings.index_check import BEGIN, HEAD, MAGIC, SUM
 from memoryhub.core.store_files import sync
 
 Matrix = NDArray[np.float32]
 
-_MAGIC = b"MEMHUBV1"
-_HEAD = struct.Struct("<8sQQI")
-"""Magic, revision, rows, dimensions; after it a checksum of these and of all that follows."""
-_SUM = struct.Struct("<I")
-_BEGIN = _HEAD.size + _SUM.size
 _AT_ONCE = 4096
 _SUMMED_AT_ONCE = 1 << 26
 
@@ -110,12 +106,12 @@ def write(path: Path, rows: Iterable[Row], *, count: int, dimensions: int, revis
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-        os.truncate(draft, _BEGIN + _size(count, dimensions))
+        os.truncate(draft, BEGIN + _size(count, dimensions))
         whole = np.memmap(draft, np.uint8, "r+")
-        body = whole[_BEGIN:]
+        body = whole[BEGIN:]
         _fill(_mapped(body, revision, count, dimensions), rows)
-        head = _HEAD.pack(_MAGIC, revision, count, dimensions)
-        whole[:_BEGIN] = np.frombuffer(head + _SUM.pack(_checksum(head, body)), np.uint8)
+        head = HEAD.pack(MAGIC, revision, count, dimensions)
+        whole[:BEGIN] = np.frombuffer(head + SUM.pack(_checksum(head, body)), np.uint8)
         whole.flush()
         sync(draft)
         draft.rename(path)
@@ -147,9 +143,9 @@ def read(path: Path) -> IndexFile | None:
     """Open an index; None where there is none, or it is not whole."""
     try:
         whole = np.memmap(path, np.uint8, "r")
-        head, body = whole[: _HEAD.size].tobytes(), whole[_BEGIN:]
-        magic, revision, count, dimensions = _HEAD.unpack(head)
-        if magic != _MAGIC or _SUM.pack(_checksum(head, body)) != whole[_HEAD.size : _BEGIN].tobytes():
+        head, body = whole[: HEAD.size].tobytes(), whole[BEGIN:]
+        magic, revision, count, dimensions = HEAD.unpack(head)
+        if magic != MAGIC or SUM.pack(_checksum(head, body)) != whole[HEAD.size : BEGIN].tobytes():
             return None
         return _mapped(body, revision, count, dimensions)
     except (OSError, ValueError, struct.error):

@@ -138,9 +138,9 @@ def make_single(path: Path) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[None]:
-    """Make a copy of a store the current store inside the block."""
-    with store_files.connected(path, _ALIAS):
+def opened(path: Path, *, immutable: bool = False) -> Iterator[None]:
+    """Make a copy of a store the current store inside the block; ``immutable`` reads it without changing a byte."""
+    with store_files.connected(path, _ALIAS, immutable=immutable):
         token = current_alias.set(_ALIAS)
         try:
             yield

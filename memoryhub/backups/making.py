@@ -96,9 +96,19 @@ def back_up_store() -> Backup:
     """
     store = current_store()
     kept = backups_kept()
+    _require_own_log(store)
     target = _new_path(store)
     events = _copy_verified(store, target)
     return Backup(target, events, _prune(store, kept, TakenOut.of_current_store()))
+
+
+def _require_own_log(store: StoreId) -> None:
+    """Refuse a log that is not the one of the earlier backups: backups of it would soon replace them all."""
+    from memoryhub.backups.soundness import compared_with_backup, foreign_log  # which reads backups by this module
+
+    problem = foreign_log(store) or compared_with_backup(store)
+    if problem:
+        raise Unavailable(f"{problem}; `memory-hub doctor` says how to mend it")
 
 
 def back_up_store_to(path: Path) -> Backup:

@@ -42,6 +42,8 @@ class Restored:
     """The store as it was before; None where there was none."""
     undone: int
     """Events of the store that the file does not have."""
+    lost: int = 0
+    """Events that were anchored, and that neither the file has nor the store had, as far as it could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,12 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
         copying.make_single(draft)
         make_folder(store.path.parent)
         with file_lock(store.path.with_name("upgrade.lock"), timeout=_LOCK_SECONDS):
-            restored = _put_back(store, draft, kept, replace=replace)
+            anchored = _anchored(store)
+            path, undone = _put_back(store, draft, kept, replace=replace)
             _finish(store, head)
     finally:
         copying.remove_database(draft)
-    return Restored(head.position, *restored)
+    return Restored(head.position, path, undone, lost=max(0, anchored - head.position - undone))
 
 
 def _prepared(draft: Path, store: StoreId) -> _Head:
@@ -110,10 +113,11 @@ def _require_of(store: StoreId) -> None:
 
 def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
     """Return where the store is kept as it was, and how many of its events the draft lacks."""
-    if not store.path.exists():
-        _put_new(store, draft)
-        return None, 0
     try:
+        if store.path.is_symlink():
+            return _replace_link(store, draft, kept, replace=replace)
+        if not store.path.exists():
+            return _replace_missing(store, draft, kept), 0
         return kept, _overwrite(store, draft, kept, replace=replace)
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):
@@ -127,6 +131,35 @@ def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tupl
 def _put_new(store: StoreId, draft: Path) -> None:
     anchor_path(store).unlink(missing_ok=True)
     copying.link(draft, store.path)
+
+
+def _replace_link(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
+    """Put the draft in the place of a symbolic link; the file that it leads to stays as it is."""
+    if not store.path.exists():
+        store.path.unlink()
+        return _replace_missing(store, draft, kept), 0
+    last, common = _compared(store, draft)
+    _require_replace(last - common.position, replace=replace)
+    copying.copy_database(store.path, kept)
+    copying.make_single(kept)
+    store.path.unlink()
+    _put_new(store, draft)
+    return kept, last - common.position
+
+
+def _replace_missing(store: StoreId, draft: Path, kept: Path) -> Path | None:
+    """Put the draft in the place of a store that is gone, and keep its WAL: SQLite would replay it over the draft.
+
+    The empty file that is kept says when this was done, as another copy would.
+    """
+    kept.touch(0o600)
+    wal = store.path.with_name(f"{store.path.name}-wal")
+    store.path.with_name(f"{store.path.name}-shm").unlink(missing_ok=True)
+    had_wal = wal.exists()
+    if had_wal:
+        wal.rename(kept.with_name(f"{kept.name}-wal"))
+    _put_new(store, draft)
+    return kept if had_wal else None
 
 
 def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int:

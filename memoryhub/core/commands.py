@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, _MutuallyExclusiveGroup
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,8 +124,8 @@ def entity_id(text: str) -> int:
     return int(number)
 
 
-def add_store_options(parser: CommandParser, purpose: str, otherwise: str = "") -> None:
-    """Add ``--project``, ``--org`` and ``--global``, of which one may be given.
+def add_store_options(parser: CommandParser, purpose: str, otherwise: str = "") -> _MutuallyExclusiveGroup:
+    """Add ``--project``, ``--org`` and ``--global``, of which one may be given; return their group.
 
     Args:
         parser: of the command.
@@ -136,6 +136,7 @@ def add_store_options(parser: CommandParser, purpose: str, otherwise: str = "") 
     where.add_argument("--project", metavar="ID", help=f"{purpose.format('this project')}{otherwise}")
     where.add_argument("--org", metavar="ID", help=purpose.format("this organisation's store"))
     where.add_argument("--global", action="store_true", dest="over_global", help=purpose.format("the global scope"))
+    return where
 
 
 def store_option(options: dict[str, Any]) -> StoreId | None:

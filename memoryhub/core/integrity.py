@@ -49,7 +49,7 @@ def damage() -> str:
     try:
         for (table,) in rows.fetch("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"):
             rows.fetch(f'SELECT rowid FROM "{table}" LIMIT 1')  # else FTS5 checks by what it knew of its index before
-        found = [str(text) for (text,) in rows.fetch(f"PRAGMA integrity_check({_SHOWN})")]
+        found = [" ".join(str(text).split()) for (text,) in rows.fetch(f"PRAGMA integrity_check({_SHOWN})")]
     except DatabaseError as error:
         found = [str(error)]
     return "" if found == ["ok"] else f"the file is damaged: {'; '.join(found)[:500]}"

@@ -127,17 +127,27 @@ def migrate(connection: BaseDatabaseWrapper) -> None:
     """
     from django.db.migrations.executor import MigrationExecutor
 
+    refuse_newer(connection)
     executor = MigrationExecutor(connection)
-    known = set(executor.loader.graph.nodes)
+    executor.migrate([node for node in executor.loader.graph.leaf_nodes() if node[0] in STORE_APPS])
+    ensure(connection)
+
+
+def refuse_newer(connection: BaseDatabaseWrapper) -> None:
+    """Refuse a store with migrations that this version does not know.
+
+    Raises:
+        Unavailable: a newer hub has migrated this store already.
+    """
+    from django.db.migrations.loader import MigrationLoader
+
+    loader = MigrationLoader(connection)
+    known = set(loader.graph.nodes)
     newer = sorted(
-        f"{app}.{name}"
-        for app, name in executor.loader.applied_migrations
-        if app in STORE_APPS and (app, name) not in known
+        f"{app}.{name}" for app, name in loader.applied_migrations if app in STORE_APPS and (app, name) not in known
     )
     if newer:
         raise Unavailable(
             f"memory database unavailable: it was written by a newer Memory Hub ({newer[-1]}); upgrade this one",
             migrations=newer,
         )
-    executor.migrate([node for node in executor.loader.graph.leaf_nodes() if node[0] in STORE_APPS])
-    ensure(connection)

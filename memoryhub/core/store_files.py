@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import connect
+from urllib.parse import quote
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -114,9 +115,19 @@ def _build_template(path: Path) -> None:
 
 
 @contextmanager
-def connected(path: Path, alias: str = "store:template:new") -> Iterator[BaseDatabaseWrapper]:
-    """Connect to a file under an alias that only this thread knows, and only inside the block."""
+def connected(
+    path: Path, alias: str = "store:template:new", *, immutable: bool = False
+) -> Iterator[BaseDatabaseWrapper]:
+    """Connect to a file under an alias that only this thread knows, and only inside the block.
+
+    Args:
+        path: of the file.
+        alias: under which it is known.
+        immutable: read it without locks and without changing a byte; for files that nobody writes to.
+    """
     settings = {**connections.settings["default"], **connection_settings(str(path), create=True)}
+    if immutable:
+        settings["NAME"] = f"file:{quote(str(path))}?immutable=1"
     connection: BaseDatabaseWrapper = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, alias)
     connections[alias] = connection
     try:
@@ -152,6 +163,7 @@ def upgrade_if_needed(path: Path, connection: BaseDatabaseWrapper) -> None:
         return
     with file_lock(path.with_name("upgrade.lock"), timeout=60):
         if schema.stored_fingerprint(connection) != schema.fingerprint():
+            schema.refuse_newer(connection)  # before the backup: each attempt to open the store would leave one more
             back_up(path, reason="before-upgrade")
             schema.migrate(connection)
 

@@ -109,7 +109,8 @@ def list_orgs() -> list[str]:
 
 
 def _names_in(folder: str) -> list[str]:
-    return sorted(path.parent.name for path in (env.home() / folder).glob("*/events.db"))
+    names = (path.parent.name for path in (env.home() / folder).glob("*/events.db"))
+    return sorted(name for name in names if SLUG.fullmatch(name))
 
 
 def current_store() -> StoreId:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from memoryhub import env
+from memoryhub.backups.making import folder_of
 from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Conflict, NotFound
@@ -93,6 +94,7 @@ def remove_demo(*, also_others: bool = False) -> int:
     gone = env.home() / f".demo-removed-{os.getpid()}"
     store.path.parent.rename(gone)  # at once for everybody; a store without its folder is none
     shutil.rmtree(gone)
+    shutil.rmtree(folder_of(store), ignore_errors=True)  # backups without a store are what a lost store leaves
     return found.events
 
 

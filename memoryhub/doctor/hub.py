@@ -5,18 +5,20 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
-import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from shlex import quote
 
 from django.db import DatabaseError
 
 from memoryhub import env
-from memoryhub.backups.copying import connect
-from memoryhub.core import clock, schema, spool
+from memoryhub.core import clock, spool
+from memoryhub.core.wording import counted
+from memoryhub.doctor.backups import examine_hub_backups
+from memoryhub.doctor.databases import examine_databases
+from memoryhub.doctor.files import examine_files
 from memoryhub.doctor.finding import Finding
 from memoryhub.jobs import worker
 from memoryhub.jobs.standing import Standing, standings
@@ -30,7 +32,17 @@ _SHOWN = 3
 
 def examine_hub() -> list[Finding]:
     """Look at everything that is no store's, and return what is wrong."""
-    return [*_settings(), *_private(), *_disk(), *_databases(), *_template(), *_lost(), *_spool(), *_jobs()]
+    databases = list(examine_databases())
+    return [
+        *_settings(),
+        *_private(),
+        *examine_files(),
+        *_disk(),
+        *databases,
+        *examine_hub_backups(),
+        *_spool(),
+        *([] if databases else _jobs()),
+    ]
 
 
 def _settings() -> Iterator[Finding]:
@@ -51,7 +63,7 @@ def _private() -> Iterator[Finding]:
         names = ", ".join(str(path.relative_to(home)) or "." for path in open_to_others[:_SHOWN])
         more = f" and {len(open_to_others) - _SHOWN} more" if len(open_to_others) > _SHOWN else ""
         what = f"others on this machine may open what is private: {names}{more}"
-        yield Finding("the home folder", what, f"`chmod -R go= {home}`")
+        yield Finding("the home folder", what, f"`chmod -R go= {quote(str(home))}`")
 
 
 def _mode(path: Path) -> int:
@@ -73,55 +85,17 @@ def _disk() -> Iterator[Finding]:
         yield Finding("the home folder", "it cannot be written", "give its owner the right to write, or mount it so")
 
 
-def _databases() -> Iterator[Finding]:
-    for name, mend in (
-        ("hub.db", "stop `serve` and copy the newest of backups/hub/ over it"),
-        ("jobs.db", "stop `serve` and remove it; it is made anew, with all schedules at their first times"),
-    ):
-        path = env.home() / name
-        problem = _damage(path) if path.exists() else ""
-        if problem:
-            yield Finding(name, f"the file is damaged: {problem}", mend)
-
-
-def _template() -> Iterator[Finding]:
-    path = env.home() / "templates" / f"{schema.fingerprint()[:16]}.db"
-    problem = _damage(path) if path.exists() else ""
-    if problem:
-        yield Finding("the template", f"new stores would be damaged: {problem}", f"remove {path}; it is made anew")
-
-
-def _damage(path: Path) -> str:
-    try:
-        with closing(connect(path, mode="rw")) as connection:
-            found = [text for (text,) in connection.execute(f"PRAGMA integrity_check({_SHOWN})")]
-    except sqlite3.Error as error:
-        return str(error)
-    return "" if found == ["ok"] else "; ".join(found)[:500]
-
-
 def _spool() -> Iterator[Finding]:
+    waiting = [path for path in (env.home() / "spool").glob("*.jsonl*") if path.is_file()]
+    broken = sum(len(spool.read(path)[1]) for path in waiting)
+    if broken:
+        what = f"{counted(broken, 'line')} of its files cannot be read"
+        yield Finding("the spool", what, f"let `memory-hub serve` run: it moves them to {spool.REJECTED}/ beside")
     folder = env.home() / "spool" / spool.REJECTED
     count = sum(path.read_bytes().count(b"\n") for path in folder.glob("*.jsonl"))
     if count:
         mend = f"read what is in {folder}: each line says why; remove it when it is settled"
         yield Finding("the spool", f"{count} event{'s' if count > 1 else ''} of hooks could not be kept", mend)
-
-
-def _lost() -> Iterator[Finding]:
-    """Find stores whose anchor is there and whose file is gone."""
-    for anchor in sorted([*env.home().glob("*/head"), *env.home().glob("*/*/head")]):
-        folder = anchor.parent
-        if not (folder / "events.db").exists():
-            option = f"--{_SCOPES[folder.parent.name]} {folder.name}" if folder.parent.name in _SCOPES else "--global"
-            mend = (
-                f"`memory-hub restore FILE {option}` with the newest of {env.home() / 'backups'}; where there is none, "
-                f"`memory-hub doctor --accept-loss {option}` begins it again"
-            )
-            yield Finding(str(folder.relative_to(env.home())), "the store's file is gone", mend)
-
-
-_SCOPES = {"projects": "project", "orgs": "org"}
 
 
 def _jobs() -> Iterator[Finding]:

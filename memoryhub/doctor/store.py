@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from shlex import quote
 
 from django.db import DatabaseError
 
+from memories.embeddings.index_check import damaged_files
 from memories.search.index import index_problem
 from memoryhub import env
 from memoryhub.backups.making import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
+from memoryhub.backups.soundness import compared_with_backup, foreign_log, newest_sound_backup
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Damaged, HubError, Locked
 from memoryhub.core.integrity import damage, header_problem, is_damage, missing_log_triggers, schema_problem
@@ -19,6 +22,8 @@ from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.damaged import verify_damaged
 from memoryhub.core.sqlite.options import JOURNAL_SIZE_LIMIT
 from memoryhub.core.stores import StoreId, current_store, use_store
+from memoryhub.doctor.backups import examine_backups
+from memoryhub.doctor.files import option, set_aside
 from memoryhub.doctor.finding import Finding
 from memoryhub.jobs.places import Target
 from memoryhub.lag import models_behind
@@ -48,7 +53,7 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
     try:
         with use_store(store):
             problem = damage() or header_problem(store.path)
-            found = [] if problem else [*_schema(store), *_chain(store), *_behind(store)]
+            found = [] if problem else [*_identity(store), *_schema(store), *_chain(store), *_behind(store)]
             if not problem:
                 compared, different = _compared(store, deep=deep)
                 found += different
@@ -58,13 +63,22 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
         found, problem = [(error.message, _restore(store) + _accept(store))], ""
     except HubError as error:
         problem = error.message if is_damage(error.__cause__) else ""
-        found = [] if problem else [(error.message, _restore(store))]
+        newer = "migrations" in error.data
+        found = [] if problem else [(error.message, _UPGRADE if newer else _restore(store))]
     if problem:
         found = [_damaged(store, problem)]
-    return Examination([Finding(where, what, mend) for what, mend in [*found, *_beside(store)]], compared)
+    backups = examine_backups(store, whole=not found)
+    return Examination([Finding(where, what, mend) for what, mend in [*found, *backups, *_beside(store)]], compared)
 
 
 _Pair = tuple[str, str]
+_UPGRADE = "`pip install --upgrade django-memory-hub`"
+
+
+def _identity(store: StoreId) -> Iterator[_Pair]:
+    foreign = foreign_log(store)
+    if foreign:
+        yield foreign, _restore(store) if newest_sound_backup(store) else set_aside(store.path.parent)
 
 
 def _locked(error: Locked) -> _Pair:
@@ -78,7 +92,7 @@ def _damaged(store: StoreId, problem: str) -> _Pair:
     except DatabaseError as error:
         return _locked(Locked(f"memory database unavailable: {error}"))
     if found.ok:
-        rebuild = f"`memory-hub rebuild {_option(store)}` builds the file anew from it and keeps the damaged one"
+        rebuild = f"`memory-hub rebuild {option(store)}` builds the file anew from it and keeps the damaged one"
         return f"{problem}; {found.describe()}", f"{rebuild}; nothing is lost"
     readable = f"the log can be read up to #{found.events}" if found.events else "none of the log can be read"
     return f"{problem}; {found.describe()}; {readable}", _restore(store)
@@ -102,6 +116,9 @@ def _chain(store: StoreId) -> Iterator[_Pair]:
             "the file `head` beside the store, which shows a cut tail, is missing",
             f"if nobody removed it on purpose, compare with a backup; the next write to {store.name} makes it anew",
         )
+    older = compared_with_backup(store) if found.ok else ""
+    if older:
+        yield older, _restore(store)
 
 
 def _has_no_anchor() -> bool:
@@ -118,6 +135,8 @@ def _behind(store: StoreId) -> Iterator[_Pair]:
     problem = index_problem()
     if problem:
         yield problem.partition(";")[0], _again(store, "reindex")
+    for path in damaged_files(store.path):
+        yield f"the vector index {path.name} is damaged", f"`rm {quote(str(path))}`; the next search makes it again"
 
 
 def _compared(store: StoreId, *, deep: bool) -> tuple[str, list[_Pair]]:
@@ -161,19 +180,15 @@ def _replaced(kept: Path) -> str:
 
 
 def _restore(store: StoreId) -> str:
-    backups = backups_of(store)
-    file = str(backups[-1]) if backups else "FILE"
-    none = "" if backups else "; the home has no backup of it, so FILE is one that you kept elsewhere"
-    return f"`memory-hub restore {file} {_option(store)} --replace` puts a backup back and keeps the file beside{none}"
+    backup = newest_sound_backup(store)
+    file = quote(str(backup)) if backup else "FILE"
+    none = "" if backup else "; the home has no sound backup of it, so FILE is one that you kept elsewhere"
+    return f"`memory-hub restore {file} {option(store)} --replace` puts a backup back and keeps the file beside{none}"
 
 
 def _accept(store: StoreId) -> str:
-    return f"; where no backup has the lost events, `memory-hub doctor --accept-loss {_option(store)}` goes on without"
+    return f"; where no backup has the lost events, `memory-hub doctor --accept-loss {option(store)}` goes on without"
 
 
 def _again(store: StoreId, job: str) -> str:
-    return f"`memory-hub jobs {job} {_option(store)}`"
-
-
-def _option(store: StoreId) -> str:
-    return f"--{store.scope}" if store.scope == "global" else f"--{store.scope} {store.name}"
+    return f"`memory-hub jobs {job} {option(store)}`"

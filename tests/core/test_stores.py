@@ -171,8 +171,14 @@ class UpgradeTests(HubTestCase):
             "UPDATE store_meta SET value = 'newer'",
             "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0999_future', '2030-01-01')",
         )
-        with self.assertRaisesRegex(Unavailable, "newer Memory Hub .memories.0999_future"), use_store(ALPHA):
-            pass
+        for _ in range(2):
+            with self.assertRaisesRegex(Unavailable, "newer Memory Hub .memories.0999_future"), use_store(ALPHA):
+                pass
+        self.assertFalse((self.home / "backups").exists(), "each attempt to open it left a backup")
+
+    def test_a_folder_whose_name_no_store_can_have_does_not_hide_the_others(self):
+        shutil.copytree(ALPHA.path.parent, ALPHA.path.parent.with_name("Alpha (copy)"))
+        self.assertEqual(stores.list_projects(), ["alpha"])
 
     def test_the_fingerprint_follows_the_required_sql(self):
         before = schema.fingerprint()

@@ -15,9 +15,11 @@ from governance.taint.services import preview
 from memories import services
 from memories.models import Conflict, Memory, ReviewState
 from memories.schemas import MemoryWrite
+from memoryhub.backups.making import back_up_store
 from memoryhub.core import clock, log
 from memoryhub.core.models import RawEvent
-from memoryhub.demo.project import TRACE, make_demo
+from memoryhub.core.stores import use_store
+from memoryhub.demo.project import TRACE, demo_store, make_demo
 from memoryhub.demo.story import story
 from sessions_app.models import Commit, Session
 from tests.admin.base import AdminTestCase
@@ -74,8 +76,10 @@ class DemoTests(AdminTestCase):
         self.refused(5, "project 'demo' is there already; --remove takes it away")
         with self.store("demo", source="job", actor="expire turns"):
             services.write_memory(command=MemoryWrite(title="By a job", content="of the hub"))
+        with use_store(demo_store()):
+            back_up_store()
         self.assertIn("the project demo is gone", self.demo("--remove"))
-        self.assertFalse(list(self.home.glob("projects/demo")) + list(self.home.glob(".demo-removed*")))
+        self.assertFalse(list(self.home.rglob("*demo*")), "something of it is left")
         self.refused(3, "there is no project 'demo'; `memory-hub demo` makes it", "--remove")
         self.refused(2, "--force goes with --remove", "--force")
 

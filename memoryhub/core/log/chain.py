@@ -13,6 +13,7 @@ from memoryhub.core.integrity import is_damage
 from memoryhub.core.log.anchor import Anchor, read_anchor
 from memoryhub.core.log.checkpoint import Checkpoint
 from memoryhub.core.log.digests import GENESIS, HEADER, chain_digest, payload_digest
+from memoryhub.core.log.erase import erased_positions
 from memoryhub.core.log.redacted import redacted_digests
 from memoryhub.core.stores import StoreId, current_store
 
@@ -86,6 +87,7 @@ def verify(
             walked.step(row)
             _compare(walked, known)
         _check_tail(walked.count, known)
+        _check_erasures(walked.erased, database)
     except _Broken as broken:
         return Verification(False, walked.count, walked.digest, broken.position, broken.reason)
     return Verification(True, walked.count, walked.digest)
@@ -118,11 +120,14 @@ class _Walk:
 
     def __init__(self, redacted: Mapping[int, str]) -> None:
         self.count, self.digest = 0, GENESIS
+        self.erased: list[int] = []
         self._redacted = redacted
 
     def step(self, row: tuple[Any, ...]) -> None:
         self.digest = _checked(row, self.count + 1, self.digest, self._redacted)
         self.count += 1
+        if row[_WIDTH] is None:
+            self.erased.append(self.count)
 
 
 def _redacted(database: str) -> dict[int, str]:
@@ -157,6 +162,13 @@ def _check_tail(count: int, known: list[_Known]) -> None:
     if last and last.position > count:
         reason = f"the log ends at #{count}, but #{last.position} is {last.where}; its tail was cut"
         raise _Broken(count + 1, reason)
+
+
+def _check_erasures(erased: list[int], database: str) -> None:
+    """The triggers of the log let anybody erase a payload; the product appends an event that says so."""
+    unexplained = set(erased) - erased_positions(database) if erased else ()
+    if unexplained:
+        raise _Broken(min(unexplained), "its payload is gone, and no event says that it was erased")
 
 
 def _anchor(store: StoreId) -> Anchor | None:

@@ -43,6 +43,15 @@ _TYPES = (
 )
 
 
+def erased_positions(database: str = "main") -> set[int]:
+    """Return the positions that the log's own events record as erased."""
+    found = rows.fetch(
+        f"SELECT value FROM {database}.raw_events AS erasure, json_each(erasure.payload_json, '$.positions') "
+        "WHERE erasure.event_type = 'payload.erased'"
+    )
+    return {position for (position,) in found}
+
+
 def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased]:
     """Erase the payloads of every event in these streams, and remove what the read models made of them.
 

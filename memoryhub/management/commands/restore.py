@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.backups.restoring import restore
+from memoryhub.backups.restoring import Restored, restore
+from memoryhub.backups.restoring_hub import restore_hub
 from memoryhub.core.commands import HubCommand, add_store_options, store_option
+from memoryhub.core.errors import Conflict
 from memoryhub.core.identity import identify_project
 from memoryhub.core.stores import project_store
 from memoryhub.core.wording import counted
+from memoryhub.serving import lock
 
 
 class Command(HubCommand):
@@ -24,15 +28,32 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the file, the store, and the say-so."""
         parser.add_argument("file", metavar="FILE", type=Path, help="what backup made")
-        add_store_options(parser, "restore {}; default: the project of this folder")
+        where = add_store_options(parser, "restore {}; default: the project of this folder")
+        where.add_argument("--hub", action="store_true", help="restore hub.db; stop `memory-hub serve` first")
         parser.add_argument("--replace", action="store_true", help="go on though the store has events that FILE lacks")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print what was done."""
+        if options["hub"]:
+            self._restore_hub(options["file"])
+            return
         store = store_option(options) or project_store(identify_project(project=None, directory=Path.cwd()))
         done = restore(store=store, source=options["file"], replace=options["replace"])
-        later = f"{counted(done.undone, 'later event')} {'is' if done.undone == 1 else 'are'} gone from it"
-        undone = f"; {later}" if done.undone else ""
-        kept = f"; as it was before: {done.kept}" if done.kept else ""
-        events = counted(done.events, "event")
-        self.stdout.write(f"{store.scope} {store.name}: {events} restored and verified{undone}{kept}")
+        self.stdout.write(f"{store.scope} {store.name}: {'; '.join(_parts(done))}")
+
+    def _restore_hub(self, source: Path) -> None:
+        running = lock.find_running()
+        if running:
+            raise Conflict(f"the hub is running at {running.address} (process {running.pid}); stop it first")
+        done = restore_hub(source=source)
+        self.stdout.write(f"hub.db: restored{f'; as it was before: {done.kept}' if done.kept else ''}")
+
+
+def _parts(done: Restored) -> Iterator[str]:
+    yield f"{counted(done.events, 'event')} restored and verified"
+    if done.undone:
+        yield f"{counted(done.undone, 'later event')} {'is' if done.undone == 1 else 'are'} gone from it"
+    if done.lost:
+        yield f"{counted(done.lost, 'acknowledged event')} {'is' if done.lost == 1 else 'are'} in no readable file"
+    if done.kept:
+        yield f"as it was before: {done.kept}"

@@ -1,0 +1,80 @@
+"""The examination of hub.db, jobs.db and the template of new stores."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from shlex import quote
+
+from memoryhub import env
+from memoryhub.backups.copying import connect
+from memoryhub.backups.making import backups_of
+from memoryhub.backups.soundness import hub_problem, newest_sound_hub_backup
+from memoryhub.core import schema
+from memoryhub.doctor.finding import Finding
+
+_STOP = "stop `memory-hub serve`"
+
+
+def examine_databases() -> Iterator[Finding]:
+    """Yield what is wrong with the databases that are no store's."""
+    yield from _hub()
+    yield from _jobs()
+    yield from _template()
+
+
+def _hub() -> Iterator[Finding]:
+    path = env.home() / "hub.db"
+    problem = _missing(path, used=bool(backups_of(None))) or (hub_problem(path) if path.exists() else "")
+    if not problem or (problem == "the file is empty" and not backups_of(None)):
+        return  # an empty one is also what a command leaves that only asked for it; the jobs' finding says what to do
+    backup = newest_sound_hub_backup()
+    again = f"{_remove(path)}, then `memory-hub jobs` creates it; people and tokens must be added again"
+    restore = f"`memory-hub restore {quote(str(backup))} --hub` puts the newest sound backup in its place"
+    yield Finding("hub.db", problem, f"{_STOP}; {restore if backup else again}")
+
+
+def _jobs() -> Iterator[Finding]:
+    path = env.home() / "jobs.db"
+    used = (env.home() / "hub.db").exists() and not hub_problem(env.home() / "hub.db")
+    problem = _missing(path, used=used) or (hub_problem(path, "jobs.db") if path.exists() else "")
+    if problem:
+        again = "`memory-hub jobs` creates it with all schedules at their defaults"
+        removed = f"{_remove(path)}, then " if os.path.lexists(path) else ""
+        yield Finding("jobs.db", problem, f"{_STOP}; {removed}{again}")
+
+
+def _missing(path: Path, *, used: bool) -> str:
+    return "the file is missing" if used and not path.exists() else ""
+
+
+def _remove(path: Path) -> str:
+    """Return the command that removes a database; its WAL must not meet the next one of that name."""
+    paths = [f"{path}{end}" for end in ("", "-wal", "-shm")]
+    return f"`rm -rf {' '.join(map(quote, paths))}`"
+
+
+def _template() -> Iterator[Finding]:
+    path = env.home() / "templates" / f"{schema.fingerprint()[:16]}.db"
+    problem = _template_problem(path) if os.path.lexists(path) else ""
+    if problem:
+        yield Finding(
+            "the template", f"new stores would be damaged: {problem}", f"{_remove(path)}; the next new store creates it"
+        )
+
+
+def _template_problem(path: Path) -> str:
+    try:
+        with closing(connect(path, mode="rw")) as connection:
+            found = [" ".join(text.split()) for (text,) in connection.execute("PRAGMA integrity_check(3)")]
+            if found != ["ok"]:
+                return "; ".join(found)[:500]
+            if connection.execute("SELECT 1 FROM raw_events").fetchone():
+                return "its log is not empty"
+            marks = connection.execute("SELECT value FROM store_meta WHERE key = 'fingerprint'").fetchall()
+            return "" if marks == [(schema.fingerprint(),)] else "it is of another version"
+    except sqlite3.Error as error:
+        return str(error)

@@ -1,0 +1,316 @@
+"""The table of silent damage, first half: stores, their logs, anchors and read models."""
+
+from __future__ import annotations
+
+import shutil
+
+from tests.torture.damage import BETA, DEMO, GLOBAL, ORG, Attacked, Damage
+
+REBUILD = r"`memory-hub (jobs )?rebuild (--project demo|.* --project demo)"
+REINDEX = r"`memory-hub (jobs )?(reindex|rebuild) --project demo"
+DAMAGED = "damaged|malformed"
+RESTORE = r"`memory-hub restore \S+\.db --project demo"
+COMMAND = r"`memory-hub "
+_DEMO_FILES = ("events.db", "head")
+
+
+def _lose_wal(at: Attacked) -> None:
+    at.write_and_die()
+    at.wal().unlink()
+    at.wal().with_name("events.db-shm").unlink()
+
+
+def _lose_store_but_not_wal(at: Attacked) -> None:
+    at.write_and_die()
+    at.store().unlink()
+
+
+def _garble_wal(at: Attacked) -> None:
+    at.write_and_die()
+    at.put_bytes(at.wal(), 0, b"\x5a" * 8192)
+    at.wal().with_name("events.db-shm").unlink()
+
+
+def _cut_tail(at: Attacked) -> None:
+    with at.store().open("r+b") as file:
+        file.truncate(at.store().stat().st_size // 2)
+
+
+def _change_a_letter(at: Attacked) -> None:
+    whole = at.store().read_bytes()
+    place = whole.index(b'"content":"What demo keeps')  # as JSON, which the log alone has
+    at.put_bytes(at.store(), place + len(b'"content":"'), b"w")
+
+
+def _directory(at: Attacked) -> None:
+    at.store().unlink()
+    at.store().mkdir(mode=0o700)
+
+
+def _put_store_of_beta(at: Attacked, *names: str) -> None:
+    for name in names:
+        shutil.copyfile(at.home / BETA / name, at.home / DEMO / name)
+
+
+def _newer_version(at: Attacked) -> None:
+    at.sql(
+        "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0099_later', '2099-01-01')",
+        "UPDATE store_meta SET value = 'of a later version' WHERE key = 'fingerprint'",
+    )
+
+
+def _upgrade(at: Attacked) -> None:
+    """Do what a newer version would find well: this version's own state."""
+    at.sql("DELETE FROM django_migrations WHERE name = '0099_later'")
+    fingerprint = "(SELECT value FROM beta.store_meta WHERE key = 'fingerprint')"
+    at.sql(
+        f"ATTACH DATABASE '{at.store(BETA)}' AS beta",
+        f"UPDATE main.store_meta SET value = {fingerprint} WHERE key = 'fingerprint'",
+    )
+
+
+def _insert_event(at: Attacked) -> None:
+    names = (
+        "event_id, project_id, session_id, turn_id, stream_id, stream_seq, event_type, event_version, occurred_at, "
+        "actor, source, payload_json, salt, payload_digest, chain_digest, trace_id"
+    )
+    values = names.replace("event_id", "'forged'").replace("stream_id", "'memory:9999'")
+    at.forge(
+        f"INSERT INTO raw_events (position, {names}) SELECT position + 1, {values} FROM raw_events "
+        "ORDER BY position DESC LIMIT 1"
+    )
+
+
+def _forge_with_new_anchor(at: Attacked) -> None:
+    at.forge_with_new_chain()
+    at.anchor_head()
+
+
+_LAST = "(SELECT max(position) FROM raw_events)"
+_A_MEMORY = "(SELECT max(id) FROM memories_memory WHERE deleted_at IS NULL)"
+
+LOG_FILES = (
+    Damage("wal deleted", _lose_wal, r"ends at #167, but #187", COMMAND, loses="#187"),
+    Damage("wal overwritten", _garble_wal, r"ends at #167, but #187", COMMAND, loses="#187"),
+    Damage("tail of the file cut", _cut_tail, DAMAGED, RESTORE),
+    Damage("header overwritten", lambda at: at.garble(at.store(), 0), "not a database", RESTORE),
+    Damage("header counts free pages wrongly", lambda at: at.put_bytes(at.store(), 36, b"\0\0\0c"), DAMAGED, REBUILD),
+    Damage("schema page overwritten", lambda at: at.garble(at.store(), 0, skip=100), DAMAGED, RESTORE),
+    Damage("page of the log changed", lambda at: at.garble_page_of("raw_events", deep=True), DAMAGED, RESTORE),
+    Damage("page of a read model changed", lambda at: at.garble_page_of("memories_memory"), DAMAGED, REBUILD),
+    Damage("page of an index of the log changed", lambda at: at.garble_page_of("raw_events_type"), DAMAGED, REBUILD),
+    Damage("page of an index of a read model changed", lambda at: at.garble_page_of("memory_title"), DAMAGED, REBUILD),
+    Damage("page of the full text changed", lambda at: at.garble_page_of("search_fts_data"), DAMAGED, REBUILD),
+    Damage("free page changed", Attacked.garble_free_page, DAMAGED, REBUILD),
+    Damage("letter of a payload changed", _change_a_letter, "payload is not the one that was written", RESTORE),
+)
+
+REPLACED_STORES = (
+    Damage("older store put back", lambda at: at.replace_with_older("events.db"), r"ends at #161, but #167", RESTORE),
+    Damage(
+        "older store put back with its anchor",
+        lambda at: at.replace_with_older("events.db", "head"),
+        r"ends at #161.*backup.*#167",
+        RESTORE,
+    ),
+    Damage("store of 0 bytes", lambda at: at.store().write_bytes(b""), "empty|0 bytes|no log|ends at #0", RESTORE),
+    Damage("store missing", lambda at: at.store().unlink(), "gone|missing", RESTORE),
+    Damage("store missing beside its write-ahead log", _lose_store_but_not_wal, "gone|missing", RESTORE, loses="gone"),
+    Damage("folder of a store missing", lambda at: shutil.rmtree(at.store().parent), "gone|missing", RESTORE),
+    Damage("directory in a store's place", _directory, "unavailable|directory|no file", RESTORE),
+    Damage(
+        "text file in a store's place", lambda at: at.store().write_text("no log " * 999), "not a database", RESTORE
+    ),
+    Damage(
+        "store of another project in place",
+        lambda at: _put_store_of_beta(at, "events.db"),
+        "the log is of 'beta'",
+        RESTORE,
+    ),
+    Damage(
+        "folder of another project in place",
+        lambda at: _put_store_of_beta(at, *_DEMO_FILES),
+        "the log is of 'beta'",
+        RESTORE,
+    ),
+    Damage(
+        "store copied under another id",
+        lambda at: shutil.copytree(at.home / DEMO, at.home / "projects/copied"),
+        "the log is of 'demo'",
+        "remove|mv|rm",
+    ),
+    Damage(
+        "store copied under a name that is no id",
+        lambda at: shutil.copytree(at.home / DEMO, at.home / "projects/Demo (copy)"),
+        r"Demo \(copy\).* is no id",
+        "mv|rm",
+    ),
+    Damage("symbolic link in a store's place", lambda at: at.link(at.store()), "symbolic link", "`memory-hub restore"),
+    Damage("store of a newer version", _newer_version, "newer Memory Hub", "upgrade", by_hand=_upgrade),
+    Damage(
+        "store of an organisation missing",
+        lambda at: at.store(ORG).unlink(),
+        "gone|missing",
+        r"restore \S+ --org acme",
+        store=ORG,
+    ),
+    Damage(
+        "global store of 0 bytes",
+        lambda at: at.store(GLOBAL).write_bytes(b""),
+        "empty|0 bytes|no log|ends at #0",
+        r"restore \S+ --global",
+        store=GLOBAL,
+    ),
+)
+
+ANCHORS = (
+    Damage("anchor deleted", lambda at: at.head().unlink(), "`head`.* missing", COMMAND),
+    Damage("anchor emptied", lambda at: at.head().write_bytes(b""), "anchor|`head`", COMMAND),
+    Damage("anchor overwritten", lambda at: at.head().write_bytes(b"\xff" * 128), "anchor|`head`", COMMAND),
+    Damage(
+        "anchor of another store",
+        lambda at: shutil.copyfile(at.head(BETA), at.head()),
+        "digest is not the one that is anchored",
+        COMMAND,
+    ),
+    Damage(
+        "anchor ahead of the log",
+        lambda at: at.head().write_text(f"999 {'ab' * 32}".ljust(127) + "\n"),
+        "ends at #167, but #999",
+        COMMAND,
+        loses="#999",
+    ),
+    Damage(
+        "anchor behind the log with another digest",
+        lambda at: at.head().write_text(f"50 {'ab' * 32}".ljust(127) + "\n"),
+        "digest is not the one that is anchored",
+        COMMAND,
+    ),
+)
+
+LOG_ROWS = (
+    Damage(
+        "event updated",
+        lambda at: at.forge("UPDATE raw_events SET actor = 'mallory' WHERE position = 40"),
+        "broken at #40",
+        RESTORE,
+    ),
+    Damage("event deleted", lambda at: at.forge("DELETE FROM raw_events WHERE position = 40"), "#40", RESTORE),
+    Damage("event inserted", _insert_event, "broken at #168", RESTORE),
+    Damage(
+        "last events deleted",
+        lambda at: at.forge("DELETE FROM raw_events WHERE position > 150"),
+        "ends at #150, but #167",
+        RESTORE,
+    ),
+    Damage(
+        "gap in the positions",
+        lambda at: at.forge(f"UPDATE raw_events SET position = position + 5 WHERE position = {_LAST}"),
+        "broken at #167: it is missing",
+        RESTORE,
+    ),
+    Damage("chain computed anew after forging", Attacked.forge_with_new_chain, "digest is not the one", RESTORE),
+    Damage(
+        "chain and anchor computed anew after forging",
+        _forge_with_new_anchor,
+        "#167 is not the event that the backup",
+        RESTORE,
+    ),
+    Damage(
+        "trigger that empties tables",
+        lambda at: at.sql(
+            "CREATE TRIGGER more AFTER INSERT ON raw_events BEGIN DELETE FROM memories_relation; END",
+        ),
+        "trigger.* more",
+        REBUILD,
+    ),
+    Damage(
+        "payload erased without an event",
+        lambda at: at.sql("UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position = 163"),
+        "#163: its payload is gone, and no event",
+        RESTORE,
+    ),
+    Damage("triggers dropped", lambda at: at.forge(triggers=False), "triggers", REBUILD),
+    Damage(
+        "trigger without effect",
+        lambda at: at.sql(
+            "DROP TRIGGER raw_events_no_delete",
+            "CREATE TRIGGER raw_events_no_delete BEFORE DELETE ON raw_events BEGIN SELECT 1; END",
+        ),
+        "raw_events_no_delete",
+        REBUILD,
+    ),
+)
+
+READ_MODELS = (
+    Damage(
+        "memory's row changed",
+        lambda at: at.sql(f"UPDATE memories_memory SET content = 'forged' WHERE id = {_A_MEMORY}"),
+        "memories_memory",
+        REBUILD,
+    ),
+    Damage(
+        "memory's row deleted",
+        lambda at: at.sql("DELETE FROM memories_memory WHERE id = (SELECT min(id) FROM memories_memory)"),
+        "memories_memory",
+        REBUILD,
+    ),
+    Damage(
+        "memory's row added",
+        lambda at: at.sql(
+            "CREATE TEMP TABLE one AS SELECT * FROM memories_memory LIMIT 1",
+            "UPDATE one SET id = 9999, topic_key = 'forged', content = 'forged'",
+            "INSERT INTO memories_memory SELECT * FROM one",
+        ),
+        "memories_memory",
+        REBUILD,
+    ),
+    Damage(
+        "decision's status forged",
+        lambda at: at.sql("UPDATE decisions_decision SET status = 'active' WHERE status = 'superseded'"),
+        "decisions_decision",
+        REBUILD,
+    ),
+    Damage(
+        "decisions' edges deleted",
+        lambda at: at.sql("DELETE FROM decisions_decisionedge"),
+        "decisions_decisionedge",
+        REBUILD,
+    ),
+    Damage(
+        "session's row changed",
+        lambda at: at.sql("UPDATE sessions_app_session SET summary = 'forged' WHERE id = 3 OR 1"),
+        "sessions_app_session",
+        REBUILD,
+    ),
+    Damage("tags deleted", lambda at: at.sql("DELETE FROM memories_memorytag"), "memories_memorytag", REBUILD),
+    Damage("relations deleted", lambda at: at.sql("DELETE FROM memories_relation"), "memories_relation", REBUILD),
+    Damage(
+        "search documents deleted",
+        lambda at: at.sql("DELETE FROM memories_searchdocument WHERE id < 100"),
+        "memories_searchdocument|search index",
+        REINDEX,
+    ),
+    Damage(
+        "words deleted from the full text",
+        lambda at: at.sql("DELETE FROM search_fts WHERE rowid < 100"),
+        "full-text|search_fts",
+        REINDEX,
+    ),
+    Damage(
+        "words changed in the full text",
+        lambda at: at.sql("INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (165, 'forged', 'forged')"),
+        "full-text|search_fts",
+        REINDEX,
+    ),
+    Damage("full-text index dropped", lambda at: at.sql("DROP TABLE search_fts"), "full-text", REINDEX),
+    Damage("index of a read model dropped", lambda at: at.sql("DROP INDEX memory_title"), "memory_title", REBUILD),
+    Damage(
+        "table of a read model dropped", lambda at: at.sql("DROP TABLE decisions_artifactlink"), "artifactlink", REBUILD
+    ),
+    Damage(
+        "list of migrations emptied", lambda at: at.sql("DELETE FROM django_migrations"), "django_migrations", REBUILD
+    ),
+)
+
+STORES = (*LOG_FILES, *REPLACED_STORES, *ANCHORS, *LOG_ROWS, *READ_MODELS)
