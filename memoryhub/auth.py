@@ -5,7 +5,6 @@ Whoever it is, ``request.auth`` says who acts, and ``request.grant`` what she or
 
 from __future__ import annotations
 
-import hmac
 import threading
 from typing import Any
 
@@ -15,11 +14,11 @@ from django.http import HttpRequest
 from ninja.security import HttpBearer
 from ninja.security.session import SessionAuth
 
-from memoryhub import env
 from memoryhub.access import tokens
 from memoryhub.access.routes import act_of_route, wish_of_route
 from memoryhub.core.errors import HubError, Unauthorized
 from memoryhub.core.permissions import EVERYTHING, Act, Grant, demand, grant_of, use_grant
+from memoryhub.core.secret_files import TOKEN, read_or_create_secret, secret_matches
 from memoryhub.models import AgentToken
 
 TOKEN_ACTOR = "token"  # noqa: S105 - who acts, when the hub's own token does
@@ -33,11 +32,12 @@ _thread = threading.local()
 
 
 def read_token() -> str:
-    """Return the hub's bearer token, made on first use; read anew each time, so that a replaced file counts at once."""
-    try:
-        return (env.home() / env.TOKEN_FILE).read_text().strip()
-    except FileNotFoundError:
-        return env.read_or_create_secret(env.TOKEN_FILE)
+    """Return the hub's bearer token, made on first use; read anew each time, so that a replaced file counts at once.
+
+    Raises:
+        Unavailable: its file cannot be read or written, or holds what is no secret.
+    """
+    return read_or_create_secret(TOKEN)
 
 
 class BearerToken(HttpBearer):
@@ -49,13 +49,14 @@ class BearerToken(HttpBearer):
         Raises:
             Unauthorized: the token is not this hub's, has expired, or was revoked; a session beside it does not count.
             Forbidden: it does not allow what the route does.
+            Unavailable: the hub's own token cannot be read.
         """
         text = token.strip()
         agent = tokens.recognise(text)
         if agent is not None:
             _note_at_the_end(request, agent)
             return _admitted(request, tokens.actor_of(agent), tokens.grant_of(agent))
-        if not hmac.compare_digest(text.encode("utf-8", "replace"), read_token().encode()):
+        if not secret_matches(text, read_token()):
             raise Unauthorized(f"this is not the token of this hub; {HOW}")
         return _admitted(request, TOKEN_ACTOR, EVERYTHING)
 

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PRIVATE_UMASK = 0o077
-TOKEN_FILE = "token"  # noqa: S105 - a file's name
 
 
 def home() -> Path:
@@ -33,17 +32,3 @@ def prepare_home() -> Path:
     if folder.stat().st_mode & 0o077:
         folder.chmod(0o700)
     return folder
-
-
-def read_or_create_secret(name: str) -> str:
-    """Return the text of a private file in the home folder, made of 256 random bits when absent."""
-    import secrets  # costs what a hook may take in all
-
-    path = prepare_home() / name
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text().strip()
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_urlsafe(32) + "\n")
-    return path.read_text().strip()

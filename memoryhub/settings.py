@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memoryhub.env import read_or_create_secret
+from django.utils.functional import SimpleLazyObject
+
+from memoryhub.core.secret_files import SECRET_KEY as SECRET_KEY_FILE
+from memoryhub.core.secret_files import read_or_create_secret
 from memoryhub.settings_store import *  # noqa: F403
 from memoryhub.settings_store import INSTALLED_APPS as STORE_APPS
 
 PACKAGE = Path(__file__).parent
 
-SECRET_KEY = read_or_create_secret("secret_key")
+
+class _LateSecret(SimpleLazyObject):
+    """A secret whose file is read, or made, when the secret is first used, not when the settings are loaded."""
+
+    def __bool__(self) -> bool:
+        return True  # asked by django.setup() in every command; most never use the secret
+
+
+SECRET_KEY = _LateSecret(lambda: read_or_create_secret(SECRET_KEY_FILE))
 DEBUG = False
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 from memoryhub import env
 from memoryhub.core.routing import current_alias
 from memoryhub.core.sanitize import tag_key_from
+from memoryhub.core.secret_files import REDACTION_KEY, read_or_create_secret
 
-KEY_FILE = "redaction.key"
 _masters: dict[str, str] = {}
 
 
@@ -20,8 +20,7 @@ def current_tag_key() -> bytes:
     alias = current_alias.get()
     if alias is None:
         return b""
-    master = _master(env.home_text())
-    return _derived(master, alias) if master else b""
+    return _derived(_master(env.home_text()), alias)
 
 
 @lru_cache(maxsize=256)
@@ -30,7 +29,6 @@ def _derived(master: str, alias: str) -> bytes:
 
 
 def _master(home: str) -> str:
-    """Return the home folder's key; while another process is still writing it, nothing, which is not remembered."""
-    if not _masters.get(home):
-        _masters[home] = env.read_or_create_secret(KEY_FILE)
+    if home not in _masters:
+        _masters[home] = read_or_create_secret(REDACTION_KEY)
     return _masters[home]

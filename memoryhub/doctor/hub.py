@@ -15,6 +15,7 @@ from django.db import DatabaseError
 
 from memoryhub import env
 from memoryhub.core import clock, spool
+from memoryhub.core.secret_files import REDACTION_KEY, SECRET_FILES, secret_problem
 from memoryhub.core.wording import counted
 from memoryhub.doctor.backups import examine_hub_backups
 from memoryhub.doctor.databases import examine_databases
@@ -36,6 +37,7 @@ def examine_hub() -> list[Finding]:
     return [
         *_settings(),
         *_private(),
+        *_secrets(),
         *examine_files(),
         *_disk(),
         *databases,
@@ -64,6 +66,19 @@ def _private() -> Iterator[Finding]:
         more = f" and {len(open_to_others) - _SHOWN} more" if len(open_to_others) > _SHOWN else ""
         what = f"others on this machine may open what is private: {names}{more}"
         yield Finding("the home folder", what, f"`chmod -R go= {quote(str(home))}`")
+
+
+def _secrets() -> Iterator[Finding]:
+    for name, cost in SECRET_FILES.items():
+        path = env.home() / name
+        if problem := secret_problem(name):
+            mend = f"remove {path}; the next start of `memory-hub serve` makes a new one: {cost}"
+            yield Finding(name, f"the file {problem}", mend)
+    if not os.path.lexists(env.home() / REDACTION_KEY) and any(env.home().glob("**/events.db")):
+        mend = (
+            f"put it back from your own copy of the home folder; else a new one is made: {SECRET_FILES[REDACTION_KEY]}"
+        )
+        yield Finding(REDACTION_KEY, "the file is gone", mend)
 
 
 def _mode(path: Path) -> int:

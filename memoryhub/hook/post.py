@@ -11,6 +11,7 @@ import time
 from _socket import AF_INET, AF_INET6, SOCK_STREAM
 from _socket import socket as new_socket
 
+from memoryhub.core.secret_files import TOKEN, sound_secret
 from memoryhub.env import home_text
 
 MAX_ANSWER = 1 << 20
@@ -101,7 +102,7 @@ def receive(connection: new_socket, deadline: float) -> Answer | None:
 
 
 def _hub() -> tuple[str, str] | None:
-    """Return ``host:port`` of this home's hub and its token; None where no hub holds the home's lock.
+    """Return ``host:port`` of this home's hub and its token; None where no hub holds the home's lock, or has a token.
 
     Asked of the lock and not of the port: whoever else listened there would be told the token and the event.
     """
@@ -112,8 +113,8 @@ def _hub() -> tuple[str, str] | None:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             known = os.pread(descriptor, 4096, 0).decode()
-            with open(f"{home}/token", encoding="ascii") as file:  # noqa: PTH123  (pathlib takes too long to import)
-                return known.partition('"http://')[2].partition('"')[0], file.read().strip()
+            token = sound_secret(TOKEN)
+            return (known.partition('"http://')[2].partition('"')[0], token) if token else None
         finally:
             os.close(descriptor)
     except (OSError, ValueError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from starlette.requests import Request
 from starlette.types import Message, Send
 
-from memoryhub import env
 from memoryhub.access import tokens
 from memoryhub.core.errors import Forbidden, NotFound, Unauthorized
 from memoryhub.core.permissions import EVERYTHING
+from memoryhub.core.secret_files import TOKEN, read_or_create_secret, secret_matches
 from memoryhub.mcp.server import ACTOR, GRANT, SESSION_HEADER
 from memoryhub.models import AgentToken
 
@@ -43,6 +42,7 @@ class Admission:
             Unauthorized: there is no token, or none that counts.
             Forbidden: the token is not for the project that is served here.
             NotFound: the session was begun by another.
+            Unavailable: the hub's own token cannot be read.
         """
         actor, grant, note = "", EVERYTHING, None
         if self._token_wanted:
@@ -89,7 +89,6 @@ class Admission:
         text = given.strip() if kind.lower() == "bearer" else ""
         if tokens.FORMAT.fullmatch(text):
             return await asyncio.get_running_loop().run_in_executor(self._thread, tokens.recognise, text)
-        expected = env.read_or_create_secret(env.TOKEN_FILE)
-        if not hmac.compare_digest(text.encode("utf-8", "replace"), expected.encode()):
+        if not secret_matches(text, read_or_create_secret(TOKEN)):
             raise Unauthorized(f"this address wants a token of the hub; {_HOW}")
         return None

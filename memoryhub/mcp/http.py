@@ -15,6 +15,7 @@ import uvicorn
 
 from memoryhub import env
 from memoryhub.core.errors import HubError, Unavailable
+from memoryhub.core.secret_files import TOKEN, read_or_create_secret
 from memoryhub.mcp.options import Options
 from memoryhub.mcp.pump import LAST_WRITE_SECONDS
 from memoryhub.mcp.serve import STOP_SIGNALS, THREAD_END_SECONDS, Hub, build
@@ -62,9 +63,9 @@ def listen(host: str, port: int) -> socket.socket:
 def _announce(project: str, listener: socket.socket, options: Options) -> None:
     host, port = listener.getsockname()[:2]
     at = f"[{host}]" if ":" in host else host
-    env.read_or_create_secret(env.TOKEN_FILE)
+    read_or_create_secret(TOKEN)
     who = (
-        f"whoever sends the token in {env.home() / env.TOKEN_FILE}, or an agent's token"
+        f"whoever sends the token in {env.home() / TOKEN}, or an agent's token"
         if options.token
         else "everyone on this machine"
     )

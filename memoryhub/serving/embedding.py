@@ -25,6 +25,7 @@ from memories.embeddings.engine import Engine, ModelId, StoreIndex
 from memories.embeddings.remote import ADDRESS_FILE
 from memoryhub import env, logs
 from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.secret_files import secret_matches
 from memoryhub.core.sqlite import driver
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class _Handler(StreamRequestHandler):
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:
             request = json.loads(line)
-            if not secrets.compare_digest(str(request.pop("secret", "")), self.server.secret):
+            if not secret_matches(str(request.pop("secret", "")), self.server.secret):
                 return {"problem": "the secret is not this hub's"}
             return {"result": _ANSWERS[request.pop("do")](self.server.engine(), request)}
         except HubError as error:

@@ -24,6 +24,7 @@ front.CHILD_SECONDS = 3600.0
 front.main(["claude-code", "PostToolUse"])
 """
 """The hook, with a child that waits for the hub for longer than any test takes."""
+_TOKEN = "secret-token-" * 3
 
 
 class WithoutHubTests(HookTestCase):
@@ -108,7 +109,7 @@ class WithBadHubTests(HookTestCase):
     def setUp(self):
         super().setUp()
         self.home.mkdir(mode=0o700)
-        (self.home / "token").write_text("secret-token\n")
+        (self.home / "token").write_text(f"{_TOKEN}\n")
         self.listener = self.enterContext(socket.create_server(("127.0.0.1", 0)))
         self.received = b""
         self.heard = threading.Event()
@@ -147,7 +148,7 @@ class WithBadHubTests(HookTestCase):
 
     def check_told(self, key: str) -> None:
         self.assertIn(f"Idempotency-Key: {key}\r\n".encode(), self.received)
-        self.assertIn(b"Authorization: Bearer secret-token\r\n", self.received)
+        self.assertIn(f"Authorization: Bearer {_TOKEN}\r\n".encode(), self.received)
 
     def test_a_hub_that_does_not_answer_is_left_and_the_event_kept_under_the_same_key(self):
         with self.hub(None):
@@ -194,6 +195,14 @@ class WithBadHubTests(HookTestCase):
             done = run_hook(self.home, "Stop", self.told())
         self.assert_harmless(done, says="it could be one of two (one of: alpha, beta); the event is not kept")
         self.assertEqual(spooled(self.home), [])
+
+    def test_without_a_sound_token_nothing_is_sent_and_the_event_waits(self):
+        with self.hub(None):
+            for number, content in enumerate(("", "short\n", "x" * 40 + "\r\nX-Injected: yes")):
+                (self.home / "token").write_text(content)
+                self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+                wait_for_spooled(self.home, number + 1)
+        self.assertEqual(self.received, b"")
 
     def test_a_stranger_on_the_port_of_a_hub_that_has_died_is_told_nothing(self):
         with self.hub(None, held=False):

@@ -334,6 +334,31 @@ class HubTests(DoctorTestCase):
                 self.assertIn(what, found["what"])
                 self.assertIn(mend, found["mend"])
 
+    def test_secret_files_that_are_empty_short_or_unreadable_are_found(self) -> None:
+        remade = "the next start of `memory-hub serve` makes a new one: "
+        for name, content, what in (
+            ("token", b"", "the file is empty"),
+            ("secret_key", b"\0" * 43, "the file is empty"),
+            ("redaction.key", b"abc\n", "the file holds 3 characters, and a secret needs at least 32"),
+            ("token", b"\xff" * 43, "the file holds characters that are not allowed in a secret"),
+        ):
+            path = self.home / name
+            before = path.read_bytes() if path.exists() else None
+            path.touch(0o600)
+            path.write_bytes(content)
+            code, (found,) = self.doctor()
+            with self.subTest(name=name):
+                self.assertEqual((code, found["where"], found["what"]), (15, name, what))
+                self.assertIn(remade, found["mend"])
+                self.assertEqual(path.read_bytes(), content)
+            path.unlink() if before is None else path.write_bytes(before)
+
+    def test_a_lost_redaction_key_is_found(self) -> None:
+        (self.home / "redaction.key").unlink()
+        code, (found,) = self.doctor()
+        self.assertEqual((code, found["where"], found["what"]), (15, "redaction.key", "the file is gone"))
+        self.assertIn("put it back from your own copy of the home folder", found["mend"])
+
     def test_a_job_that_failed_is_found(self) -> None:
         shutil.rmtree(self.home / "backups")
         (self.home / "hub.db").touch(0o600)

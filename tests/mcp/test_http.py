@@ -47,6 +47,20 @@ class ServingOverHttp(HttpTestCase):
             deleted = await client.call_tool("test_shred", {"path": str(path)})
             self.assertEqual(deleted.content, [types.TextContent(text="deleted")])
 
+    def test_a_token_file_that_is_emptied_admits_nobody(self) -> None:
+        token = self.home / "token"
+        before = token.read_text()
+        self.addCleanup(token.write_text, before)
+        token.write_text("")
+        for wrong in ({}, {"Authorization": "Bearer "}, {"Authorization": "Bearer"}):
+            self.assertEqual(self.server.status(**wrong), 401)
+        self.assertNotIn(token.read_text(), ("", before))
+        self.assertEqual(self.server.status(**self.server.authorization), 200)
+        token.write_text("short")
+        with self.server.send("GET", **self.server.authorization) as response:
+            self.assertEqual(response.status, 503)
+            self.assertIn(b"holds 5 characters, and a secret needs at least 32", response.read())
+
     def test_only_who_has_the_token_comes_in(self) -> None:
         self.assertIn(str(self.home / "token"), self.server.greeting)
         self.assertEqual((self.home / "token").stat().st_mode & 0o777, 0o600)

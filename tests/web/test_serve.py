@@ -10,11 +10,12 @@ import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from unittest import TestCase
 
 from memoryhub.core.errors import Invalid
 from memoryhub.serving import web
-from tests.web.server import DEADLINE_SECONDS, Server, alive, poll, run, serving, temporary_home
+from tests.web.server import DEADLINE_SECONDS, Server, alive, command, poll, run, serving, temporary_home
 
 PATIENT_SERVER = """
 import os, sys, django
@@ -119,6 +120,78 @@ class RunningTests(TestCase):
             self.assertEqual({write.result().status for write in writes}, {201})
         listed = self.server.api("GET", "projects/alpha/memories?limit=100").json()
         self.assertEqual(listed["meta"]["total_count"], 24)
+
+
+_WITHOUT_ROOM = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+from memoryhub.cli import main
+sys.exit(main(sys.argv))
+"""
+"""A command that can create files and write nothing into them, as on a full disk."""
+_SECRETS = ("token", "secret_key", "redaction.key")
+
+
+class SecretFileTests(TestCase):
+    def refused(self, home: Path, *, program: str = "") -> str:
+        """Start a hub that must not start, and return the one sentence that it says instead."""
+        with command("serve", "--port", "0", "--no-worker", home=home, program=program) as process:
+            try:
+                output, _ = process.communicate(timeout=DEADLINE_SECONDS)
+            finally:
+                process.kill()
+        self.assertEqual((process.returncode, len(output.splitlines())), (8, 1), output)
+        return output
+
+    def status(self, server: Server, authorization: str) -> int:
+        headers = {"Authorization": authorization}
+        return server.request("POST", "/api/v1/projects", {"project_id": "intruder"}, **headers).status
+
+    def test_an_empty_token_file_admits_nobody_and_gets_a_new_token(self) -> None:
+        for content in ("", "\n", "\0" * 43):
+            with self.subTest(content=content), temporary_home() as home:
+                (home / "token").touch(0o600)
+                (home / "token").write_text(content)
+                with serving("--no-worker", home=home) as server:
+                    self.assertRegex(server.text, r"the secret file \S+/token was empty; it gets a new secret")
+                    for authorization in ("Bearer ", "Bearer", "Bearer \t", "bearer  "):
+                        self.assertEqual(self.status(server, authorization), 401)
+                    self.assertGreaterEqual(len(server.token), 32)
+                    self.assertEqual(server.api("GET", "projects").json()["meta"]["total_count"], 0)
+                self.assertEqual(stat.S_IMODE((home / "token").stat().st_mode), 0o600)
+
+    def test_a_token_that_is_emptied_while_the_hub_runs_admits_nobody(self) -> None:
+        with serving("--no-worker") as server:
+            before = server.token
+            (server.home / "token").write_text("")
+            self.assertEqual(self.status(server, "Bearer "), 401)
+            self.assertEqual(self.status(server, f"Bearer {before}"), 401)
+            self.assertEqual(server.api("GET", "projects").status, 200)
+            (server.home / "token").write_text("short\n")
+            refused = server.api("GET", "projects")
+            self.assertEqual((refused.status, refused.json()["code"]), (503, "unavailable"))
+            self.assertIn("token holds 5 characters, and a secret needs at least 32; remove it", refused.body.decode())
+
+    def test_an_empty_secret_key_is_replaced_before_anyone_signs_in(self) -> None:
+        with temporary_home() as home:
+            (home / "secret_key").write_text("")
+            with serving("--no-worker", home=home) as server:
+                reply = server.request("GET", server.link.removeprefix(server.address))
+                self.assertEqual(reply.status, 302)
+
+    def test_a_secret_that_is_too_short_stops_the_start_with_one_sentence(self) -> None:
+        for name in _SECRETS:
+            with self.subTest(name=name), temporary_home() as home:
+                (home / name).write_text("abc\n")
+                said = self.refused(home)
+                self.assertIn(f"{home / name} holds 3 characters, and a secret needs at least 32; remove it", said)
+
+    def test_a_full_disk_at_the_first_start_leaves_no_secret_behind(self) -> None:
+        with temporary_home(fresh=True) as home:
+            self.refused(home, program=_WITHOUT_ROOM)
+            self.assertEqual([name for name in _SECRETS if (home / name).exists()], [])
+            with serving("--no-worker", home=home) as server:
+                self.assertEqual(server.api("GET", "projects").status, 200)
 
 
 class RefusalTests(TestCase):

@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 from memoryhub import env
 from memoryhub.core.commands import HubCommand
 from memoryhub.core.origin import use_origin
+from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret
 
 WORKER_GRACE_SECONDS = 1.5
 
@@ -34,7 +35,8 @@ class Command(HubCommand):
         from memoryhub.serving import lock, web
         from memoryhub.serving.worker import Worker
 
-        env.prepare_home()
+        for name in SECRET_FILES:
+            read_or_create_secret(name)
         with lock.hold() as make_known, web.listen(options["host"], options["port"]) as listener:
             address = web.address_of(listener)
             make_known(address)
@@ -54,7 +56,7 @@ class Command(HubCommand):
         return [WORKER, EMBEDDING] if can_run() else [WORKER]
 
     def _prepare(self, address: str) -> str:
-        from memoryhub import auth, jobs, signin
+        from memoryhub import jobs, signin
         from memoryhub.serving.databases import prepare_databases
         from sessions_app.settings import config_problem
 
@@ -63,7 +65,6 @@ class Command(HubCommand):
         for backup in prepare_databases():
             self.stdout.write(f"Backed up before the upgrade: {backup}")
         jobs.install_schedules()
-        auth.read_token()
         with use_origin(source="cli", actor=getpass.getuser()):
             token = signin.create_link_token(username=signin.ensure_owner().username)
         return signin.link(address, token)

@@ -1,0 +1,190 @@
+"""The secret files of the home folder: one line of random text each, never blank, never half written.
+
+Standard library only, and nothing slow at import: hooks read the token.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+
+from memoryhub import env
+
+TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+if TYPE_CHECKING:
+    from memoryhub.core.errors import Unavailable
+
+TOKEN = "token"  # noqa: S105 - a file's name
+SECRET_KEY = "secret_key"  # noqa: S105 - a file's name
+REDACTION_KEY = "redaction.key"
+# Each secret file, and what a new secret in it costs.
+SECRET_FILES = {
+    TOKEN: "clients that send the old token need the new one",
+    SECRET_KEY: "everyone has to sign in again",
+    REDACTION_KEY: "a secret that was redacted before gets another tag from then on",
+}
+
+# 128 bits in hexadecimal. The hub's own secrets have 43 characters, but a token may be replaced by hand.
+MIN_LENGTH = 32
+_RANDOM_BYTES = 32
+_MAX_BYTES = 4096
+_LOCK_SECONDS = 5.0
+_POLL_SECONDS = 0.01
+
+
+def read_secret(name: str) -> str:
+    """Return the secret, or "" if its file is missing or blank.
+
+    Raises:
+        Unavailable: the file cannot be read, or holds what is no secret.
+    """
+    path = _path(name)
+    try:
+        text = _text_of(path)
+    except OSError as error:
+        raise _unavailable(f"the secret file {path} cannot be read: {error.strerror}") from error
+    if problem := _problem_of(text) if text else "":
+        raise _unavailable(f"the secret file {path} {problem}; remove it, and the hub makes a new one")
+    return text
+
+
+def sound_secret(name: str) -> str:
+    """Return the secret, or "" if its file is missing, unreadable or holds no secret. For hooks, which never fail."""
+    try:
+        text = _text_of(_path(name))
+    except OSError:
+        return ""
+    return text if text and not _problem_of(text) else ""
+
+
+def read_or_create_secret(name: str) -> str:
+    """Return the secret. A file that is missing or blank gets 256 new random bits.
+
+    Raises:
+        Unavailable: the file cannot be read or written, or holds what is no secret.
+    """
+    return read_secret(name) or _create(name)
+
+
+def secret_matches(given: str, expected: str) -> bool:
+    """Compare in constant time. An expected secret that is too short matches nothing."""
+    import hmac  # not above: hooks only read
+
+    same = hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
+    return same and len(expected) >= MIN_LENGTH
+
+
+def secret_problem(name: str) -> str:
+    """Return what is wrong with a secret file, or "" if it is sound or does not exist."""
+    path = _path(name)
+    try:
+        text = _text_of(path)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if text:
+        return _problem_of(text)
+    return "is empty" if os.path.lexists(path) else ""
+
+
+def _path(name: str) -> str:
+    return f"{env.home_text()}/{name}"
+
+
+def _text_of(path: str) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a named pipe must not block
+    except FileNotFoundError:
+        return ""
+    try:
+        raw = os.read(descriptor, _MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    # A power cut can leave NULs where a file was written but not synced.
+    return raw.decode("utf-8", "replace").strip("\0 \t\r\n")
+
+
+def _problem_of(text: str) -> str:
+    if len(text) < MIN_LENGTH:
+        return f"holds {len(text)} characters, and a secret needs at least {MIN_LENGTH}"
+    if len(text) > _MAX_BYTES:
+        return f"holds more than the {_MAX_BYTES} characters that a secret may have"
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        return "holds characters that are not allowed in a secret"
+    return ""
+
+
+def _create(name: str) -> str:
+    """Write a new secret unless another process has just done so."""
+    import secrets  # takes as long to import as a hook may run
+
+    path = _path(name)
+    env.prepare_home()
+    try:
+        folder = os.open(env.home_text(), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            _lock(folder)
+            if text := read_secret(name):
+                return text
+            _warn_if_blank(name, path)
+            text = secrets.token_urlsafe(_RANDOM_BYTES)
+            _replace(path, f"{text}\n".encode())
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise _unavailable(f"the secret file {path} cannot be written: {error.strerror}") from error
+    return text
+
+
+def _lock(folder: int) -> None:
+    """Lock the home folder itself: a lock file would be one more file that a full disk cannot take."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(0, "another process holds the home folder's lock") from None
+        time.sleep(_POLL_SECONDS)
+
+
+def _warn_if_blank(name: str, path: str) -> None:
+    if os.path.lexists(path):
+        import logging
+
+        message = "the secret file %s was empty; it gets a new secret, so %s"
+        logging.getLogger(__name__).warning(message, path, SECRET_FILES[name])
+
+
+def _replace(path: str, content: bytes) -> None:
+    """Write and sync a temporary file, then rename it: the path never leads to a part of the content."""
+    draft = f"{path}.new"
+    _unlink(draft)  # left by a process that was killed
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        try:
+            if os.write(descriptor, content) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(draft, path)  # noqa: PTH105
+    except OSError:
+        _unlink(draft)
+        raise
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)  # noqa: PTH108
+    except FileNotFoundError:
+        return
+
+
+def _unavailable(sentence: str) -> Unavailable:
+    from memoryhub.core.errors import Unavailable  # imports typing, which a hook has no time for
+
+    return Unavailable(sentence)
