@@ -6,6 +6,8 @@ import os
 import re
 import sys
 
+from memoryhub.env import HomeError, check_home
+
 _SLIM_COMMANDS = frozenset({"bench", "bootstrap", "import", "rebuild", "replay", "verify"})
 """Commands that only work on stores; they start without the web's apps."""
 
@@ -23,20 +25,41 @@ def main(argv: list[str] | None = None) -> int:
 
         sys.stdout.write(f"{__version__}\n")
         return 0
-    if argv[1:2] == ["mcp"] and not {"-h", "--help"} & set(argv):
+    if argv[1:2] == ["mcp"] and not _asks_for_help(argv):
         from memoryhub.mcp.front import main as serve_mcp
 
         return serve_mcp(argv[2:])
-    if argv[1:2] == ["hook"] and not {"-h", "--help"} & set(argv):
+    if argv[1:2] == ["hook"] and not _asks_for_help(argv):
         from memoryhub.hook.front import main as take_hook
 
         take_hook(argv[2:])
+    try:
+        return _run(argv)
+    except HomeError as error:
+        from memoryhub.core.errors import Unavailable
+
+        sys.stderr.write(f"memory-hub: {error}\n")
+        return Unavailable.exit_code
+    except KeyboardInterrupt:
+        from memoryhub.core.errors import INTERRUPTED_EXIT_CODE
+
+        sys.stderr.write("memory-hub: interrupted\n")
+        return INTERRUPTED_EXIT_CODE
+
+
+def _asks_for_help(argv: list[str]) -> bool:
+    return argv[1:2] == ["help"] or not {"-h", "--help"}.isdisjoint(argv)
+
+
+def _run(argv: list[str]) -> int:
     settings = "memoryhub.settings_store" if argv[1:2] and argv[1] in _SLIM_COMMANDS else "memoryhub.settings"
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
 
     if argv[1:] in ([], ["help"], ["--help"], ["-h"]):
         sys.stdout.write(_overview())
         return 0
+    if not _asks_for_help(argv):
+        check_home()
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(argv)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from django.utils.functional import SimpleLazyObject
 
+from memoryhub import env
 from memoryhub.core.secret_files import SECRET_KEY as SECRET_KEY_FILE
 from memoryhub.core.secret_files import read_or_create_secret
 from memoryhub.settings_store import *  # noqa: F403
 from memoryhub.settings_store import INSTALLED_APPS as STORE_APPS
 
 PACKAGE = Path(__file__).parent
+
+os.umask(env.PRIVATE_UMASK)
 
 
 class _LateSecret(SimpleLazyObject):

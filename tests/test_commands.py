@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from unittest import mock
+from unittest import TestCase, mock
 
 from django.core.management import CommandError, call_command
 
@@ -55,6 +58,79 @@ class ContextTests(HubTestCase):
         self.assertEqual(self.context("--replay", pack.removeprefix("#")), sent)
         with self.assertRaisesRegex(CommandError, "there is no context pack #99999 here; without its id you get one"):
             self.context("--since", "#99999")
+
+
+class ImpossibleHomeTests(TestCase):
+    """A home folder that cannot be used: each command says so in one sentence."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "file").write_text("no folder")
+        (self.folder / "lost").symlink_to(self.folder / "nowhere")
+
+    def run_in(self, home: str, *arguments: str, text: str = "") -> tuple[int, list[str]]:
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), *arguments],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            cwd=self.folder,
+            env={**os.environ, "MEMORY_HUB_HOME": home},
+        )
+        self.assertEqual(done.stdout, "")
+        return done.returncode, done.stderr.splitlines()
+
+    def impossible(self) -> dict[str, str]:
+        file = self.folder / "file"
+        return {
+            str(file): f"the home folder {file} is not a folder; ",
+            str(file / "sub"): f"the home folder {file}/sub cannot be used: Not a directory; ",
+            str(self.folder / "lost"): f"the home folder {self.folder}/lost is a link that leads nowhere; ",
+            str(self.folder / ("a" * 300)): "cannot be used: File name too long; ",
+            "relative/home": "MEMORY_HUB_HOME is 'relative/home', and must be an absolute path: ",
+        }
+
+    def test_every_command_says_so_in_one_sentence(self) -> None:
+        commands = {path.stem for path in (ROOT / "memoryhub/management/commands").glob("[a-z]*.py")}
+        words = {"hook": ["claude-code", "Stop"], "mcp": ["--http", "0"]}
+        home, reason = next(iter(self.impossible().items()))
+        with ThreadPoolExecutor(2) as pool:
+            done = pool.map(
+                lambda command: (command, *self.run_in(home, command, *words.get(command, ()), text="{}")), commands
+            )
+            for command, code, said in done:
+                with self.subTest(command=command):
+                    self.assertEqual((code, len(said)), (0 if command == "hook" else 8, 1), said)
+                    self.assertIn(reason, said[0])
+
+    def test_whatever_is_wrong_with_it_is_said_by_commands_and_hooks(self) -> None:
+        for home, reason in self.impossible().items():
+            for command in (["search", "x"], ["serve", "--port", "0"], ["verify"], ["hook", "claude-code", "Stop"]):
+                with self.subTest(home=home, command=command):
+                    code, said = self.run_in(home, *command, text='{"cwd": "/"}')
+                    self.assertEqual((code, len(said)), (0 if "hook" in command else 8, 1), said)
+                    self.assertIn(reason, said[0])
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["file", "lost"])
+
+    def test_a_folder_that_cannot_be_made_is_said_by_what_would_make_it(self) -> None:
+        reason = "the home folder /proc/hub cannot be used: No such file or directory; "
+        for command in (["serve", "--port", "0"], ["token", "list"], ["bootstrap"], ["hook", "claude-code", "Stop"]):
+            with self.subTest(command=command):
+                code, said = self.run_in("/proc/hub", *command, text='{"cwd": "/"}')
+                self.assertEqual((code, len(said)), (0 if "hook" in command else 8, 1), said)
+                self.assertIn(reason, said[0])
+        code, said = self.run_in("/proc/hub", "doctor")
+        self.assertEqual((code, said), (3, ["memory-hub: there is no home folder /proc/hub yet"]))
+
+    def test_a_command_that_only_reads_makes_no_home(self) -> None:
+        home = self.folder / "new"
+        for command in (["search", "x"], ["verify"], ["get", "1"], ["doctor"], ["signin"]):
+            self.run_in(str(home), *command)
+            self.assertFalse(home.exists(), command)
 
 
 class DamagedHubTests(HubTestCase):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
 import sys
 from argparse import ArgumentTypeError, _MutuallyExclusiveGroup
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from pydantic import ValidationError
 
-from memoryhub.core.errors import HubError, Invalid, Locked, Unavailable
+from memoryhub.core.errors import INTERRUPTED_EXIT_CODE, HubError, Invalid, Locked, Unavailable
 from memoryhub.core.folder import read_folder, use_folder
 from memoryhub.core.identity import identify_project
 from memoryhub.core.log import anchor_warning
@@ -69,8 +70,12 @@ Refusal.__name__ = "memory-hub"  # Django writes an error's name before what it 
 
 
 class HubCommand(BaseCommand):
-    """A command whose ``HubError`` ends it with a sentence on standard error and the error's exit code."""
+    """A command whose errors end it with one sentence on standard error and the error's exit code.
 
+    ``--traceback`` shows where the error came from. ``interrupted`` is what a command says when Ctrl-C ends it.
+    """
+
+    interrupted = "interrupted"
     requires_system_checks: list[str] = []
     suppressed_base_arguments = set(_DJANGOS_OPTIONS)
 
@@ -83,6 +88,9 @@ class HubCommand(BaseCommand):
         except BrokenPipeError:
             _let_output_go()
             return None
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one must not cut the cleaning up short
+            raise Refusal(self.interrupted, returncode=INTERRUPTED_EXIT_CODE) from None
         except HubError as error:
             choices = error.data.get("choices")
             more = f" (one of: {', '.join(choices)})" if choices else ""
@@ -90,6 +98,15 @@ class HubCommand(BaseCommand):
         except DatabaseError as error:  # of hub.db or jobs.db: a store's are told by the store
             refused = _of_the_hub(error)
             raise Refusal(refused.message, returncode=refused.exit_code) from error
+        except OSError as error:
+            raise Refusal(_of_a_file(error), returncode=Unavailable.exit_code) from error
+
+
+def _of_a_file(error: OSError) -> str:
+    """Return one sentence for a file or folder that cannot be used: no room, read-only, no right, no such folder."""
+    if error.strerror is None:  # the hub's own, whose message is the sentence
+        return str(error)
+    return f"{error.filename} cannot be used: {error.strerror}" if error.filename else error.strerror
 
 
 def _filtered(wrapper: Any, stream: Any) -> Output:

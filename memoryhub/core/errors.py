@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+INTERRUPTED_EXIT_CODE = 130  # what shells report of a process that SIGINT ended
+
 
 class HubError(Exception):
     """Base of all errors that a caller may be shown."""

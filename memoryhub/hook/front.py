@@ -14,6 +14,7 @@ from _signal import ITIMER_REAL, SIGALRM, setitimer  # type: ignore[import-not-f
 from _signal import signal as on_signal
 
 from memoryhub import switch
+from memoryhub.env import HomeError, make_home
 from memoryhub.hook import post
 from memoryhub.hook.post import Event
 
@@ -55,6 +56,8 @@ def main(argv: list[str]) -> NoReturn:
         _take(argv)
     except _TooLateError:
         complain("the event did not arrive in time; it is not kept")
+    except HomeError as error:
+        complain(f"{error}; the event is not kept")
     except BaseException as error:  # noqa: BLE001  (the client must go on, whatever it is)
         complain(f"{type(error).__name__}: {error}")
     finally:
@@ -167,7 +170,12 @@ def _name_project(event: Event) -> None:
 
 
 def _leave_to_child(event: Event, connection: Connection | None) -> None:
-    """Let a child process wait for the hub, or keep the event: reading it for secrets takes longer than this may."""
+    """Let a child process wait for the hub, or keep the event: reading it for secrets takes longer than this may.
+
+    Raises:
+        HomeError: the home folder cannot be used, which the child could tell nobody.
+    """
+    make_home()
     _let_go()
     try:
         child = os.fork()

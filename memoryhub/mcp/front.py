@@ -16,6 +16,7 @@ import sys
 import threading
 
 from memoryhub import switch
+from memoryhub.env import HomeError, check_home
 from memoryhub.mcp import envelope, options, snapshot
 from memoryhub.mcp.envelope import MalformedError
 from memoryhub.mcp.handover import Handover
@@ -24,6 +25,7 @@ from memoryhub.mcp.wire import Overlong, Wire, claim, write_all
 
 TYPE_CHECKING = False  # what checkers take for typing's, without importing it
 if TYPE_CHECKING:
+    from memoryhub.mcp.off import Refusal
     from memoryhub.mcp.serve import Hub
 
 _CHUNK_BYTES = 1 << 16
@@ -39,8 +41,8 @@ def serve(chosen: options.Options) -> int:
     """Serve MCP until the client leaves or a signal asks to stop; return the exit code."""
     if chosen.directory is not None and not _go_to(chosen.directory):
         return 2
-    if reason := switch.switched_off_by():
-        return _serve_off(chosen, reason)
+    if refusal := _refusal():
+        return _serve_off(chosen, refusal)
     if chosen.http is not None:
         from memoryhub.mcp.http import serve_http
 
@@ -67,16 +69,33 @@ def _go_to(directory: str) -> bool:
     return True
 
 
-def _serve_off(chosen: options.Options, reason: str) -> int:
-    from memoryhub.mcp import off
+def _refusal() -> Refusal | None:
+    """Return why nothing can be served here, if so."""
+    try:
+        if reason := switch.switched_off_by():
+            from memoryhub.mcp.off import switched_off
+
+            return switched_off(reason)
+        check_home()
+    except HomeError as error:
+        from memoryhub.mcp.off import unavailable
+
+        sys.stderr.write(f"memory-hub mcp: {error}\n")
+        return unavailable(str(error))
+    return None
+
+
+def _serve_off(chosen: options.Options, refusal: Refusal) -> int:
+    from memoryhub.mcp.off import serve_off
 
     if chosen.http is not None:
-        sys.stderr.write(f"{off.explain(reason)}\n")
-        return 1
+        if not refusal.exit_code:
+            sys.stderr.write(f"{refusal.sentence}\n")
+        return refusal.exit_code or 1
     try:
-        return off.serve_off(reason, claim())
+        return serve_off(refusal, claim())
     except (BrokenPipeError, KeyboardInterrupt):
-        return 0
+        return refusal.exit_code
 
 
 def _leave(_number: int, _frame: object) -> None:

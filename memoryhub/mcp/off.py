@@ -1,4 +1,4 @@
-"""What a client meets where the hub is switched off: a server that offers nothing, and says why. Touches no file.
+"""What a client meets where the hub is switched off or has no usable home: a server that offers nothing, and says why.
 
 Standard library only. A process that ended at once would be shown as broken by the clients that started it.
 """
@@ -29,43 +29,62 @@ _SERVER = {"name": "memory-hub", "title": "Memory Hub", "version": memoryhub.__v
 _FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
-def explain(reason: str) -> str:
-    """Return why nothing is offered, and what would change it."""
-    return f"Memory Hub is switched off here by {reason}; nothing is kept or found until that is taken away."
+class Refusal:
+    """Why nothing is offered, and the process's exit code."""
+
+    __slots__ = ("code", "exit_code", "sentence")
+
+    def __init__(self, code: str, sentence: str, *, exit_code: int) -> None:
+        self.code = code
+        self.sentence = sentence
+        self.exit_code = exit_code
 
 
-def serve_off(reason: str, wire: Wire) -> int:
+def switched_off(reason: str) -> Refusal:
+    """Return what is said where ``reason`` switches the hub off."""
+    sentence = f"Memory Hub is switched off here by {reason}; nothing is kept or found until that is taken away."
+    return Refusal("switched_off", sentence, exit_code=0)
+
+
+def unavailable(problem: str) -> Refusal:
+    """Return what is said where the home folder cannot be used."""
+    from memoryhub.core.errors import Unavailable
+
+    return Refusal(Unavailable.code, f"Memory Hub is unavailable: {problem}.", exit_code=Unavailable.exit_code)
+
+
+def serve_off(refusal: Refusal, wire: Wire) -> int:
     """Answer until the client leaves; return the exit code."""
     buffer = LineBuffer()
     while chunk := os.read(wire.incoming, _CHUNK_BYTES):
         for line in buffer.feed(chunk):
             try:
-                answer = _answered(envelope.parse(line), reason)
+                answer = _answered(envelope.parse(line), refusal)
             except MalformedError as malformed:
                 answer = b"".join(malformed.answers)
             write_all(wire.outgoing, answer)
-    return 0
+    return refusal.exit_code
 
 
-def _answered(message: Message, reason: str) -> bytes:
+def _answered(message: Message, refusal: Refusal) -> bytes:
     """Return the line that answers a message; none for what wants no answer."""
     if "id" not in message or "method" not in message:
         return b""
-    result = _result(message["method"], message.get("params") or {}, reason)
+    result = _result(message["method"], message.get("params") or {}, refusal)
     if result is None:
-        return envelope.error_line(message["id"], _METHOD_NOT_FOUND, explain(reason))
+        return envelope.error_line(message["id"], _METHOD_NOT_FOUND, refusal.sentence)
     return envelope.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
-def _result(method: str, params: Message, reason: str) -> Message | None:
-    about: Message = {"capabilities": {"tools": {}}, "serverInfo": _SERVER, "instructions": explain(reason)}
+def _result(method: str, params: Message, refusal: Refusal) -> Message | None:
+    about: Message = {"capabilities": {"tools": {}}, "serverInfo": _SERVER, "instructions": refusal.sentence}
     if method == "initialize":
         wanted = params.get("protocolVersion")
         return {"protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1], **about}
     if method == "server/discover":
         return {"supportedVersions": list(MODERN_VERSIONS), **about, **_FRESH}
     if method == "tools/call":
-        text = f"switched_off: {explain(reason)}"
+        text = f"{refusal.code}: {refusal.sentence}"
         return {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
     if method in _LISTS:
         return {_LISTS[method]: [], **_FRESH}

@@ -134,5 +134,7 @@ class Hub:
                 return
             try:
                 snapshot.save(self.profile, self.key, record(self.server))
+            except OSError as error:
+                logger.warning("no snapshot could be kept, so the next start will be slower: %s", error)
             except Exception:
                 logger.warning("no snapshot could be kept; the next start will be slower", exc_info=True)

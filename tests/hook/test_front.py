@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from memoryhub import env
 from tests.hook.client import HookTestCase, environment_of, run_hook, spooled, wait_for_spooled
@@ -96,10 +97,15 @@ class WithoutHubTests(HookTestCase):
 
     def test_a_home_that_cannot_be_written_harms_nothing(self):
         self.home.write_text("a file where the home should be")
-        self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+        done = run_hook(self.home, "Stop", self.told())
+        self.assert_harmless(done, says="is not a folder; set MEMORY_HUB_HOME to a folder that you may write")
+
+    def test_a_relative_home_is_refused(self):
+        done = run_hook(Path("relative/home"), "Stop", self.told())
+        self.assert_harmless(done, says="must be an absolute path")
 
     def test_the_home_is_the_one_that_all_others_find(self):
-        for value in ("", "~/x", "relative/y", "/absolute/z"):
+        for value in ("", "~/x", "/absolute/z"):
             with self.subTest(value=value):
                 self.enterContext(_variable("MEMORY_HUB_HOME", value))
                 self.assertEqual(env.home_text(), str(env.home()))

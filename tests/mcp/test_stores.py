@@ -10,6 +10,37 @@ from pathlib import Path
 from tests.mcp.client import McpTestCase, Server
 
 
+class AHomeThatCannotBeUsed(McpTestCase):
+    def test_the_client_hears_the_reason_in_the_handshake_and_in_each_call(self) -> None:
+        file = self.home / "file"
+        file.write_text("no folder")
+        for home, reason in (
+            (file, f"the home folder {file} is not a folder; "),
+            (Path("relative/home"), "MEMORY_HUB_HOME is 'relative/home', and must be an absolute path: "),
+        ):
+            with self.subTest(home=home):
+                server = Server(home)
+                self.addCleanup(server.destroy)
+                self.assertIn(reason, server.initialize()["instructions"])
+                result = server.call("memory_search", query="anything")
+                self.assertTrue(result["isError"])
+                self.assertRegex(result["content"][0]["text"], f"^unavailable: .*{reason}")
+                code, said = server.end()
+                self.assertEqual((code, len(said.splitlines())), (8, 1), said)
+                self.assertIn(reason, said)
+        self.assertEqual([path.name for path in self.home.iterdir()], ["file"])
+
+    def test_over_http_nothing_is_served(self) -> None:
+        file = self.home / "file"
+        file.write_text("no folder")
+        options = ("--project", "alpha", "--http", "0")
+        server = Server(file, *options)
+        self.addCleanup(server.destroy)
+        code, said = server.wait()
+        self.assertEqual((code, len(said.splitlines())), (8, 1), said)
+        self.assertIn(f"the home folder {file} is not a folder; ", said)
+
+
 class AStoreThatFails(McpTestCase):
     measured = True
 

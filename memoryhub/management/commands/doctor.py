@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from memoryhub import env
 from memoryhub.core import log
 from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.errors import Invalid, NotFound
@@ -48,6 +49,8 @@ class Command(HubCommand):
         """Print the findings."""
         from memoryhub.doctor import examine_hub, examine_store
 
+        if not env.home().is_dir():
+            raise NotFound(f"there is no home folder {env.home()} yet")
         store = store_option(options)
         if store and not store.path.parent.is_dir():
             raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
