@@ -27,7 +27,7 @@ from memories.schemas import (
 from memories.schemas.links import RelationView
 from memories.uses.selectors import UseView
 from memoryhub.core.errors import Invalid
-from memoryhub.core.rest import command_of, entity_tag, problems, version_of_tag, without
+from memoryhub.core.rest import EntityTag, command_of, entity_tag, problems, version_of_tag, without
 from memoryhub.core.schemas import Command, EntityId, Listing
 
 router = Router()
@@ -118,7 +118,7 @@ def update_memory(
     memory_id: EntityId,
     body: UpdateBody,  # type: ignore[valid-type]
     response: HttpResponse,
-    if_match: Annotated[str | None, Header(None, alias="If-Match", description="the ETag that you read")] = None,
+    if_match: Annotated[EntityTag | None, Header(None, alias="If-Match", description="the ETag that you read")] = None,
 ) -> Any:
     """What is left out stays. 412 where the memory is no longer at the version of ``If-Match``."""
     command = command_of(MemoryUpdate, body, id=memory_id)

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Status
+from pydantic import BaseModel, Field
 
 from decisions.api import router as decisions
 from governance.redaction.api import router as redactions
@@ -19,6 +20,7 @@ from memories.query_api import router as queries
 from memories.review_api import router as reviews
 from memoryhub import __version__, health, metrics, organizations, projects, summaries
 from memoryhub.auth import BearerToken, SignedIn, is_known
+from memoryhub.core.errors import NotFound, describe_problem
 from memoryhub.core.permissions import demand_hub
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Paging
@@ -57,6 +59,23 @@ def show_metrics(request: HttpRequest) -> Any:
     """Turns, refusals, lags, how long answers took, and what the stores hold; true across all processes."""
     demand_hub()
     return HttpResponse(metrics.render(), content_type=metrics.CONTENT_TYPE)
+
+
+class ProblemType(BaseModel):
+    """What a code means."""
+
+    code: str
+    status: int = Field(description="of HTTP, with which it comes")
+    meaning: str
+
+
+@hub.get("problems/{code}", auth=None, response={200: ProblemType, **problems(404)}, tags=["hub"], summary="A problem")
+def show_problem(request: HttpRequest, code: str) -> Any:
+    """What the ``type`` of a problem leads to."""
+    found = describe_problem(code)
+    if found is None:
+        raise NotFound(f"there is no problem {code[:80]!r}")
+    return found
 
 
 @scopes.get("orgs", response=summaries.OrgPage, tags=["orgs"], summary="List the organisations")

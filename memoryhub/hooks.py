@@ -22,6 +22,7 @@ from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command, Identifier
 from memoryhub.core.spool import Kept
 from memoryhub.core.stores import current_store, project_store, use_store
+from memoryhub.rest import named_in
 from sessions_app.clients import Effect
 from sessions_app.hearing import Heard, hear, project_of
 from sessions_app.services.capture import capture
@@ -54,7 +55,7 @@ def take_hook(
     heard = hear(client=client, event=event, told=told)
     if heard.effect is Effect.NOTHING:
         return Status(204, None)
-    key = request.headers.get("Idempotency-Key") or f"hook-{ids.short_id()}"
+    key = named_in(request, "Idempotency-Key") or f"hook-{ids.short_id()}"
     project = project_of(heard, place.project)
     folder, problem = _folder_of(project, heard)
     origin = use_origin(source="hook", actor=client)

@@ -42,6 +42,22 @@ class ContentSecurityPolicy:
         return response
 
 
+class KnownHost:
+    """Refuses requests to other hosts' names before anything is answered, static files included."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer what was sent to this hub.
+
+        Raises:
+            DisallowedHost: it was sent to another, as a page elsewhere can make a browser do.
+        """
+        request.get_host()
+        return self.get_response(request)
+
+
 class ApiProblems:
     """Under ``/api/``: refuses bodies that are not JSON, and makes problem+json of every error."""
 

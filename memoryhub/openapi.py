@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from memoryhub.access.routes import act_of_route
+from memoryhub.core.permissions import Act
 from memoryhub.core.rest import Problem
 from memoryhub.core.stores import SLUG
 from memoryhub.problems import CONTENT_TYPE
 
 Operation = dict[str, Any]
 
+# Characters of the headers that name a session, a turn's token or a key.
+MAX_HEADER = 200
+
+_PREFIX = "/api/v1"
 _PROJECT = "/projects/{project_id}"
 _ORG = "/orgs/{org_id}"
 _REF = "#/components/schemas/"
@@ -20,13 +26,15 @@ _MEANING = {
     "404": "There is no such project or organisation, or no such thing in it",
     "409": "It exists already, or its state does not allow this; the data names the id",
     "410": "It was deleted; the message says how to restore it",
-    "412": "It is no longer at the version that was read",
+    "412": "It is no longer at the version that was read, or no open turn has this X-Ack-Token",
     "413": "The body is larger than 2 MB",
     "415": "The body is not application/json",
     "422": "The input breaks a rule; nothing was changed",
     "423": "Another process held the store for longer than 5 s",
     "503": "The store cannot be opened, read or written now",
 }
+_HUBS_OWN = ("/health", "/metrics", "/problems/")
+"""Routes that open no store."""
 _PROJECT_ID = {
     "in": "path",
     "name": "project_id",
@@ -44,18 +52,19 @@ _NAMED = {
     "run_id": "the run of retention, by its id",
     "client": "claude-code or gemini-cli",
     "event": "the client's own name of the event, such as SessionStart",
+    "code": "the problem, by its code",
 }
 """What parameters of paths name, where that is not the word before ``_id``."""
 
 
-def _header(name: str, description: str) -> dict[str, Any]:
-    schema = {"type": "string", "maxLength": 200}
+def _header(name: str, description: str, **rules: Any) -> dict[str, Any]:
+    schema = {"type": "string", "maxLength": MAX_HEADER, **rules}
     return {"in": "header", "name": name, "required": False, "schema": schema, "description": description}
 
 
 _SESSION = _header("X-Session-Id", "the session that the change belongs to")
 _TOKEN = _header("X-Ack-Token", "the open turn's token, where the project's turn policy is strict")
-_KEY = _header("Idempotency-Key", "the same key again gives the first answer")
+_KEY = _header("Idempotency-Key", "the same key again gives the first answer", minLength=1)
 
 
 def complete(schema: dict[str, Any]) -> dict[str, Any]:
@@ -81,12 +90,18 @@ def _add_headers(path: str, method: str, operation: Operation, schemas: dict[str
     parameters = operation.setdefault("parameters", [])
     if _PROJECT in path:
         parameters[:] = [_PROJECT_ID, *(each for each in parameters if each["name"] != "project_id")]
-        parameters += [] if method == "get" else [_SESSION, _TOKEN]
+        parameters += [_SESSION, _TOKEN] if _writes(path, method) else []
     if _ORG in path:
         parameters[:] = [_ORG_ID, *(each for each in parameters if each["name"] != "org_id")]
     parameters[:] = [_described(each) for each in parameters]
-    if _takes_key(operation, schemas):
+    if _takes_key(operation, schemas) or path.startswith(f"{_PREFIX}/hooks"):
         parameters.append(_KEY)
+
+
+def _writes(path: str, method: str) -> bool:
+    """Whether a request may append to the log as its caller; what only asks may be a POST too."""
+    route = path.removeprefix(f"{_PREFIX}/").replace("{", "<").replace("}", ">")
+    return act_of_route(method.upper(), route) is not Act.VIEW
 
 
 def _described(parameter: dict[str, Any]) -> dict[str, Any]:
@@ -105,13 +120,20 @@ def _takes_key(operation: Operation, schemas: dict[str, Any]) -> bool:
 
 
 def _shared(path: str, method: str, operation: Operation) -> set[str]:
+    parameters = operation["parameters"]
     statuses = set()
     if operation.get("security"):
         statuses |= {"401", "403"}
-    if _PROJECT in path or _ORG in path:
-        statuses |= {"404", "422", "423", "503"}
+    if not path.removeprefix(_PREFIX).startswith(_HUBS_OWN):
+        statuses |= {"422", "423", "503"}
+    if any(parameter["in"] == "path" for parameter in parameters):
+        statuses |= {"404"}
     if "requestBody" in operation:
         statuses |= {"413", "415", "422"}
+    if _KEY in parameters:  # the key of another write
+        statuses |= {"409"}
+    if _TOKEN in parameters:
+        statuses |= {"412"}
     return statuses
 
 

@@ -10,8 +10,12 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
+from memoryhub.core.errors import HTTP_PROBLEMS, PROBLEMS_PATH
+
 CONTENT_TYPE = "application/problem+json"
 
+# Not the phrases of this Python, which differ between its versions.
+_CODES = {status: code for code, (status, _) in HTTP_PROBLEMS.items()}
 _DETAILS = {
     400: "the request cannot be read; send it to this hub's own address, as HTTP/1.1",
     403: "the session's CSRF token is missing or wrong; send X-CSRFToken, or the bearer token instead",
@@ -22,9 +26,9 @@ _DETAILS = {
 
 def problem(status: int, detail: str, **data: Any) -> dict[str, Any]:
     """Return a problem object for an HTTP status."""
-    title = HTTPStatus(status).phrase
-    code = title.lower().replace(" ", "_")
-    return {"type": f"about:blank#{code}", "title": title, "status": status, "detail": detail, "code": code, **data}
+    code = _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+    title = code.replace("_", " ").title()
+    return {"type": f"{PROBLEMS_PATH}{code}", "title": title, "status": status, "detail": detail, "code": code, **data}
 
 
 def problem_response(content: dict[str, Any]) -> HttpResponse:
@@ -72,3 +76,8 @@ def _body_size(request: HttpRequest) -> int:
         return max(int(request.META.get("CONTENT_LENGTH") or 0), 0)
     except ValueError:
         return 0
+
+
+def not_found_in_a_line(_: HttpRequest, **__: str) -> HttpResponse:
+    """Answer 404 in plain text: programs that look for a sign-in server take a page for an answer."""
+    return HttpResponse("Not found\n", content_type="text/plain", status=HTTPStatus.NOT_FOUND)

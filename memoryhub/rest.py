@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, NoReturn
@@ -23,10 +24,13 @@ from memoryhub.core.schemas import Command
 from memoryhub.core.stores import project_store, use_store
 from memoryhub.core.validation import explain_faults
 from memoryhub.docs import DocsPage
-from memoryhub.openapi import complete
+from memoryhub.openapi import MAX_HEADER, complete
 from memoryhub.problems import problem, problem_response
 
 View = Callable[..., Any]
+
+# More than any field takes; Python refuses integers of more than 4,300 digits.
+_MAX_DIGITS = 400
 
 
 def in_project(view: View) -> View:
@@ -69,9 +73,21 @@ def _origin(request: HttpRequest) -> dict[str, str]:
     return {
         "source": "rest",
         "actor": request.auth,  # type: ignore[attr-defined]
-        "session_id": request.headers.get("X-Session-Id", ""),
-        "ack_token": request.headers.get("X-Ack-Token", ""),
+        "session_id": named_in(request, "X-Session-Id") or "",
+        "ack_token": named_in(request, "X-Ack-Token") or "",
     }
+
+
+def named_in(request: HttpRequest, header: str) -> str | None:
+    """Return what a header of ours names, or None where it is absent.
+
+    Raises:
+        Invalid: it is longer than any name may be.
+    """
+    value: str | None = request.headers.get(header)
+    if value is not None and len(value) > MAX_HEADER:
+        raise Invalid(f"{header} must have at most {MAX_HEADER} characters")
+    return value
 
 
 def _project_of(request: HttpRequest) -> str:
@@ -110,16 +126,45 @@ class JsonParser(Parser):
         """Return the body's value.
 
         Raises:
-            Invalid: it is not JSON, or holds NaN or Infinity.
+            Invalid: it is not JSON, names a field twice, or holds a number that JSON readers do not agree on.
         """
         try:
-            return json.loads(request.body, parse_constant=_refuse_constant)
+            return json.loads(
+                request.body,
+                object_pairs_hook=_object,
+                parse_constant=_refuse_constant,
+                parse_float=_finite,
+                parse_int=_integer,
+            )
         except json.JSONDecodeError as error:
             raise Invalid(f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
         except UnicodeDecodeError as error:
             raise Invalid("the body is not UTF-8") from error
         except RecursionError as error:
             raise Invalid("the body is nested too deeply") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that comes twice: which of the values counts would depend on the reader."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise Invalid(f"the body names {twice[:80]!r} twice in one object; send it once")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise Invalid(f"the body holds {text[:40]}, which is no number of 64 bits")
+    return number
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise Invalid(f"the body holds an integer of {len(text)} digits; at most {_MAX_DIGITS} are accepted")
+    return int(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -7,8 +7,10 @@ from django.urls import path
 from memoryhub import home, jobs_page, making, signin
 from memoryhub.access import people_page, tokens_page
 from memoryhub.api import api
+from memoryhub.problems import not_found_in_a_line
 
 urlpatterns = [
+    path(".well-known/<path:name>", not_found_in_a_line),
     path("", home.show_projects, name="home"),
     path("new/project", making.new_project, name="new-project"),
     path("new/organisation", making.new_org, name="new-org"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from governance.redaction.finding import Findings
 from governance.redaction.matching import Matcher
 from governance.redaction.proof import Proof
-from governance.redaction.schemas import Kept, RedactionSelect
+from governance.redaction.schemas import KeptPlace, RedactionSelect
 from memoryhub import env
 from memoryhub.core import rows
 from memoryhub.core.log.views import count_views
@@ -49,40 +49,42 @@ def count_copies(positions: Sequence[int], entities: Sequence[int]) -> dict[str,
     return {name: count for name, count in counts.items() if count}
 
 
-def kept_headers(matcher: Matcher) -> list[Kept]:
+def kept_headers(matcher: Matcher) -> list[KeptPlace]:
     """Return the names in the headers of events that hold what is to go: the chain is made over them."""
-    kept: list[Kept] = []
+    kept: list[KeptPlace] = []
     for column in _HEADERS:
         for (value,) in rows.fetch(f"SELECT DISTINCT {column} FROM raw_events WHERE {column} <> ''"):
             if len(kept) < _MOST_HEADERS and matcher.clean_text(value):
-                kept.append(Kept(where=f"{column} of events", why="headers are in the chain and cannot be redacted"))
+                kept.append(
+                    KeptPlace(where=f"{column} of events", why="headers are in the chain and cannot be redacted")
+                )
                 break
     return kept
 
 
-def kept_fields(findings: Findings) -> list[Kept]:
+def kept_fields(findings: Findings) -> list[KeptPlace]:
     """Return the fields that hold it and stay, because only certain words or numbers may stand there."""
     why = "it has a fixed form, and would be none without it"
-    return [Kept(where=f"{name} of {type_name}", why=why) for type_name, name in sorted(findings.stay)]
+    return [KeptPlace(where=f"{name} of {type_name}", why=why) for type_name, name in sorted(findings.stay)]
 
 
-def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[Kept]:
+def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPlace]:
     """Return where the text is outside the selection, in what the hub keeps besides the selected events."""
     if not selection.narrowed:
         return []
-    kept: list[Kept] = []
+    kept: list[KeptPlace] = []
     packs = sum(bool(matcher.clean_text(query)) for (query,) in rows.fetch(_QUESTIONS))
     if packs and "context.packed" not in selection.event_types:
         where = f"the question of {counted(packs, 'context pack')}"
-        kept.append(Kept(where=where, why="it was not selected; look again without ids and search"))
+        kept.append(KeptPlace(where=where, why="it was not selected; look again without ids and search"))
     waiting = len(find_spooled(matcher.clean_waiting).lines)
     if waiting:
         where = f"{counted(waiting, 'event')} of hooks in the spool"
-        kept.append(Kept(where=where, why="only a redaction of the whole store takes it out there; look again"))
+        kept.append(KeptPlace(where=where, why="only a redaction of the whole store takes it out there; look again"))
     return kept
 
 
-def kept_files(proof: Proof, *, wiped: bool) -> list[Kept]:
+def kept_files(proof: Proof, *, wiped: bool) -> list[KeptPlace]:
     """Return the files that hold it still, with what to do about each.
 
     Args:
@@ -90,9 +92,11 @@ def kept_files(proof: Proof, *, wiped: bool) -> list[Kept]:
         wiped: whether the store's own files were written anew.
     """
     own = current_store().path.parent
-    kept = [Kept(where=str(path.relative_to(env.home())), why=_why(path, own, wiped=wiped)) for path in proof.left]
+    kept = [KeptPlace(where=str(path.relative_to(env.home())), why=_why(path, own, wiped=wiped)) for path in proof.left]
     if not proof.complete:
-        kept.append(Kept(where="the home folder", why="it could not be read through, so nothing is proven; look again"))
+        kept.append(
+            KeptPlace(where="the home folder", why="it could not be read through, so nothing is proven; look again")
+        )
     return kept
 
 

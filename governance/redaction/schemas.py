@@ -77,8 +77,8 @@ class Place(BaseModel):
     marked: list[tuple[int, int]] = Field(description="where in ``before`` each find stands: start, end")
 
 
-class Kept(BaseModel):
-    """Where it stands and stays, and why."""
+class KeptPlace(BaseModel):
+    """A place that still holds the text, and why."""
 
     where: str
     why: str
@@ -94,7 +94,7 @@ class RedactionPreview(BaseModel):
     copies: dict[str, int] = Field(description="what was made of these events, by what it is, and how many")
     all_places: int = Field(description="strings that hold a find")
     places: list[Place] = Field(description="the first 100 of them")
-    kept: list[Kept] = Field(description="what stays, and why")
+    kept: list[KeptPlace] = Field(description="what stays, and why")
     confirm_token: str = Field(description="of exactly this; the redaction wants it")
     question: str = Field(description="the sentence to confirm")
 
@@ -113,7 +113,7 @@ class RedactionDone(BaseModel):
     spooled: int = Field(0, description="events of hooks that waited in the spool and were cleaned")
     searched_files: int = Field(description="of the home folder, read byte by byte for what was taken out")
     searched_bytes: int = Field(description="of these files")
-    left: list[Kept] = Field(description="files that hold it still, with what to do about them")
+    left: list[KeptPlace] = Field(description="files that hold it still, with what to do about them")
 
 
 def shown(model: BaseModel) -> dict[str, Any]:

@@ -19,7 +19,14 @@ from governance.redaction.finding import Event, Findings, find_places, selected_
 from governance.redaction.growth import look_through
 from governance.redaction.matching import Matcher
 from governance.redaction.proof import search_home
-from governance.redaction.schemas import Kept, Place, RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
+from governance.redaction.schemas import (
+    KeptPlace,
+    Place,
+    RedactionDone,
+    RedactionPreview,
+    RedactionRun,
+    RedactionSelect,
+)
 from memories.services.erase import wipe_traces
 from memories.services.traces import Traces
 from memoryhub.core import log
@@ -232,7 +239,7 @@ def _preview(
     finds: int,
     token: str,
     question: str,
-    kept: list[Kept],
+    kept: list[KeptPlace],
     places: list[Place],
     all_places: int,
     packs: int = 0,

@@ -5,9 +5,12 @@ Each error has a stable ``code``, a sentence that says what to do next, and ``da
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, ClassVar
 
 INTERRUPTED_EXIT_CODE = 130  # what shells report of a process that SIGINT ended
+# Where both doors over HTTP answer what the type of a problem means.
+PROBLEMS_PATH = "/api/v1/problems/"
 
 
 class HubError(Exception):
@@ -26,7 +29,7 @@ class HubError(Exception):
         """Return the error as an RFC 9457 problem object."""
         title = self.code.replace("_", " ").title()
         return {
-            "type": f"about:blank#{self.code}",
+            "type": f"{PROBLEMS_PATH}{self.code}",
             "title": title,
             "status": self.http_status,
             "detail": self.message,
@@ -127,3 +130,24 @@ class ConfirmationRequired(HubError):
 
     def __init__(self, question: str, *, confirm_token: str, id: object, **data: Any) -> None:  # noqa: A002
         super().__init__(question, id=id, confirm_token=confirm_token, **data)
+
+
+# What HTTP itself refuses, by its code.
+HTTP_PROBLEMS = {
+    "bad_request": (400, "The request cannot be read, or was sent to another host's name."),
+    "method_not_allowed": (405, "The address is known, but not with this method; the header Allow lists those it has."),
+    "request_entity_too_large": (413, "The body is larger than this hub accepts."),
+    "unsupported_media_type": (415, "The body is not application/json."),
+    "internal_server_error": (500, "The hub failed; its log on standard error has the details."),
+}
+
+
+def describe_problem(code: str) -> dict[str, Any] | None:
+    """Return what the ``type`` of a problem leads to, or None for a code that there is not."""
+    status, meaning = _known_problems().get(code, (0, ""))
+    return {"code": code, "status": status, "meaning": meaning} if status else None
+
+
+def _known_problems() -> dict[str, tuple[int, str]]:
+    own = {error.code: (error.http_status, inspect.getdoc(error) or "") for error in HubError.__subclasses__()}
+    return {**HTTP_PROBLEMS, **own}

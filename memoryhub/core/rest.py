@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.schemas import Command
@@ -13,7 +13,9 @@ from memoryhub.core.validation import explain
 
 C = TypeVar("C", bound=Command)
 
-_ENTITY_TAG = re.compile(r'(?:"(\d{1,9})"|(\d{1,9}))')
+_ENTITY_TAG = r'^(\*|[1-9][0-9]{0,8}|"[1-9][0-9]{0,8}")$'
+EntityTag = Annotated[str, WithJsonSchema({"type": "string", "pattern": _ENTITY_TAG})]
+"""What ``If-Match`` may be, which ``version_of_tag`` reads; a tag without its quotes is understood too."""
 
 
 class Problem(BaseModel):
@@ -21,7 +23,7 @@ class Problem(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    type: str = Field(description="about:blank# and the code")
+    type: str = Field(description="the address that says what the code means")
     title: str
     status: int = Field(description="the HTTP status again")
     detail: str = Field(description="one sentence that says what to do next")
@@ -64,9 +66,8 @@ def version_of_tag(if_match: str | None) -> int | None:
     Raises:
         Invalid: it is no entity tag of a memory.
     """
-    if if_match is None or if_match.strip() == "*":
+    if if_match is None or if_match == "*":
         return None
-    found = _ENTITY_TAG.fullmatch(if_match.strip())
-    if not found:
+    if not re.fullmatch(_ENTITY_TAG, if_match):
         raise Invalid(f'If-Match must be the ETag of a read, such as "3", not {if_match[:40]!r}')
-    return int(found[1] or found[2])
+    return int(if_match.strip('"'))

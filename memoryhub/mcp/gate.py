@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memoryhub.core.errors import HubError, Unauthorized
+from memoryhub.core.errors import PROBLEMS_PATH, HubError, Unauthorized, describe_problem
 from memoryhub.mcp.admission import Admission
 from memoryhub.mcp.options import LOOPBACK
 from memoryhub.mcp.server import ACTOR, SESSION_HEADER
@@ -67,7 +67,7 @@ class Gate:
             await self._application(scope, receive, send)
             return
         request = Request(scope)
-        refusal = await self._security.validate_request(request)
+        refusal = await self._security.validate_request(request) or _open_to_all(request.url.path)
         if refusal is not None:
             await refusal(scope, receive, send)
             return
@@ -103,6 +103,16 @@ class Gate:
             self._answering -= 1
             if not self._answering:
                 self._idle.set()
+
+
+def _open_to_all(path: str) -> Response | None:
+    """Return what is answered without a token, or None."""
+    if path.startswith("/.well-known/"):  # with a 401 here clients would look for a sign-in server
+        return PlainTextResponse("Not found\n", 404)
+    if path.startswith(PROBLEMS_PATH):
+        found = describe_problem(path.removeprefix(PROBLEMS_PATH))
+        return JSONResponse(found) if found else PlainTextResponse("Not found\n", 404)
+    return None
 
 
 def _problem(error: HubError) -> Response:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from memories.schemas import MemoryUpdate
 from memoryhub.api import api
 from memoryhub.core.rest import without
-from memoryhub.core.tools import find_tool
+from memoryhub.core.tools import all_tools, find_tool
 from memoryhub.mcp.registry import load_tools
 
 PROJECT = "/api/v1/projects/{project_id}"
@@ -84,12 +84,33 @@ class DescriptionTests(SimpleTestCase):
         for name, operation in self.operations.items():
             with self.subTest(operation=name):
                 errors = {code: each for code, each in operation["responses"].items() if code >= "400"}
-                wanted = {"503"} if name.endswith("health") else {"401"}
-                wanted |= {"404", "422", "423", "503"} if "{project_id}" in name else set()
-                wanted |= {"413", "415"} if "requestBody" in operation else set()
+                wanted = _errors_of(name, operation)
                 self.assertLessEqual(wanted, set(errors))
                 for error in errors.values():
                     self.assertEqual(list(error["content"]), ["application/problem+json"])
+
+    def test_every_schema_of_an_answer_has_a_name_of_its_own(self) -> None:
+        described = self.schema["components"]["schemas"]
+        for name, model in _answers():
+            own = model.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+            for known, schema in own.get("$defs", {}).items():
+                with self.subTest(operation=name, schema=known):
+                    self.assertEqual(set(described[known].get("properties", ())), set(schema.get("properties", ())))
+
+    def test_every_integer_that_is_taken_has_bounds_that_a_column_holds(self) -> None:
+        load_tools()
+        asked: dict[str, Any] = {tool.name: tool.input.model_json_schema() for tool in all_tools()}
+        for name, operation in self.operations.items():
+            bodies = operation.get("requestBody", {}).get("content", {}).values()
+            asked[name] = {
+                "anyOf": [each["schema"] for each in [*operation["parameters"], *bodies]],
+                "$defs": self.schema["components"]["schemas"],
+            }
+        for name, schema in asked.items():
+            for integer in _integers(schema, schema.get("$defs", {}), frozenset()):
+                with self.subTest(of=name, integer=integer):
+                    self.assertGreaterEqual(integer["minimum"], 0)
+                    self.assertLess(integer["maximum"], 2**63)
 
     def test_every_operation_says_what_it_does(self) -> None:
         for name, operation in self.operations.items():
@@ -106,6 +127,46 @@ class DescriptionTests(SimpleTestCase):
         schemas = self.schema["components"]["schemas"]
         for reference in _references(self.schema):
             self.assertIn(reference.rpartition("/")[2], schemas)
+
+
+def _errors_of(name: str, operation: dict[str, Any]) -> set[str]:
+    """What a route may always answer, by what it takes."""
+    path = name.partition(" ")[2]
+    if path.endswith(("/health", "/problems/{code}")):
+        return {"503"} if path.endswith("health") else {"404"}
+    parameters = {(each["in"], each["name"]) for each in operation["parameters"]}
+    return {
+        "401",
+        "403",
+        *(() if path.endswith("/metrics") else ("422", "423", "503")),
+        *(("404",) if "{" in path else ()),
+        *(("413", "415") if "requestBody" in operation else ()),
+        *(("409",) if ("header", "Idempotency-Key") in parameters else ()),
+        *(("412",) if ("header", "X-Ack-Token") in parameters else ()),
+    }
+
+
+def _answers() -> list[tuple[str, type[BaseModel]]]:
+    return [
+        (operation.operation_id or operation.view_func.__name__, model)
+        for _, router in api._routers
+        for view in router.path_operations.values()
+        for operation in view.operations
+        for model in operation.response_models.values()
+        if model is not None and hasattr(model, "model_json_schema")
+    ]
+
+
+def _integers(node: Any, schemas: dict[str, Any], inside: frozenset[str]) -> list[dict[str, Any]]:
+    if isinstance(node, list):
+        return [found for each in node for found in _integers(each, schemas, inside)]
+    if not isinstance(node, dict):
+        return []
+    name = node.get("$ref", "").rpartition("/")[2] if isinstance(node.get("$ref"), str) else ""
+    if name and name not in inside:
+        return _integers(schemas[name], schemas, inside | {name})
+    own = [node] if node.get("type") == "integer" else []
+    return own + [found for key, each in node.items() if key != "$defs" for found in _integers(each, schemas, inside)]
 
 
 def _references(node: Any) -> list[str]:

@@ -59,6 +59,12 @@ class HttpServer:
         connection.request(method, "/mcp", json.dumps(body) if body else None, {**HEADERS, **named})
         return connection.getresponse()
 
+    def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
+        """Ask for another address than the server's own."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=DEADLINE_SECONDS)
+        connection.request("GET", path, headers={"Connection": "close", **headers})
+        return connection.getresponse()
+
     def status(self, **headers: str) -> int:
         """Return the status of an ``initialize`` with ``headers``."""
         with self.send("POST", hello(), **headers) as response:

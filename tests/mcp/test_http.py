@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import signal
 import subprocess
 import tempfile
@@ -71,6 +72,17 @@ class ServingOverHttp(HttpTestCase):
         with self.server.send("GET") as response:
             self.assertEqual((response.status, response.headers["www-authenticate"]), (401, "Bearer"))
             self.assertIn(b'"code":"unauthorized"', response.read())
+
+    def test_no_sign_in_server_is_offered_and_the_type_of_a_problem_leads_somewhere(self) -> None:
+        with self.server.get("/.well-known/oauth-protected-resource") as response:
+            self.assertEqual((response.status, response.read()), (404, b"Not found\n"))
+            self.assertIsNone(response.headers["www-authenticate"])
+        with self.server.send("GET") as response:
+            address = json.loads(response.read())["type"]
+        with self.server.get(address) as response:
+            self.assertEqual((response.status, json.loads(response.read())["status"]), (200, 401))
+        with self.server.get("/.well-known/oauth-protected-resource", Host="evil.example") as response:
+            self.assertEqual(response.status, 421)
 
     def test_foreign_hosts_and_pages_are_refused(self) -> None:
         known, own = self.server.authorization, f"localhost:{self.server.port}"

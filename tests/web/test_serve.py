@@ -92,6 +92,11 @@ class RunningTests(TestCase):
             again = self.server.request("GET", path, If_Modified_Since=reply.headers["Last-Modified"])
             self.assertEqual((again.status, again.body), (304, b""))
 
+    def test_files_are_kept_from_other_hosts_names_and_no_sign_in_server_is_offered(self) -> None:
+        self.assertEqual(self.server.request("GET", "/static/admin/css/base.css", Host="evil.example").status, 400)
+        reply = self.server.request("GET", "/.well-known/oauth-protected-resource")
+        self.assertEqual((reply.status, reply.headers["Content-Type"]), (404, "text/plain"))
+
     def test_a_second_server_of_one_home_is_refused_and_names_the_first(self) -> None:
         port = self.server.address.rpartition(":")[2]
         code, output = run("serve", "--port", port, home=self.server.home)
