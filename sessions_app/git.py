@@ -12,8 +12,10 @@ from pathlib import Path
 
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.repository import is_folder
 from memoryhub.core.wording import flat
 from sessions_app.events import FileChange
+from sessions_app.events.commits import MAX_LINES
 from sessions_app.schemas import CommitRecord
 
 _TIMEOUT = 30
@@ -168,14 +170,6 @@ def _has_commits(repository: Path) -> bool:
     return _run(repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").returncode == 0
 
 
-def is_folder(path: Path) -> bool:
-    """Return whether the path is a folder; False too for what no file system can hold or this process may not see."""
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
-
-
 def _require_readable(path: Path) -> None:
     try:
         path.is_dir()
@@ -269,7 +263,7 @@ def _record(header: list[bytes], files: list[FileChange]) -> CommitRecord:
 
 
 def _number(count: bytes) -> int | None:
-    return int(count) if count.isdigit() else None
+    return min(int(count), MAX_LINES) if count.isdigit() else None
 
 
 def _text(raw: bytes) -> str:

@@ -55,6 +55,7 @@ def hear(*, client: str, event: str, told: Mapping[str, Any]) -> Heard:
     """
     table = _table(client)
     hook = _hook(table, client, event)
+    told = _in_whole_characters(told)
     session = flat(_word(_at(told, table.session)).strip())
     if not session and hook.effect is not Effect.NOTHING:
         raise Invalid(f"{table.session!r} is missing in what {client} told; it names the session")
@@ -66,7 +67,7 @@ def hear(*, client: str, event: str, told: Mapping[str, Any]) -> Heard:
         effect=hook.effect,
         answers=hook.answers,
         session_id=session[:200],
-        directory=_word(_at(told, table.directory)),
+        directory=_folder(_at(told, table.directory)),
         reason=flat(_word(_at(told, table.reason)))[:100],
         type=becomes.type if becomes else "",
         payload=payload,
@@ -82,6 +83,17 @@ def project_of(heard: Heard, project: str | None) -> str:
     if not project and not heard.directory.startswith("/"):
         raise Invalid("the event names no folder, so its project can't be told; send 'cwd', or name the project")
     return identify_project(project=project or None, directory=Path(heard.directory or "/"))
+
+
+def _in_whole_characters(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace halves of surrogate pairs by question marks: clients in JavaScript cut texts in the middle of one."""
+    text = json.dumps(told, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        whole: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
+        return whole
+    return told
 
 
 def _table(client: str) -> Client:
@@ -135,6 +147,12 @@ def _at(told: Any, path: str) -> Any:
 def _word(value: Any) -> str:
     """Return a value that must be a text; "" for any other."""
     return value if isinstance(value, str) else ""
+
+
+def _folder(value: Any) -> str:
+    """Return a path; "" for what no file system takes, so that the event itself is not lost."""
+    path = _word(value)
+    return "" if "\0" in path else path
 
 
 def _text(value: Any) -> str:

@@ -50,7 +50,10 @@ class Policy:
 
     def before(self, index: int) -> datetime:
         """Return the time before which a rule takes what it fits."""
-        return self.cutoff - timedelta(days=self.rules[index].after_days or 0)
+        try:
+            return self.cutoff - timedelta(days=self.rules[index].after_days or 0)
+        except OverflowError:  # a plan for a time so early that no calendar has the time before it
+            return datetime.min.replace(tzinfo=UTC)
 
     def about(self, *whats: What) -> list[int]:
         """Return the rules about any of these."""

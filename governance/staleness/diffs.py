@@ -8,6 +8,7 @@ from typing import Any
 
 from memoryhub.core import rows
 from memoryhub.core.errors import Unavailable
+from memoryhub.core.repository import is_folder
 from memoryhub.core.sanitize import sanitize_text
 from sessions_app import git
 from sessions_app.profile import profile
@@ -55,7 +56,7 @@ def repositories() -> list[Path]:
     """Return the folders where the project's repository may be: its own, and those where sessions worked last."""
     named = [(profile().root_path,), *rows.fetch(_DIRECTORIES)]
     places = dict.fromkeys(Path(path) for (path,) in named if path.startswith("/"))
-    return [place for place in places if git.is_folder(place)]
+    return [place for place in places if is_folder(place)]
 
 
 _DIRECTORIES = (

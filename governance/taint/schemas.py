@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from governance.models.taint import RollbackAction
-from memoryhub.core.schemas import Command, EntityId, Moment, Paging
+from memoryhub.core.schemas import Command, EntityId, Moment, Paging, Position
 
 SHOWN = 50
 """So many things of a group are shown; how many there are is told always."""
@@ -20,18 +20,18 @@ Ids = Annotated[list[EntityId], Field(max_length=10_000)]
 
 def _point(value: object) -> object:
     """Read a position, or a time, from what was written; one without a zone is UTC."""
-    if isinstance(value, int | datetime):
+    if isinstance(value, int | float | datetime):
         return value
     written = str(value).strip().removeprefix("#")
     if written.isascii() and written.isdecimal():
-        return int(written)
+        return written
     try:
         return datetime.fromisoformat(written)
     except ValueError:
         raise ValueError("it is a position such as 412, or a time such as 2026-11-20T14:00") from None
 
 
-Point = Annotated[int | Moment, BeforeValidator(_point)]
+Point = Annotated[Position | Moment, BeforeValidator(_point)]
 """A position of the log, or a time."""
 
 

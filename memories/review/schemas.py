@@ -10,7 +10,7 @@ from memories.events import Verdict
 from memories.models import MemoryKind, MemoryScope, ReviewState
 from memories.schemas import Content, MemoryUpdate, MemoryView
 from memoryhub.core.retrieval import Retrieval
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Paging, self_evident
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Paging, Version, self_evident
 
 
 class ReviewTouch(Command):
@@ -18,7 +18,7 @@ class ReviewTouch(Command):
 
     id: EntityId = Field(description="of the memory", json_schema_extra=self_evident)
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is", json_schema_extra=self_evident)
-    base_version: int | None = Field(None, ge=1, description="the version that you looked at; another one is refused")
+    base_version: Version | None = Field(None, description="the version that you looked at; another one is refused")
     reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
 
@@ -33,7 +33,7 @@ class ReviewMerge(ReviewTouch):
     """Let another memory take over the text of one that waits."""
 
     into: EntityId = Field(description="the memory that takes it over")
-    into_version: int | None = Field(None, ge=1, description="the version of it that you looked at")
+    into_version: Version | None = Field(None, description="the version of it that you looked at")
     content: Content | None = Field(None, description="the merged text; default: that of the one that waits")
 
 

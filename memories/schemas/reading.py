@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from memories.models import MemoryKind, MemoryScope
 from memories.schemas.writing import Tags, TypeName
 from memoryhub.core.retrieval import Retrieval
-from memoryhub.core.schemas import Command, EntityId, Paging, self_evident, unlisted
+from memoryhub.core.schemas import Command, EntityId, Moment, Paging, self_evident, unlisted
 
 
 class MemoryView(BaseModel):
@@ -104,8 +104,8 @@ class Filters(Retrieval, Paging):
     session_id: str | None = Field(
         None, max_length=200, description="only of this session", json_schema_extra=self_evident
     )
-    since: datetime | None = Field(None, description="created at or after", json_schema_extra=self_evident)
-    until: datetime | None = Field(None, description="created before", json_schema_extra=self_evident)
+    since: Moment | None = Field(None, description="created at or after", json_schema_extra=self_evident)
+    until: Moment | None = Field(None, description="created before", json_schema_extra=self_evident)
 
 
 class MemoryList(Filters):
@@ -145,7 +145,7 @@ class Timeline(Command):
     """What happened around an id or a time."""
 
     id: EntityId | None = Field(None, description="around this id; default: the end of the log")
-    at: datetime | None = Field(None, description="around this time instead")
+    at: Moment | None = Field(None, description="around this time instead")
     iteration_id: EntityId | None = Field(None, description="the newest 100 events of this iteration instead")
     before: int = Field(10, ge=0, le=100, description="events before")
     after: int = Field(10, ge=0, le=100, description="events after")

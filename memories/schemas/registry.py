@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from memories.kinds import KINDS, Kind
 from memories.models import MemoryKind, MemoryScope
 from memories.schemas.writing import Content, IfExists, MemoryWrite, Tags, Title, TypeName
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Paging, unlisted
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Paging, Version, unlisted
 
 Fields = dict[str, Any]
 
@@ -38,7 +38,7 @@ _PLACE: Fields = {
 }
 _TAGS: Fields = {"tags": (Tags | None, None)}
 _CHANGE: Fields = {
-    "base_version": (int | None, Field(None, ge=1, description="the version you read")),
+    "base_version": (Version | None, Field(None, description="the version you read")),
     "change_reason": (str, Field("", max_length=1_000)),
 }
 _OLD_NAMES = {

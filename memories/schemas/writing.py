@@ -17,6 +17,7 @@ from memoryhub.core.schemas import (
     Line,
     Lowered,
     Tag,
+    Version,
     self_evident,
     unlisted,
 )
@@ -57,9 +58,11 @@ class AboutCode(Command):
     def _as_attribute(cls, given: Any) -> Any:
         if not isinstance(given, dict) or given.get("related_chunks") is None:
             return given
+        attributes = given.get("attributes") or {}
+        if not isinstance(attributes, dict):
+            return given
         rest = {name: value for name, value in given.items() if name != "related_chunks"}
-        attributes = {"related_chunks": given["related_chunks"], **(given.get("attributes") or {})}
-        return {**rest, "attributes": attributes}
+        return {**rest, "attributes": {"related_chunks": given["related_chunks"], **attributes}}
 
 
 class MemoryWrite(AboutCode):
@@ -98,9 +101,8 @@ class MemoryUpdate(AboutCode):
 
     id: EntityId = Field(description="of the memory", json_schema_extra=self_evident)
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is", json_schema_extra=self_evident)
-    base_version: int | None = Field(
+    base_version: Version | None = Field(
         None,
-        ge=1,
         description="the version you read; a newer one is a conflict or refused, never overwritten",
         json_schema_extra=self_evident,
     )
@@ -141,7 +143,7 @@ class MemoryDelete(MemoryTouch):
 class MemoryRestore(MemoryTouch):
     """Bring a deleted memory back, or an earlier version as a new one."""
 
-    version: int | None = Field(None, ge=1, description="make this version the current one again")
+    version: Version | None = Field(None, description="make this version the current one again")
 
 
 class ConflictResolve(Command):

@@ -27,10 +27,23 @@ def from_text(text: str) -> datetime:
     """Read what ``to_text`` wrote, or any ISO 8601 time; a time without a zone is UTC.
 
     Raises:
-        ValueError: the text is no ISO 8601 time.
+        ValueError: the text is no ISO 8601 time, or outside the years 1 to 9999.
     """
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return in_utc(datetime.fromisoformat(text))
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Return the moment in UTC; one without a zone is in UTC already.
+
+    Raises:
+        ValueError: no year from 1 to 9999 holds it, which near either end depends on the zone.
+    """
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("the time must be in the years 1 to 9999 of UTC") from error
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.core.errors import Invalid
-from memoryhub.core.repository import Repository, find_repository, remote_identity, remote_name
+from memoryhub.core.repository import Repository, find_repository, is_file, remote_identity, remote_name
 from memoryhub.env import home
 
 SETTINGS_FILE = ".memory-hub.toml"
@@ -130,7 +130,7 @@ def _settings(directory: Path, repository: Repository | None) -> _Settings:
 
 
 def _nearest(directory: Path, repository: Repository | None) -> tuple[Path | None, dict[str, Any]]:
-    path = next((path for path in _settings_files(directory, repository) if path.is_file()), None)
+    path = next((path for path in _settings_files(directory, repository) if is_file(path)), None)
     return path, _parse(path) if path else {}
 
 

@@ -60,12 +60,28 @@ def remote_identity(url: str) -> str:
 def _git_dir(folder: Path) -> Path | None:
     """Return the git directory of a worktree's top folder or of a bare repository, else None."""
     entry = folder / ".git"
-    if entry.is_dir():
-        return entry if (entry / "HEAD").exists() else None
-    if entry.is_file():
+    if is_folder(entry):
+        return entry if is_file(entry / "HEAD") else None
+    if is_file(entry):
         return _pointed_to(entry)
-    is_bare = (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
+    is_bare = is_file(folder / "HEAD") and is_folder(folder / "objects") and is_folder(folder / "refs")
     return folder if is_bare else None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder that can be seen; of a name that is too long, or in a closed folder, it is not."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a file that can be seen."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _pointed_to(entry: Path) -> Path | None:
@@ -73,7 +89,7 @@ def _pointed_to(entry: Path) -> Path | None:
     if not text.startswith("gitdir:"):
         return None
     target = (entry.parent / text.removeprefix("gitdir:").strip()).resolve()
-    return target if target.is_dir() else None
+    return target if is_folder(target) else None
 
 
 def _repository(folder: Path, git_dir: Path) -> Repository:

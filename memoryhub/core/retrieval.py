@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from memoryhub.core import clock, counters
 from memoryhub.core.asof import as_of
-from memoryhub.core.schemas import Command, Moment, unlisted
+from memoryhub.core.schemas import Command, Moment, Position, unlisted
 
 T = TypeVar("T")
 
@@ -22,15 +22,14 @@ def _as_moment(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = value.strip().removeprefix("#")
-    if text.isdigit():
-        return int(text)
+    if text.isascii() and text.isdecimal():
+        return text
     try:
         return clock.from_text(text)
     except ValueError:
         raise ValueError("give a position such as 412, or an ISO 8601 time such as 2026-11-20T08:30:00Z") from None
 
 
-Position = Annotated[int, Field(ge=0, le=2**53)]
 PastMoment = Annotated[Position | Moment, BeforeValidator(_as_moment)]
 
 

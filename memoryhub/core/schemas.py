@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import (
@@ -18,8 +18,9 @@ from pydantic import (
     StringConstraints,
     ValidationInfo,
 )
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from memoryhub.core import clock
 from memoryhub.core.wording import ONE_LINE
 
 STORED = "stored"
@@ -49,7 +50,21 @@ StoredTag = Annotated[
 ]
 """A tag as events have it. Logs of earlier versions hold tags with line breaks, and must still open."""
 Identifier = Annotated[Line, StringConstraints(min_length=1, max_length=200)]
-EntityId = Annotated[int, Field(ge=1, le=2**53)]
+# The largest integer that JSON readers everywhere keep exactly; well within SQLite's 64 bits.
+MAX_INTEGER = 2**53
+EntityId = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Position = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Version = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+
+
+# Pydantic reads these as seconds since 1970, so that since=2026 would mean half an hour after midnight of that day.
+_NUMBER = re.compile(r"\s*[+-]?\d*\.?\d*\s*")
+
+
+def _not_a_number(value: object) -> object:
+    if isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
+        raise PydanticCustomError("datetime_parsing", "a time is written as ISO 8601, not as a number")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +99,12 @@ Instant = Annotated[
 
 
 def _with_zone(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    in_utc = clock.in_utc(moment)
+    return moment if moment.tzinfo else in_utc
 
 
-Moment = Annotated[datetime, AfterValidator(_with_zone)]
-"""A time; one without a zone is UTC."""
+Moment = Annotated[datetime, BeforeValidator(_not_a_number), AfterValidator(_with_zone)]
+"""A time, written as ISO 8601; one without a zone is UTC."""
 
 UNLISTED = "x-unlisted"
 """Marks a field that every door accepts, but that a tool's listing leaves out, to spare a model its tokens."""

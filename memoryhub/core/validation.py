@@ -15,7 +15,7 @@ _MEMBER = re.compile(r"<\w+\.\w+: ('[^']*')>")
 """How pydantic shows a member of an enumeration that a literal names; callers know its value."""
 
 # How pydantic names the choices of a union in a fault's path: by the kind of their schemas, as no field is called.
-_CHOICE = re.compile(r"constrained-\w+|[a-z-]*\[.+\]|str|int|float|bool", re.DOTALL)
+_CHOICE = re.compile(r"constrained-\w+|[a-z-]*\[.+\]|str|int|float|bool|datetime", re.DOTALL)
 _SUFFIXES = ("_type", "_parsing", "_from_float", "_unicode", "_from_date_parsing", "_object_invalid", "_inner")
 
 _Context = dict[str, Any]
@@ -151,7 +151,8 @@ def _sentence(fault: Any) -> str:
 
 
 def _field(fault: Any) -> str:
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+    parts = [part for part in fault["loc"] if not (isinstance(part, str) and _UNION_BRANCH.fullmatch(part))]
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     return repr(path.removeprefix(".")) if path else "the input"
 
 

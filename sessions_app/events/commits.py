@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
 from memoryhub.core.projection import define_event, sets_aside
-from memoryhub.core.schemas import GitSha, Instant, Payload
+from memoryhub.core.schemas import STORED, GitSha, Instant, Payload
 
 DecisionLink = Literal["implements", "reverts", "relates"]
 """What a commit does to a decision."""
+
+
+# At most so many lines a file, so that the sum over all files of a commit fits a column of 64 bits.
+MAX_LINES = 2**31 - 1
+
+
+def _countable(lines: int, info: ValidationInfo) -> int:
+    if info.context == STORED:  # an older hub checked their sum alone
+        return lines
+    if lines < 0:
+        raise PydanticKnownError("greater_than_equal", {"ge": 0})
+    if lines > MAX_LINES:
+        raise PydanticKnownError("less_than_equal", {"le": MAX_LINES})
+    return lines
+
+
+Lines = Annotated[
+    int,
+    AfterValidator(_countable),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_LINES}),
+]
 
 
 class FileChange(Payload):
     """One file of a commit; the counts are None for a binary file."""
 
     path: str
-    insertions: int | None = None
-    deletions: int | None = None
+    insertions: Lines | None = None
+    deletions: Lines | None = None
 
 
 class CommitRecorded(Payload):

@@ -50,7 +50,7 @@ class CommitRecord(Command):
     sha: str = Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$", description="the full hash")
     message: str = Field("", max_length=100_000)
     author: Line = Field("", max_length=300)
-    committed_at: datetime
+    committed_at: Moment
     files: list[FileChange] = Field(default_factory=list, max_length=100_000)
 
 

@@ -35,6 +35,8 @@ class SessionStart(Command):
             return given
         rest = {name: value for name, value in given.items() if name not in ("name", "metadata")}
         metadata = given.get("metadata") or {}
+        if not isinstance(metadata, dict):
+            return given
         if set(metadata) - {"mode"}:
             raise ValueError("metadata takes mode alone; keep what else there is with memory_write, scope=session")
         said = [str(given[name]) for name in ("name", "purpose") if given.get(name)]

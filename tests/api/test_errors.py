@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from typing import Any
 from unittest import mock
 
 from memoryhub.core import stores
@@ -14,6 +15,10 @@ from tests.support import forget_all_stores
 
 MEMORIES = "projects/alpha/memories"
 BODY = {"title": "t", "content": "c"}
+
+
+def _of(commit: dict[str, Any], **counts: int) -> dict[str, Any]:
+    return {**commit, "files": [{"path": "a", **counts}]}
 
 
 class InputTests(RestTestCase):
@@ -79,6 +84,19 @@ class InputTests(RestTestCase):
             with self.subTest(detail=detail):
                 self.assertIn(detail, self.call("POST", MEMORIES, body, expect=422).data["detail"])
 
+    def test_numbers_and_names_on_which_readers_of_json_differ_are_refused(self) -> None:
+        tool = '{"title": "t", "content": "c", "kind": "tool", "attributes": {"parameters": {"default": %s}}}'
+        cases = {
+            tool % "1e999": "the body holds 1e999, which is no number of 64 bits",
+            tool % ("1" * 5_000): "the body holds an integer of 5000 digits",
+            '{"title": "t", "content": "c", "title": "u"}': "the body names 'title' twice in one object",
+            tool % '{"type": 1, "type": 2}': "the body names 'type' twice in one object",
+        }
+        for body, detail in cases.items():
+            with self.subTest(detail=detail):
+                self.assertIn(detail, self.call("POST", MEMORIES, body, expect=422).data["detail"])
+        self.assertEqual(self.call("GET", MEMORIES).data["results"], [])
+
     def test_a_body_that_is_missing_is_asked_for(self) -> None:
         answer = self.call("POST", MEMORIES, "", expect=422)
         self.assertEqual(
@@ -95,12 +113,106 @@ class InputTests(RestTestCase):
                 self.call("GET", f"{MEMORIES}/{memory_id}", expect=422)
         self.call("GET", f"{MEMORIES}/{2**53}", expect=404)
 
+    def test_integers_that_no_column_holds_are_refused_by_name(self) -> None:
+        commit = {"sha": "a" * 40, "committed_at": "2026-01-01T00:00:00Z"}
+        path = f"{MEMORIES}/{self.write()}"
+        cases = {
+            "'[0].files[0].deletions' must be at least 0": ("commits", [_of(commit, deletions=-5)]),
+            "'[0].files[0].insertions' must be at most": ("commits", [_of(commit, insertions=2**63)]),
+            "'files[0].deletions' must be at least 0": ("commits/read", {**_of(commit, deletions=-5), "message": "m"}),
+            "'version' must be at most": (f"memories/{path.rpartition('/')[2]}/restore", {"version": 2**63}),
+            "'since' must be at most": ("rollbacks/preview", {"since": 10**30}),
+            "'until' must be at least 0": ("rollbacks/preview", {"until": -1}),
+        }
+        for detail, (route, body) in cases.items():
+            with self.subTest(detail=detail):
+                answer = self.call("POST", f"projects/alpha/{route}", body, expect=422)
+                self.assertIn(detail, answer.data["detail"])
+        self.assertEqual(self.call("GET", "projects/alpha/commits").data["results"], [])
+
+    def test_times_are_iso_8601_and_within_the_calendar(self) -> None:
+        routes = (
+            "memories?since",
+            "search?q=x&until",
+            "timeline?at",
+            "events?since",
+            "retention?now",
+            "memories?as_of",
+        )
+        for moment in ("0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00", "1e3", "inf"):
+            for route in routes:
+                with self.subTest(moment=moment, route=route):
+                    self.call("GET", f"projects/alpha/{route}={moment}", expect=422)
+        self.call("GET", "projects/alpha/memories?since=2026", expect=422)
+        self.call("GET", "projects/alpha/retention?now=0001-01-02T00:00:00Z")
+        commit = {"sha": "a" * 40, "committed_at": "0001-01-01T00:00:00+14:00"}
+        self.call("POST", "projects/alpha/commits", [commit], expect=422)
+
+    def test_a_value_of_another_type_is_named_where_old_arguments_are_read_too(self) -> None:
+        cases = {
+            "'metadata' must be an object, not 5": ("sessions", {"metadata": 5}),
+            "'metadata' must be an object": ("sessions", {"metadata": [[1]]}),
+            "'attributes' must be an object": ("memories", {**BODY, "related_chunks": ["a"], "attributes": [1]}),
+        }
+        for detail, (route, body) in cases.items():
+            with self.subTest(detail=detail):
+                answer = self.call("POST", f"projects/alpha/{route}", body, expect=422)
+                self.assertIn(detail, answer.data["detail"])
+
+    def test_a_folder_that_no_file_system_has_is_no_repository(self) -> None:
+        for directory in ("d" * 300, "/" + "d" * 999, "a\0b"):
+            with self.subTest(directory=directory[:9]):
+                body = {"sha": "abcd1234", "directory": directory}
+                self.call("POST", "projects/alpha/commits/read", body, expect=404)
+
+    def test_a_hooks_event_is_kept_whatever_its_folder_and_its_characters(self) -> None:
+        told = {"session_id": "s\ud800", "cwd": "/" + "d" * 5_000, "prompt": "cut here \ud83d"}
+        for each in (told, {**told, "cwd": "/a\0b"}, {**told, "cwd": "/\udc00"}):
+            with self.subTest(cwd=each["cwd"][:9]):
+                self.call("POST", "hooks/claude-code/UserPromptSubmit?project=alpha", each, expect=204)
+        events = self.call("GET", "projects/alpha/events?type=message.user").data["results"]
+        self.assertEqual([event["payload"]["content"] for event in events], ["cut here ?"] * 3)
+        self.call("POST", "hooks/claude-code/UserPromptSubmit", {**told, "cwd": "/a\0b"}, expect=422)
+
+    def test_headers_longer_than_a_name_are_refused_at_every_write(self) -> None:
+        for header in ("X_Session_Id", "X_Ack_Token"):
+            for route in ("memories", "sessions", "turns/begin", "commits"):
+                with self.subTest(header=header, route=route):
+                    body = [] if route == "commits" else BODY if route == "memories" else {}
+                    answer = self.call("POST", f"projects/alpha/{route}", body, expect=422, **{header: "x" * 221})
+                    self.assertIn(f"{header.replace('_', '-')} must have at most 200", answer.data["detail"])
+        self.call("POST", "hooks/claude-code/Stop", {}, expect=422, Idempotency_Key="k" * 201)
+        self.assertEqual(self.call("GET", "projects/alpha/events").data["results"], [])
+
+    def test_the_type_of_every_problem_leads_to_what_it_means(self) -> None:
+        refused = [
+            self.call("GET", "nowhere", expect=404),
+            self.call("PUT", MEMORIES, BODY, expect=405),
+            self.call("GET", MEMORIES, token="wrong", expect=401),
+            self.call("POST", MEMORIES, {}, expect=422),
+        ]
+        for answer in refused:
+            address = answer.data["type"]
+            self.assertTrue(address.startswith("/api/v1/problems/"), address)
+            found = self.client.get(address)
+            self.assertEqual((found.status_code, found.json()["status"]), (200, answer.status_code))
+            self.assertTrue(found.json()["meaning"].endswith("."))
+        self.call("GET", "problems/poem", expect=404)
+
+    def test_what_programs_look_for_beside_the_api_is_a_plain_404(self) -> None:
+        for name in ("oauth-protected-resource", "oauth-authorization-server", "oauth-protected-resource/mcp"):
+            response = self.client.get(f"/.well-known/{name}")
+            self.assertEqual((response.status_code, response["Content-Type"]), (404, "text/plain"), name)
+            self.assertEqual(response.content, b"Not found\n")
+
     def test_a_foreign_host_is_refused(self) -> None:
         for host in ("evil.example", "localhost.evil.example", ""):
             with self.subTest(host=host):
                 response = self.client.get("/api/v1/health", headers={"host": host})
                 self.assertEqual(response.status_code, 400)
                 self.check_shape(response)
+                for path in ("/static/memoryhub/hub.css", "/.well-known/oauth-protected-resource"):
+                    self.assertEqual(self.client.get(path, headers={"host": host}).status_code, 400)
 
     def test_an_unforeseen_failure_shows_nothing_of_the_inside(self) -> None:
         with mock.patch("memories.services.write_memory", side_effect=RuntimeError("the secret inside")):

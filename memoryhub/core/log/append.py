@@ -13,7 +13,7 @@ from django.db import transaction as django_transaction
 from memoryhub.core import clock, ids, rows
 from memoryhub.core.errors import Conflict, Forbidden, Invalid
 from memoryhub.core.log.anchor import advance_anchor, require_anchored
-from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, payload_digest
+from memoryhub.core.log.digests import HEADER, chain_digest, new_payload_json, payload_digest
 from memoryhub.core.log.read import head as end_of_log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
@@ -196,7 +196,7 @@ def _next_in(stream: str) -> int:
 
 
 def _insert(event: Event[Any], data: dict[str, Any], head: _Head, origin: Origin, key: str | None) -> str:
-    payload_json = canonical_json(data)
+    payload_json = new_payload_json(data)
     salt = ids.random_bytes(16).hex()
     header = (
         event.position,

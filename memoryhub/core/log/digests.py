@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from memoryhub.core.errors import Invalid
+
 GENESIS = "0" * 64
 """The digest that stands before the first event."""
 
@@ -34,7 +36,21 @@ def canonical_json(value: Any) -> str:
     return _encode(value)
 
 
+def new_payload_json(value: Any) -> str:
+    """Return the canonical JSON of a payload that is about to be kept.
+
+    Raises:
+        Invalid: it holds NaN or an infinite number, which no other reader of JSON takes.
+    """
+    try:
+        return _encode_new(value)
+    except ValueError as error:
+        raise Invalid("NaN and infinite numbers cannot be kept; send a finite number, or leave it out") from error
+
+
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+# What an older hub has kept is encoded again as it was, or its digests would differ.
+_encode_new = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def payload_digest(salt: str, payload_json: str) -> str:
