@@ -151,8 +151,7 @@ def _sentence(fault: Any) -> str:
 
 
 def _field(fault: Any) -> str:
-    parts = [part for part in fault["loc"] if not (isinstance(part, str) and _UNION_BRANCH.fullmatch(part))]
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
     return repr(path.removeprefix(".")) if path else "the input"
 
 
