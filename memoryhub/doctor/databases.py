@@ -14,7 +14,7 @@ from memoryhub.backups.copying import connect
 from memoryhub.backups.making import backups_of
 from memoryhub.backups.soundness import hub_problem, newest_sound_hub_backup
 from memoryhub.core import schema
-from memoryhub.doctor.finding import Finding
+from memoryhub.doctor.finding import Finding, blamed_on_disk
 
 _STOP = "stop `memory-hub serve`"
 
@@ -34,7 +34,8 @@ def _hub() -> Iterator[Finding]:
     backup = newest_sound_hub_backup()
     again = f"{_remove(path)}, then `memory-hub jobs` creates it; people and tokens must be added again"
     restore = f"`memory-hub restore {quote(str(backup))} --hub` puts the newest sound backup in its place"
-    yield Finding("hub.db", problem, f"{_STOP}; {restore if backup else again}")
+    blamed = blamed_on_disk("hub.db", problem)
+    yield blamed or Finding("hub.db", problem, f"{_STOP}; {restore if backup else again}")
 
 
 def _jobs() -> Iterator[Finding]:
@@ -44,7 +45,8 @@ def _jobs() -> Iterator[Finding]:
     if problem:
         again = "`memory-hub jobs` creates it with all schedules at their defaults"
         removed = f"{_remove(path)}, then " if os.path.lexists(path) else ""
-        yield Finding("jobs.db", problem, f"{_STOP}; {removed}{again}")
+        blamed = blamed_on_disk("jobs.db", problem)
+        yield blamed or Finding("jobs.db", problem, f"{_STOP}; {removed}{again}")
 
 
 def _missing(path: Path, *, used: bool) -> str:
@@ -61,9 +63,9 @@ def _template() -> Iterator[Finding]:
     path = env.home() / "templates" / f"{schema.fingerprint()[:16]}.db"
     problem = _template_problem(path) if os.path.lexists(path) else ""
     if problem:
-        yield Finding(
-            "the template", f"new stores would be damaged: {problem}", f"{_remove(path)}; the next new store creates it"
-        )
+        mend = f"{_remove(path)}; the next new store creates it"
+        blamed = blamed_on_disk("the template", problem)
+        yield blamed or Finding("the template", f"new stores would be damaged: {problem}", mend)
 
 
 def _template_problem(path: Path) -> str:

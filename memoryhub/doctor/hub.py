@@ -20,7 +20,7 @@ from memoryhub.core.wording import counted
 from memoryhub.doctor.backups import examine_hub_backups
 from memoryhub.doctor.databases import examine_databases
 from memoryhub.doctor.files import examine_files
-from memoryhub.doctor.finding import Finding
+from memoryhub.doctor.finding import Finding, blamed_on_disk
 from memoryhub.jobs import worker
 from memoryhub.jobs.standing import Standing, standings
 from sessions_app.layers import CONFIG_FILE
@@ -120,7 +120,8 @@ def _jobs() -> Iterator[Finding]:
         found = standings()
     except DatabaseError as error:
         mend = "`memory-hub jobs` brings hub.db and jobs.db to this version, after a backup"
-        yield Finding("the jobs", f"how they stand cannot be read: {error}", mend)
+        what = f"how they stand cannot be read: {error}"
+        yield blamed_on_disk("the jobs", str(error)) or Finding("the jobs", what, mend)
         return
     for standing in found:
         yield from _job(standing)

@@ -24,7 +24,7 @@ from memoryhub.core.sqlite.options import JOURNAL_SIZE_LIMIT
 from memoryhub.core.stores import StoreId, current_store, use_store
 from memoryhub.doctor.backups import examine_backups
 from memoryhub.doctor.files import option, set_aside
-from memoryhub.doctor.finding import Finding
+from memoryhub.doctor.finding import Finding, blamed_on_disk
 from memoryhub.jobs.places import Target
 from memoryhub.lag import models_behind
 
@@ -63,8 +63,7 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
         found, problem = [(error.message, _restore(store) + _accept(store))], ""
     except HubError as error:
         problem = error.message if is_damage(error.__cause__) else ""
-        newer = "migrations" in error.data
-        found = [] if problem else [(error.message, _UPGRADE if newer else _restore(store))]
+        found = [] if problem else [_unopened(store, error)]
     if problem:
         found = [_damaged(store, problem)]
     backups = examine_backups(store, whole=not found)
@@ -72,7 +71,13 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
 
 
 _Pair = tuple[str, str]
-_UPGRADE = "`pip install --upgrade django-memory-hub`"
+
+
+def _unopened(store: StoreId, error: HubError) -> _Pair:
+    if "migrations" in error.data:
+        return error.message, "`pip install --upgrade django-memory-hub`"
+    blamed = blamed_on_disk("", error.message)
+    return (blamed.what, blamed.mend) if blamed else (error.message, _restore(store))
 
 
 def _identity(store: StoreId) -> Iterator[_Pair]:

@@ -8,9 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import unittest
 from datetime import timedelta
 from importlib import import_module
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -372,3 +375,62 @@ class HubTests(DoctorTestCase):
         self.assertEqual(self.doctor("--project", "alpha"), (0, []))
         with self.assertRaisesRegex(CommandError, "there is no project 'nope'"):
             self.doctor("--project", "nope")
+
+
+_ON_A_SMALL_DISK = """
+set -e
+mount -t tmpfs -o size=40m tmpfs "$MEMORY_HUB_HOME"
+"$0" "$1" import markdown "$2" --project alpha
+"$0" "$1" jobs
+rm -f "$MEMORY_HUB_HOME/secret_key"
+if [ "$3" = full ]; then
+    cat /dev/zero > "$MEMORY_HUB_HOME/filling" || true
+else
+    mount -o remount,ro "$MEMORY_HUB_HOME"
+fi
+set +e
+echo "--- doctor"
+"$0" "$1" doctor --json
+echo "--- $?"
+"""
+_UNSHARE = ["unshare", "--mount", "--map-root-user"]
+
+
+def _can_mount() -> bool:
+    command = [*_UNSHARE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@unittest.skipUnless(_can_mount(), "needs the right to mount a disk in a namespace of its own")
+class DiskTests(unittest.TestCase):
+    def doctor_on(self, kind: str) -> tuple[int, list[dict[str, str]]]:
+        with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as documents:
+            Path(documents, "a.md").write_text("# One\n\ntext\n")
+            command = [*_UNSHARE, "bash", "-c", _ON_A_SMALL_DISK, sys.executable, ROOT / "manage.py", documents, kind]
+            environment = {**os.environ, "MEMORY_HUB_HOME": home}
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
+        _, _, said = done.stdout.partition("--- doctor\n")
+        self.assertNotIn("Traceback", done.stderr)
+        found, _, code = said.partition("--- ")
+        return int(code), json.loads(found)
+
+    def check_unopened(self, found: list[dict[str, str]], what: str, mend: str) -> None:
+        unopened = [each["where"] for each in found if what in each["what"]]
+        self.assertEqual(unopened, ["project alpha", "hub.db", "jobs.db", "the template", "the jobs"])
+        self.assertEqual({each["mend"] for each in found if what in each["what"]}, {f"{mend}, then run doctor again"})
+        self.assertNotIn("damage", json.dumps(found))
+
+    def test_a_full_disk_is_found_and_no_restore_is_advised(self) -> None:
+        code, found = self.doctor_on("full")
+        self.assertEqual(code, 15)
+        self.assertIn("the disk has 0 MB free", " ".join(each["what"] for each in found))
+        self.check_unopened(found, "it cannot be opened while the disk is full", "make room on the disk")
+
+    def test_a_read_only_disk_is_found_and_no_restore_is_advised(self) -> None:
+        code, found = self.doctor_on("read-only")
+        self.assertEqual(code, 15)
+        self.assertIn("it cannot be written", [each["what"] for each in found if each["where"] == "the home folder"])
+        self.check_unopened(found, "it cannot be opened while its folder is read-only", "make the home folder writable")
