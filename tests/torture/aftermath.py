@@ -13,7 +13,6 @@ from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memories.search.index import index_problem
 from memories.services import write_memory
-from memoryhub import env
 from memoryhub.backups import copying
 from memoryhub.backups.making import backups_of, require_sound
 from memoryhub.core import log, rows
@@ -26,7 +25,7 @@ from tests.support import forget_all_stores
 from tests.torture.acknowledged import Expected, Kept
 from tests.torture.workload import PROJECT
 
-SECRETS = (env.TOKEN_FILE, "secret_key", "redaction.key")
+SECRETS = ("token", "secret_key", "redaction.key")
 _SECRET_LENGTH = 43
 """256 bits in base 64."""
 
@@ -61,7 +60,7 @@ def _secret_files(home: Path, wanted: Expected) -> list[str]:
         path = home / name
         if path.exists() and len(path.read_text().strip()) < _SECRET_LENGTH:
             found.append(f"{name} has {path.stat().st_size} bytes")
-    token = home / env.TOKEN_FILE
+    token = home / "token"
     if wanted.token and (not token.exists() or token.read_text().strip() != wanted.token):
         found.append("the token is not the one that was in use")
     return found
