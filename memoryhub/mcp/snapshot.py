@@ -50,7 +50,8 @@ def save(profile: str, key: list[str], answers: Answers) -> None:
             json.dump({"key": key, "answers": answers}, file)
         draft.replace(path)
     except OSError:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # on a read-only disk nothing can be removed either
+            draft.unlink()
         raise
 
 

@@ -4,7 +4,9 @@ Each module attacks real processes with real files, and checks afterwards that n
 the hub says what is wrong:
 
 - ``test_power_cuts``: record what real processes write and sync, drop what was not synced, open what is left.
-- ``test_disk_faults``: full disk, read-only home, EIO on write, sync and read, at each door.
+  ``strace`` reads recordings, ``disk`` is the simulated disk, ``workload`` what is recorded, ``aftermath`` what is
+  checked.
+- ``test_disk_faults``: full disk, read-only disk, EIO on write, sync and read, at each door; ``faults`` injects them.
 - ``test_damage``: the table of silent damage, what `doctor` must say of each kind and what repair must bring back.
 - ``test_store_errors``: store errors under concurrent calls, and kills.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ def _redacted(found: Expected, *, text: str) -> None:
     found.gone.add(text)
 
 
-_NOTES = {
+_NOTES: dict[str, Callable[..., None]] = {
     "memory": _memory,
     "decision": _decision,
     "backup": lambda found, *, path: found.backups.append(path),

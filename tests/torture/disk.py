@@ -9,50 +9,26 @@ the disk in order, as journals keep them.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
+from tests.torture.disk_entries import (
+    Change,
+    Entry,
+    File,
+    Folder,
+    Move,
+    add_durable_entries,
+    all_files,
+    all_folders,
+    apply_change,
+    count_kept,
+    names_after,
+    one_of,
+    put,
+    resize,
+    sync_folder,
+)
 from tests.torture.strace import Call
-
-T = TypeVar("T")
-
-
-@dataclass(eq=False, slots=True)
-class _File:
-    data: bytearray
-    durable: bytearray
-    sectors: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
-    """Contents that were not synced, each with the number of its write."""
-    lengths: list[tuple[int, int]] = field(default_factory=list)
-    cursor: int = 0
-    appends: bool = False
-
-
-@dataclass(eq=False, slots=True)
-class _Move:
-    """A rename: it reaches the disk under both names or under neither."""
-
-    durable: bool = False
-
-
-@dataclass(eq=False, slots=True)
-class _Change:
-    name: str
-    entry: _Entry | None
-    at: int
-    move: _Move | None = None
-
-
-@dataclass(eq=False, slots=True)
-class _Folder:
-    names: dict[str, _Entry] = field(default_factory=dict)
-    durable: dict[str, _Entry] = field(default_factory=dict)
-    changes: list[_Change] = field(default_factory=list)
-
-
-_Entry = _File | _Folder
 
 
 class Disk:
@@ -65,12 +41,12 @@ class Disk:
 
     def __init__(self, root: Path, *, sector: int) -> None:
         self._root, self._sector = str(root), sector
-        self._top = _Folder()
+        self._top = Folder()
         self._at = 0
 
     def add_durable(self, folder: Path) -> None:
         """Begin with what a folder holds, all of it on the disk."""
-        _add_durable(self._top, folder)
+        add_durable_entries(self._top, folder)
 
     def apply(self, call: Call) -> None:
         """Take notice of the next call; those outside the folder change nothing."""
@@ -83,75 +59,75 @@ class Disk:
 
     def contents(self) -> dict[str, bytes]:
         """Return every file by its path, as processes see them."""
-        return {path: bytes(file.data) for path, file in _files(self._top)}
+        return {path: bytes(file.data) for path, file in all_files(self._top)}
 
     def write_after_power_cut(self, target: Path, chance: random.Random) -> None:
         """Write to an empty folder what a power cut at this moment may leave."""
         share = chance.choice((0.0, 0.5, 1.0, chance.random()))
-        kept = {folder: _kept(folder, share, chance) for folder in _folders(self._top)}
+        kept = {folder: count_kept(folder, share, chance) for folder in all_folders(self._top)}
         moves = {change.move for folder, count in kept.items() for change in folder.changes[:count]}
-        names = {folder: _names_after(folder, count, moves) for folder, count in kept.items()}
+        names = {folder: names_after(folder, count, moves) for folder, count in kept.items()}
         self._write(self._top, target, names, share, chance)
 
     def _write(
         self,
-        folder: _Folder,
+        folder: Folder,
         target: Path,
-        names: dict[_Folder, dict[str, _Entry]],
+        names: dict[Folder, dict[str, Entry]],
         share: float,
         chance: random.Random,
     ) -> None:
         target.mkdir(mode=0o700, exist_ok=True)
         for name, entry in names[folder].items():
-            if isinstance(entry, _Folder):
+            if isinstance(entry, Folder):
                 self._write(entry, target / name, names, share, chance)
             else:
                 (target / name).write_bytes(self._after_power_cut(entry, share, chance))
                 (target / name).chmod(0o600)
 
-    def _after_power_cut(self, file: _File, share: float, chance: random.Random) -> bytes:
+    def _after_power_cut(self, file: File, share: float, chance: random.Random) -> bytes:
         data = bytearray(file.durable)
         for sector, versions in file.sectors.items():
-            content = _one_of([content for _, content in versions], share, chance)
+            content = one_of([content for _, content in versions], share, chance)
             if content is not None:
-                _put(data, sector * self._sector, content)
-        length = _one_of([length for _, length in file.lengths], share, chance)
-        _resize(data, len(file.durable) if length is None else length)
+                put(data, sector * self._sector, content)
+        length = one_of([length for _, length in file.lengths], share, chance)
+        resize(data, len(file.durable) if length is None else length)
         return bytes(data)
 
-    def _folder_of(self, path: str) -> tuple[_Folder, str]:
+    def _folder_of(self, path: str) -> tuple[Folder, str]:
         """Return the folder of a path, and its name there."""
         parts = path[len(self._root) + 1 :].split("/")
         folder = self._top
         for part in parts[:-1]:
             found = folder.names[part]
-            assert isinstance(found, _Folder), path
+            assert isinstance(found, Folder), path
             folder = found
         return folder, parts[-1]
 
-    def _entry(self, path: str) -> _Entry | None:
+    def _entry(self, path: str) -> Entry | None:
         if path == self._root:
             return self._top
         folder, name = self._folder_of(path)
         return folder.names.get(name)
 
-    def _file(self, path: str) -> _File:
+    def _file(self, path: str) -> File:
         found = self._entry(path)
-        assert isinstance(found, _File), path
+        assert isinstance(found, File), path
         return found
 
-    def _change(self, path: str, entry: _Entry | None, move: _Move | None = None) -> None:
+    def _change(self, path: str, entry: Entry | None, move: Move | None = None) -> None:
         folder, name = self._folder_of(path)
-        folder.changes.append(_Change(name, entry, self._at, move))
-        _apply(folder.names, folder.changes[-1])
+        folder.changes.append(Change(name, entry, self._at, move))
+        apply_change(folder.names, folder.changes[-1])
 
     def _open(self, call: Call) -> None:
         entry = self._entry(call.paths[-1])
         if entry is None:
             assert "O_CREAT" in call.flags or call.name == "creat", call
-            entry = _File(bytearray(), bytearray())
+            entry = File(bytearray(), bytearray())
             self._change(call.paths[-1], entry)
-        if isinstance(entry, _File) and ("O_WRONLY" in call.flags or "O_RDWR" in call.flags):
+        if isinstance(entry, File) and ("O_WRONLY" in call.flags or "O_RDWR" in call.flags):
             entry.cursor = 0
             entry.appends = "O_APPEND" in call.flags
             if "O_TRUNC" in call.flags:
@@ -166,9 +142,9 @@ class Disk:
     def _write_at_offset(self, call: Call) -> None:
         self._write_at(self._file(call.paths[0]), call.number, call.data)
 
-    def _write_at(self, file: _File, offset: int, data: bytes) -> None:
+    def _write_at(self, file: File, offset: int, data: bytes) -> None:
         before = len(file.data)
-        _put(file.data, offset, data)
+        put(file.data, offset, data)
         for sector in range(offset // self._sector, (offset + len(data) - 1) // self._sector + 1):
             content = bytes(file.data[sector * self._sector : (sector + 1) * self._sector])
             file.sectors.setdefault(sector, []).append((self._at, content))
@@ -177,7 +153,7 @@ class Disk:
 
     def _seek(self, call: Call) -> None:
         entry = self._entry(call.paths[0])
-        if isinstance(entry, _File):
+        if isinstance(entry, File):
             entry.cursor = call.result
 
     def _truncate(self, call: Call) -> None:
@@ -188,35 +164,35 @@ class Disk:
         offset, length = (int(part) for part in call.flags.split(", ")[-2:])
         self._set_length(file, max(len(file.data), offset + length))
 
-    def _set_length(self, file: _File, length: int) -> None:
+    def _set_length(self, file: File, length: int) -> None:
         if length != len(file.data):
-            _resize(file.data, length)
+            resize(file.data, length)
             file.lengths.append((self._at, length))
 
     def _sync(self, call: Call) -> None:
         entry = self._entry(call.paths[0])
-        if isinstance(entry, _Folder):
-            _sync_folder(entry, call.began)
+        if isinstance(entry, Folder):
+            sync_folder(entry, call.began)
         elif entry:
             self._sync_file(entry, call.began)
 
-    def _sync_file(self, file: _File, began: int) -> None:
+    def _sync_file(self, file: File, began: int) -> None:
         for sector, versions in list(file.sectors.items()):
             covered = [content for at, content in versions if at <= began]
             if covered:
-                _put(file.durable, sector * self._sector, covered[-1])
+                put(file.durable, sector * self._sector, covered[-1])
             file.sectors[sector] = [version for version in versions if version[0] > began]
             if not file.sectors[sector]:
                 del file.sectors[sector]
         lengths = [length for at, length in file.lengths if at <= began]
         file.lengths = [version for version in file.lengths if version[0] > began]
-        _resize(file.durable, lengths[-1] if lengths else len(file.durable))
+        resize(file.durable, lengths[-1] if lengths else len(file.durable))
 
     def _rename(self, call: Call) -> None:
         old, new = call.paths
         entry = self._entry(old)
         assert entry is not None, call
-        move = _Move()
+        move = Move()
         self._change(new, entry, move)
         self._change(old, None, move)
 
@@ -228,7 +204,7 @@ class Disk:
 
     def _make_folder(self, call: Call) -> None:
         if call.paths[0] != self._root:
-            self._change(call.paths[0], _Folder())
+            self._change(call.paths[0], Folder())
 
 
 _HANDLERS = {
@@ -244,83 +220,3 @@ _HANDLERS = {
     **dict.fromkeys(("mkdir", "mkdirat"), Disk._make_folder),
     "lseek": Disk._seek,
 }
-
-
-def _add_durable(folder: _Folder, path: Path) -> None:
-    for each in path.iterdir():
-        if each.is_dir():
-            inner = _Folder()
-            _add_durable(inner, each)
-            folder.names[each.name] = folder.durable[each.name] = inner
-        elif each.is_file():
-            content = each.read_bytes()
-            folder.names[each.name] = folder.durable[each.name] = _File(bytearray(content), bytearray(content))
-
-
-def _apply(names: dict[str, _Entry], change: _Change) -> None:
-    if change.entry is None:
-        names.pop(change.name, None)
-    else:
-        names[change.name] = change.entry
-
-
-def _sync_folder(folder: _Folder, began: int) -> None:
-    for change in folder.changes:
-        if change.at <= began:
-            _apply(folder.durable, change)
-            if change.move:
-                change.move.durable = True
-    folder.changes = [change for change in folder.changes if change.at > began]
-
-
-def _kept(folder: _Folder, share: float, chance: random.Random) -> int:
-    """Return how many of the changes that were not synced have reached the disk."""
-    total = len(folder.changes)
-    return round(total * share) if share in {0.0, 1.0} else chance.randint(0, total)
-
-
-def _names_after(folder: _Folder, count: int, moves: set[_Move | None]) -> dict[str, _Entry]:
-    names = dict(folder.durable)
-    for number, change in enumerate(folder.changes):
-        if number < count or (change.move and (change.move.durable or change.move in moves)):
-            _apply(names, change)
-    return names
-
-
-def _folders(folder: _Folder) -> Iterator[_Folder]:
-    """Yield a folder and all below it, those too whose names are on the disk alone."""
-    seen = {folder}
-    waiting = [folder]
-    while waiting:
-        here = waiting.pop()
-        yield here
-        entries = [*here.names.values(), *here.durable.values(), *(change.entry for change in here.changes)]
-        new = {entry for entry in entries if isinstance(entry, _Folder)} - seen
-        seen |= new
-        waiting += new
-
-
-def _files(folder: _Folder, prefix: str = "") -> Iterator[tuple[str, _File]]:
-    for name, entry in folder.names.items():
-        if isinstance(entry, _Folder):
-            yield from _files(entry, f"{prefix}{name}/")
-        else:
-            yield prefix + name, entry
-
-
-def _one_of(versions: list[T], share: float, chance: random.Random) -> T | None:
-    """Return what the disk has of contents in the order of their writing; None is what it had before."""
-    if not versions or share == 0 or (share < 1 and chance.random() >= share):
-        return None
-    return versions[-1] if share == 1 else chance.choice(versions)
-
-
-def _put(data: bytearray, offset: int, content: bytes) -> None:
-    if len(data) < offset:
-        data.extend(bytes(offset - len(data)))
-    data[offset : offset + len(content)] = content
-
-
-def _resize(data: bytearray, length: int) -> None:
-    del data[length:]
-    data.extend(bytes(length - len(data)))
