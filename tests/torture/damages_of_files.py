@@ -1,4 +1,4 @@
-"""The table of silent damage, second half: what is beside the stores."""
+"""The table of silent damage, third part: what is beside the stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of silent damage, first half: stores, their logs, anchors and read models."""
+"""The table of silent damage, first part: stores, their logs and anchors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 from tests.torture.damage import BETA, DEMO, GLOBAL, ORG, Attacked, Damage
 
 REBUILD = r"`memory-hub (jobs )?rebuild (--project demo|.* --project demo)"
-REINDEX = r"`memory-hub (jobs )?(reindex|rebuild) --project demo"
 DAMAGED = "damaged|malformed"
 RESTORE = r"`memory-hub restore \S+\.db --project demo"
 COMMAND = r"`memory-hub "
@@ -87,7 +86,6 @@ def _forge_with_new_anchor(at: Attacked) -> None:
 
 
 _LAST = "(SELECT max(position) FROM raw_events)"
-_A_MEMORY = "(SELECT max(id) FROM memories_memory WHERE deleted_at IS NULL)"
 
 LOG_FILES = (
     Damage("wal deleted", _lose_wal, r"ends at #167, but #187", COMMAND, loses="#187"),
@@ -242,75 +240,4 @@ LOG_ROWS = (
     ),
 )
 
-READ_MODELS = (
-    Damage(
-        "memory's row changed",
-        lambda at: at.sql(f"UPDATE memories_memory SET content = 'forged' WHERE id = {_A_MEMORY}"),
-        "memories_memory",
-        REBUILD,
-    ),
-    Damage(
-        "memory's row deleted",
-        lambda at: at.sql("DELETE FROM memories_memory WHERE id = (SELECT min(id) FROM memories_memory)"),
-        "memories_memory",
-        REBUILD,
-    ),
-    Damage(
-        "memory's row added",
-        lambda at: at.sql(
-            "CREATE TEMP TABLE one AS SELECT * FROM memories_memory LIMIT 1",
-            "UPDATE one SET id = 9999, topic_key = 'forged', content = 'forged'",
-            "INSERT INTO memories_memory SELECT * FROM one",
-        ),
-        "memories_memory",
-        REBUILD,
-    ),
-    Damage(
-        "decision's status forged",
-        lambda at: at.sql("UPDATE decisions_decision SET status = 'active' WHERE status = 'superseded'"),
-        "decisions_decision",
-        REBUILD,
-    ),
-    Damage(
-        "decisions' edges deleted",
-        lambda at: at.sql("DELETE FROM decisions_decisionedge"),
-        "decisions_decisionedge",
-        REBUILD,
-    ),
-    Damage(
-        "session's row changed",
-        lambda at: at.sql("UPDATE sessions_app_session SET summary = 'forged' WHERE id = 3 OR 1"),
-        "sessions_app_session",
-        REBUILD,
-    ),
-    Damage("tags deleted", lambda at: at.sql("DELETE FROM memories_memorytag"), "memories_memorytag", REBUILD),
-    Damage("relations deleted", lambda at: at.sql("DELETE FROM memories_relation"), "memories_relation", REBUILD),
-    Damage(
-        "search documents deleted",
-        lambda at: at.sql("DELETE FROM memories_searchdocument WHERE id < 100"),
-        "memories_searchdocument|search index",
-        REINDEX,
-    ),
-    Damage(
-        "words deleted from the full text",
-        lambda at: at.sql("DELETE FROM search_fts WHERE rowid < 100"),
-        "full-text|search_fts",
-        REINDEX,
-    ),
-    Damage(
-        "words changed in the full text",
-        lambda at: at.sql("INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (165, 'forged', 'forged')"),
-        "full-text|search_fts",
-        REINDEX,
-    ),
-    Damage("full-text index dropped", lambda at: at.sql("DROP TABLE search_fts"), "full-text", REINDEX),
-    Damage("index of a read model dropped", lambda at: at.sql("DROP INDEX memory_title"), "memory_title", REBUILD),
-    Damage(
-        "table of a read model dropped", lambda at: at.sql("DROP TABLE decisions_artifactlink"), "artifactlink", REBUILD
-    ),
-    Damage(
-        "list of migrations emptied", lambda at: at.sql("DELETE FROM django_migrations"), "django_migrations", REBUILD
-    ),
-)
-
-STORES = (*LOG_FILES, *REPLACED_STORES, *ANCHORS, *LOG_ROWS, *READ_MODELS)
+STORES = (*LOG_FILES, *REPLACED_STORES, *ANCHORS, *LOG_ROWS)

@@ -21,6 +21,7 @@ from django.test import SimpleTestCase
 
 from tests.home import run_home
 from tests.torture import damages_of_files as files
+from tests.torture import damages_of_read_models as derived
 from tests.torture import damages_of_stores as stores
 from tests.torture.damage import BETA, DEMO, GLOBAL, ORG, Attacked, Damage
 from tests.torture.hub import ForkedHub, built_home, put_home, read_models, whole_models
@@ -137,7 +138,7 @@ class ReplacedStoreTests(DamageTestCase):
     pass
 
 
-@_tests(stores.LOG_ROWS, stores.READ_MODELS)
+@_tests(stores.LOG_ROWS, derived.READ_MODELS)
 class RowTests(DamageTestCase):
     pass
 
