@@ -117,7 +117,7 @@ class EndToEndTests(HubTestCase):
             lost: list[int] = []
             for memory_id, title in acknowledged.items():
                 found = await client.call_tool("memory_get", {"ids": [memory_id]})
-                if found.is_error or f"\n{title}\n" not in text_of(found):
+                if found.is_error or f"\n  {title}\n" not in text_of(found):
                     lost.append(memory_id)
             return lost
 
