@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent
 os.umask(env.PRIVATE_UMASK)
 
 
-class _LateSecret(SimpleLazyObject):
+class _LateSecret(SimpleLazyObject):  # type: ignore[type-arg]
     """A secret whose file is read, or made, when the secret is first used, not when the settings are loaded."""
 
     def __bool__(self) -> bool:

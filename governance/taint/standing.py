@@ -162,8 +162,8 @@ def memories_now(ids: Collection[int]) -> dict[int, MemoryNow]:
     for position, each, deleted in sorted(changes):
         deletions.setdefault(each, History()).given.append((position, deleted))
     return {
-        row[0]: MemoryNow(row[0], row[1], bool(row[2]), *row[3:], deletions=deletions.get(row[0], History()))
-        for row in rows.fetch(_MEMORIES, [listed(ids)])
+        each: MemoryNow(each, version, bool(deleted), *rest, deletions.get(each, History()))
+        for each, version, deleted, *rest in rows.fetch(_MEMORIES, [listed(ids)])
     }
 
 

@@ -144,7 +144,7 @@ def unchanged(model: StoreModel, found: Sequence[Text]) -> set[int]:
         [wanted, model.key],
     )
     size = model.model.dimensions
-    have = {document: digest for document, digest, *packed in stored if is_vector(*packed, size)}
+    have = {document: digest for document, digest, scale, numbers in stored if is_vector(scale, numbers, size)}
     return {each.id for each in found if have.get(each.id) == each.digest}
 
 

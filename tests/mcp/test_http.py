@@ -53,12 +53,13 @@ class ServingOverHttp(HttpTestCase):
         before = token.read_text()
         self.addCleanup(token.write_text, before)
         token.write_text("")
-        for wrong in ({}, {"Authorization": "Bearer "}, {"Authorization": "Bearer"}):
+        attempts: list[dict[str, str]] = [{}, {"Authorization": "Bearer "}, {"Authorization": "Bearer"}]
+        for wrong in attempts:
             self.assertEqual(self.server.status(**wrong), 401)
         self.assertNotIn(token.read_text(), ("", before))
         self.assertEqual(self.server.status(**self.server.authorization), 200)
         token.write_text("short")
-        with self.server.send("GET", **self.server.authorization) as response:
+        with self.server.send("GET", None, **self.server.authorization) as response:
             self.assertEqual(response.status, 503)
             self.assertIn(b"holds 5 characters, and a secret needs at least 32", response.read())
 

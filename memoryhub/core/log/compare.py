@@ -161,7 +161,8 @@ def _positions(last: int) -> list[int]:
 
 def _of_own_stream(model: type[models.Model]) -> Difference | None:
     """Compare the columns that follow from a row's own stream, and look for rows that no event has made."""
-    names = [f'"{model._meta.get_field(name).column}"' for name in getattr(model, "from_own_stream", ())]
+    named = getattr(model, "from_own_stream", ())
+    names = [f'"{field.column}"' for field in model._meta.local_concrete_fields if field.name in named]
     if not names:
         return None
     table = model._meta.db_table
