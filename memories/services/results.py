@@ -68,18 +68,28 @@ def live_memory(memory_id: int) -> Memory:
 
 
 def refuse_taken_title(existing: Existing, state: MemoryState) -> None:
-    """Refuse a title that another memory of the same scope and kind has.
+    """Refuse the topic of another memory of the same scope; without a topic, the title of one of the same kind too.
 
     Raises:
         Conflict: it is taken; the data names the id.
     """
-    if existing.state.topic_key:
+    if state.topic_key:
+        _refuse_taken_topic(existing, state)
         return
     taken = ExistingMemories([state], existing.session_id).of_title(state)
     if taken and taken.id != existing.id:
         raise Conflict(
             f"{state.kind} {state.title!r} of scope {state.scope} exists as #{taken.id}; choose another title, or "
             "update that one",
+            id=taken.id,
+        )
+
+
+def _refuse_taken_topic(existing: Existing, state: MemoryState) -> None:
+    taken = ExistingMemories([state], existing.session_id).of_topic(state)
+    if taken and taken.id != existing.id:
+        raise Conflict(
+            f"#{taken.id} has topic {state.topic_key!r} in scope {state.scope}; update that one, or delete it first",
             id=taken.id,
         )
 

@@ -159,6 +159,13 @@ class PromotionTests(ScopesTestCase):
         with self.assertRaisesRegex(Conflict, f"of scope project exists as #{ours.id}"):
             services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
 
+    def test_promoting_a_topic_that_the_project_has_already_is_refused_with_its_id(self):
+        taken = self.write("How to build", topic_key="build/command")
+        with use_origin(session_id="s1"):
+            note = self.write("How we build", topic_key="build/command", scope="session")
+        with self.assertRaisesRegex(Conflict, f"#{taken.id} has topic 'build/command'"):
+            services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
+
     def test_what_is_the_projects_already_cannot_be_promoted(self):
         note = self.write("Finding")
         with self.assertRaisesRegex(Invalid, "promote is for what is in scope session"):
