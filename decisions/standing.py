@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from decisions.events import DECISION_EVIDENCED, DECISION_LINKED
 from decisions.selectors.edges import heads
 from memoryhub.core import rows
 from memoryhub.core.projection import Event, projects
-from memoryhub.core.quarantine import QUARANTINE_LIFTED, QUARANTINE_PLACED, QuarantineLifted, QuarantinePlaced
+from memoryhub.core.quarantine import (
+    OUTSIDE,
+    QUARANTINE_LIFTED,
+    QUARANTINE_PLACED,
+    QuarantineLifted,
+    QuarantinePlaced,
+)
 
 _BELOW = """
 WITH RECURSIVE below(id) AS (
@@ -27,6 +34,42 @@ _SAID = (
     "ORDER BY e.stream_seq DESC LIMIT 1), 'accepted')"
 )
 """The status that a decision had before it was superseded."""
+
+# The streams of the decisions that some events gave evidence or edges to; the decisions themselves are not meant.
+_TOUCHED = (
+    "SELECT stream_id FROM raw_events WHERE position IN (SELECT value FROM json_each(%s)) "
+    f"AND event_type IN ('{DECISION_EVIDENCED.name}', '{DECISION_LINKED.name}')"
+)
+_EVIDENCE_OF_ANOTHER = f"""
+UPDATE decisions_artifactlink SET event = given.event FROM (
+    SELECT CAST(substr(e.stream_id, 10) AS INTEGER) AS decision_id, json_extract(a.value, '$.kind') AS kind,
+        json_extract(a.value, '$.value') AS text, min(e.position) AS event
+    FROM raw_events e JOIN json_each(e.payload_json, '$.artifacts') a
+    WHERE e.stream_id IN ({_TOUCHED}) AND e.position {OUTSIDE} GROUP BY 1, 2, 3
+) AS given
+WHERE decisions_artifactlink.event IN (SELECT id FROM quarantine) AND decisions_artifactlink.kind = given.kind
+    AND decisions_artifactlink.decision_id = given.decision_id AND decisions_artifactlink.value = given.text
+"""
+_EDGES_OF_ANOTHER = f"""
+UPDATE decisions_decisionedge SET event = given.event FROM (
+    SELECT CAST(substr(e.stream_id, 10) AS INTEGER) AS from_id,
+        json_extract(e.payload_json, '$.edge.relation') AS relation,
+        json_extract(e.payload_json, '$.edge.to') AS to_id, min(e.position) AS event
+    FROM raw_events e WHERE e.stream_id IN ({_TOUCHED}) AND e.event_type = '{DECISION_LINKED.name}'
+        AND e.payload_json IS NOT NULL AND e.position {OUTSIDE} GROUP BY 1, 2, 3
+) AS given
+WHERE decisions_decisionedge.event IN (SELECT id FROM quarantine) AND decisions_decisionedge.to_id = given.to_id
+    AND decisions_decisionedge.from_id = given.from_id AND decisions_decisionedge.relation = given.relation
+"""
+
+
+@projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
+def settle_sources(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
+    """Let evidence and edges that several events gave count as those of one that is not in quarantine."""
+    if event.version > 1:
+        ids = json.dumps(event.payload.ids)
+        rows.execute(_EVIDENCE_OF_ANOTHER, [ids])
+        rows.execute(_EDGES_OF_ANOTHER, [ids])
 
 
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)

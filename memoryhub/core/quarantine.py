@@ -38,9 +38,11 @@ class QuarantineLifted(Payload):
     reason: str = ""
 
 
-QUARANTINE_PLACED = define_event("quarantine.placed", QuarantinePlaced, rollback=GOVERNS, changes_stream=False)
-# Version 2 makes no relation again that was removed, or whose end was erased. Logs of earlier versions of the hub hold
-# events of version 1, which replay as they did then.
+# In version 2, evidence and edges that somebody else gave too stay in force, and no relation is made again that was
+# removed or lost an end. Logs of earlier versions of the hub hold events of version 1, which replay as they did then.
+QUARANTINE_PLACED = define_event(
+    "quarantine.placed", QuarantinePlaced, version=2, rollback=GOVERNS, changes_stream=False
+)
 QUARANTINE_LIFTED = define_event(
     "quarantine.lifted", QuarantineLifted, version=2, rollback=GOVERNS, changes_stream=False
 )

@@ -6,8 +6,9 @@ import dataclasses
 from typing import Any
 from unittest import mock
 
-from decisions.schemas import DecisionMark
-from decisions.services import mark_decision
+from decisions.schemas import DecisionEvidence, DecisionGet, DecisionLink, DecisionMark
+from decisions.selectors import get_decisions
+from decisions.services import add_evidence, link_decisions, mark_decision
 from governance.models import Affirmation
 from governance.staleness.schemas import Affirm
 from governance.staleness.services import affirm
@@ -286,3 +287,28 @@ class ReversalTests(TaintTestCase):
         made = self.roll_back(action="undo")
         log.erase_streams([f"decision:{chosen}"], reason="test")
         self.assertEqual([(chosen, "erased since")], [(each.id, each.why) for each in self.undo(made.id).undone_left])
+
+    def test_evidence_and_edges_that_a_clean_caller_gave_too_stay(self) -> None:
+        first, second = self.decide("SQLite"), self.decide("One file")
+        edge = DecisionLink(id=second, relation="refines", to=first)
+        with use_origin(**TAINTED):
+            add_evidence(command=DecisionEvidence(id=first, notes=["measured"]))
+            link_decisions(command=edge)
+        earlier = self.roll_back()
+        link_decisions(command=edge)
+        self.undo(earlier.id)
+        add_evidence(command=DecisionEvidence(id=first, notes=["measured"]))
+        made = self.roll_back()
+        told = get_decisions(command=DecisionGet(ids=[first, second]))
+        self.assertEqual((["measured"], [first]), self.evidence(told))
+        self.assert_rebuilds()
+        self.undo(made.id)
+        self.assert_rebuilds()
+        self.roll_back(session_id="s-good", leave=[first, second])
+        told = get_decisions(command=DecisionGet(ids=[first, second]))
+        self.assertEqual((["measured"], [first]), self.evidence(told))
+        self.assert_rebuilds()
+
+    def evidence(self, told: list[dict[str, Any]]) -> tuple[list[str], list[int]]:
+        first, second = told
+        return [each["value"] for each in first["artifacts"]], [each["to"] for each in second["edges"]]
