@@ -19,8 +19,9 @@ from governance.taint.schemas import Include, Left, RollbackPlan, Selection, Ste
 from governance.taint.selecting import Selected, select
 from governance.taint.standing import changed_since, memories_now
 from governance.taint.undone import void_positions
+from memories.models import Conflict
 from memoryhub.core.errors import Invalid
-from memoryhub.core.projection import RollbackEffect, rollback_of
+from memoryhub.core.projection import RollbackEffect, rollback_of, types_that_change_streams
 from memoryhub.core.quarantine import quarantined_among
 
 _KINDS = {"memories_created": "memory", "memories_revised": "memory", "decisions": "decision"}
@@ -100,7 +101,7 @@ class _Planner:
         self._tainted = found.selected.positions - self._events_left()
         self._void = void_positions() - found.selected.positions
         self._firsts = self._first_events()
-        self._changed = changed_since(self._firsts, found.selected.positions, self._void)
+        self._changed = changed_since(self._until(), found.selected.positions, self._void)
         self._aside = quarantined_among(sorted(each.id for each in in_groups(self._direct, lambda _: True)))
 
     def parts(self) -> Iterator[Step | Left]:
@@ -121,14 +122,19 @@ class _Planner:
         }
 
     def _first_events(self) -> dict[str, int]:
-        """Return the first tainted event of each stream that others may have changed since."""
+        """Return the first tainted change of each stream that others may have changed since."""
         firsts: dict[str, int] = {}
-        for header in self._found.selected.headers:
+        for header in self._found.selected.of(*types_that_change_streams()):
             if header.stream.startswith(("memory:", "decision:")):
                 firsts.setdefault(header.stream, header.position)
         for each in self._direct["memories_deleted"].values():  # by the end of a session, which has another stream
             firsts[f"memory:{each.id}"] = min(each.first, firsts.get(f"memory:{each.id}", each.first))
         return firsts
+
+    def _until(self) -> dict[str, int]:
+        """Return the position of each stream behind which a change by others counts."""
+        ends = {f"memory:{each.id}": each.events[-1] for each in self._direct["memories_deleted"].values()}
+        return {stream: max(first, ends.get(stream, 0)) for stream, first in self._firsts.items()}
 
     def _reaches(self, stream: str) -> bool:
         return self._include_changed or stream not in self._changed
@@ -142,6 +148,18 @@ class _Planner:
                 stream = self._stream(name, each)
                 if not stream or (self._reaches(stream) and int(stream.partition(":")[2]) not in self._leave):
                     yield each
+        if self._undo:
+            yield from self._conflicts_of_others()
+
+    def _conflicts_of_others(self) -> Iterator[int]:
+        """Yield the conflicts that others opened with versions that are undone too."""
+        reached = {each for each in self._memories() if f"memory:{each}" in self._changed and self._include_changed}
+        for each, memory_id in Conflict.objects.filter(memory_id__in=reached).values_list("id", "memory_id"):
+            if each > self._firsts[f"memory:{memory_id}"]:
+                yield each
+
+    def _memories(self) -> set[int]:
+        return {each for name in _OF_MEMORIES for each in self._direct[name]} - self._leave
 
     def _stream(self, group: str, thing: int) -> str:
         """Return the stream whose later changes protect a thing; "" where nothing does."""
@@ -195,8 +213,7 @@ class _Planner:
         )
 
     def _memories_undone(self, setting_aside: set[int]) -> Iterator[Step | Left]:
-        touched = {each for name in _OF_MEMORIES for each in self._direct[name]} - self._leave
-        reached = {each for each in touched if self._reaches(f"memory:{each}")}
+        reached = {each for each in self._memories() if self._reaches(f"memory:{each}")}
         yield from (Left(id=each, why="in quarantine already") for each in reached & self._aside)
         memories = memories_now(reached - self._aside)
         yield from MemoryReversal(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
@@ -10,12 +11,13 @@ from typing import NamedTuple
 from governance.taint.perform import relations_as_made
 from governance.taint.schemas import Left, Step
 from governance.taint.selecting import listed
-from memories.events import RELATION_CREATED, RELATION_DELETED, RelationCreated
+from memories.events import RELATION_CREATED, RELATION_DELETED
 from memories.models import Relation
+from memories.models.link import BOTH_WAYS, NEVER_ROUND, statement
 from memoryhub.core import rows
 from memoryhub.core.entities import find_entities
 
-# Each relation between the same ends and of the same type as one of these, when it was made and when it was removed.
+# When each relation that says the same as one of these was made, and when it was removed.
 _CHANGES = f"""
 WITH said AS (
     SELECT position, actor, json_extract(payload_json, '$.source_id') AS source,
@@ -23,7 +25,10 @@ WITH said AS (
     FROM raw_events WHERE event_type = '{RELATION_CREATED.name}' AND payload_json IS NOT NULL
 ),
 same AS MATERIALIZED (
-    SELECT s.* FROM said s JOIN said w ON s.source = w.source AND s.target = w.target AND s.relation = w.relation
+    SELECT s.* FROM said s JOIN said w ON s.relation = w.relation AND (
+            s.source = w.source AND s.target = w.target
+            OR s.source = w.target AND s.target = w.source AND s.relation IN (SELECT value FROM json_each(%s))
+        )
         WHERE w.position IN (SELECT value FROM json_each(%s)) GROUP BY s.position
 )
 SELECT position, actor, 1, position, source, target, relation FROM same
@@ -33,7 +38,7 @@ UNION ALL SELECT e.position, e.actor, 0, s.position, s.source, s.target, s.relat
 ORDER BY 1
 """
 
-Triple = tuple[int, int, str]
+Statement = tuple[str, int, int]
 
 
 class Change(NamedTuple):
@@ -49,7 +54,7 @@ class Change(NamedTuple):
 class RelationReversal:
     """The steps that make relations again which some events removed.
 
-    A relation that is made again has a new id: what counts is its two ends and its type.
+    A relation that is made again has a new id: what counts is what it says.
     """
 
     tainted: Collection[int]
@@ -63,41 +68,65 @@ class RelationReversal:
         """Yield a step for each relation to make again, and what is left."""
         wanted = set(removed)
         histories = self._histories(wanted)
-        made = relations_as_made({change.relation_id for every in histories.values() for change in every})
-        ends = set(find_entities(end for each in made.values() for end in (each.source_id, each.target_id)))
-        present = self._present(made)
-        yield from (Left(id=each, title="Relation", why="erased since") for each in wanted - set(made))
-        for triple, changes in histories.items():
-            yield from self._of_one(changes, is_present=triple in present, has_ends=set(triple[:2]) <= ends)
+        known = {change.relation_id for every in histories.values() for change in every}
+        yield from (Left(id=each, title="Relation", why="erased since") for each in wanted - known)
+        decided = [self._decided(changes) for changes in histories.values()]
+        yield from (each for each in decided if isinstance(each, Left))
+        yield from self._possible([each for each in decided if isinstance(each, int)])
 
-    def _histories(self, wanted: set[int]) -> dict[Triple, list[Change]]:
-        histories: dict[Triple, list[Change]] = {}
-        for position, actor, is_made, relation_id, source, target, relation in rows.fetch(_CHANGES, [listed(wanted)]):
+    def _histories(self, wanted: set[int]) -> dict[Statement, list[Change]]:
+        histories: dict[Statement, list[Change]] = {}
+        found = rows.fetch(_CHANGES, [json.dumps(sorted(BOTH_WAYS)), listed(wanted)])
+        for position, actor, is_made, relation_id, source, target, relation in found:
             if position not in self.void:
                 change = Change(position, actor, bool(is_made), relation_id)
-                histories.setdefault((source, target, relation), []).append(change)
+                histories.setdefault(statement(relation, source, target), []).append(change)
         return histories
 
-    def _present(self, made: Mapping[int, RelationCreated]) -> set[Triple]:
-        found = Relation.objects.filter(source_id__in={each.source_id for each in made.values()})
-        known = found.values_list("id", "source_id", "target_id", "relation")
-        return {(source, target, relation) for each, source, target, relation in known if each not in self.going}
-
-    def _of_one(self, changes: list[Change], *, is_present: bool, has_ends: bool) -> Iterator[Step | Left]:
+    def _decided(self, changes: list[Change]) -> int | Left | None:
+        """Return which relation is to be there, or why that is left; None where none is to be."""
         last = changes[-1]
         removed = next((each.relation_id for each in changes if each.position in self.tainted and not each.made), 0)
         if not removed:
-            return
+            return None
         is_changed = last.position not in self.tainted
         if is_changed and not self.include_changed:
-            why = f"changed since by {last.actor} at #{last.position}"
-            yield Left(id=removed, title="Relation", why=why)
-            return
+            return Left(id=removed, title="Relation", why=f"changed since by {last.actor} at #{last.position}")
         counting = takewhile(lambda each: each.position not in self.tainted, changes) if is_changed else changes
         kept = [each for each in counting if each.position not in self.tainted]
-        if not kept or not kept[-1].made or is_present:
-            return
-        if has_ends:
-            yield Step(do="relate", id=kept[-1].relation_id)
-        else:
-            yield Left(id=removed, title="Relation", why="one of its ends is not there any more")
+        return kept[-1].relation_id if kept and kept[-1].made else None
+
+    def _possible(self, wanted: Sequence[int]) -> Iterator[Step | Left]:
+        """Yield steps for those that can be there, the latest first, and what is left."""
+        made = relations_as_made(wanted)
+        ends = set(find_entities(end for each in made.values() for end in (each.source_id, each.target_id)))
+        present = [
+            row[1:]
+            for row in Relation.objects.values_list("id", "relation", "source_id", "target_id")
+            if row[0] not in self.going
+        ]
+        said = {statement(*each) for each in present}
+        for each in sorted(made, reverse=True):
+            row = (made[each].relation, made[each].source_id, made[each].target_id)
+            if not set(row[1:]) <= ends:
+                yield Left(id=each, title="Relation", why="one of its ends is not there any more")
+            elif statement(*row) in said:
+                continue
+            elif _closes_circle(row, present):
+                yield Left(id=each, title="Relation", why="it would close a circle with relations made since")
+            else:
+                present.append(row)
+                yield Step(do="relate", id=each)
+
+
+def _closes_circle(row: Statement, present: Sequence[Statement]) -> bool:
+    relation, source, target = row
+    if relation not in NEVER_ROUND:
+        return False
+    reached, waiting = {target}, [target]
+    while waiting:
+        here = waiting.pop()
+        further = {end for name, start, end in present if name == relation and start == here} - reached
+        reached |= further
+        waiting += further
+    return source in reached

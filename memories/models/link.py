@@ -35,6 +35,17 @@ class RelationType(models.TextChoices):
     DERIVED_FROM = "derived_from", "Derived from"
 
 
+# Of these, the reverse says the same.
+BOTH_WAYS = frozenset({RelationType.CONFLICTS_WITH, RelationType.RELATED_TO})
+# Of these, no chain may lead back to where it began.
+NEVER_ROUND = frozenset({RelationType.DEPENDS_ON, RelationType.SUPERSEDES, RelationType.DERIVED_FROM})
+
+
+def statement(relation: str, source: int, target: int) -> tuple[str, int, int]:
+    """Return what two relations have in common that say the same."""
+    return (relation, *sorted((source, target))) if relation in BOTH_WAYS else (relation, source, target)
+
+
 class EndType(models.TextChoices):
     """What can be an end of a relation."""
 

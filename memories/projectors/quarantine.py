@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from django.db.models.expressions import RawSQL
 
@@ -20,10 +19,13 @@ from memories.events import (
     TAG_CREATED,
     MemoryRevised,
     RelationCreated,
+    TagCreated,
 )
 from memories.models import Memory, Relation, Tag
+from memories.models.link import NEVER_ROUND
 from memories.projectors.links import describe_tag, relate
 from memories.projectors.memories import open_conflict, resolve
+from memories.selectors.relations import path_between, same_relation
 from memoryhub.core import log, rows
 from memoryhub.core.entities import find_entities
 from memoryhub.core.models import RawEvent
@@ -80,37 +82,41 @@ def take_names_back(event: Event[QuarantineLifted]) -> None:
         event_type__in=[RELATION_CREATED.name, TAG_CREATED.name],
         payload_json__isnull=False,
     )
-    wanted = [log.event_of(each) for each in gone.order_by("position")]
-    _make_again(wanted if event.version == 1 else _without_removed(wanted, event.position))
+    events = [log.event_of(each) for each in gone.order_by("position")]
+    _describe_again([each for each in events if each.type == TAG_CREATED.name])
+    relations = [each for each in events if each.type == RELATION_CREATED.name]
+    if event.version == 1:
+        _relate_as_version_1(relations)
+    else:
+        _relate_again(relations, event.position)
 
 
-def _without_removed(events: Sequence[Event[Any]], before: int) -> list[Event[Any]]:
-    """Leave out relations that were removed, and those of which an end was erased; the latest come first."""
-    relations = [event for event in events if event.type == RELATION_CREATED.name]
-    removed = {row[0] for row in rows.fetch(_REMOVED, [json.dumps([event.stream_id for event in relations]), before])}
-    ends = find_entities(end for each in relations for end in _said(each.payload)[:2])
-    kept = [
-        event for event in relations if event.stream_id not in removed and set(_said(event.payload)[:2]) <= set(ends)
-    ]
-    return [*kept[::-1], *(event for event in events if event.type == TAG_CREATED.name)]
-
-
-def _make_again(events: Sequence[Event[Any]]) -> None:
+def _describe_again(events: Sequence[Event[TagCreated]]) -> None:
     tags = set(Tag.objects.values_list("name", flat=True)) if events else set()
-    sources = [event.payload.source_id for event in events if event.type == RELATION_CREATED.name]
-    same = Relation.objects.filter(source_id__in=sources) if sources else Relation.objects.none()
-    related = set(same.values_list("source_id", "target_id", "relation"))
+    for event in events:
+        if event.payload.name not in tags:
+            describe_tag(event)
+
+
+def _relate_as_version_1(events: Sequence[Event[RelationCreated]]) -> None:
+    same = Relation.objects.filter(source_id__in=[event.payload.source_id for event in events])
+    related = set(same.values_list("relation", "source_id", "target_id")) if events else set()
     for event in events:
         payload = event.payload
-        if event.type == TAG_CREATED.name and payload.name not in tags:
-            describe_tag(event)
-        elif event.type == RELATION_CREATED.name and _said(payload) not in related:
+        if (payload.relation, payload.source_id, payload.target_id) not in related:
             relate(event)
-            related.add(_said(payload))
 
 
-def _said(payload: RelationCreated) -> tuple[int, int, str]:
-    return payload.source_id, payload.target_id, payload.relation
+def _relate_again(events: Sequence[Event[RelationCreated]], before: int) -> None:
+    """Make relations again, the latest first, unless they were removed, are there, or can't be there any more."""
+    removed = {row[0] for row in rows.fetch(_REMOVED, [json.dumps([each.stream_id for each in events]), before])}
+    ends = set(find_entities(end for each in events for end in (each.payload.source_id, each.payload.target_id)))
+    for event in reversed(events):
+        relation, source, target = (event.payload.relation, event.payload.source_id, event.payload.target_id)
+        if event.stream_id in removed or not {source, target} <= ends or same_relation(relation, source, target):
+            continue
+        if relation not in NEVER_ROUND or not path_between(relation, target, source):
+            relate(event)
 
 
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)

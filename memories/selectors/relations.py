@@ -11,6 +11,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from memories import scopes
 from memories.ends import end_id, require_ends, view_end
 from memories.models import EndType, Memory, Relation, RelationType
+from memories.models.link import BOTH_WAYS
 from memories.present_links import relation_line
 from memories.schemas.links import Direction, RelationList, RelationView
 from memoryhub.core import rows
@@ -21,9 +22,6 @@ from memoryhub.core.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 from memoryhub.core.stores import Scope, current_store
-
-BOTH_WAYS = frozenset({RelationType.CONFLICTS_WITH, RelationType.RELATED_TO})
-"""Of these, the reverse says the same."""
 
 _WALK = """
 WITH RECURSIVE walk(id, came_from) AS (

@@ -8,15 +8,13 @@ from memories import scopes
 from memories.ends import end_id, require_ends
 from memories.events import RELATION_CREATED, RELATION_DELETED, RelationCreated, RelationDeleted
 from memories.models import EndType, Relation, RelationType
+from memories.models.link import NEVER_ROUND
 from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete, RelationResult
 from memories.selectors.relations import find_relation, path_between, same_relation, view_relations
 from memoryhub.core import clock, log
 from memoryhub.core.entities import Entity
 from memoryhub.core.errors import Conflict, Gone, Invalid, NotFound
 from memoryhub.core.models import RawEvent
-
-NEVER_ROUND = frozenset({RelationType.DEPENDS_ON, RelationType.SUPERSEDES, RelationType.DERIVED_FROM})
-"""Of these, a circle would say that a thing comes before itself."""
 
 
 def create_relation(*, command: RelationCreate) -> RelationResult:
