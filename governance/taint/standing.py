@@ -162,8 +162,8 @@ def memories_now(ids: Collection[int]) -> dict[int, MemoryNow]:
     for position, each, deleted in sorted(changes):
         deletions.setdefault(each, History()).given.append((position, deleted))
     return {
-        each: MemoryNow(each, version, bool(deleted), *rest, deletions.get(each, History()))
-        for each, version, deleted, *rest in rows.fetch(_MEMORIES, [listed(ids)])
+        memory: MemoryNow(memory, version, bool(deleted), *named, deletions=deletions.get(memory, History()))  # type: ignore[misc]
+        for memory, version, deleted, *named in rows.fetch(_MEMORIES, [listed(ids)])
     }
 
 

@@ -43,7 +43,9 @@ NEVER_ROUND = frozenset({RelationType.DEPENDS_ON, RelationType.SUPERSEDES, Relat
 
 def statement(relation: str, source: int, target: int) -> tuple[str, int, int]:
     """Return what two relations have in common that say the same."""
-    return (relation, *sorted((source, target))) if relation in BOTH_WAYS else (relation, source, target)
+    if relation in BOTH_WAYS:
+        return relation, min(source, target), max(source, target)
+    return relation, source, target
 
 
 class EndType(models.TextChoices):
