@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from memoryhub.core import clock
+from memoryhub.core.shapes import GeneratedMark
 from memoryhub.core.wording import ONE_LINE
 
 STORED = "stored"
@@ -68,7 +69,7 @@ def _not_a_number(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(GeneratedMark):
     """Marks a field of an event that is generated, not written: the sanitiser and redaction never change it.
 
     The format is checked before an event is appended, so no text gets past the sanitiser in such a field. It is not

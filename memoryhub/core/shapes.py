@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
+class GeneratedMark:
+    """In the metadata of a type: its values are computed, not written. ``schemas.Generated`` is the one in use."""
+
+
 class Leaf(Enum):
     """What a string is."""
 
@@ -75,9 +79,7 @@ def _of_schema(schema: Any) -> Shape:
 
 
 def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
-    from memoryhub.core.schemas import Generated
-
-    if any(isinstance(mark, Generated) for mark in metadata):
+    if any(isinstance(mark, GeneratedMark) for mark in metadata):
         return GENERATED
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:

@@ -51,6 +51,19 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
+def anchor_of(path: Path) -> Path:
+    """Return the file beside a store's that holds the anchor of its log."""
+    return path.with_name("head")
+
+
+def is_anchored(path: Path) -> bool:
+    """Return whether the log of the store at ``path`` ever had an event, as far as its anchor shows."""
+    try:
+        return bool(anchor_of(path).read_bytes().strip(b"\0"))
+    except FileNotFoundError:
+        return False
+
+
 def create_store(path: Path) -> None:
     """Make an empty store at ``path`` as a copy of the migrated template; one that is there already stays."""
     template = _template()

@@ -220,12 +220,9 @@ def _require_unanchored(store: StoreId) -> None:
     Raises:
         Damaged: it had.
     """
-    from memoryhub.core.log.anchor import anchored_position
-
-    anchored = anchored_position(store)
-    if anchored:
+    if store_files.is_anchored(store.path):
         raise Damaged(
-            f"memory database unavailable: the file of {store.name!r} is gone, and its log had {anchored} events; "
+            f"memory database unavailable: the file of {store.name!r} is gone, though its log had events; "
             "`memory-hub doctor` says how to bring it back",
             store=store.name,
         )

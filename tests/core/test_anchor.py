@@ -11,7 +11,7 @@ from memories import services
 from memories.schemas import MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.errors import Damaged, Invalid
-from memoryhub.core.log.anchor import anchor_path, anchored_position, read_anchor
+from memoryhub.core.log.anchor import anchor_path, read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import project_store, use_store
 from tests.mcp.client import McpTestCase
@@ -19,6 +19,11 @@ from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import run, serving, temporary_home
 
 ALPHA = project_store("alpha")
+
+
+def anchored_position() -> int:
+    anchor = read_anchor(ALPHA)
+    return anchor.position if anchor else 0
 
 
 def write(title: str) -> int:
@@ -77,7 +82,7 @@ class CutLogTests(HubTestCase):
         anchor_path(ALPHA).write_bytes(b"")
         with self.store("alpha"):
             write("one more")
-        self.assertEqual(anchored_position(ALPHA), 6)
+        self.assertEqual(anchored_position(), 6)
 
     def test_an_accepted_loss_is_an_event_and_writing_goes_on(self):
         event = log.accept_loss(store=ALPHA, reason="the disk died")
@@ -118,7 +123,7 @@ class LostFileTests(HubTestCase):
             ALPHA.path.touch()
 
     def test_a_store_that_is_gone_or_empty_beside_its_anchor_is_never_made_again(self):
-        for how, message in (("gone", "is gone, and its log had 3 events"), ("empty", "is empty")):
+        for how, message in (("gone", "is gone, though its log had events"), ("empty", "is empty")):
             with self.subTest(how):
                 self.lose(how)
                 with self.assertRaisesRegex(Damaged, f"{message}.*`memory-hub doctor`"), self.store("alpha"):
@@ -148,9 +153,9 @@ class AnchorLockTests(HubTestCase):
                     write("second")
                     write("third")
             self.assertIn("is locked by another process and stays behind #2", logs.output[0])
-            self.assertEqual(anchored_position(ALPHA), 1)
+            self.assertEqual(anchored_position(), 1)
             write("fourth")
-            self.assertEqual(anchored_position(ALPHA), 4)
+            self.assertEqual(anchored_position(), 4)
 
     def test_an_event_that_a_restore_has_taken_back_is_not_anchored_late(self):
         from memoryhub.core.log.anchor import advance_anchor

@@ -21,6 +21,7 @@ from django.db import DatabaseError
 from memoryhub.core import rows
 from memoryhub.core.errors import Damaged, Locked
 from memoryhub.core.log.read import head
+from memoryhub.core.store_files import anchor_of
 from memoryhub.core.stores import StoreId, current_store
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class Anchor:
 
 def anchor_path(store: StoreId) -> Path:
     """Return the file that holds the store's anchor."""
-    return store.path.with_name("head")
+    return anchor_of(store.path)
 
 
 def read_anchor(store: StoreId) -> Anchor | None:
@@ -60,15 +61,6 @@ def read_anchor(store: StoreId) -> Anchor | None:
     except FileNotFoundError:
         return None
     return _parse(content) if content.strip(b"\0") else None
-
-
-def anchored_position(store: StoreId) -> int:
-    """Return the position that is anchored: 0 where none is, or where the file cannot be read."""
-    try:
-        anchor = read_anchor(store)
-    except ValueError:
-        return 0
-    return anchor.position if anchor else 0
 
 
 def anchor_problem() -> str:
