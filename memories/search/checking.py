@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
 
 from memoryhub.core import rows
 from memoryhub.core.log.copy import LIVE
@@ -12,6 +14,7 @@ from memoryhub.core.projection import define_check
 # How many documents are named; more are not looked for.
 _MOST = 1000
 _TERMS_OF_A_DOCUMENT = 3
+_AT_ONCE = 5000
 _VOCABULARY = "CREATE VIRTUAL TABLE temp.{name} USING fts5vocab({database}, search_fts, instance)"
 _TERMS = "SELECT term, doc, col, offset FROM temp.{name}"
 # Other documents have words of what they are linked with, too.
@@ -31,7 +34,9 @@ _SIZES = (
     "SELECT s.id, s.sz, coalesce(d.source IN {own}, 0) FROM {database}.search_fts_docsize AS s "
     "LEFT JOIN main.memories_searchdocument AS d ON d.id = s.id WHERE s.id IN (SELECT value FROM json_each(%s))"
 )
-_Term = tuple[str, int, int, int]
+_Term = tuple[bytes, int, int, int]
+# Behind every word: no UTF-8 has this byte.
+_END: _Term = (b"\xff", 0, 0, 0)
 _COLUMNS = ("title", "body", "near", "date")
 
 
@@ -63,23 +68,28 @@ def _has_index(database: str) -> bool:
 def _differing() -> set[int]:
     """Walk both lists of words side by side; they are in the same order."""
     found = {document for (document,) in rows.fetch(_OTHER_SIZES)}
-    live, made = _terms("live_terms"), _terms("made_terms")
-    theirs, ours = next(live, None), next(made, None)
-    while (theirs or ours) and len(found) < _MOST:
-        if theirs == ours:
-            theirs, ours = next(live, None), next(made, None)
-        elif ours is None or (theirs is not None and theirs < ours):
-            found.add(theirs[1] if theirs else 0)
-            theirs = next(live, None)
-        else:
-            found.add(ours[1])
-            ours = next(made, None)
+    live, made = (rows.iterate(_TERMS.format(name=name)) for name in ("live_terms", "made_terms"))
+    while (theirs := list(islice(live, _AT_ONCE))) == (ours := list(islice(made, _AT_ONCE))):
+        if not theirs:
+            return found
+    return found | _unmatched(_placed(chain(theirs, live)), _placed(chain(ours, made)))
+
+
+def _unmatched(live: Iterator[_Term], made: Iterator[_Term]) -> set[int]:
+    found: set[int] = set()
+    theirs, ours = next(live, _END), next(made, _END)
+    while (theirs, ours) != (_END, _END) and len(found) < _MOST:
+        if theirs != ours:
+            found.add(min(theirs, ours)[1])
+        before = min(theirs, ours)
+        theirs = next(live, _END) if theirs == before else theirs
+        ours = next(made, _END) if ours == before else ours
     return found
 
 
-def _terms(name: str) -> Iterator[_Term]:
-    for term, document, column, offset in rows.iterate(_TERMS.format(name=name)):
-        yield term, document, _COLUMNS.index(column), offset
+def _placed(terms: Iterator[tuple[Any, ...]]) -> Iterator[_Term]:
+    for term, document, column, offset in terms:
+        yield term.encode(), document, _COLUMNS.index(column), offset
 
 
 def _differing_in(sample: Sequence[int]) -> set[int]:

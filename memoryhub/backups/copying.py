@@ -16,6 +16,7 @@ from memoryhub.core.routing import current_alias
 from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS
 
 _ALIAS = "store:view:backup"
+_PAGES_AT_ONCE = 1000
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -75,7 +76,9 @@ def overwrite(target: Path, source: Path, *, locked: Callable[[], None]) -> None
         replaced.execute("PRAGMA writable_schema=ON")  # lets the statements below pass a malformed schema
         replaced.execute("PRAGMA synchronous=FULL")
         replaced.execute("PRAGMA schema_version").fetchone()  # reads the header: is it a database?
-        original.backup(replaced, pages=1, progress=once)
+        (pages,) = original.execute("PRAGMA page_count").fetchone()
+        # The first step takes the lock, and must not be the last, which commits.
+        original.backup(replaced, pages=max(1, min(_PAGES_AT_ONCE, pages // 2)), progress=once)
 
 
 def _readable(source: Path) -> sqlite3.Connection:

@@ -53,10 +53,11 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
     try:
         with use_store(store):
             problem = damage() or header_problem(store.path)
-            found = [] if problem else [*_identity(store), *_schema(store), *_chain(store), *_behind(store)]
-            if not problem:
+            changed = "" if problem else schema_problem()
+            found = [] if problem else [*_identity(store), *_schema(store, changed), *_chain(store)]
+            if not problem and not changed:  # else what is to be compared may be missing
                 compared, different = _compared(store, deep=deep)
-                found += different
+                found += [*_behind(store), *different]
     except Locked as error:
         found, problem = [_locked(error)], ""
     except Damaged as error:
@@ -103,13 +104,12 @@ def _damaged(store: StoreId, problem: str) -> _Pair:
     return f"{problem}; {found.describe()}; {readable}", _restore(store)
 
 
-def _schema(store: StoreId) -> Iterator[_Pair]:
+def _schema(store: StoreId, changed: str) -> Iterator[_Pair]:
     missing = missing_log_triggers()
     if missing:
         yield f"the log can be changed: its triggers are missing ({', '.join(missing)})", _again(store, "rebuild")
-    problem = schema_problem()
-    if problem:
-        yield problem, _again(store, "rebuild")
+    if changed:
+        yield changed, _again(store, "rebuild")
 
 
 def _chain(store: StoreId) -> Iterator[_Pair]:

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import signal
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing, suppress
 from io import StringIO
-from typing import Any
 
 from django.core.management import CommandError, call_command
 
-from memories import services
 from memories.models import Memory
-from memories.schemas import MemoryUpdate, MemoryWrite
-from memoryhub.backups.making import back_up_store, kept_before_restores
+from memoryhub.backups.making import kept_before_restores
 from memoryhub.core import log, rows
-from memoryhub.core.stores import project_store
 from memoryhub.core.vacuum import is_unwiped, mark_unwiped
 from tests.home import UNMEASURED
+from tests.jobs.damaging import ALPHA, DamageTestCase
 from tests.jobs.test_backups import WRITER
 from tests.pages import FREE_TRUNK, SCHEMA, damage_page, page_map
-from tests.support import HubTestCase, forget_all_stores
+from tests.support import forget_all_stores
 from tests.web.server import ROOT
 
-ALPHA = project_store("alpha")
 # A rebuild that stops under the write lock, right before its commit, says so, and waits there to be killed.
 STOPPED = """
 import django, sys
@@ -43,71 +35,6 @@ def stop(*_):
 copying.keep_beside = stop
 rebuild_store(store=project_store("alpha"))
 """
-
-
-class DamageTestCase(HubTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        with self.store("alpha"):
-            written = [
-                services.write_memory(
-                    command=MemoryWrite(title=f"m{number}", content=f"text {number} " * 120, tags=["a", f"t{number}"])
-                ).id
-                for number in range(60)
-            ]
-            rows.execute("CREATE TABLE junk (content)")
-            rows.execute("INSERT INTO junk SELECT zeroblob(5000) FROM raw_events")
-            rows.execute("DROP TABLE junk")
-            self.backup = back_up_store().path
-            for memory_id in written[:5]:
-                services.update_memory(command=MemoryUpdate(id=memory_id, content=f"after the backup {memory_id}"))
-            self.written = log.head(), log.table_digests()
-        self.close()
-        self.pages = page_map(ALPHA.path)
-        self.whole = ALPHA.path.read_bytes()
-
-    def close(self) -> None:
-        """Let no connection of this process keep pages in memory."""
-        forget_all_stores()
-        for end in ("-wal", "-shm"):
-            ALPHA.path.with_name(f"events.db{end}").unlink(missing_ok=True)
-
-    def put_whole_file_back(self) -> None:
-        self.close()
-        ALPHA.path.write_bytes(self.whole)
-
-    def change(self, *statements: str) -> None:
-        """Change the file as no hub would."""
-        with closing(sqlite3.connect(ALPHA.path)) as connection:
-            connection.execute("PRAGMA writable_schema=ON")
-            for statement in statements:
-                connection.execute(statement)
-            connection.commit()
-
-    def doctor(self) -> list[dict[str, Any]]:
-        forget_all_stores()
-        output = StringIO()
-        with suppress(SystemExit):
-            call_command("doctor", "--json", "--project", "alpha", stdout=output, stderr=StringIO())
-        found: list[dict[str, Any]] = json.loads(output.getvalue())
-        return found
-
-    def run_proposed(self, mend: str) -> None:
-        """Run the command that a finding proposes first."""
-        command = re.search(r"`memory-hub ([^`]+)`", mend)
-        assert command, mend
-        try:
-            call_command(*shlex.split(command[1]), stdout=StringIO(), stderr=StringIO())
-        except SystemExit as ended:
-            self.assertIn(ended.code, (0, 12), mend)  # 12: a table came out different
-
-    def assert_repaired(self) -> None:
-        forget_all_stores()
-        with self.store("alpha", create=False):
-            self.assertEqual((log.head(), log.table_digests()), self.written)
-            self.assertTrue(log.verify().ok, log.verify().reason)
-            self.assertTrue(log.rebuild().identical)
-        self.assertEqual(self.doctor(), [])
 
 
 class PageTests(DamageTestCase):

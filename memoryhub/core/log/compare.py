@@ -27,7 +27,7 @@ from memoryhub.core.routing import require_current_alias
 from memoryhub.core.stores import current_store
 from memoryhub.core.wording import counted
 
-# A log of so many events is compared whole in a second or two.
+# A log of so many events is compared whole in a few seconds.
 SMALL_LOG = 20_000
 SAMPLED_EVENTS = 300
 # Of the sample; what was written last is what a bug of today has spoiled.
@@ -161,8 +161,8 @@ def _positions(last: int) -> list[int]:
 
 def _of_own_stream(model: type[models.Model]) -> Difference | None:
     """Compare the columns that follow from a row's own stream, and look for rows that no event has made."""
-    named = getattr(model, "from_own_stream", ())
-    names = [f'"{field.column}"' for field in model._meta.local_concrete_fields if field.name in named]
+    own = getattr(model, "from_own_stream", ())
+    names = [f'"{field.column}"' for field in model._meta.local_concrete_fields if field.name in own]
     if not names:
         return None
     table = model._meta.db_table
