@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from memoryhub import env
 from memoryhub.backups import copying
+from memoryhub.backups.files import backups_of, folder_of, kept_before_restores, made_at, new_path
 from memoryhub.backups.outlived import TakenOut
-from memoryhub.core import clock, log, rows
+from memoryhub.backups.soundness import compared_with_backup, foreign_log, require_sound
+from memoryhub.core import clock
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
-from memoryhub.core.integrity import damage
 from memoryhub.core.log.anchor import read_anchor
-from memoryhub.core.store_files import make_folder, sync
+from memoryhub.core.store_files import sync
 from memoryhub.core.stores import StoreId, current_store
 from memoryhub.core.wording import counted
 
 KEPT = 7
-_STAMP_LENGTH = len("20261120T083000000")
 KEPT_BEFORE_RESTORE = 2
-BEFORE_RESTORE = "-before-restore.db"
-BEFORE_REBUILD = "-before-rebuild.db"
-_NAME = re.compile(r"\d{8}T\d{9}Z\.db")
-_NAME_BEFORE = re.compile(r"\d{8}T\d{9}Z-before-(restore|rebuild)\.db")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +36,6 @@ class Backup:
     def describe(self) -> str:
         """Return what was done as one sentence."""
         return f"{counted(self.events, 'event')} copied and verified: {self.path}"
-
-
-def folder_of(store: StoreId | None) -> Path:
-    """Return where a store's backups are, or hub.db's; it may not exist yet."""
-    return env.home() / "backups" / (f"{store.scope}-{store.name}" if store else "hub")
-
-
-def backups_of(store: StoreId | None) -> list[Path]:
-    """Return a store's backups, or hub.db's, the oldest first."""
-    return sorted(path for path in folder_of(store).glob("*.db") if _NAME.fullmatch(path.name))
-
-
-def kept_before_restores(store: StoreId) -> list[Path]:
-    """Return the copies of a store as it was before it was restored or built anew, the oldest first."""
-    return sorted(path for path in folder_of(store).glob("*.db") if _NAME_BEFORE.fullmatch(path.name))
-
-
-def path_to_keep(store: StoreId, suffix: str) -> Path:
-    """Return where to keep a store's file as it is before it is replaced, in a folder that exists.
-
-    Args:
-        store: whose file it is.
-        suffix: ``BEFORE_RESTORE`` or ``BEFORE_REBUILD``.
-    """
-    return _new_path(store).with_name(f"{_stamp()}Z{suffix}")
-
-
-def made_at(backup: Path) -> datetime:
-    """Return when a backup was made, or a store was kept beside, by the name of its file."""
-    return datetime.strptime(backup.name[:_STAMP_LENGTH], "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
 
 
 def backups_kept() -> int:
@@ -97,15 +61,13 @@ def back_up_store() -> Backup:
     store = current_store()
     kept = backups_kept()
     _require_own_log(store)
-    target = _new_path(store)
+    target = new_path(store)
     events = _copy_verified(store, target)
     return Backup(target, events, _prune(store, kept, TakenOut.of_current_store()))
 
 
 def _require_own_log(store: StoreId) -> None:
     """Refuse a log that is not the one of the earlier backups: backups of it would soon replace them all."""
-    from memoryhub.backups.soundness import compared_with_backup, foreign_log  # which reads backups by this module
-
     problem = foreign_log(store) or compared_with_backup(store)
     if problem:
         raise Unavailable(f"{problem}; `memory-hub doctor` says how to mend it")
@@ -127,7 +89,7 @@ def back_up_store_to(path: Path) -> Backup:
 
 def back_up_hub() -> Path:
     """Back up hub.db: who may come in, and what the jobs did."""
-    target = _new_path(None)
+    target = new_path(None)
     draft = _draft(target)
     try:
         copying.copy_database(env.home() / "hub.db", draft)
@@ -170,43 +132,6 @@ def _anchored(store: StoreId) -> tuple[int, str] | None:
     except ValueError as error:
         raise Unavailable("the anchor file beside the store cannot be read; `memory-hub doctor` says more") from error
     return (anchor.position, anchor.digest) if anchor else None
-
-
-def require_sound(anchored: tuple[int, str] | None = None) -> int:
-    """Return how many events the current copy has.
-
-    Args:
-        anchored: a position and its digest that were anchored before the copy was made.
-
-    Raises:
-        Unavailable: a page is damaged, the chain is broken, or it lacks what was anchored.
-    """
-    problem = damage()
-    if problem:
-        raise Unavailable(problem)
-    found = log.verify()
-    if not found.ok:
-        raise Unavailable(found.describe())
-    if anchored and anchored[0] and digest_at(anchored[0]) != anchored[1]:
-        raise Unavailable(f"#{anchored[0]}, which is anchored outside the store, is not in its log: its tail was cut")
-    return found.events
-
-
-def digest_at(position: int) -> str | None:
-    """Return the chain's digest at a position of the current store, None where it has none."""
-    found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
-    return found[0][0] if found else None
-
-
-def _new_path(store: StoreId | None) -> Path:
-    folder = folder_of(store)
-    env.prepare_home()
-    make_folder(folder)
-    return folder / f"{_stamp()}Z.db"
-
-
-def _stamp() -> str:
-    return clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
 
 
 def _draft(target: Path) -> Path:

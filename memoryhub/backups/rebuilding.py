@@ -17,7 +17,7 @@ from pathlib import Path
 from django.db import DatabaseError
 
 from memoryhub.backups import copying
-from memoryhub.backups.making import BEFORE_REBUILD, path_to_keep
+from memoryhub.backups.files import BEFORE_REBUILD, path_to_keep
 from memoryhub.core import log, wal
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.integrity import damage, header_problem, is_damage, schema_problem

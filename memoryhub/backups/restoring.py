@@ -17,7 +17,8 @@ from pathlib import Path
 from django.db import connections
 
 from memoryhub.backups import copying
-from memoryhub.backups.making import BEFORE_RESTORE, digest_at, path_to_keep, require_sound
+from memoryhub.backups.files import BEFORE_RESTORE, path_to_keep
+from memoryhub.backups.soundness import digest_at, require_sound
 from memoryhub.core import log, rows, schema
 from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
 from memoryhub.core.log.anchor import anchor_path, read_anchor, replace_anchor

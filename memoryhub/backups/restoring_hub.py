@@ -8,7 +8,8 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.backups import copying
-from memoryhub.backups.making import BEFORE_RESTORE, KEPT_BEFORE_RESTORE, folder_of
+from memoryhub.backups.files import BEFORE_RESTORE, folder_of
+from memoryhub.backups.making import KEPT_BEFORE_RESTORE
 from memoryhub.backups.soundness import hub_problem
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable

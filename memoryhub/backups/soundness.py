@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from django.db import DatabaseError
 
 from memoryhub import env
 from memoryhub.backups.copying import connect, opened
-from memoryhub.backups.making import backups_of, digest_at, kept_before_restores, made_at, require_sound
-from memoryhub.core import log, rows
-from memoryhub.core.errors import HubError
+from memoryhub.backups.files import BEFORE_RESTORE, backups_of, kept_before_restores, made_at
+from memoryhub.core import clock, log, rows
+from memoryhub.core.errors import HubError, Unavailable
+from memoryhub.core.integrity import damage
 from memoryhub.core.stores import StoreId
 
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _HEADER = b"SQLite format 3\0"
 # One table of each of the two databases that no other file of the hub has.
 HUB_TABLES = {"hub.db": "memoryhub_jobrun", "jobs.db": "django_q_ormq"}
@@ -93,13 +96,20 @@ def compared_with_backup(store: StoreId) -> str:
     """Return how the current store's log differs from its newest backup, "" where it goes on from there.
 
     This finds an older store that was put back together with its anchor, before its backups replace those of the newer
-    one. A store that was restored after its newest backup was made may lack what that has, on purpose.
+    one. A store that was restored after its newest backup was made, or whose loss was accepted since, may lack what
+    that has, on purpose.
     """
-    backups, kept = backups_of(store), kept_before_restores(store)
-    if not backups or (kept and made_at(kept[-1]) >= made_at(backups[-1])):
+    backups = backups_of(store)
+    restored = [made_at(path) for path in kept_before_restores(store) if path.name.endswith(BEFORE_RESTORE)]
+    if not backups or max([*restored, *_losses_accepted()], default=_NEVER) >= made_at(backups[-1]):
         return ""
     known = examine_backup(backups[-1], store)
     return "" if known.problem else _difference(known)
+
+
+def _losses_accepted() -> list[datetime]:
+    found = rows.fetch("SELECT occurred_at FROM raw_events WHERE event_type = %s", [log.LOSS_ACCEPTED.name])
+    return [clock.from_text(moment) for (moment,) in found]
 
 
 def _difference(known: Examined) -> str:
@@ -122,3 +132,29 @@ def _file_problem(path: Path) -> str:
     if not start:
         return "the file is empty"
     return "" if start == _HEADER else "the file is not a database"
+
+
+def require_sound(anchored: tuple[int, str] | None = None) -> int:
+    """Return how many events the current copy has.
+
+    Args:
+        anchored: a position and its digest that were anchored before the copy was made.
+
+    Raises:
+        Unavailable: a page is damaged, the chain is broken, or it lacks what was anchored.
+    """
+    problem = damage()
+    if problem:
+        raise Unavailable(problem)
+    found = log.verify()
+    if not found.ok:
+        raise Unavailable(found.describe())
+    if anchored and anchored[0] and digest_at(anchored[0]) != anchored[1]:
+        raise Unavailable(f"#{anchored[0]}, which is anchored outside the store, is not in its log: its tail was cut")
+    return found.events
+
+
+def digest_at(position: int) -> str | None:
+    """Return the chain's digest at a position of the current store, None where it has none."""
+    found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
+    return found[0][0] if found else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from memoryhub import env
-from memoryhub.backups.making import folder_of
+from memoryhub.backups.files import folder_of
 from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Conflict, NotFound

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 
-from memoryhub.backups.making import backups_of
+from memoryhub.backups.files import backups_of
 from memoryhub.backups.soundness import examine_backup, hub_problem
 from memoryhub.core.stores import StoreId
 from memoryhub.doctor.finding import Finding

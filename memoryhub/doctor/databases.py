@@ -11,7 +11,7 @@ from shlex import quote
 
 from memoryhub import env
 from memoryhub.backups.copying import connect
-from memoryhub.backups.making import backups_of
+from memoryhub.backups.files import backups_of
 from memoryhub.backups.soundness import hub_problem, newest_sound_hub_backup
 from memoryhub.core import schema
 from memoryhub.doctor.finding import Finding, blamed_on_disk

@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from memoryhub import env
-from memoryhub.backups.making import backups_of
+from memoryhub.backups.files import backups_of
 from memoryhub.backups.soundness import newest_sound_backup
 from memoryhub.core.stores import GLOBAL_STORE, SLUG, StoreId, org_store, project_store
 from memoryhub.doctor.finding import Finding

@@ -31,7 +31,7 @@ _OVERDUE = timedelta(minutes=10)
 _SHOWN = 3
 
 
-def examine_hub() -> list[Finding]:
+def examine_hub(*, deep: bool = False) -> list[Finding]:
     """Look at everything that is no store's, and return what is wrong."""
     databases = list(examine_databases())
     return [
@@ -41,7 +41,7 @@ def examine_hub() -> list[Finding]:
         *examine_files(),
         *_disk(),
         *databases,
-        *examine_hub_backups(),
+        *examine_hub_backups(deep=deep),
         *_spool(),
         *([] if databases else _jobs()),
     ]

@@ -13,7 +13,7 @@ from django.db import DatabaseError
 from memories.embeddings.index_check import damaged_files
 from memories.search.index import index_problem
 from memoryhub import env
-from memoryhub.backups.making import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
+from memoryhub.backups.files import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
 from memoryhub.backups.soundness import compared_with_backup, foreign_log, newest_sound_backup
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Damaged, HubError, Locked
@@ -67,7 +67,7 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
         found = [] if problem else [_unopened(store, error)]
     if problem:
         found = [_damaged(store, problem)]
-    backups = examine_backups(store, whole=not found)
+    backups = examine_backups(store, whole=not found, deep=deep)
     return Examination([Finding(where, what, mend) for what, mend in [*found, *backups, *_beside(store)]], compared)
 
 
@@ -119,7 +119,7 @@ def _chain(store: StoreId) -> Iterator[_Pair]:
     elif found.events and _has_no_anchor():
         yield (
             "the file `head` beside the store, which shows a cut tail, is missing",
-            f"if nobody removed it on purpose, compare with a backup; the next write to {store.name} makes it anew",
+            f"`memory-hub doctor --accept-loss {option(store)}` writes it again and records that it was missing",
         )
     older = compared_with_backup(store) if found.ok else ""
     if older:

@@ -13,7 +13,7 @@ from typing import Any
 
 from memoryhub.core.models import RawEvent
 
-Shown = dict[str, Any]
+Shown = dict[Any, Any]
 _CHANGING = "written revised deleted restored reviewed".split()
 _ACCEPTED: Shown = {}
 _SYMMETRIC = ("related_to", "conflicts_with")

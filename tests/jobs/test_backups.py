@@ -17,7 +17,8 @@ from memories import services
 from memories.models import Memory
 from memories.schemas import MemoryDelete, MemoryWrite
 from memoryhub.backups.copying import connect
-from memoryhub.backups.making import back_up_store, back_up_store_to, backups_of, kept_before_restores
+from memoryhub.backups.files import backups_of, kept_before_restores
+from memoryhub.backups.making import back_up_store, back_up_store_to
 from memoryhub.backups.restoring import Restored, restore
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound, Unavailable

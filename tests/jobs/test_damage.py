@@ -12,7 +12,7 @@ from io import StringIO
 from django.core.management import CommandError, call_command
 
 from memories.models import Memory
-from memoryhub.backups.making import kept_before_restores
+from memoryhub.backups.files import kept_before_restores
 from memoryhub.core import log, rows
 from memoryhub.core.vacuum import is_unwiped, mark_unwiped
 from tests.home import UNMEASURED

@@ -10,7 +10,7 @@ from pathlib import Path
 from django.core.management import CommandError, call_command
 
 from memoryhub.backups.copying import connect
-from memoryhub.backups.making import backups_of
+from memoryhub.backups.files import backups_of
 from memoryhub.backups.restoring import restore
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.log.anchor import anchor_path

@@ -14,7 +14,8 @@ from memories.schemas import MemoryWrite
 from memories.search.index import index_problem
 from memories.services import write_memory
 from memoryhub.backups import copying
-from memoryhub.backups.making import backups_of, require_sound
+from memoryhub.backups.files import backups_of
+from memoryhub.backups.soundness import require_sound
 from memoryhub.core import log, rows
 from memoryhub.core.integrity import damage
 from memoryhub.core.log.anchor import anchor_path, read_anchor

@@ -42,7 +42,7 @@ def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
     """
     problem = _begin_again(store)
     with use_store(store):
-        problem = problem or anchor_problem()
+        problem = problem or anchor_problem() or _missing_anchor()
         if not problem:
             raise Invalid("nothing is lost: the log holds what was acknowledged")
         left = verify(anchored=False)
@@ -53,6 +53,11 @@ def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
         # A crash before this line leaves the log refused, and the loss can be accepted again.
         replace_anchor(store, *head())
     return event
+
+
+def _missing_anchor() -> str:
+    is_missing = read_anchor(current_store()) is None and head()[0]
+    return "the anchor file beside the store is missing" if is_missing else ""
 
 
 def _payload(problem: str, reason: str) -> LossAccepted:

@@ -60,7 +60,7 @@ class Command(HubCommand):
         stores = [store] if store else all_stores()
         examined = [examine_store(each, deep=options["deep"]) for each in stores]
         found = [finding for each in examined for finding in each.findings]
-        found += [] if store else examine_hub()
+        found += [] if store else examine_hub(deep=options["deep"])
         if options["json"]:
             self.stdout.write(json.dumps([asdict(each) for each in found], ensure_ascii=False))
         else:
