@@ -161,10 +161,11 @@ def memories_now(ids: Collection[int]) -> dict[int, MemoryNow]:
     changes += [(position, each, True) for each, position in discarded_by(ends) if each in ids]
     for position, each, deleted in sorted(changes):
         deletions.setdefault(each, History()).given.append((position, deleted))
-    return {
-        memory: MemoryNow(memory, version, bool(deleted), *named, deletions=deletions.get(memory, History()))  # type: ignore[misc]
-        for memory, version, deleted, *named in rows.fetch(_MEMORIES, [listed(ids)])
-    }
+    now = {}
+    for each, version, deleted, session, kind, scope, title, topic in rows.fetch(_MEMORIES, [listed(ids)]):
+        history = deletions.get(each, History())
+        now[each] = MemoryNow(each, version, bool(deleted), session, kind, scope, title, topic, history)
+    return now
 
 
 def discarded_by(positions: Iterable[int]) -> list[tuple[int, int]]:

@@ -201,7 +201,7 @@ class Model:
     def _is_undone(self, thing: Thing, event: Happened) -> bool:
         return event.tainted or (thing.changed and event.position > thing.touched[0].position)
 
-    def _decisions(self) -> Shown:
+    def _decisions(self) -> dict[int, Any]:
         recorded = {each.position: each for each in self._of("decision.recorded")}
         shown = {each: self._status(each) for each in recorded if not self._is_gone(recorded[each])}
         edges = self._edges(recorded)
