@@ -81,7 +81,7 @@ from memoryhub.jobs.places import all_stores
 from memoryhub.organizations import OrgCreate, create_org
 from memoryhub.projects import ProjectCreate, create_project
 from memoryhub.serving.databases import prepare_databases
-from memoryhub.env import read_or_create_secret
+from memoryhub.core.secret_files import read_or_create_secret
 
 prepare_databases()
 read_or_create_secret("token")
@@ -169,6 +169,7 @@ def built_home() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             draft = run_home() / "torture.draft"
+            shutil.rmtree(draft, ignore_errors=True)  # of a class whose attempt failed
             draft.mkdir()
             hub = ForkedHub(draft / "home")
             try:
