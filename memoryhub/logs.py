@@ -1,4 +1,4 @@
-"""Logging: one line a record on standard error, in every process."""
+"""Logging: one line for each record on standard error, in every process; only a fault of the hub has a traceback."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import sys
 from typing import Any
 
 from memoryhub.core.wording import flat, printable
+
+_FOREIGN_HOST = "refused a request for the host %r: this hub answers under its own address only"
+_SHOWN_OF_HOST = 100
 
 
 class OneLine(logging.Formatter):
@@ -27,4 +30,16 @@ def configure(_settings: dict[str, Any]) -> None:
     level = os.environ.get("MEMORY_HUB_LOG", "WARNING").upper()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(_shorten_refusals)
     logging.basicConfig(level=level, handlers=[handler])
+
+
+def _shorten_refusals(record: logging.LogRecord) -> bool:
+    """Leave one sentence of a request that Django refuses: it is the caller's fault, and a traceback helps nobody."""
+    if record.name.startswith("django.security."):
+        record.exc_info = record.exc_text = None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        if record.name.endswith(".DisallowedHost"):
+            host = record.__dict__["request"].META.get("HTTP_HOST", "")
+            record.msg, record.args = _FOREIGN_HOST, (host[:_SHOWN_OF_HOST],)
+    return True

@@ -51,6 +51,7 @@ def problem_for_status(request: HttpRequest, response: HttpResponseBase) -> Http
     answer = problem_response(problem(status, detail))
     if allowed:
         answer["Allow"] = allowed
+    answer._has_been_logged = getattr(response, "_has_been_logged", False)  # type: ignore[attr-defined]
     return answer
 
 

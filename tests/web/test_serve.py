@@ -77,6 +77,19 @@ class RunningTests(TestCase):
         self.assertIn("SameSite=Lax", session)
         self.assertEqual(self.server.request("GET", "/", Cookie=session.split(";")[0]).status, 200)
 
+    def test_a_request_for_a_foreign_host_is_refused_with_one_line_in_the_log(self) -> None:
+        before = len(self.server.output)
+        hosts = {"/": "evil.example", "/api/v1/health": "evil2.example", "/p/alpha/": "evil 3", "/admin/": "x" * 300}
+        for path, host in hosts.items():
+            self.assertEqual(self.server.request("GET", path, Host=host).status, 400)
+        # Each line is written before its answer, but this process's reader may lag behind.
+        said = poll(lambda: self.server.output[before : before + 4][3:] and self.server.output[before:], what="the log")
+        self.assertEqual(len(said), 4, said)
+        for line, host in zip(said, hosts.values(), strict=True):
+            self.assertIn(
+                f"WARNING django.security.DisallowedHost: refused a request for the host {host[:100]!r}: ", line
+            )
+
     def test_signin_prints_a_new_link_to_the_running_hub(self) -> None:
         code, output = run("signin", home=self.server.home)
         self.assertEqual(code, 0)
