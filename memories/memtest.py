@@ -74,6 +74,8 @@ def read_tests(path: Path) -> MemoryTests:
         return MemoryTests.model_validate(yaml.safe_load(path.read_text()))
     except FileNotFoundError as error:
         raise NotFound(f"there is no {path}; write one, or name another file") from error
+    except RecursionError as error:
+        raise Invalid(f"{path} is nested too deeply") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise Invalid(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from error
     except ValidationError as error:

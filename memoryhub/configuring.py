@@ -84,6 +84,9 @@ class SettingsForm(forms.Form):
         except json.JSONDecodeError as error:
             self.add_error(None, f"What has parts is written as JSON: {error.msg} in “{error.doc[:60]}”.")
             return None
+        except RecursionError:
+            self.add_error(None, "What is typed is nested too deeply.")
+            return None
 
     def _value(self, name: str) -> Any:
         typed = self.cleaned_data[name].strip()

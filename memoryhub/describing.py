@@ -51,6 +51,8 @@ class OrgForm(forms.Form):
             self.add_error(field if field in self.fields else None, _sentence(explain(error)))
         except json.JSONDecodeError as error:
             self.add_error("metadata", f"This is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.")
+        except RecursionError:
+            self.add_error("metadata", "This is nested too deeply.")
         return None
 
     def _value(self, name: str) -> Any:

@@ -59,6 +59,6 @@ def _enabled_in(path: str) -> bool | None:
 
     try:
         value = tomllib.loads(text).get(SETTING)
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return None
     return value if isinstance(value, bool) else None

@@ -77,7 +77,7 @@ def read_config() -> dict[str, Any]:
         return _parsed(path, path.stat().st_mtime_ns)
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise Unavailable(f"{path}{_broken(error)}; mend it there, or remove the file to go on without it") from error
 
 
@@ -91,6 +91,8 @@ _LINE = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\
 
 def _broken(error: Exception) -> str:
     """Return where a file is broken and how: ``, line 3, column 7: invalid value``."""
+    if isinstance(error, RecursionError):
+        return " is nested too deeply"
     found = _LINE.match(str(error))
     if found:
         what = f"{found['what'][:1].lower()}{found['what'][1:]}"
@@ -120,3 +122,6 @@ def _read(name: str, value: str) -> Any:
     except json.JSONDecodeError as error:
         variable = f"{PREFIX}{name.upper()}"
         raise Unavailable(f"setting {variable} is not JSON: {error.msg}; write {EXAMPLES[name]}, say") from error
+    except RecursionError as error:
+        variable = f"{PREFIX}{name.upper()}"
+        raise Unavailable(f"setting {variable} is nested too deeply; write {EXAMPLES[name]}, say") from error

@@ -11,10 +11,33 @@ from pathlib import Path
 from django.core.management import CommandError, call_command
 
 from memories.models import Memory
+from memoryhub.core import log
 from sessions_app.models import Commit
 from tests.sessions_app.test_git import Repository
 from tests.support import HubTestCase
 
+# Presses Ctrl-C when the second batch is written and not yet committed.
+_INTERRUPTED = """
+import os, signal, sys, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings_store"
+django.setup()
+from memories.importing import markdown
+from memoryhub.cli import main
+from memoryhub.core import log
+
+write, calls = markdown.write_memories, []
+
+def interrupted(*, commands):
+    with log.transaction():
+        results = write(commands=commands)
+        calls.append(results)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+    return results
+
+markdown.write_memories = interrupted
+sys.exit(main(sys.argv))
+"""
 MANAGE = Path(__file__).parents[1] / "manage.py"
 
 
@@ -74,6 +97,60 @@ class ImportCommandTest(HubTestCase):
         code, output, errors = self.run_process("git", "/", "--project", "alpha")
         self.assertEqual((code, output, len(errors.strip().splitlines())), (2, "", 1), errors)
         self.assertIn("no git repository", errors)
+
+    def test_front_matter_nested_20000_deep_is_skipped_by_name_and_the_other_files_are_imported(self) -> None:
+        depth = 20_000
+        nested = {
+            "lists.md": "[" * depth + "]" * depth,
+            "open.md": "[" * depth,
+            "objects.md": '{"a":' * depth + "1" + "}" * depth,
+            "plain.md": "[" * 900 + "x" + "]" * 900,
+        }
+        for name, value in nested.items():
+            self.repository.write(f"docs/{name}", f"---\ntags: {value}\nchosen: {value}\n---\n# B\n\ntext\n".encode())
+        code, output, errors = self.run_process("markdown", "docs")
+        self.assertIn("imported 1 section of 1 file (1 new,", output)
+        reason = "its front matter is nested too deeply; at most 32 levels are read"
+        self.assertEqual((code, errors), (0, "".join(f"skipped docs/{name}: {reason}\n" for name in sorted(nested))))
+        code, output, errors = self.run_process("adr", "docs")
+        self.assertIn("imported 0 decisions", output)
+        self.assertEqual(code, 0)
+        for name in nested:
+            self.assertIn(f"docs/{name}: {reason}\n", errors)
+
+    def test_a_file_of_20000_headings_is_skipped_unless_it_is_asked_for(self) -> None:
+        self.run_import("markdown", "docs")
+        many = "".join("# Entry\n\ntext\n\n" for _ in range(20_000))
+        self.repository.write("docs/many.md", many.encode())
+        code, output, errors = self.run_process("markdown", "docs")
+        self.assertIn("imported 1 section of 1 file (0 new, 0 revised, 1 unchanged, 0 removed)", output)
+        sentence = "skipped docs/many.md: it has 20,000 headings, more than 2,000; split it, or raise --max-headings"
+        self.assertEqual((code, errors), (0, f"{sentence}\n"))
+        self.repository.write("docs/many.md", b"# One\n\ntext\n\n# Two\n\ntext\n")
+        self.assertIn("(2 new, 0 revised, 1 unchanged", self.run_import("markdown", "docs", "--max-headings", "2"))
+        errors_of_a_limit = self.run_process("markdown", "docs", "--max-headings", "1")[2]
+        self.assertIn("skipped docs/many.md: it has 2 headings, more than 1;", errors_of_a_limit)
+        with self.store("alpha", create=False):
+            self.assertEqual(Memory.objects.live().count(), 3)
+
+    def test_ctrl_c_ends_it_in_one_sentence_between_two_batches(self) -> None:
+        for number in range(6):
+            sections = "".join(f"# S{number} {each}\n\ntext {number} {each}\n\n" for each in range(100))
+            self.repository.write(f"docs/b{number}.md", sections.encode())
+        done = subprocess.run(
+            [sys.executable, "-c", _INTERRUPTED, "import", "markdown", str(self.repository.folder / "docs")],
+            capture_output=True,
+            text=True,
+            cwd=MANAGE.parent,
+            timeout=300,
+            check=False,
+        )
+        sentence = "interrupted; what is imported so far is kept whole, and the same command imports the rest"
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", f"memory-hub: {sentence}\n"))
+        with self.store("alpha", create=False):
+            self.assertEqual(Memory.objects.live().count(), 500)
+            self.assertTrue(log.verify().ok)
+        self.assertIn("(101 new, 0 revised, 500 unchanged, 0 removed)", self.run_import("markdown", "docs"))
 
     def test_what_makes_no_sense_is_refused_in_one_sentence(self) -> None:
         for arguments, reason in (

@@ -94,6 +94,8 @@ class JsonAttribute(TextAttribute):
             return json.loads(text)
         except ValueError as error:
             raise forms.ValidationError(f"This is not JSON: {error}.") from error
+        except RecursionError as error:
+            raise forms.ValidationError("This is nested too deeply.") from error
 
     def shown(self, value: Any) -> Any:
         """Return it indented."""

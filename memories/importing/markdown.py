@@ -17,6 +17,7 @@ from memories.models import Memory, MemoryType
 from memories.pack.told import is_told_text
 from memories.schemas import MAX_CONTENT, MemoryTouch, MemoryWrite, WriteStatus
 from memories.services import delete_memory, write_memories
+from memoryhub.core.errors import Invalid
 from memoryhub.core.sanitize import sanitize_text
 from memoryhub.core.wording import flat
 from sessions_app import git
@@ -27,6 +28,8 @@ _MAX_KEY = 200
 _MAX_PATH_IN_KEY = 110
 _MAX_TAGS = 32
 _BATCH = 500
+MAX_HEADINGS = 2_000  # of one file; each becomes a memory, and what has more is a listing rather than a text
+_UNREADABLE = "binary, unreadable or larger than 2 MB"
 _BETWEEN = " › "
 Progress = Callable[[int], None]
 
@@ -41,7 +44,8 @@ class MarkdownReport:
     deleted: int = 0
     left_deleted: int = 0
     files: int = 0
-    skipped: list[str] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    """File or section, and why."""
 
     @property
     def sections(self) -> int:
@@ -49,13 +53,20 @@ class MarkdownReport:
         return self.created + self.updated + self.unchanged
 
 
-def import_markdown(*, directory: Path, tags: Sequence[str] = (), progress: Progress | None = None) -> MarkdownReport:
+def import_markdown(
+    *,
+    directory: Path,
+    tags: Sequence[str] = (),
+    max_headings: int = MAX_HEADINGS,
+    progress: Progress | None = None,
+) -> MarkdownReport:
     """Write every section of every Markdown, reStructuredText and text file below the folder as a memory.
 
     A section keeps its memory by its file and headings: brought in again, it is revised where it has changed, and
     deleted softly where the file no longer has it; what a person has deleted stays so. In a git worktree files go by
-    their path in it, so that the same file is the same from whichever folder. ``progress`` is called with the number
-    of files done.
+    their path in it, so that the same file is the same from whichever folder. A file that cannot be read, or that has
+    more than ``max_headings`` headings, is skipped, and its memories stay as they are. ``progress`` is called with the
+    number of files done.
 
     Raises:
         Invalid: there is no such folder, or a tag is too long.
@@ -63,7 +74,7 @@ def import_markdown(*, directory: Path, tags: Sequence[str] = (), progress: Prog
     report = MarkdownReport()
     written: set[str] = set()
     read: list[str] = []
-    commands = _commands(directory, tags, report, read, progress or _silent)
+    commands = _commands(_Wanted(directory, tags, max_headings), report, read, progress or _silent)
     while batch := list(islice(commands, _BATCH)):
         known = without_deleted(batch)
         report.left_deleted += len(batch) - len(known)
@@ -81,7 +92,7 @@ def _is_told(command: MemoryWrite, report: MarkdownReport) -> bool:
     """Whether a section is what the hub itself has told: then it is no news, and is left out."""
     told = is_told_text(command.content)
     if told:
-        report.skipped.append(f"{command.title} (a context pack of this hub)")
+        report.skipped.append((command.title, "a context pack of this hub"))
     return told
 
 
@@ -89,28 +100,46 @@ def _silent(done: int) -> None:
     """Tell nobody."""
 
 
-def _commands(
-    directory: Path, tags: Sequence[str], report: MarkdownReport, read: list[str], progress: Progress
-) -> Iterator[MemoryWrite]:
-    """Yield what to write, file by file, and note which files were read and which could not be."""
-    names = find_files(directory)
-    above = git.path_in_worktree(directory)
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the caller of an import asked for."""
+
+    directory: Path
+    tags: Sequence[str]
+    max_headings: int
+
+
+def _commands(wanted: _Wanted, report: MarkdownReport, read: list[str], progress: Progress) -> Iterator[MemoryWrite]:
+    """Yield what to write, file by file, and note which files were read and which were skipped."""
+    names = find_files(wanted.directory)
+    above = git.path_in_worktree(wanted.directory)
     used: set[str] = set()
     for done, name in enumerate(names, 1):
-        text = read_text(directory / name)
         path = flat(above + PurePath(name).as_posix())
-        if text is None:
-            report.skipped.append(path)
+        try:
+            document = _document(wanted.directory / name, wanted.max_headings)
+        except Invalid as error:
+            report.skipped.append((path, error.message))
         else:
             read.append(_prefix(path))
             report.files += 1
-            yield from _commands_of_file(path, text, tags, used)
+            yield from _commands_of_file(path, document, wanted.tags, used)
         progress(done)
 
 
-def _commands_of_file(path: str, text: str, tags: Sequence[str], used: set[str]) -> Iterator[MemoryWrite]:
-    """Yield a file's sections. What is private goes first: it may reach over a heading, where the text is cut."""
-    document = parse_document(sanitize_text(text)[0], PurePath(path).suffix.lower())
+def _document(file: Path, max_headings: int) -> Document:
+    """Read a file and cut it into sections. What is private goes first: it may reach over a heading.
+
+    Raises:
+        Invalid: it is skipped; the message says why.
+    """
+    text = read_text(file)
+    if text is None:
+        raise Invalid(_UNREADABLE)
+    return parse_document(sanitize_text(text)[0], file.suffix.lower(), max_headings=max_headings)
+
+
+def _commands_of_file(path: str, document: Document, tags: Sequence[str], used: set[str]) -> Iterator[MemoryWrite]:
     all_tags = _tags(path, document, tags)
     for section in document.sections:
         parts = split_text(section.text, MAX_CONTENT)

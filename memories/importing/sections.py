@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from memories.importing.files import MARKDOWN
 from memories.importing.front_matter import split_front_matter
+from memoryhub.core.errors import Invalid
 
 _MARKDOWN = MarkdownIt("commonmark").disable("inline")
 _HEADING_ALONE = re.compile(r"(?:\A|\n\n)#{1,6}[ \t]+\S[^\n]*(?:\n\n|\Z)")
@@ -47,11 +48,20 @@ class Document:
     tags: list[str]
 
 
-def parse_document(text: str, ending: str) -> Document:
-    """Cut the text of a file with that ending (``.md``) into sections."""
+def parse_document(text: str, ending: str, *, max_headings: int | None = None) -> Document:
+    """Cut the text of a file with that ending (``.md``) into sections.
+
+    Raises:
+        Invalid: its front matter is nested too deeply, or it has more than ``max_headings`` headings.
+    """
     matter, body = split_front_matter(text)
     lines = body.split("\n")
-    return Document(list(_sections(lines, _headings(body, lines, ending))), _tags(matter))
+    headings = list(_headings(body, lines, ending))
+    if max_headings is not None and len(headings) > max_headings:
+        raise Invalid(
+            f"it has {len(headings):,} headings, more than {max_headings:,}; split it, or raise --max-headings"
+        )
+    return Document(list(_sections(lines, headings)), _tags(matter))
 
 
 def split_text(text: str, limit: int) -> list[str]:
@@ -102,7 +112,7 @@ def _underlined_headings(lines: list[str]) -> Iterator[Heading]:
         yield Heading(styles.index(style) + 1, title.strip(), number - 1 - is_overlined, number + 1)
 
 
-def _sections(lines: list[str], headings: Iterator[Heading]) -> Iterator[Section]:
+def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[Section]:
     path: list[tuple[int, str, str]] = []
     used: set[str] = set()
     start, key = 0, ""

@@ -157,6 +157,8 @@ def _parse(path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(path.read_text("utf-8"))
+    except RecursionError as error:
+        raise Invalid(f"{path} cannot be read: it is nested too deeply; mend or remove it", path=str(path)) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Invalid(f"{path} cannot be read: {error}; mend or remove it", path=str(path)) from error
 

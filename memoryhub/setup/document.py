@@ -159,6 +159,8 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}: {error.msg}"
         raise Invalid(f"{path} is not plain JSON ({where}), and is left as it is; do it by hand") from error
+    except RecursionError as error:
+        raise Invalid(f"{path} is nested too deeply, and is left as it is; do it by hand") from error
     if not isinstance(found, dict):
         raise Invalid(f"{path} holds no JSON object; mend it first")
     return found

@@ -122,6 +122,7 @@ class KindFormTests(KindTestCase):
             ("knowledge", "valid_until", {"valid_until": "soon"}, "'valid_until' must be an ISO 8601 time"),
             ("tool", "parameters", {"parameters": '{"type": "objet"}'}, "is not a valid JSON schema at type"),
             ("tool", "parameters", {"parameters": "{'a'"}, "This is not JSON"),
+            ("tool", "parameters", {"parameters": "[" * 20_000}, "This is nested too deeply"),
         )
         for kind, field, typed, said in cases:
             with self.subTest(kind, typed=str(typed)[:40]):

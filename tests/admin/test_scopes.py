@@ -173,6 +173,7 @@ class DescribeTests(ScopesTestCase):
     def test_mistakes_stand_beside_their_fields_and_nothing_is_kept(self) -> None:
         mistakes: list[tuple[dict[str, Any], str]] = [
             ({"metadata": "{"}, "This is not JSON"),
+            ({"metadata": "[" * 20_000}, "This is nested too deeply"),
             ({"metadata": "[1]"}, "'metadata' must be an object"),
             ({"metadata": json.dumps({"a": "x" * 16_000})}, "may have at most 16,000"),
             ({"name": "x" * 201}, "'name' must have at most 200 characters"),

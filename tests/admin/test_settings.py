@@ -63,6 +63,8 @@ class SettingsPageTests(AdminTestCase):
             ("review_sample_percent", "500", "review_sample_percent' must be at most 100"),
             ("review_sample_percent", "many", "must be a whole number"),
             ("ranking", "{text: 2}", "What has parts is written as JSON"),
+            ("ranking", "[" * 20_000, "What is typed is nested too deeply"),
+            ("review_sample_percent", "[" * 20_000, "What is typed is nested too deeply"),
         ):
             with self.subTest(typed=typed):
                 said = text_of(self.post(PAGE, **{**self.unchanged(), name: typed}))

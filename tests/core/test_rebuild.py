@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from io import StringIO
 
@@ -17,6 +19,27 @@ from memoryhub.core.sanitize import use_rules
 from memoryhub.core.secrets.own import OwnRule, compile_rules
 from memoryhub.core.stores import project_store, use_store
 from tests.core.test_log import StoreTestCase, write
+from tests.web.server import ROOT
+
+# Presses Ctrl-C when the rows of five tables are replaced and not yet committed.
+_INTERRUPTED = """
+import os, signal, sys, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings_store"
+django.setup()
+from memoryhub.cli import main
+from memoryhub.core.log import replacing
+
+put, calls = replacing.put_noted, []
+
+def interrupted(model):
+    put(model)
+    calls.append(model)
+    if len(calls) == 5:
+        os.kill(os.getpid(), signal.SIGINT)
+
+replacing.put_noted = interrupted
+sys.exit(main(sys.argv))
+"""
 
 
 class SpoiltStoreTestCase(StoreTestCase):
@@ -156,6 +179,19 @@ class CommandTests(SpoiltStoreTestCase):
         text = self.run_command()
         self.assertRegex(text, r"memories_memory +2 rows  [0-9a-f]{12}  identical\n")
         self.assertRegex(text, r"3 events applied in \d+\.\d\d s \([\d,]+ a second\), peak memory \d+ MB")
+
+    def test_ctrl_c_while_rows_are_replaced_ends_it_in_one_sentence_and_replaces_none(self) -> None:
+        self.spoil()
+        before = log.table_digests()
+        command = [sys.executable, "-c", _INTERRUPTED, "rebuild", "--project", "alpha"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
+        sentence = "interrupted; the read models are whole, as they were or rebuilt, and the log is untouched"
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", f"memory-hub: {sentence}\n"))
+        self.assertEqual(log.table_digests(), before)
+        self.assertEqual([path.name for path in self.home.rglob("*draft*")], [])
+        self.assertTrue(log.verify().ok)
+        log.rebuild()
+        self.assertTrue(log.rebuild().identical)
 
     def test_a_difference_has_an_exit_code_of_its_own(self) -> None:
         self.spoil()

@@ -171,12 +171,13 @@ class HubTests(DoctorTestCase):
         config.touch(0o600)
         for text, what, mend in (
             ("a = 1\nb = = 2\n", f"{config}, line 2, column 5: invalid value", "mend it there, or remove the file"),
+            ("a = " + "[" * 20_000, "config.toml is nested too deeply", "mend it there, or remove the file"),
             ('turn_policy = "lax"\n', "'turn_policy' must be one of 'auto' or 'strict'", "mend it where it is set"),
             ('serch_mode = "auto"\n', "config.toml names 'serch_mode', which is no setting", "or write search_mode"),
         ):
             config.write_text(text)
             code, (found,) = self.doctor()
-            with self.subTest(text=text):
+            with self.subTest(text=text[:40]):
                 self.assertEqual((code, found["where"]), (15, "the settings"))
                 self.assertIn(what, found["what"])
                 self.assertIn(mend, found["mend"])

@@ -190,7 +190,10 @@ class ImportMarkdownTest(HubTestCase):
         self.bring_in()
         (self.docs / "other.md").write_bytes(b"\0")
         report = self.bring_in()
-        self.assertEqual((report.skipped, report.deleted, len(self.memories())), (["other.md"], 0, 3))
+        self.assertEqual(
+            (report.skipped, report.deleted, len(self.memories())),
+            ([("other.md", "binary, unreadable or larger than 2 MB")], 0, 3),
+        )
 
     def test_a_section_whose_memory_was_deleted_by_hand_stays_deleted(self) -> None:
         self.bring_in()

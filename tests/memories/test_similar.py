@@ -95,4 +95,4 @@ class ToldTests(WritingTestCase):
         folder.mkdir()
         (folder / "a.md").write_text(f"# Saved\n\n{self.pack}\n\n# Own\n\nWords of mine.\n")
         report = import_markdown(directory=folder)
-        self.assertEqual((report.created, report.skipped), (1, ["a.md › Saved (a context pack of this hub)"]))
+        self.assertEqual((report.created, report.skipped), (1, [("a.md › Saved", "a context pack of this hub")]))

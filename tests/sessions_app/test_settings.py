@@ -129,6 +129,7 @@ class FolderFileTests(InAFolderTestCase):
             ('serch_mode = "basic"', r"there is no setting 'serch_mode' \(did you mean 'search_mode'\?\)"),
             ("capture_commits = 'maybe'", "'capture_commits' must be true or false, not 'maybe'; mend or remove it"),
             ("= 3", "cannot be read"),
+            ("a = " + "[" * 20_000, "cannot be read: it is nested too deeply; mend or remove it"),
         ):
             with self.subTest(text=text), self.assertRaisesRegex(Invalid, f"{self.file}.*{sentence}"):
                 self.says(text)

@@ -163,6 +163,13 @@ class RefusalTests(SetupTestCase):
         self.assertIn("memory-hub", json.loads(printed)["mcpServers"])
         self.assertEqual(path.read_text(), '// mine\n{"mcpServers": {}}\n')
 
+    def test_a_file_that_is_nested_too_deeply_is_left_alone(self):
+        path = self.user / ".cursor/mcp.json"
+        path.parent.mkdir()
+        path.write_text("[" * 20_000)
+        self.refused(2, "is nested too deeply, and is left as it is", "cursor", "--yes")
+        self.assertEqual(path.read_text(), "[" * 20_000)
+
     def test_what_can_not_be_changed_in_place_is_refused(self):
         path = self.user / ".codex/config.toml"
         path.parent.mkdir()

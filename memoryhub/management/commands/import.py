@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from decisions.importing import AdrReport, import_adrs, record_names
-from memories.importing import find_files, import_markdown
+from memories.importing import MAX_HEADINGS, find_files, import_markdown
 from memoryhub.core.commands import ProjectCommand
 from memoryhub.core.identity import bind_project
 from memoryhub.core.wording import counted, flat
@@ -34,6 +34,7 @@ class Command(ProjectCommand):
         "what has changed."
     )
     creates_store = True
+    interrupted = "interrupted; what is imported so far is kept whole, and the same command imports the rest"
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the three kinds, each with ``--project``."""
@@ -41,6 +42,13 @@ class Command(ProjectCommand):
         markdown = kinds.add_parser("markdown", help="every section of every Markdown or text file becomes a memory")
         markdown.add_argument("path", metavar="DIR", type=Path, help="the folder")
         markdown.add_argument("--tag", action="append", default=[], help="a tag for all of them; may be repeated")
+        markdown.add_argument(
+            "--max-headings",
+            metavar="N",
+            type=int,
+            default=MAX_HEADINGS,
+            help="skip a file with more headings, each of which would be a memory (default: %(default)s)",
+        )
         adr = kinds.add_parser("adr", help="every architecture decision record becomes a decision, with its lineage")
         adr.add_argument("path", metavar="DIR", type=Path, help="the folder of the records")
         git = kinds.add_parser("git", help="every commit of HEAD, with its message, author, date and files")
@@ -71,9 +79,11 @@ class Command(ProjectCommand):
 
     def _markdown(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
         with _progress("files", total) as advance:
-            report = import_markdown(directory=path, tags=options["tag"], progress=advance)
-        for name in report.skipped:
-            self.stderr.write(f"skipped {flat(name)}: binary, unreadable or larger than 2 MB")
+            report = import_markdown(
+                directory=path, tags=options["tag"], max_headings=options["max_headings"], progress=advance
+            )
+        for name, reason in report.skipped:
+            self.stderr.write(f"skipped {flat(name)}: {reason}")
         return (
             f"imported {counted(report.sections, 'section')} of {counted(report.files, 'file')} ({report.created} new, "
             f"{report.updated} revised, {report.unchanged} unchanged, {report.deleted} removed"

@@ -33,6 +33,8 @@ class Command(HubCommand):
         "A damaged file is built anew from its log, if that can be read whole; the damaged one is kept."
     )
 
+    interrupted = "interrupted; the read models are whole, as they were or rebuilt, and the log is untouched"
+
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the store and the choice of read models."""
         add_store_options(parser, "in {}", "; default: the one of this folder")

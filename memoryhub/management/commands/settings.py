@@ -67,7 +67,7 @@ def _read(text: str) -> Any:
     """Return a number, a truth value or what has parts as such, and a word as it is."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return text
 
 
