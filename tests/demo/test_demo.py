@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from unittest import mock
 
 from django.core.management import CommandError, call_command
@@ -69,7 +70,16 @@ class DemoTests(AdminTestCase):
             bad = preview(command=RollbackPlan(session_id="quick-fixes"))
             self.assertGreater(bad.counts["quarantine"], 2)
             self.assertTrue(log.verify().ok)
+            self.assertEqual(log.compare(whole=True).differences, ())
+            self.assertEqual([log.compare_sample().differences for _ in self.samples()], [()] * 8)
             self.assertTrue(log.rebuild().identical)
+
+    def samples(self) -> Iterator[None]:
+        """Let each pass of a loop take another eighth of the log for its sample."""
+        last = log.head()[0]
+        for first in range(1, 9):
+            with mock.patch("memoryhub.core.log.comparing._positions", return_value=[*range(first, last + 1, 8)]):
+                yield
 
     def test_it_is_made_once_and_taken_away_again(self):
         self.assertIn("the project demo is there, with ", self.demo())

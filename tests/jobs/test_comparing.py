@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from importlib import import_module
 from io import StringIO
 from unittest import mock
 
@@ -18,13 +17,12 @@ from memories.embeddings.local import LocalEngine
 from memories.schemas import MemoryWrite
 from memoryhub.core import clock, log, rows
 from memoryhub.core.jobs import find_job
+from memoryhub.core.log import comparing
 from memoryhub.jobs import run_job
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from tests.jobs.test_doctor import DoctorTestCase
 from tests.support import forget_all_stores
-
-compare = import_module("memoryhub.core.log.compare")  # the package has a function of that name
 
 
 class ComparedTests(DoctorTestCase):
@@ -99,26 +97,34 @@ class ComparedTests(DoctorTestCase):
         self.assert_found("UPDATE search_fts_docsize SET sz = x'0101' WHERE id = 12", "full-text|file is damaged")
 
     def test_a_sample_of_a_long_log_finds_what_follows_from_the_streams_in_it(self) -> None:
-        self.enterContext(mock.patch.object(compare, "SMALL_LOG", 5))
+        self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
         self.assertEqual(self.texts(), [])
         for statement, said in self.forgeries():
             self.assert_found(statement, said)
 
-    def test_what_a_sample_holds_wrong_though_it_is_right_is_no_finding(self) -> None:
-        """A relation of two memories, quarantine and a scratch session: one stream alone says something else."""
-        self.enterContext(mock.patch.object(compare, "SMALL_LOG", 5))
+    def test_what_follows_from_several_streams_is_no_finding_of_a_sample(self) -> None:
         with self.store("alpha", create=False):
-            rows.execute("DELETE FROM quarantine")
-            services.write_memory(command=MemoryWrite(title="a topic", content="has a name", topic_key="names"))
             start_session(command=SessionStart(session_id="scratch", purpose="to try", mode="scratch"))
         with self.store("alpha", create=False, session_id="scratch"):
-            services.write_memory(command=MemoryWrite(title="tried", content="in a scratch session"))
-        for _ in range(5):
+            tried = services.write_memory(command=MemoryWrite(title="tried", content="in a scratch session")).id
+        with (
+            self.store("alpha", create=False),
+            mock.patch.object(comparing, "_positions", return_value=[self.decision, tried]),
+        ):
+            self.assertEqual(log.compare_sample().differences, ())
+
+    def test_what_a_sample_holds_wrong_and_is_right_is_settled_by_the_whole_log(self) -> None:
+        self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
+        wrong = comparing.Comparison(
+            62, 5, (comparing.Difference("memories_memory", 1, ("7",), is_table=True),), sampled=True
+        )
+        with mock.patch.object(comparing, "compare_sample", return_value=wrong):
             self.assertEqual(self.found(), {})
+            self.assertIn("compared with the whole log", self.printed())
 
     def test_it_says_what_was_compared(self) -> None:
         self.assertIn("compared with the whole log (62 events)", self.printed())
-        with mock.patch.object(compare, "SMALL_LOG", 5), mock.patch.object(compare, "SAMPLED_EVENTS", 60):
+        with mock.patch.object(comparing, "SMALL_LOG", 5), mock.patch.object(comparing, "SAMPLED_EVENTS", 60):
             self.assertRegex(self.printed(), r"compared with a sample of the log \(\d+ of 62 events, by the streams")
             self.assertIn("compared with the whole log (62 events)", self.printed("--deep"))
 
@@ -129,7 +135,7 @@ class ComparedTests(DoctorTestCase):
         return output.getvalue()
 
     def test_the_daily_job_finds_it_too_by_the_whole_log_on_one_day_a_week(self) -> None:
-        self.enterContext(mock.patch.object(compare, "SMALL_LOG", 5))
+        self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
         said = []
         for day in range(7):
             later = clock.now() + timedelta(days=day)

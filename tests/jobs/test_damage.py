@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from io import StringIO
+from unittest import mock
 
 from django.core.management import CommandError, call_command
 
 from memories.models import Memory
 from memoryhub.backups.files import kept_before_restores
+from memoryhub.backups.restoring import restore
 from memoryhub.core import log, rows
+from memoryhub.core.errors import Conflict, Locked
 from memoryhub.core.vacuum import is_unwiped, mark_unwiped
 from tests.home import UNMEASURED
 from tests.jobs.damaging import ALPHA, DamageTestCase
@@ -248,4 +253,25 @@ class RebuildTests(DamageTestCase):
         (found,) = self.doctor()
         self.assertIn("memory-hub rebuild --project alpha", found["mend"])
         self.run_proposed(found["mend"])
+        self.assert_repaired()
+
+
+class RestoreTests(DamageTestCase):
+    def test_a_store_whose_schema_is_malformed_comes_back_in_the_same_file(self) -> None:
+        self.change("UPDATE sqlite_master SET sql = 'CREATE TABLE (' WHERE name = 'raw_events'")
+        inode = ALPHA.path.stat().st_ino
+        with self.assertRaisesRegex(Conflict, "the store cannot be read .malformed database schema"):
+            restore(store=ALPHA, source=self.backup)
+        done = restore(store=ALPHA, source=self.backup, replace=True)
+        self.assertEqual((done.events, ALPHA.path.stat().st_ino), (60, inode))
+        self.assertTrue(done.kept and done.kept.is_file())
+        self.assertEqual(self.doctor(), [])
+
+    def test_a_store_that_another_process_keeps_locked_is_not_restored(self) -> None:
+        self.enterContext(mock.patch("memoryhub.backups.copying.BUSY_TIMEOUT_SECONDS", 0.1))
+        with closing(sqlite3.connect(ALPHA.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with self.assertRaisesRegex(Locked, "locked by another process"):
+                restore(store=ALPHA, source=self.backup, replace=True)
+        self.assertEqual(kept_before_restores(ALPHA), [])
         self.assert_repaired()

@@ -7,7 +7,7 @@
 from memoryhub.core.log.anchor import anchor_problem, anchor_warning
 from memoryhub.core.log.append import Draft, append, find_by_key, guard, prepare, transaction
 from memoryhub.core.log.chain import Verification, verify
-from memoryhub.core.log.compare import Comparison, compare, compare_sample
+from memoryhub.core.log.comparing import Comparison, compare, compare_sample
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams, stands_alone
 from memoryhub.core.log.loss import LOSS_ACCEPTED, LossAccepted, accept_loss
 from memoryhub.core.log.read import ReplayWindow, event_of, head, read, replay

@@ -14,7 +14,7 @@ from memoryhub import env
 from memoryhub.core import log
 from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.errors import Invalid, NotFound
-from memoryhub.core.log.compare import SMALL_LOG
+from memoryhub.core.log.comparing import SMALL_LOG
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import StoreId
 from memoryhub.core.wording import counted, hanging
