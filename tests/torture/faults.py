@@ -56,7 +56,7 @@ def failing(fault: Fault, store: Path, pids: Sequence[int]) -> Iterator[None]:
 
 def under(fault: Fault, store: Path) -> list[str]:
     """Return what to put before a command, so that it meets the fault from its start."""
-    return ["strace", "-f", "-qq", "-o", os.devnull, *fault.options(store)]
+    return ["strace", "-f", "-qq", "--seccomp-bpf", "-o", os.devnull, *fault.options(store)]
 
 
 @cache

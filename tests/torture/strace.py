@@ -28,7 +28,6 @@ _WHOLE = re.compile(r"(\w+)\((.*)\) += (-?\d+)(.*)", re.DOTALL)
 _HEX = r"((?:\\x[0-9a-f]{2})*)"
 _DESCRIPTOR = re.compile(rf"(?:\d+|AT_FDCWD)<{_HEX}>(\(deleted\))?")
 _STRING = re.compile(rf'"{_HEX}"')
-_NUMBER = re.compile(r"(?<= )\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +93,8 @@ def _parsed(text: str, began: int) -> Call | None:
     if name.startswith(("write", "pwrite")):
         files, _, written = arguments.partition('"')
         data = b"".join(map(_bytes, re.split(r'"[^"]*"', written.rpartition('"')[0])))[:result]
-    last = _NUMBER.search(arguments)
-    number = int(last[0]) if last else 0
-    return Call(name, began, _paths(files), data, files, number, result)
+    last = arguments.rpartition(" ")[2]
+    return Call(name, began, _paths(files), data, files, int(last) if last.isdecimal() else 0, result)
 
 
 def _paths(arguments: str) -> tuple[str, ...]:
