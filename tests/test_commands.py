@@ -128,7 +128,7 @@ class ImpossibleHomeTests(TestCase):
 
     def test_a_command_that_only_reads_makes_no_home(self) -> None:
         home = self.folder / "new"
-        for command in (["search", "x"], ["verify"], ["get", "1"], ["doctor"], ["signin"]):
+        for command in (["search", "x"], ["verify"], ["get", "1"], ["doctor"], ["signin"], ["backup"]):
             self.run_in(str(home), *command)
             self.assertFalse(home.exists(), command)
 

@@ -31,9 +31,11 @@ def copy_database(source: Path, target: Path) -> None:
 
     Raises:
         NotFound: there is no such file.
-        Invalid: it is no SQLite database.
+        Invalid: it is a folder, or no SQLite database.
         Unavailable: it cannot be read, or the copy not be written.
     """
+    if source.is_dir():
+        raise Invalid(f"{source} is a folder, not a file")
     if not source.is_file():
         raise NotFound(f"there is no file {source}")
     try:

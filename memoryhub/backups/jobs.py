@@ -9,7 +9,8 @@ from memoryhub.core.jobs import Run
 def back_up_target(run: Run) -> str:
     """Back up the run's store, or hub.db."""
     if run.store is None:
-        return f"hub.db copied and checked: {back_up_hub()}"
+        copied = back_up_hub()
+        return f"hub.db copied and checked: {copied}" if copied else ""
     backup = back_up_store()
     run.report(backup.events, backup.events)
     return backup.describe()

@@ -87,12 +87,15 @@ def back_up_store_to(path: Path) -> Backup:
     return Backup(path, _copy_verified(current_store(), path), 0)
 
 
-def back_up_hub() -> Path:
-    """Back up hub.db: who may come in, and what the jobs did."""
+def back_up_hub() -> Path | None:
+    """Back up hub.db: who may come in, and what the jobs did. None if it does not exist, as where MCP alone is used."""
+    source = env.home() / "hub.db"
+    if not source.exists():
+        return None
     target = new_path(None)
     draft = _draft(target)
     try:
-        copying.copy_database(env.home() / "hub.db", draft)
+        copying.copy_database(source, draft)
         copying.make_single(draft)
         with closing(copying.connect(draft)) as connection:
             _require_whole(connection)

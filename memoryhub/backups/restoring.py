@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from django.db import connections
+from django.db import DatabaseError, connections
 
 from memoryhub.backups import copying
 from memoryhub.backups.files import BEFORE_RESTORE, path_to_keep
@@ -29,6 +29,7 @@ from memoryhub.core.store_files import file_lock, make_folder
 from memoryhub.core.stores import StoreId, forget, use_store
 from memoryhub.core.wording import counted
 
+_LOG_COLUMNS = {"position", "event_id", "project_id", "payload_json", "chain_digest"}  # in every version
 _LOCK_SECONDS = 60.0
 _LATE_SECONDS = 2.0
 _POLL_SECONDS = 0.05
@@ -72,7 +73,7 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
     draft = kept.with_name(f".{kept.name}.{os.getpid()}.draft")
     try:
         copying.copy_database(source, draft)
-        head = _prepared(draft, store)
+        head = _prepared(draft, store, source)
         copying.make_single(draft)
         make_folder(store.path.parent)
         with file_lock(store.path.with_name("upgrade.lock"), timeout=_LOCK_SECONDS):
@@ -84,32 +85,43 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
     return Restored(head.position, path, undone, lost=max(0, anchored - head.position - undone))
 
 
-def _prepared(draft: Path, store: StoreId) -> _Head:
-    """Verify the copy of the backup, bring it to this version, and return its head."""
-    _require_store(draft)
-    with copying.opened(draft):
-        _require_of(store)
-        if schema.stored_fingerprint(connections[require_current_alias()]) != schema.fingerprint():
-            schema.migrate(connections[require_current_alias()])
-        require_sound()
-        return _Head(*log.head())
+def _prepared(draft: Path, store: StoreId, source: Path) -> _Head:
+    """Verify the copy of the backup, bring it to this version, and return its head; errors name ``source``."""
+    _require_store(draft, source)
+    try:
+        with copying.opened(draft):
+            _require_of(store, source)
+            if schema.stored_fingerprint(connections[require_current_alias()]) != schema.fingerprint():
+                schema.migrate(connections[require_current_alias()])
+            require_sound()
+            return _Head(*log.head())
+    except Unavailable as error:
+        raise Unavailable(f"{source} is not sound: {error.message}") from error
+    except DatabaseError as error:
+        if "malformed" in str(error):
+            raise Unavailable(f"{source} is damaged: {error}") from error
+        raise Invalid(f"{source} is no store of this hub: {error}") from error
 
 
-def _require_store(draft: Path) -> None:
+def _require_store(draft: Path, source: Path) -> None:
+    """Check that the file has an event log before anything is asked of it."""
     with closing(copying.connect(draft)) as connection:
         try:
-            found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'raw_events'").fetchone()
+            found = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('raw_events')")}
         except sqlite3.DatabaseError as error:
-            raise Invalid(f"the file is no SQLite database: {error}") from error
+            raise Unavailable(f"{source} is damaged: {error}") from error
     if not found:
-        raise Invalid("the file is no store: it has no event log")
+        raise Invalid(f"{source} is no store: it has no event log")
+    missing = sorted(_LOG_COLUMNS - found)
+    if missing:
+        raise Invalid(f"{source} is no store: its event log lacks the columns {', '.join(missing)}")
 
 
-def _require_of(store: StoreId) -> None:
+def _require_of(store: StoreId, source: Path) -> None:
     names = [name for (name,) in rows.fetch("SELECT DISTINCT project_id FROM raw_events LIMIT 2")]
     others = [name for name in names if name != store.name]
     if others:
-        raise Invalid(f"the file is of {others[0]!r}, not of {store.name!r}; restore it there")
+        raise Invalid(f"{source} is of {others[0]!r}, not of {store.name!r}; restore it there")
 
 
 def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:

@@ -8,8 +8,11 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 from unittest import mock
+
+from django.core.management import call_command
 
 from governance.redaction.schemas import RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
@@ -26,6 +29,7 @@ from memoryhub.core.jobs import find_job
 from memoryhub.core.log.anchor import anchor_path, read_anchor
 from memoryhub.core.stores import project_store
 from memoryhub.jobs import run_job
+from memoryhub.jobs.places import Target
 from tests.mcp.client import wait_until
 from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import ROOT
@@ -146,6 +150,16 @@ class BackupTests(BackupTestCase):
             [(each.target.title, each.result) for each in outcomes], [("project alpha", "ok"), ("the hub", "ok")]
         )
         self.assertEqual((len(backups_of(ALPHA)), len(backups_of(None))), (1, 1))
+
+    def test_a_hub_that_was_used_over_mcp_alone_is_backed_up_without_hub_db(self) -> None:
+        output = StringIO()
+        call_command("backup", stdout=output)
+        said = output.getvalue().splitlines()
+        self.assertRegex(said[0], r"^project alpha: 1 event copied and verified: .*Z\.db$")
+        self.assertEqual(said[1:], ["hub.db: not there yet, nothing to copy"])
+        self.assertFalse((self.home / "backups" / "hub").exists())
+        (outcome,) = run_job(job=find_job("backup"), targets=[Target()], asked_by="test")
+        self.assertEqual((outcome.result, outcome.message), ("ok", ""))
 
     def test_a_file_of_ones_own_is_never_overwritten(self) -> None:
         target = self.home / "mine.db"
@@ -271,12 +285,26 @@ class RestoreTests(BackupTestCase):
         with closing(connect(broken, mode="rw")) as connection:
             connection.execute("DROP TRIGGER raw_events_no_change")
             connection.execute("UPDATE raw_events SET actor = 'mallory'")
+        strange = self.home / "strange.db"
+        with closing(connect(strange, mode="rwc")) as connection:
+            connection.execute("CREATE TABLE raw_events (x)")
+            connection.execute("INSERT INTO raw_events VALUES (1)")
+        alike = self.home / "alike.db"  # a log to look at, and none of the tables that migrations expect
+        with closing(connect(alike, mode="rwc")) as connection:
+            connection.execute(f"ATTACH '{backup}' AS backup")
+            connection.execute("CREATE TABLE raw_events AS SELECT * FROM backup.raw_events")
+        cut = self.home / "cut.db"
+        cut.write_bytes(backup.read_bytes()[: backup.stat().st_size // 2])
         cases = [
+            (ALPHA, strange, Invalid, f"{strange} is no store: its event log lacks the columns chain_digest, event_id"),
+            (ALPHA, alike, Invalid, f"{alike} is no store of this hub: "),
+            (ALPHA, cut, Unavailable, f"{cut} is damaged: |{cut} cannot be copied: "),
+            (ALPHA, self.home, Invalid, f"{self.home} is a folder, not a file"),
             (ALPHA, self.home / "nothing.db", NotFound, "there is no file"),
             (ALPHA, self.home / "token", Invalid, "not a database"),
-            (ALPHA, other, Invalid, "it has no event log"),
-            (ALPHA, broken, Unavailable, "the chain is broken at #1"),
-            (project_store("beta"), backup, Invalid, "the file is of 'alpha', not of 'beta'"),
+            (ALPHA, other, Invalid, f"{other} is no store: it has no event log"),
+            (ALPHA, broken, Unavailable, f"{broken} is not sound: .*the chain is broken at #1"),
+            (project_store("beta"), backup, Invalid, f"{backup} is of 'alpha', not of 'beta'"),
         ]
         (self.home / "token").write_text("no database " * 100)
         for store, source, error, reason in cases:

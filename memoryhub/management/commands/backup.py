@@ -37,7 +37,7 @@ class Command(HubCommand):
             for each in [store] if store else all_stores():
                 self._back_up(each, options["to"])
             if store is None:
-                self.stdout.write(f"hub.db: {back_up_hub()}")
+                self.stdout.write(f"hub.db: {back_up_hub() or 'not there yet, nothing to copy'}")
 
     def _back_up(self, store: StoreId, to: Path | None) -> None:
         with use_store(store):
