@@ -53,11 +53,19 @@ class HubTestRunner(DiscoverRunner):
     def run_tests(self, *args: Any, **kwargs: Any) -> int:
         """Run everything, then print the line."""
         failed = super().run_tests(*args, **kwargs)
-        result = self.result
-        bad = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
-        skipped = len(result.skipped)
-        print(f"{result.testsRun - bad - skipped} passed, {bad} failed, {skipped} skipped")
+        print(summary(self.result))
         return failed
+
+
+def summary(result: Any) -> str:
+    """Return the last line: a test counts once, however many of its sub-tests failed."""
+    failed = [test for test, _ in (*result.failures, *result.errors)] + list(result.unexpectedSuccesses)
+    tests = {test.id(): test for test in (getattr(each, "test_case", each) for each in failed)}
+    skipped = {test.id() for test in (getattr(each, "test_case", each) for each, _ in result.skipped)} - tests.keys()
+    # What fails in setUpClass is no test that ran.
+    ran = sum(test.countTestCases() for test in tests.values())
+    passed = max(0, result.testsRun - ran - len(skipped))
+    return f"{passed} passed, {len(tests)} failed, {len(skipped)} skipped"
 
 
 def _take_time_for_examples() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from unittest import TestSuite
+from unittest import TestCase, TestResult, TestSuite
 
 from django.test import SimpleTestCase
 
-from tests.runner import PicklingTestRunner
+from tests.runner import PicklingTestRunner, summary
 
 
 class PicklingTests(SimpleTestCase):
@@ -23,3 +23,31 @@ class PicklingTests(SimpleTestCase):
         events = pickle.loads(pickle.dumps(PicklingTestRunner().run(TestSuite([self.Holding()])).events))
         ((subtest, (_, error, _)),) = [event[2:] for event in events if event[0] == "addSubTest"]
         self.assertEqual((subtest.params["number"], str(error)), (7, "told"))
+
+
+class SummaryTests(SimpleTestCase):
+    class Mixed(TestCase):
+        def test_fails_twice(self) -> None:
+            for number in range(2):
+                with self.subTest(number=number):
+                    self.fail("each time")
+
+        def test_passes(self) -> None:
+            pass
+
+        def test_skips(self) -> None:
+            self.skipTest("a reason")
+
+    class Unprepared(TestCase):
+        @classmethod
+        def setUpClass(cls) -> None:
+            raise AssertionError
+
+        def test_never_runs(self) -> None:
+            pass
+
+    def test_a_test_counts_once_and_what_never_ran_did_not_pass(self) -> None:
+        result = TestResult()
+        names = [name for name in dir(self.Mixed) if name.startswith("test_")]
+        TestSuite([*map(self.Mixed, names), self.Unprepared("test_never_runs")]).run(result)
+        self.assertEqual(summary(result), "1 passed, 2 failed, 1 skipped")
