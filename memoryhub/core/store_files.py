@@ -119,7 +119,8 @@ def _template() -> Path:
 
 def _build_template(path: Path) -> None:
     draft = path.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
+    for end in ("-wal", "-shm", ""):  # of a process that was killed: SQLite would apply its WAL to the new file
+        draft.with_name(draft.name + end).unlink(missing_ok=True)
     with connected(draft) as connection:
         schema.migrate(connection)
         connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
