@@ -8,6 +8,7 @@ stand, and its second answer is dropped. Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -80,22 +81,20 @@ def _refusal() -> Refusal | None:
     except HomeError as error:
         from memoryhub.mcp.off import unavailable
 
-        sys.stderr.write(f"memory-hub mcp: {error}\n")
         return unavailable(str(error))
     return None
 
 
 def _serve_off(chosen: options.Options, refusal: Refusal) -> int:
-    from memoryhub.mcp.off import serve_off
+    from memoryhub.mcp.off import SWITCHED_OFF, serve_off
 
+    if chosen.http is not None or refusal.code != SWITCHED_OFF:
+        sys.stderr.write(f"{refusal.sentence}\n")
     if chosen.http is not None:
-        if not refusal.exit_code:
-            sys.stderr.write(f"{refusal.sentence}\n")
-        return refusal.exit_code or 1
-    try:
-        return serve_off(refusal, claim())
-    except (BrokenPipeError, KeyboardInterrupt):
         return refusal.exit_code
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+        serve_off(refusal, claim())
+    return 0
 
 
 def _leave(_number: int, _frame: object) -> None:

@@ -17,6 +17,7 @@ TYPE_CHECKING = False  # what checkers take for typing's, without importing it
 if TYPE_CHECKING:
     from memoryhub.mcp.envelope import Message
 
+SWITCHED_OFF = "switched_off"
 _CHUNK_BYTES = 1 << 16
 _METHOD_NOT_FOUND = -32601
 _LISTS = {
@@ -30,7 +31,7 @@ _FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 class Refusal:
-    """Why nothing is offered, and the process's exit code."""
+    """Why nothing is offered. Over HTTP the process ends at once with the exit code; over stdio the client ends it."""
 
     __slots__ = ("code", "exit_code", "sentence")
 
@@ -43,7 +44,7 @@ class Refusal:
 def switched_off(reason: str) -> Refusal:
     """Return what is said where ``reason`` switches the hub off."""
     sentence = f"Memory Hub is switched off here by {reason}; nothing is kept or found until that is taken away."
-    return Refusal("switched_off", sentence, exit_code=0)
+    return Refusal(SWITCHED_OFF, sentence, exit_code=1)
 
 
 def unavailable(problem: str) -> Refusal:
@@ -53,8 +54,8 @@ def unavailable(problem: str) -> Refusal:
     return Refusal(Unavailable.code, f"Memory Hub is unavailable: {problem}.", exit_code=Unavailable.exit_code)
 
 
-def serve_off(refusal: Refusal, wire: Wire) -> int:
-    """Answer until the client leaves; return the exit code."""
+def serve_off(refusal: Refusal, wire: Wire) -> None:
+    """Answer until the client leaves."""
     buffer = LineBuffer()
     while chunk := os.read(wire.incoming, _CHUNK_BYTES):
         for line in buffer.feed(chunk):
@@ -63,7 +64,6 @@ def serve_off(refusal: Refusal, wire: Wire) -> int:
             except MalformedError as malformed:
                 answer = b"".join(malformed.answers)
             write_all(wire.outgoing, answer)
-    return refusal.exit_code
 
 
 def _answered(message: Message, refusal: Refusal) -> bytes:

@@ -101,12 +101,12 @@ class WhatCounts(McpTestCase):
             self.assertIn(part, key)
 
 
-class AHomeThatCannotBeWritten(McpTestCase):
-    def test_the_server_serves_without_a_snapshot(self) -> None:
-        home = self.home / "file"
-        home.write_text("no folder")
-        server = self.connect(home=home)
-        answer = server.call("test_echo", text="hi")
-        self.assertTrue(answer["isError"])
-        self.assertIn("unavailable: ", answer["content"][0]["text"])
-        self.assertEqual(server.end()[0], 0)
+class ACacheThatCannotBeWritten(McpTestCase):
+    def test_the_server_serves_without_a_snapshot_and_says_so_without_a_traceback(self) -> None:
+        (self.home / "cache").write_text("no folder")
+        server = self.connect()
+        self.assertEqual(server.say("test_echo", text="hi"), "hi")
+        code, said = server.end()
+        self.assertEqual(code, 0)
+        self.assertNotIn("Traceback", said)
+        self.assertIn("no snapshot could be kept, so the next start will be slower: ", said)
