@@ -99,6 +99,41 @@ class RollbackRestTests(RestTestCase):
         self.call("POST", f"projects/alpha/rollbacks/{made['id']}/undo", {}, expect=409)
         self.call("POST", "projects/alpha/rollbacks/preview", {}, expect=422)
 
+    def test_what_is_left_by_choice_has_no_step_and_what_stays_in_force_says_why(self) -> None:
+        written = {"title": "A", "content": "b"}
+        self.call("POST", "projects/alpha/memories", written, expect=201)
+        self.call("POST", "projects/alpha/memories", written, X_Session_Id="s-bad")
+        recorded = {"title": "SQLite", "chosen": "SQLite"}
+        chosen = self.call("POST", "projects/alpha/decisions", recorded, expect=201).data["id"]
+        self.call("POST", f"projects/alpha/decisions/{chosen}/status", {"status": "rejected"}, X_Session_Id="s-bad")
+        wanted = {"session_id": "s-bad", "action": "undo"}
+        shown = self.call("POST", "projects/alpha/rollbacks/preview", wanted).data
+        self.assertEqual({"mark": 1}, shown["counts"])
+        self.assertEqual(
+            [("1 × memory.seen", "nothing depends on this event")],
+            [(each["title"], each["why"]) for each in shown["left"]],
+        )
+        shown = self.call("POST", "projects/alpha/rollbacks/preview", {**wanted, "leave": [chosen]}).data
+        self.assertEqual({}, shown["counts"])
+        self.assertEqual([chosen], [each["id"] for each in shown["left"] if each["why"] == "left by choice"])
+
+    def test_a_relation_that_was_removed_stays_removed(self) -> None:
+        one, other = (
+            self.call("POST", "projects/alpha/memories", {"title": each, "content": each}, expect=201).data["id"]
+            for each in ("One", "Other")
+        )
+        wanted = {"source": str(one), "relation": "related_to", "target": str(other)}
+        path = "projects/alpha/relations"
+        first = self.call("POST", path, wanted, expect=201).data["id"]
+        self.call("DELETE", f"{path}/{first}", X_Session_Id="s-bad")
+        second = self.call("POST", path, wanted, expect=201, X_Session_Id="s-bad").data["id"]
+        self.call("DELETE", f"{path}/{second}")
+        chosen = {"session_id": "s-bad"}
+        token = self.call("POST", "projects/alpha/rollbacks/preview", chosen).data["confirm_token"]
+        made = self.call("POST", "projects/alpha/rollbacks", {**chosen, "confirm_token": token}, expect=201).data
+        self.call("POST", f"projects/alpha/rollbacks/{made['id']}/undo", {})
+        self.assertEqual([], self.call("GET", path).data["results"])
+
 
 class RollbackBrowserTests(BrowserTestCase):
     def test_choose_see_quarantine_and_undo_by_keyboard_alone(self) -> None:
