@@ -69,7 +69,8 @@ def _taken(steps: list[Step], memories: Mapping[int, MemoryNow]) -> Iterator[tup
     """Yield memories that can't have their former name again, each with the one that has it."""
     going = {step.id for step in steps if step.do == "restore"}
     states = states_at({step.id: step.from_version or 1 for step in steps if step.do == "revert"})
-    moved = {step.id for step in steps if step.do in ("delete", "revert")} - going
+    back = {step.id for step in steps if step.do == "delete"}
+    moved = {step.id for step in steps if step.id in back or not memories[step.id].deleted} - going
     wanted = {each: memories[each].named(states.get(each)) for each in moved}
     renamed = {each: name for each, name in wanted.items() if memories[each].deleted or name != memories[each].named()}
     while found := rivals(renamed.values(), going | set(renamed)):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
-from unittest import mock
 
 from decisions.schemas import DecisionEvidence, DecisionGet, DecisionLink, DecisionMark
 from decisions.selectors import get_decisions
@@ -12,113 +10,23 @@ from decisions.services import add_evidence, link_decisions, mark_decision
 from governance.models import Affirmation
 from governance.staleness.schemas import Affirm
 from governance.staleness.services import affirm
-from governance.taint import perform
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
-from memories.schemas import ConflictResolve, MemoryDelete, MemoryGet, MemoryList, MemoryRestore
-from memories.schemas.links import RelationCreate, RelationDelete, RelationList
+from memories.schemas import ConflictResolve, MemoryDelete, MemoryGet, MemoryList, MemoryRestore, MemoryUpdate
+from memories.schemas.links import RelationCreate, RelationDelete
 from memories.schemas.query import ConflictList
 from memories.selectors import get_memories, list_memories
 from memories.selectors.disputes import list_conflicts
-from memories.selectors.relations import list_relations
-from memories.services import delete_memory, resolve_conflict, restore_memory
+from memories.services import delete_memory, resolve_conflict, restore_memory, update_memory
 from memories.services.relations import create_relation, delete_relation
 from memoryhub.core import log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.core.quarantine import QUARANTINE_LIFTED
 from sessions_app.schemas import ProjectDescribe, SessionEnd, SessionStart, SettingsChange
 from sessions_app.services import end_session, start_session
 from sessions_app.services.profile import describe
 from sessions_app.services.settings import change_settings
 from tests.governance.taint import TAINTED, TaintTestCase
-
-
-class RelationTests(TaintTestCase):
-    """Removing a relation and making an equal one gives it a new id: what counts is the two ends and the type."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.one, self.other = self.write("One"), self.write("Other")
-
-    def relate(self, *, tainted: bool = False) -> int:
-        with use_origin(**(TAINTED if tainted else {})):
-            command = RelationCreate(source=str(self.one), relation="related_to", target=str(self.other))
-            return create_relation(command=command).id
-
-    def unrelate(self, relation_id: int, *, tainted: bool = False) -> None:
-        with use_origin(**(TAINTED if tainted else {})):
-            delete_relation(command=RelationDelete(id=relation_id))
-
-    def relations(self) -> list[int]:
-        return [each["id"] for each in list_relations(command=RelationList()).results]
-
-    def remade(self) -> None:
-        """Clean makes it; tainted removes it and makes it again."""
-        self.unrelate(self.relate(), tainted=True)
-        self.again = self.relate(tainted=True)
-
-    def test_a_removed_relation_stays_removed_after_quarantine_and_undo(self) -> None:
-        self.remade()
-        self.unrelate(self.again)
-        made = self.roll_back()
-        self.assertEqual([], self.relations())
-        self.undo(made.id)
-        self.assertEqual([], self.relations())
-        self.assert_rebuilds()
-
-    def test_a_log_of_an_earlier_version_that_brought_a_relation_back_replays_as_it_did(self) -> None:
-        self.remade()
-        self.unrelate(self.again)
-        made = self.roll_back()
-        with mock.patch.object(perform, "QUARANTINE_LIFTED", dataclasses.replace(QUARANTINE_LIFTED, version=1)):
-            self.undo(made.id)
-        self.assertEqual([self.again], self.relations())
-        self.assert_rebuilds()
-
-    def test_undo_leaves_a_relation_that_a_clean_caller_removed_last(self) -> None:
-        self.remade()
-        self.unrelate(self.again)
-        shown = self.preview(action="undo")
-        self.assertEqual({"quarantine": 1}, shown.counts)
-        self.assertIn("changed since by ada", shown.left[0].why)
-        made = self.roll_back(action="undo")
-        self.assertEqual([], self.relations())
-        self.undo(made.id)
-        self.assertEqual([], self.relations())
-        made = self.roll_back(action="undo", include=["changed_since"])
-        self.assertEqual(1, len(self.relations()))
-        self.undo(made.id)
-        self.assertEqual([], self.relations())
-        self.assert_rebuilds()
-
-    def test_undo_makes_a_relation_again_whose_replacement_it_sets_aside(self) -> None:
-        self.remade()
-        made = self.roll_back(action="undo")
-        self.assertEqual({"quarantine": 1, "relate": 1}, made.counts)
-        self.assertEqual(1, len(self.relations()))
-        self.undo(made.id)
-        self.assertEqual([self.again], self.relations())
-        self.assert_rebuilds()
-
-    def test_undo_makes_a_relation_again_once_that_was_removed_twice(self) -> None:
-        self.unrelate(self.relate(), tainted=True)
-        self.unrelate(self.relate(), tainted=True)
-        made = self.roll_back(action="undo")
-        self.assertEqual({"relate": 1}, made.counts)
-        self.assertEqual(1, len(self.relations()))
-        self.undo(made.id)
-        self.assertEqual([], self.relations())
-        self.assert_rebuilds()
-
-    def test_a_relation_is_not_made_again_when_one_of_its_ends_was_erased_meanwhile(self) -> None:
-        self.relate(tainted=True)
-        made = self.roll_back()
-        delete_memory(command=MemoryDelete(id=self.other))
-        log.erase_streams([f"memory:{self.other}"], reason="test")
-        self.undo(made.id)
-        self.assertEqual([], self.relations())
-        self.assert_rebuilds()
 
 
 class LeaveTests(TaintTestCase):
@@ -175,7 +83,7 @@ class ReversalTests(TaintTestCase):
     """What undo takes back beyond texts: reviews, conflicts, the end of a scratch session."""
 
     def view(self, memory_id: int) -> dict[str, Any]:
-        return get_memories(command=MemoryGet(ids=[memory_id]))[0]
+        return get_memories(command=MemoryGet(ids=[memory_id], include_deleted=True))[0]
 
     def conflicts(self) -> list[int]:
         return [each["id"] for each in list_conflicts(command=ConflictList()).results]
@@ -267,6 +175,19 @@ class ReversalTests(TaintTestCase):
         shown = self.preview(action="undo")
         self.assertEqual({}, shown.counts)
         self.assertIn(f"#{second} has its topic or title now", shown.left[0].why)
+
+    def test_a_text_of_a_deleted_memory_comes_back_whatever_has_its_title(self) -> None:
+        with use_origin(session_id="s-scratch"):
+            start_session(command=SessionStart(session_id="s-scratch", mode="scratch"))
+            note = self.write("Build", scope="session")
+            with use_origin(actor="mallory"):
+                update_memory(command=MemoryUpdate(id=note, promote=True))
+            end_session(command=SessionEnd(session_id="s-scratch", discard=True))
+        self.write("Build")
+        made = self.roll_back(session_id="", actor="mallory", action="undo")
+        self.assertEqual("session", self.view(note)["scope"])
+        self.assertEqual([], self.undo(made.id).undone_left)
+        self.assertEqual("project", self.view(note)["scope"])
 
     def test_an_affirmation_is_set_aside(self) -> None:
         kept = self.write("Kept")
