@@ -128,10 +128,20 @@ class RandomTests(DeedTestCase):
             self.assert_rebuilds()
             again = self.roll_back(**fields)
             self.assertEqual(made.counts, again.counts)
+            self.check_second({**fields, "actor": "ada"})
             for step in later:
                 self.act(step)
             self.undo(again.id)
             self.assert_rebuilds()
+
+    def check_second(self, fields: dict[str, Any]) -> None:
+        """A second roll-back, of what the others did, and its undo leave the first one as it was."""
+        if self.preview(**fields).counts:
+            before = told()
+            second = self.roll_back(**fields)
+            self.assert_rebuilds()
+            self.undo(second.id)
+            self.assertEqual(before, told())
 
     def check_leaving(self, fields: dict[str, Any]) -> None:
         """Leaving a thing takes it out of every step."""
