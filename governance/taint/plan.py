@@ -17,12 +17,13 @@ from governance.taint.relations import RelationReversal
 from governance.taint.reversing import MemoryReversal
 from governance.taint.schemas import Include, Left, RollbackPlan, Selection, Step
 from governance.taint.selecting import Selected, select
-from governance.taint.standing import changed_since, memories_now
+from governance.taint.standing import changed_since, memories_now, promoted_by
 from governance.taint.undone import void_positions
 from memories.models import Conflict
 from memoryhub.core.errors import Invalid
 from memoryhub.core.projection import RollbackEffect, rollback_of, types_that_change_streams
 from memoryhub.core.quarantine import quarantined_among
+from sessions_app.events import SESSION_ENDED
 
 _KINDS = {"memories_created": "memory", "memories_revised": "memory", "decisions": "decision"}
 _OF_MEMORIES = "memories_created memories_revised memories_deleted memories_restored reviews".split()
@@ -201,6 +202,9 @@ class _Planner:
         for name, count in counts.items():
             rule = rollback_of(name)
             yield Left(title=f"{count} × {name}", why=rule.why if rule and rule.why else _UNDECLARED)
+        promoted = promoted_by(header.position for header in self._found.selected.of(SESSION_ENDED.name))
+        for each in promoted - set(self._direct["memories_created"]) - self._leave:
+            yield Left(id=each, why="kept when its scratch session ended, which stays so")
 
     def _undone(self, setting_aside: set[int]) -> Iterator[Step | Left]:
         yield from self._memories_undone(setting_aside)

@@ -49,17 +49,17 @@ SELECT w.id, e.position, e.event_type, {} FROM wanted w JOIN raw_events e ON e.s
 _NO_VALUE = "NULL"
 _STANDING = "coalesce(json_extract(e.payload_json, '$.after'), json_extract(e.payload_json, '$.review'))"
 
-# The entries of a scratch session that its end deleted: those of the session that were live then and not to be kept.
-_DISCARDED = f"""
+# The entries of scratch sessions that were live when the session ended, and whether that deleted them.
+_ENDED = f"""
 WITH ended(position, session, payload) AS MATERIALIZED (
     SELECT position, substr(stream_id, 9), payload_json FROM raw_events
-        WHERE position IN (SELECT value FROM json_each(%s))
-        AND json_extract(payload_json, '$.entries') = '{EndedWith.DISCARD}'
+        WHERE position IN (SELECT value FROM json_each(%s)) AND json_extract(payload_json, '$.entries') IS NOT NULL
 )
-SELECT m.id, e.position FROM ended e JOIN sessions_app_session s ON s.session_id = e.session
+SELECT m.id, e.position, json_extract(e.payload, '$.entries') = '{EndedWith.DISCARD}'
+        AND m.id NOT IN (SELECT value FROM json_each(e.payload, '$.kept'))
+    FROM ended e JOIN sessions_app_session s ON s.session_id = e.session
     JOIN memories_memory m ON m.session_id = s.session_id AND m.id > s.id AND m.id < e.position
-    WHERE m.id NOT IN (SELECT value FROM json_each(e.payload, '$.kept'))
-    AND coalesce((
+    WHERE coalesce((
         SELECT t.event_type FROM raw_events t WHERE t.stream_id = 'memory:' || m.id AND t.position < e.position
             AND t.event_type IN ('{MEMORY_DELETED.name}', '{MEMORY_RESTORED.name}') ORDER BY t.position DESC LIMIT 1
     ), '') <> '{MEMORY_DELETED.name}' ORDER BY e.position, m.id
@@ -170,7 +170,12 @@ def memories_now(ids: Collection[int]) -> dict[int, MemoryNow]:
 
 def discarded_by(positions: Iterable[int]) -> list[tuple[int, int]]:
     """Return which memories the ends of scratch sessions deleted, each with the event that did."""
-    return [(each, position) for each, position in rows.fetch(_DISCARDED, [listed(positions)])]
+    return [(each, position) for each, position, deleted in rows.fetch(_ENDED, [listed(positions)]) if deleted]
+
+
+def promoted_by(positions: Iterable[int]) -> set[int]:
+    """Return the memories that the ends of scratch sessions made those of the project."""
+    return {each for each, _, deleted in rows.fetch(_ENDED, [listed(positions)]) if not deleted}
 
 
 def standings_of(ids: Collection[int]) -> dict[int, History[Standing]]:

@@ -145,6 +145,8 @@ class ReversalTests(TaintTestCase):
             delete_memory(command=MemoryDelete(id=deleted))
         with use_origin(**TAINTED):
             end_session(command=SessionEnd(session_id="s-scratch", discard=True, keep=[kept]))
+        kept_so = [(kept, "kept when its scratch session ended, which stays so")]
+        self.assertEqual(kept_so, [(each.id, each.why) for each in self.preview(action="undo").left])
         made = self.roll_back(action="undo")
         listed = {each["id"] for each in list_memories(command=MemoryList()).results}
         self.assertEqual({kept, gone}, listed)
