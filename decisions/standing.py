@@ -45,7 +45,7 @@ UPDATE decisions_artifactlink SET event = given.event FROM (
     SELECT CAST(substr(e.stream_id, 10) AS INTEGER) AS decision_id, json_extract(a.value, '$.kind') AS kind,
         json_extract(a.value, '$.value') AS text, min(e.position) AS event
     FROM raw_events e JOIN json_each(e.payload_json, '$.artifacts') a
-    WHERE e.stream_id IN ({_TOUCHED}) AND e.position {OUTSIDE} GROUP BY 1, 2, 3
+    WHERE e.stream_id IN ({_TOUCHED}) AND e.position {OUTSIDE} AND e.position < %s GROUP BY 1, 2, 3
 ) AS given
 WHERE decisions_artifactlink.event IN (SELECT id FROM quarantine) AND decisions_artifactlink.kind = given.kind
     AND decisions_artifactlink.decision_id = given.decision_id AND decisions_artifactlink.value = given.text
@@ -56,7 +56,7 @@ UPDATE decisions_decisionedge SET event = given.event FROM (
         json_extract(e.payload_json, '$.edge.relation') AS relation,
         json_extract(e.payload_json, '$.edge.to') AS to_id, min(e.position) AS event
     FROM raw_events e WHERE e.stream_id IN ({_TOUCHED}) AND e.event_type = '{DECISION_LINKED.name}'
-        AND e.payload_json IS NOT NULL AND e.position {OUTSIDE} GROUP BY 1, 2, 3
+        AND e.payload_json IS NOT NULL AND e.position {OUTSIDE} AND e.position < %s GROUP BY 1, 2, 3
 ) AS given
 WHERE decisions_decisionedge.event IN (SELECT id FROM quarantine) AND decisions_decisionedge.to_id = given.to_id
     AND decisions_decisionedge.from_id = given.from_id AND decisions_decisionedge.relation = given.relation
@@ -68,8 +68,8 @@ def settle_sources(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
     """Let evidence and edges that several events gave count as those of one that is not in quarantine."""
     if event.version > 1:
         ids = json.dumps(event.payload.ids)
-        rows.execute(_EVIDENCE_OF_ANOTHER, [ids])
-        rows.execute(_EDGES_OF_ANOTHER, [ids])
+        rows.execute(_EVIDENCE_OF_ANOTHER, [ids, event.position])
+        rows.execute(_EDGES_OF_ANOTHER, [ids, event.position])
 
 
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)

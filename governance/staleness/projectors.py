@@ -10,6 +10,7 @@ from django.db.models.expressions import RawSQL
 from governance.staleness.events import THING_AFFIRMED
 from memoryhub.core import log, rows
 from memoryhub.core.chronicle import entity_of
+from memoryhub.core.entities import find_entities
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import Event, project_headers, projects
@@ -53,8 +54,10 @@ def settle_affirmations(event: Event[QuarantinePlaced | QuarantineLifted]) -> No
     )
     for each in affirmed.order_by("position"):
         rows.execute("DELETE FROM governance_affirmation WHERE entity_id = %s", [entity_of(each)])
+    present = find_entities(entity_of(each) for each in affirmed)
     for each in outside_quarantine(affirmed).order_by("position"):
-        affirm(log.event_of(each))
+        if entity_of(each) in present:
+            affirm(log.event_of(each))
 
 
 @projects(PAYLOAD_ERASED)

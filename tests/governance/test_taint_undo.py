@@ -203,6 +203,25 @@ class ReversalTests(TaintTestCase):
         self.assertEqual(["mallory"], list(Affirmation.objects.values_list("actor", flat=True)))
         self.assert_rebuilds()
 
+    def test_what_was_erased_has_no_affirmation_after_a_roll_back(self) -> None:
+        gone = self.write("Gone")
+        affirm(command=Affirm(id=gone))
+        with use_origin(**TAINTED):
+            affirm(command=Affirm(id=gone, reason="lies"))
+        log.erase_streams([f"memory:{gone}"], reason="test")
+        self.roll_back()
+        self.assertEqual(0, Affirmation.objects.count())
+        self.assert_rebuilds()
+
+    def test_evidence_that_is_given_again_after_a_roll_back_rebuilds_the_same(self) -> None:
+        chosen = self.decide("SQLite")
+        evidence = DecisionEvidence(id=chosen, notes=["measured"])
+        with use_origin(**TAINTED):
+            add_evidence(command=evidence)
+        self.undo(self.roll_back().id)
+        add_evidence(command=evidence)
+        self.assert_rebuilds()
+
     def test_undo_of_a_roll_back_leaves_a_decision_that_was_erased_meanwhile(self) -> None:
         chosen = self.decide("SQLite")
         with use_origin(**TAINTED):
