@@ -1,7 +1,7 @@
 # make run    use it: makes the environment, brings in this repository's own history and decisions, serves, prints the
 #             sign-in link
 # make test   test it: everything, with coverage
-# make torture  attack it for longer: power cuts, failing disks, damage, kills; MEMORY_HUB_TORTURE_SEED repeats a run
+# make torture  attack it for longer: power cuts, failing disks, damage, kills, fuzzing; MEMORY_HUB_TORTURE_SEED repeats a run
 # make check  what reviewers need not look for: style, types, layers, coverage
 
 PYTHON ?= python3
@@ -33,8 +33,9 @@ test: $(BIN)/.installed-dev
 	PYTHONDEVMODE=1 $(BIN)/coverage run manage.py test --parallel 2 $(TESTS)
 	@$(BIN)/coverage combine --quiet
 
+# The long form of the attacks and the fuzzing that `make test` does briefly.
 torture: $(BIN)/.installed-dev
-	MEMORY_HUB_TORTURE=long PYTHONDEVMODE=1 $(BIN)/python manage.py test $(or $(TESTS),tests.torture)
+	MEMORY_HUB_TORTURE=long MEMORY_HUB_TEST_LONG=1 PYTHONDEVMODE=1 $(BIN)/python manage.py test $(or $(TESTS),tests.torture tests.api.test_fuzz tests.mcp.test_fuzz)
 
 lint: $(BIN)/.installed-dev
 	$(BIN)/ruff format --check .

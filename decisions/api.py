@@ -30,8 +30,14 @@ MarkBody = without(DecisionMark, "id")
 EdgeBody = without(DecisionLink, "id")
 EvidenceBody = without(DecisionEvidence, "id")
 Show = without(DecisionGet, "ids", "topic", "file_path", "limit", "max_tokens")
-Moment = without(DecisionGet, "ids", "topic", "file_path", "lineage", "limit", "max_tokens")
-Behind = without(DecisionGet, "ids", "topic", "lineage", "max_tokens")
+Moment = without(DecisionGet, "ids", "topic", "file_path", "lineage", "limit", "max_tokens", called="DecisionMoment")
+_Behind: Any = without(DecisionGet, "ids", "topic", "file_path", "lineage", "max_tokens")
+
+
+class Behind(_Behind):  # type: ignore[misc]
+    """Which file or folder."""
+
+    file_path: str = Field(min_length=1, max_length=1_000, description="the file or folder, from the top")
 
 
 class Lineage(BaseModel):
@@ -82,7 +88,7 @@ def record_decision(request: HttpRequest, command: DecisionRecord, response: Htt
 @router.get("decisions/behind", response=Decisions, tags=["decisions"], summary="The decisions behind a file")
 def list_behind(
     request: HttpRequest,
-    query: Query[Behind],  # type: ignore[valid-type]
+    query: Query[Behind],
 ) -> Any:
     """Of a file or folder, those with the most commits on it first; 404 where nothing is known to be behind it."""
     return {"results": selectors.get_decisions(command=command_of(DecisionGet, query))}

@@ -10,20 +10,39 @@ from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJ
 from decisions.events import Alternative
 from decisions.models import DecisionStatus, EdgeRelation, Impact, LinkType
 from memoryhub.core.retrieval import Retrieval
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Moment, Paging, self_evident, unlisted
+from memoryhub.core.schemas import (
+    LISTED_AS,
+    Command,
+    EntityId,
+    FilledLine,
+    IdempotencyKey,
+    Line,
+    Moment,
+    Paging,
+    self_evident,
+    unlisted,
+)
+from memoryhub.core.wording import NOT_BLANK
 
-Title = Annotated[Line, StringConstraints(min_length=1, max_length=200)]
+Title = Annotated[FilledLine, StringConstraints(max_length=200)]
 Text = Annotated[str, StringConstraints(max_length=50_000)]
-Chosen = Annotated[str, StringConstraints(min_length=1, max_length=50_000, pattern=r"\S")]
+Chosen = Annotated[str, StringConstraints(min_length=1, max_length=50_000, pattern=NOT_BLANK)]
 Name = Annotated[Line, StringConstraints(max_length=200)]
 Phase = Annotated[Line, StringConstraints(max_length=64)]
 Ids = Annotated[list[EntityId], Field(max_length=100)]
 CommitName = Annotated[
     str, StringConstraints(strip_whitespace=True, to_lower=True, pattern=r"^(#\d{1,15}|[0-9a-fA-F]{4,64})$")
 ]
-Note = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
-PullRequest = Annotated[Line, StringConstraints(min_length=1, max_length=2_000)]
-FilePath = Annotated[Line, StringConstraints(min_length=1, max_length=1_000)]
+Note = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000, pattern=NOT_BLANK)]
+PullRequest = Annotated[FilledLine, StringConstraints(max_length=2_000)]
+FilePath = Annotated[FilledLine, StringConstraints(max_length=1_000)]
+
+
+# Superseded comes of recording the decision that replaces it, never of being set.
+SettableStatus = Annotated[
+    DecisionStatus,
+    WithJsonSchema({"enum": [each.value for each in DecisionStatus if each is not DecisionStatus.SUPERSEDED]}),
+]
 
 
 def _with_reason(value: object) -> object:
@@ -35,8 +54,20 @@ def _with_reason(value: object) -> object:
     return value
 
 
+def _alternative_forms() -> dict[str, Any]:
+    whole = Alternative.model_json_schema()
+    option, why_not = (whole["properties"][name] for name in ("option", "why_not"))
+    return {"anyOf": [whole, {**whole, "properties": {"option": option, "reason": why_not}}, option]}
+
+
 Alternatives = Annotated[
-    list[Annotated[Alternative, BeforeValidator(_with_reason), WithJsonSchema({"type": "object"})]],
+    list[
+        Annotated[
+            Alternative,
+            BeforeValidator(_with_reason),
+            WithJsonSchema({**_alternative_forms(), LISTED_AS: {"type": "object"}}),
+        ]
+    ],
     Field(max_length=30),
 ]
 
@@ -70,7 +101,7 @@ class DecisionFields(Evidence):
     impact: Impact = Impact.MEDIUM
     phase: Phase = Field("", description="of the work, such as design", json_schema_extra=unlisted)
     topic: Name = Field("", description="decisions of one topic form a chain", json_schema_extra=unlisted)
-    status: DecisionStatus = Field(DecisionStatus.ACCEPTED, json_schema_extra=unlisted)
+    status: SettableStatus = Field(DecisionStatus.ACCEPTED, json_schema_extra=unlisted)
     refines: Ids = Field(default_factory=list, json_schema_extra=unlisted)
     depends_on: Ids = Field(default_factory=list, json_schema_extra=unlisted)
     conflicts_with: Ids = Field(default_factory=list, json_schema_extra=unlisted)
@@ -114,7 +145,7 @@ class DecisionMark(Command):
     """Set a decision's status, or settle its review; its text never changes."""
 
     id: EntityId = Field(description="of the decision")
-    status: DecisionStatus | None = Field(None, description="superseded comes of superseding alone")
+    status: SettableStatus | None = Field(None, description="superseded comes of superseding alone")
     reviewed: bool = Field(False, description="someone has looked at it again")
     reason: str = Field("", max_length=1_000, description="why")
     idempotency_key: IdempotencyKey = None

@@ -12,7 +12,7 @@ from memoryhub.core.asof import viewed_store
 from memoryhub.core.entities import Entity, entity_types, find_entities
 from memoryhub.core.errors import Gone, Invalid, NotFound
 
-_ID = re.compile(r"(session|project|org|global)?#?(\d{1,15})")
+_ID = re.compile(r"(session|project|org|global)?#?([0-9]{1,16})")
 
 
 def reference(item: dict[str, Any]) -> str:

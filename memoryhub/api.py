@@ -26,6 +26,7 @@ from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Paging
 from memoryhub.hooks import router as hooks
 from memoryhub.rest import HubAPI, from_caller, granted, in_project
+from sessions_app.api import by_name as sessions_by_name
 from sessions_app.api import router as sessions
 from sessions_app.schemas import OrgDescribe, ProjectDescribe
 from sessions_app.secrets_api import router as secrets
@@ -167,6 +168,7 @@ for router in (
     staleness,
     rollbacks,
     retention,
+    sessions_by_name,
 ):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)

@@ -19,11 +19,12 @@ from memoryhub.core.identity import bind_project
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import demand_hub
 from memoryhub.core.rest import problems
-from memoryhub.core.schemas import Command, Identifier
+from memoryhub.core.schemas import Command
 from memoryhub.core.spool import Kept
 from memoryhub.core.stores import current_store, project_store, use_store
 from memoryhub.rest import named_in
 from sessions_app.clients import Effect
+from sessions_app.events.profile import Slug
 from sessions_app.hearing import Heard, hear, project_of
 from sessions_app.services.capture import capture
 
@@ -35,7 +36,7 @@ router = Router()
 class HookQuery(Command):
     """Where a hook's event belongs."""
 
-    project: Identifier | None = Field(None, description="default: the project of the folder that the event names")
+    project: Slug | None = Field(None, description="default: the project of the folder that the event names")
 
 
 @router.post(

@@ -10,6 +10,7 @@ from memoryhub.core.permissions import Act
 from memoryhub.core.rest import Problem
 from memoryhub.core.stores import SLUG
 from memoryhub.problems import CONTENT_TYPE
+from sessions_app.settings import ProjectSettings
 
 Operation = dict[str, Any]
 
@@ -71,6 +72,7 @@ def complete(schema: dict[str, Any]) -> dict[str, Any]:
     """Add to every operation the headers it takes and the errors it may answer."""
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     schemas["Problem"] = Problem.model_json_schema()
+    _describe_settings(schemas)
     for path, method, operation in _operations(schema):
         _add_headers(path, method, operation, schemas)
         statuses = {status for status in map(str, operation["responses"]) if status >= "400"}
@@ -78,6 +80,18 @@ def complete(schema: dict[str, Any]) -> dict[str, Any]:
         errors = {status: _problem(status) for status in sorted(statuses | _shared(path, method, operation))}
         operation["responses"] = {**responses, **errors}
     return schema
+
+
+def _describe_settings(schemas: dict[str, Any]) -> None:
+    """Name the settings in the body that changes them; each may be null, which takes it back to its default."""
+    whole = ProjectSettings.model_json_schema(ref_template=f"{_REF}Setting{{model}}")
+    schemas.update({f"Setting{name}": each for name, each in whole.pop("$defs").items()})
+    settings = schemas["SettingsChange"]["properties"]["settings"]
+    settings["additionalProperties"] = False
+    settings["properties"] = {
+        name: {"anyOf": [{key: value for key, value in each.items() if key != "default"}, {"type": "null"}]}
+        for name, each in whole["properties"].items()
+    }
 
 
 def _operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:
@@ -106,10 +120,18 @@ def _writes(path: str, method: str) -> bool:
 
 def _described(parameter: dict[str, Any]) -> dict[str, Any]:
     """Return a parameter of the path with what it names, where the route leaves that to its name."""
+    if parameter["in"] == "header":  # absent, or a text: HTTP has no null
+        parameter = {**parameter, "schema": _without_null(parameter["schema"])}
     if parameter["in"] != "path" or "description" in parameter:
         return parameter
     name: str = parameter["name"]
     return {**parameter, "description": _NAMED.get(name, f"the {name.removesuffix('_id')}, by its id")}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    choices = [each for each in schema.get("anyOf", []) if each.get("type") != "null"]
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**rest, **choices[0]} if len(choices) == 1 else schema
 
 
 def _takes_key(operation: Operation, schemas: dict[str, Any]) -> bool:

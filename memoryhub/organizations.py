@@ -19,7 +19,7 @@ from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores import Scope, StoreId, org_store, use_store
 from memoryhub.core.stores import list_orgs as org_ids
 from memoryhub.present import org_line
-from memoryhub.projects import IfExists, id_from_name, projects_by_org, projects_of
+from memoryhub.projects import IfTaken, id_from_name, projects_by_org, projects_of
 from memoryhub.stores_shown import (
     Problem,
     Redacted,
@@ -44,7 +44,7 @@ class OrgCreate(OrgDescribe):
     model_config = ConfigDict(populate_by_name=True)
 
     org_id: Slug = Field(alias="id", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
-    if_exists: IfExists = Field(IfExists.ERROR, description="update: describe the one that is there")
+    if_exists: IfTaken = Field(IfTaken.ERROR, description="update: describe the one that is there")
 
     @model_validator(mode="before")
     @classmethod
@@ -166,7 +166,7 @@ def _check_existing(store: StoreId, command: OrgCreate) -> None:
     with use_store(store):
         if log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED):
             return
-    if command.if_exists is IfExists.ERROR:
+    if command.if_exists is IfTaken.ERROR:
         raise Conflict(
             f"organisation {store.name!r} exists already; send if_exists=update to describe it, or choose another id"
         )

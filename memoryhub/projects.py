@@ -40,7 +40,7 @@ from sessions_app.schemas import ProjectDescribe
 from sessions_app.services.profile import describe, draft_description
 
 
-class IfExists(StrEnum):
+class IfTaken(StrEnum):
     """What to do when there is a project or an organisation of that id."""
 
     ERROR = "error"
@@ -61,7 +61,7 @@ class ProjectCreate(ProjectDescribe):
     model_config = ConfigDict(populate_by_name=True)
 
     project_id: Slug = Field(alias="id", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
-    if_exists: IfExists = Field(IfExists.ERROR, description="update: describe the project that is there")
+    if_exists: IfTaken = Field(IfTaken.ERROR, description="update: describe the project that is there")
 
     @model_validator(mode="before")
     @classmethod
@@ -216,7 +216,7 @@ def _check_existing(store: StoreId, command: ProjectCreate) -> None:
         if log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED):
             return
         undescribed = profile().updated_at is None
-    if command.if_exists is IfExists.ERROR and not (here == store and undescribed):
+    if command.if_exists is IfTaken.ERROR and not (here == store and undescribed):
         raise Conflict(
             f"project {store.name!r} exists already; send if_exists=update to describe it, or choose another id"
         )

@@ -18,6 +18,8 @@ from sessions_app.replay import AuditReplay, replay_page
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionList, SessionStart, SessionView
 
 router = Router()
+by_name = Router()
+"""What must be added after all other routes of sessions."""
 
 EndBody = without(SessionEnd, "session_id")
 NO_SUMMARY = EndBody()
@@ -55,14 +57,8 @@ def start_session(request: HttpRequest, command: SessionStart, response: HttpRes
     return Status(201, selectors.view_session(session))
 
 
-@router.get("sessions/{session_id}", response=SessionView, tags=["sessions"], summary="Get a session by its name")
-def get_session(request: HttpRequest, session_id: Identifier) -> Any:
-    """Return one session."""
-    return selectors.view_session(services.find_session(session_id=session_id))
-
-
 @router.post(
-    "sessions/{session_id}/end",
+    "sessions/{path:session_id}/end",
     response={200: SessionView, **problems(409)},
     tags=["sessions"],
     summary="End a session with its summary",
@@ -100,3 +96,10 @@ def verify_events(request: HttpRequest) -> Any:
     """Walk the whole chain, and name the first position that is not what was written."""
     found = log.verify()
     return {**asdict(found), "finding": found.describe()}
+
+
+# The last of its kind: a name may hold slashes, so this takes every address under sessions that no other has taken.
+@by_name.get("sessions/{path:session_id}", response=SessionView, tags=["sessions"], summary="Get a session by its name")
+def get_session(request: HttpRequest, session_id: Identifier) -> Any:
+    """Return one session."""
+    return selectors.view_session(services.find_session(session_id=session_id))

@@ -13,9 +13,9 @@ from memoryhub.core.log import ReplayWindow
 from memoryhub.core.log.read import described
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Command, Listing, Moment, Paging
-from memoryhub.core.wording import flat
+from memoryhub.core.wording import NOT_BLANK, flat
 
-EventTypeName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64)]
+EventTypeName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64, pattern=NOT_BLANK)]
 
 
 class EventWindow(Command):

@@ -84,7 +84,7 @@ def end_turn(request: HttpRequest, command: TurnEnd) -> Any:
 
 
 @router.post(
-    "sessions/{session_id}/pause",
+    "sessions/{path:session_id}/pause",
     response={200: SessionView, **problems(409)},
     tags=["sessions"],
     summary="Set a session aside",
@@ -95,7 +95,7 @@ def pause_session(request: HttpRequest, session_id: Identifier) -> Any:
 
 
 @router.post(
-    "sessions/{session_id}/resume",
+    "sessions/{path:session_id}/resume",
     response={200: SessionView, **problems(409)},
     tags=["sessions"],
     summary="Take a session up again",

@@ -6,23 +6,26 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, StringConstraints, WithJsonSchema
 
 from memories.models import EndType, MemoryScope, RelationType
 from memories.schemas.writing import WriteStatus
 from memories.vocabulary import FREE
 from memoryhub.core.retrieval import Retrieval
 from memoryhub.core.schemas import (
+    LISTED_AS,
+    LOWERED,
+    MAX_INTEGER,
     Command,
     EntityId,
     IdempotencyKey,
     Identifier,
-    Lowered,
     Paging,
     Tag,
     self_evident,
     unlisted,
 )
+from memoryhub.core.wording import FILLED_LINE
 
 
 class EntryType(StrEnum):
@@ -44,19 +47,32 @@ def _as_text(value: object) -> object:
 
 
 def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str | int) else value
+    return [value] if isinstance(value, str | int | float) else value
 
 
 EndReference = Annotated[Identifier, BeforeValidator(_as_text)]
 """An id, with or without its ``#``, or ``project``; ``memories.ends`` reads it."""
+_TAG_FORMS: list[JsonValue] = [
+    {"type": "string", "minLength": 1, "maxLength": 64, "pattern": FILLED_LINE},
+    {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER},
+]
 TagNames = Annotated[
     list[EntityId | Tag],
     Field(min_length=1, max_length=32),
     BeforeValidator(_as_list),
-    WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "array", "items": {"anyOf": _TAG_FORMS}, "minItems": 1, "maxItems": 32}, *_TAG_FORMS],
+            LISTED_AS: {"type": "array", "items": {"type": "string"}},
+        }
+    ),
 ]
 """Names of tags; a number is the id of a tag that was described."""
-Category = Annotated[Lowered, StringConstraints(min_length=1, max_length=64)]
+Category = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64, pattern=FILLED_LINE),
+    LOWERED,
+]
 _Type = Annotated[EntryType | None, Field(json_schema_extra=unlisted)]
 _Scope = Annotated[MemoryScope, Field(description="where it is", json_schema_extra=unlisted)]
 

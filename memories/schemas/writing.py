@@ -10,23 +10,28 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, model_valid
 from memories.events import ResourceLink
 from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
 from memoryhub.core.schemas import (
+    LOWERED,
     Command,
     EntityId,
+    FilledLine,
     IdempotencyKey,
     Identifier,
     Line,
-    Lowered,
     Tag,
     Version,
     self_evident,
     unlisted,
 )
+from memoryhub.core.wording import NOT_BLANK, ONE_LINE
 
 MAX_CONTENT = 100_000
-Title = Annotated[Line, StringConstraints(min_length=1, max_length=200)]
-Content = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CONTENT, pattern=r"\S")]
+
+Title = Annotated[FilledLine, StringConstraints(max_length=200)]
+Content = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CONTENT, pattern=NOT_BLANK)]
 Tags = Annotated[list[Tag], Field(max_length=32)]
-TypeName = Annotated[Lowered, StringConstraints(max_length=64)]
+TypeName = Annotated[
+    str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=64, pattern=ONE_LINE), LOWERED
+]
 Attributes = dict[str, JsonValue]
 
 

@@ -35,12 +35,15 @@ def problems(*statuses: int) -> dict[int, type[Problem]]:
     return dict.fromkeys(statuses, Problem)
 
 
-def without(command: type[Command], *names: str) -> type[Command]:
-    """Return the schema of ``command`` without the fields that a route takes from its path or a header."""
+def without(command: type[Command], *names: str, called: str = "") -> type[Command]:
+    """Return the schema of ``command`` without the fields that a route takes from its path or a header.
+
+    ``called`` names it where another route leaves out other fields of the same command.
+    """
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in command.model_fields.items() if name not in names
     }
-    return create_model(f"{command.__name__}Body", __base__=Command, __doc__=command.__doc__, **fields)
+    return create_model(called or f"{command.__name__}Body", __base__=Command, __doc__=command.__doc__, **fields)
 
 
 def command_of(schema: type[C], body: Command, **fields: Any) -> C:

@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from memoryhub.core import clock
 from memoryhub.core.shapes import GeneratedMark
-from memoryhub.core.wording import ONE_LINE
+from memoryhub.core.wording import FILLED_LINE, ONE_LINE
 
 STORED = "stored"
 """The context of validating what the log has: it was made fit to be kept before it was appended."""
@@ -37,20 +37,25 @@ def _without_secrets(value: object, info: ValidationInfo) -> object:
     return sanitize_text(value)[0]
 
 
+# Of every word that is kept in lower case. After the constraints: those that follow it are in no schema.
+LOWERED = BeforeValidator(_without_secrets)
 Line = Annotated[str, StringConstraints(strip_whitespace=True, pattern=ONE_LINE)]
 """A text on one line: lists show it as part of a line of theirs, which a line break in it would end."""
-Lowered = Annotated[
-    str, BeforeValidator(_without_secrets), StringConstraints(strip_whitespace=True, to_lower=True, pattern=ONE_LINE)
-]
+FilledLine = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=FILLED_LINE)]
+Lowered = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, pattern=ONE_LINE), LOWERED]
 """A word that is kept in lower case."""
-Tag = Annotated[Lowered, StringConstraints(min_length=1, max_length=64)]
+Tag = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64, pattern=FILLED_LINE),
+    LOWERED,
+]
 StoredTag = Annotated[
     str,
-    BeforeValidator(_without_secrets),
     StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64),
+    LOWERED,
 ]
 """A tag as events have it. Logs of earlier versions hold tags with line breaks, and must still open."""
-Identifier = Annotated[Line, StringConstraints(min_length=1, max_length=200)]
+Identifier = Annotated[FilledLine, StringConstraints(max_length=200)]
 # The largest integer that JSON readers everywhere keep exactly; well within SQLite's 64 bits.
 MAX_INTEGER = 2**53
 EntityId = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
@@ -112,6 +117,9 @@ UNLISTED = "x-unlisted"
 
 SELF_EVIDENT = "x-self-evident"
 """Marks a field whose name tells a model enough: a tool's listing leaves its description out."""
+
+LISTED_AS = "x-listed-as"
+"""What a tool's listing shows of a field that takes more forms than a model needs to know."""
 
 unlisted: dict[str, JsonValue] = {UNLISTED: True}
 self_evident: dict[str, JsonValue] = {SELF_EVIDENT: True}

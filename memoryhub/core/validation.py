@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from memoryhub.core.wording import ONE_LINE
+from memoryhub.core.wording import FILLED_LINE, NOT_BLANK, ONE_LINE
 
 _MAX_SHOWN = 60
 _MEMBER = re.compile(r"<\w+\.\w+: ('[^']*')>")
@@ -70,7 +70,7 @@ _PROBLEMS: dict[str, Callable[[_Context], str]] = {
     "string_too_long": lambda context: _at_most(context["max_length"], "character"),
     "string_too_short": lambda context: _at_least(context["min_length"], "character"),
     "string_not_ascii": lambda _: "must have ASCII characters alone",
-    "string_pattern_mismatch": lambda context: _pattern_sentence(context["pattern"]),
+    "string_pattern_mismatch": lambda context: _pattern_sentence(context["pattern"], context["input"]),
     "bytes_too_long": lambda context: _at_most(context["max_length"], "byte"),
     "bytes_too_short": lambda context: _at_least(context["min_length"], "byte"),
     "bytes_invalid_encoding": lambda context: f"must be valid {context['encoding']}",
@@ -178,8 +178,12 @@ def _units(context: _Context) -> tuple[str, str]:
     return ("byte", "bytes") if isinstance(context["input"], bytes) else ("entry", "entries")
 
 
-def _pattern_sentence(pattern: str) -> str:
-    return "must be one line, without a line break" if pattern == ONE_LINE else f"must match {pattern}"
+def _pattern_sentence(pattern: str, given: object) -> str:
+    if pattern == NOT_BLANK or (pattern == FILLED_LINE and not str(given).strip()):
+        return "must not be empty"
+    if pattern in (ONE_LINE, FILLED_LINE):
+        return "must be one line, without a line break"
+    return f"must match {pattern}"
 
 
 def _at_least(count: int, one: str, many: str = "") -> str:

@@ -15,6 +15,14 @@ ONE_LINE = r"^[^\u000a-\u000d\u001c-\u001e\u0085\u2028\u2029]*$"
 
 The characters are those at which ``str.splitlines`` cuts, because some reader of an answer cuts there too.
 """
+FILLED_LINE = (
+    r"^[^\u000a-\u000d\u001c-\u001e\u0085\u2028\u2029]*[^\s\u001c-\u001e\u0085]"
+    r"[^\u000a-\u000d\u001c-\u001e\u0085\u2028\u2029]*$"
+)
+"""Matches a text without a line break that has more than spaces: what is stripped must not become empty."""
+NOT_BLANK = r"\S"
+"""Matches a text of one or more lines that has more than spaces."""
+
 INDENT = "  "
 
 _REFERENCE = re.compile(r"\s*\w*#\d")

@@ -10,12 +10,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from memoryhub.core.schemas import SELF_EVIDENT, UNLISTED
+from memoryhub.core.schemas import LISTED_AS, SELF_EVIDENT, UNLISTED
 
 FORMATS = ("text", "json")
 _DROPPED = frozenset(
     "title minLength maxLength minItems maxItems minimum maximum pattern additionalProperties $defs".split()
 ) | {SELF_EVIDENT}
+_KEPT = frozenset({"description", "default"})
+"""What stays of a field that is listed in a shorter form."""
 _EXPLAINED_ONCE = frozenset({"limit", "cursor", "compact", "max_tokens", "format"})
 """Arguments that mean the same everywhere: the server's instructions explain them, the schemas only name them."""
 _EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
@@ -39,6 +41,9 @@ def input_schema(model: type[BaseModel]) -> Schema:
 
 def _slim(schema: Schema, definitions: Schema) -> Schema:
     found = _resolve(schema, definitions)
+    if LISTED_AS in found:
+        short: Schema = {**found.pop(LISTED_AS), **{key: found[key] for key in _KEPT & found.keys()}}
+        return short
     slim: Schema = {}
     for key, value in found.items():
         if key in _DROPPED or _says_nothing(key, value):

@@ -13,7 +13,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import use_store
 from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.threads import Workers
-from sessions_app.services.adapter import Place, enter_turn, leave_turn
+from sessions_app.services.adapter import Place, entered_turn, leave_turn
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +33,10 @@ class TurnKeeper:
     @contextmanager
     def turn(self, actor: str) -> Iterator[None]:
         """Let what is written inside belong to the connection's turn; needs the store to be current."""
-        place = enter_turn(session_id=self.session_id, agent=actor, directory=str(Path.cwd()))
-        self.session_id = place.session_id
-        self._place = place if place.turn_id else None
-        with use_origin(session_id=place.session_id, turn_id=place.turn_id):
+        entering = entered_turn(session_id=self.session_id, agent=actor, directory=str(Path.cwd()))
+        with entering as place, use_origin(session_id=place.session_id, turn_id=place.turn_id):
+            self.session_id = place.session_id
+            self._place = place if place.turn_id else None
             yield
 
     def leave(self) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
-from memoryhub.core.schemas import Command, EntityId, Line, Moment, unlisted
+from memoryhub.core.schemas import LISTED_AS, Command, EntityId, Line, Moment, unlisted
 from sessions_app.events import DecisionLink, FileChange
 
 
@@ -15,9 +15,13 @@ def _as_change(file: object) -> object:
     return {"path": file} if isinstance(file, str) else file
 
 
-ChangedFile = Annotated[FileChange, BeforeValidator(_as_change), WithJsonSchema({"type": "string"})]
-
-
+ChangedFile = Annotated[
+    FileChange,
+    BeforeValidator(_as_change),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string"}, FileChange.model_json_schema()], LISTED_AS: {"type": "string"}},
+    ),
+]
 """A path, or an object with the lines that were inserted and deleted too."""
 
 

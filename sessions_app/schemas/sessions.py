@@ -5,12 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, WithJsonSchema, model_validator
 
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Line, Paging, self_evident, unlisted
 from sessions_app.models import SessionMode, SessionStatus
 
 _MODES = {"working_period": SessionMode.WORKING.value, "scratch_space": SessionMode.SCRATCH.value}
+ModeAlone = Annotated[
+    dict[str, JsonValue],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {"mode": {"enum": [*_MODES, *SessionMode.values]}},
+            "additionalProperties": False,
+        }
+    ),
+]
 
 
 class SessionStart(Command):
@@ -24,7 +34,7 @@ class SessionStart(Command):
     agent: Line = Field("", max_length=200, description="who works; default: the client's name")
     session_id: Identifier | None = Field(None, description="default: a new one")
     name: Line = Field("", max_length=200, description="a label, before the purpose", json_schema_extra=unlisted)
-    metadata: dict[str, JsonValue] | None = Field(None, description="its mode alone", json_schema_extra=unlisted)
+    metadata: ModeAlone | None = Field(None, description="its mode alone", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
 
     @model_validator(mode="before")

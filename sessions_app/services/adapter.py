@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 
-from memoryhub.core import clock, log, rows
-from memoryhub.core.origin import use_origin
+from memoryhub.core import clock, ids, log, rows
+from memoryhub.core.origin import Origin, use_origin
+from memoryhub.core.stores import StoreId, current_store
 from memoryhub.core.wording import flat
 from sessions_app.choices import TurnPolicy
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
@@ -23,22 +27,77 @@ class Place:
     turn_id: str
 
 
-def enter_turn(*, session_id: str, agent: str, directory: str) -> Place:
-    """Return where a client's write belongs, where the hub keeps the turns; begin session and turn if need be.
+@dataclass(slots=True)
+class _Planned:
+    """A place whose turn begins with the first event that is written there."""
+
+    place: Place
+    store: StoreId
+    agent: str
+    directory: str
+    is_written_elsewhere: bool = False
+    """Whether an event of the call went to another store, such as the global one."""
+
+
+_planned: ContextVar[_Planned | None] = ContextVar("planned_turn", default=None)
+
+
+@contextmanager
+def entered_turn(*, session_id: str, agent: str, directory: str) -> Iterator[Place]:
+    """Give where a client's writes belong, where the hub keeps the turns.
+
+    Session and turn begin together with the first event that is written inside: a call that is refused, or that
+    changes nothing, leaves the log as it was.
 
     Args:
         session_id: the session that the client was started in, or empty.
         agent: the client's name.
         directory: the folder it works in.
     """
+    agent, directory = flat(agent), flat(directory)
+    place = _place(session_id, agent, directory)
+    if not place.turn_id or _open_turn(place.session_id):
+        yield place
+        return
+    planned = _Planned(place, current_store(), agent, directory)
+    token = _planned.set(planned)
+    try:
+        yield place
+        if planned.is_written_elsewhere:
+            _begin(planned)
+    finally:
+        _planned.reset(token)
+
+
+@log.guard
+def begin_planned_turn(event_type: str, origin: Origin) -> Origin:
+    """Begin the planned turn before the first event that belongs to it."""
+    planned = _planned.get()
+    if planned is None or event_type.startswith(("session.", "turn.")):
+        return origin
+    if current_store() != planned.store:
+        planned.is_written_elsewhere = True
+        return origin
+    return replace(origin, turn_id=_open_turn(planned.place.session_id) or _begin(planned))
+
+
+def _begin(planned: _Planned) -> str:
+    """Begin the turn, and its session where that has not begun, and return the turn's name."""
+    name = planned.place.session_id
+    with log.transaction(), use_origin(session_id="", turn_id=""):
+        if not Session.objects.filter(session_id=name).exists():
+            start_session(command=SessionStart(session_id=name, agent=planned.agent, directory=planned.directory))
+        return automatic_turn(session_id=name, turn_id=planned.place.turn_id).turn_id
+
+
+def _place(session_id: str, agent: str, directory: str) -> Place:
     known = _open_turn(session_id)
     if known:
         return Place(session_id, known)
     if project_settings().turn_policy is TurnPolicy.STRICT:
         return Place(session_id, "")
-    with log.transaction():
-        name = _session(session_id, agent, directory)
-        return Place(name, automatic_turn(session_id=name).turn_id)
+    name = _session(session_id, agent, directory)
+    return Place(name, _open_turn(name) or ids.short_id())
 
 
 def _open_turn(session_id: str) -> str | None:
@@ -51,21 +110,12 @@ def _open_turn(session_id: str) -> str | None:
 
 
 def _session(name: str, agent: str, directory: str) -> str:
-    """Return the active session of that name, the one that this agent has open, or a new one."""
-    agent, directory = flat(agent), flat(directory)
+    """Return the active session of that name, the one that this agent has open, or the name of a new one."""
     active = Session.objects.filter(status=SessionStatus.ACTIVE)
-    if name and active.filter(session_id=name).exists():
+    if name and (active.filter(session_id=name).exists() or not Session.objects.filter(session_id=name).exists()):
         return name
-    if name and not Session.objects.filter(session_id=name).exists():
-        return _start(name, agent, directory)
     open_ones = list(active.filter(agent=agent, directory=directory).values_list("session_id", flat=True)[:2])
-    return str(open_ones[0]) if len(open_ones) == 1 else _start(None, agent, directory)
-
-
-def _start(name: str | None, agent: str, directory: str) -> str:
-    with use_origin(session_id=""):
-        command = SessionStart(session_id=name, agent=agent, directory=directory)
-        return str(start_session(command=command).session_id)
+    return str(open_ones[0]) if len(open_ones) == 1 else ids.short_id()
 
 
 def leave_turn(*, place: Place) -> None:

@@ -179,13 +179,13 @@ def expire_turns() -> int:
     return len(expired)
 
 
-def automatic_turn(*, session_id: str) -> Turn:
-    """Return the open turn of a session that the hub keeps by itself; begin one where there is none."""
+def automatic_turn(*, session_id: str, turn_id: str = "") -> Turn:
+    """Return the open turn of a session that the hub keeps by itself; begin one, of that name, where there is none."""
     with log.transaction():
         expire_turns()
         open_turns = Turn.objects.filter(session_id=session_id, status=TurnStatus.OPEN, automatic=True)
         turn: Turn | None = open_turns.order_by("-id").first()
-        return turn or _begin(session_id, ids.short_id(), token_hash="")
+        return turn or _begin(session_id, turn_id or ids.short_id(), token_hash="")
 
 
 def append_automatically(

@@ -175,6 +175,14 @@ class SessionTests(RestTestCase):
         listed = self.call("GET", "projects/alpha/sessions?status=active").data["results"]
         self.assertEqual([each["session_id"] for each in listed], ["s/1 ü"])
 
+    def test_a_session_whose_name_holds_slashes_is_found_where_location_says(self) -> None:
+        made = self.call("POST", "projects/alpha/sessions", {"session_id": "feature/tides & more"}, expect=201)
+        path = made["Location"].removeprefix("/api/v1/")
+        self.assertEqual(self.call("GET", path).data["id"], made.data["id"])
+        self.assertEqual(self.call("POST", f"{path}/pause").data["status"], "paused")
+        self.assertEqual(self.call("POST", f"{path}/resume").data["status"], "active")
+        self.assertEqual(self.call("POST", f"{path}/end", {"summary": "s"}).data["status"], "completed")
+
     def test_commits_are_recorded_once(self) -> None:
         commit = {"sha": "a" * 40, "message": "Add search", "committed_at": "2026-11-20T08:30:00Z"}
         answers = [self.call("POST", "projects/alpha/commits", [commit]).data for _ in range(2)]

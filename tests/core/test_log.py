@@ -17,7 +17,7 @@ from memories.models import Memory, SearchDocument
 from memories.schemas import IfExists, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
 from memories.search import engine
 from memoryhub.core import log, rows
-from memoryhub.core.errors import Conflict, HubError
+from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.log.anchor import anchor_path, read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -89,6 +89,13 @@ class AppendTests(StoreTestCase):
         self.assertNotIn("diary", stored)
         self.assertIn("[REDACTED:", Memory.objects.get(id=memory.id).content)
         self.assertTrue(memory.redacted)
+
+    def test_a_number_that_json_cannot_say_is_refused(self):
+        for number in (float("inf"), float("-inf"), float("nan")):
+            parameters = {"default": [{"is": number}]}
+            with self.assertRaisesRegex(Invalid, "NaN and infinite numbers cannot be kept"):
+                write("T", "x", kind="tool", attributes={"parameters": parameters})
+        self.assertEqual(log.head()[0], 0)
 
     def test_a_secret_in_a_name_is_refused(self):
         with self.assertRaisesRegex(HubError, "session_id"), use_origin(session_id=SECRET):

@@ -18,6 +18,8 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.sanitize import use_rules
 from memoryhub.core.secrets.own import OwnRule, compile_rules
 from memoryhub.core.stores import project_store, use_store
+from sessions_app.events import COMMIT_RECORDED, CommitRecorded, FileChange
+from sessions_app.models import Commit
 from tests.core.test_log import StoreTestCase, write
 from tests.web.server import ROOT
 
@@ -67,6 +69,18 @@ class RebuildTests(SpoiltStoreTestCase):
 
     def found(self, question: str) -> list[str]:
         return [hit["title"] for hit in search(command=MemorySearch(query=question)).results]
+
+    def test_counts_of_lines_that_an_older_hub_has_kept_are_read_again(self) -> None:
+        files = [FileChange.model_construct(path="a", insertions=9, deletions=7)]
+        files.append(FileChange.model_construct(path="b", insertions=-3, deletions=2**31))
+        payload = CommitRecorded.model_construct(
+            {"sha", "committed_at", "files"}, sha="ab" * 20, committed_at="2026-01-01T00:00:00.000Z", files=files
+        )
+        with log.transaction():
+            log.append(log.prepare(COMMIT_RECORDED, payload), stream="commit:old")
+        self.assertTrue(log.rebuild().identical)
+        kept = Commit.objects.get()
+        self.assertEqual((kept.insertions, kept.deletions), (6, 7 + 2**31))
 
     def test_all_tables_come_out_the_same(self) -> None:
         report = log.rebuild()

@@ -10,6 +10,7 @@ from django.test import SimpleTestCase
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core.core_schema import ErrorType
 
+from memories.schemas.links import TagAttach
 from memoryhub.core.schemas import EntityId, Line, Tag
 from memoryhub.core.validation import explain, explain_faults
 
@@ -127,6 +128,16 @@ class ExplainingErrors(SimpleTestCase):
             {"type": "missing", "loc": ("time",), "input": {}},
         ]
         self.assertEqual(explain_faults(faults), "'date' must be a whole number, not 'x'; wrong too: 'time'")
+
+    def test_a_union_is_named_by_its_field_and_explained_by_the_choice_that_came_nearest(self) -> None:
+        for given, sentence in (
+            ("", "'tags[0]' must not be empty"),
+            (0, "'tags[0]' must be at least 1, not 0"),
+            ([], "'tags[0]' must be a whole number"),
+        ):
+            with self.subTest(given=given), self.assertRaises(ValidationError) as caught:
+                TagAttach.model_validate({"id": "1", "tags": [given]})
+            self.assertEqual(explain(caught.exception), sentence)
 
     def test_further_fields_are_named(self) -> None:
         self.assertEqual(

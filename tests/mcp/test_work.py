@@ -73,9 +73,29 @@ class AutomaticTurnTests(McpTestCase):
         self.assertIn("turn.ended", after)
 
     def test_reading_opens_no_turn(self) -> None:
-        home = self.home / "other"
-        server = Server(home)
-        self.addCleanup(server.destroy)
-        server.initialize()
+        server = self.connect_to("other")
         server.say("memory_search", query="anything")
         self.assertIn("nothing has happened here yet", server.say("memory_timeline"))
+
+    def test_a_call_that_is_refused_or_changes_nothing_opens_no_turn(self) -> None:
+        server = self.connect_to("refused")
+        self.assertIn("not_found", server.say("memory_update", id=99, content="x"))
+        self.assertIn("invalid", server.say("memory_write", title="T", content="x", related_chunks="no list"))
+        self.assertIn("not_found", server.say("memory_conflict_resolve", id=99, resolution="keep_a"))
+        self.assertIn("nothing has happened here yet", server.say("memory_timeline"))
+        server.say("memory_write", title="T", content="x")
+        events = server.say("audit_replay").splitlines()
+        self.assertEqual([line.split()[2] for line in events[:3]], ["session.started", "turn.began", "memory.written"])
+
+    def test_a_first_write_to_another_store_opens_the_turn_in_the_projects_own(self) -> None:
+        server = self.connect_to("elsewhere")
+        self.assertIn("created", server.say("memory_write", title="T", content="for all", scope="global"))
+        events = server.say("audit_replay").splitlines()
+        self.assertEqual([line.split()[2] for line in events[:2]], ["session.started", "turn.began"])
+
+    def connect_to(self, home: str) -> Server:
+        """Start a server whose home no other test uses, and shake hands."""
+        server = Server(self.home / home)
+        self.addCleanup(server.destroy)
+        server.initialize()
+        return server

@@ -164,8 +164,8 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     head = _head.get()
     if head is None:
         raise RuntimeError("append() needs an open log.transaction()")
-    position = head.position + 1
     origin = _admitted(draft.type.name, head.store)
+    position = head.position + 1  # after the guards, which may append what must come before
     event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
     head.digest = _insert(event, draft.data, head, origin, _checked_key(idempotency_key))
     head.position = position

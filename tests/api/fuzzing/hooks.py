@@ -1,0 +1,161 @@
+"""Hooks of schemathesis: where the requests go, and what of its findings is none.
+
+``MEMORY_HUB_TEST_FUZZ`` names a JSON file with what is in the hub: values of parameters, by name.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+from jsonschema import Draft202012Validator
+from schemathesis import Case, HookContext, Response
+from schemathesis.core.failures import AcceptedNegativeData, Failure
+from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.meta import CoveragePhaseData
+from schemathesis.openapi.checks import RejectedPositiveData
+
+KNOWN: dict[str, list[Any]] = json.loads(Path(os.environ["MEMORY_HUB_TEST_FUZZ"]).read_text())
+
+# Of the boundaries of all schemas, one in so many is tried.
+BOUNDARIES_SHARE = int(os.environ["MEMORY_HUB_TEST_FUZZ_SHARE"])
+
+# A request may follow the schema and break a rule all the same: these rules are on several fields together, or on what
+# the store holds, and JSON Schema cannot say them. A 422 with any other sentence is a fault of the schema.
+BEYOND_SCHEMAS = (
+    r"^cursor is not one that this list gave",
+    r"belongs to no organisation; set one",
+    r"^scope session needs a session",
+    r"^no session is open here",
+    r"^'query' must not be empty$",  # of ``query`` and its short form ``q`` one must be there
+    r"its id alone says what it is, so leave its type out",
+    r"is for resolution merge, not for",
+    r"^resolution merge needs ",
+    r"^#\d+ cannot be set in relation to itself",
+    r"^name some evidence: ",
+    r"^nothing to change: give ",
+    r"exactly one of text, pattern, rules and whole",
+    r"whole needs ids or search",
+    r"^pattern is not an RE2 regular expression",
+    r"^'source' and 'target' are one and the same",
+    r"give at least one of session_id, actor, source, since and until",
+    r"^there is nothing to roll back",
+    r"^If-Match and base_version name two versions",
+    r"^kind \w+ has no attribute ",  # the kind is another field
+    r"^attributes of kind ",
+    r"^'type' must be one of .* for kind ",
+    r"is missing in what \S+ told; it names the session",  # the body is the client's own
+    r"^the event names no folder",
+    r"links hold within one store",
+    r"^'\w+' must be an id such as 412, or \w+, not ",  # or the name of the store, with its type beside it
+    r"is not a pattern that RE2 takes",
+    r"^setting ",  # of patterns and of rules whose parts must fit together
+    r"^this server is bound to ",
+    r"^valid_until has passed already",
+    r"^'also': #\d+ is nothing that was derived",
+)
+_SPELLED = {
+    "boolean": re.compile(r"true|false|yes|no|on|off|y|n|t|f|0|1|0\.0|1\.0", re.IGNORECASE),
+    "integer": re.compile(r"\s*#?[+-]?\d+(\.0*)?\s*|True|False"),
+    "number": re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"),
+}
+
+
+# The description as the hub gives it.
+_described: dict[str, Any] = {}
+
+
+@schemathesis.hook
+def before_load_schema(_: HookContext, raw_schema: dict[str, Any]) -> None:
+    """Name what is in the hub where a parameter takes a name: drawn ones would nearly all be 404."""
+    _described.update(copy.deepcopy(raw_schema))
+    for methods in raw_schema["paths"].values():
+        for operation in methods.values():
+            for parameter in operation["parameters"]:
+                if parameter["name"] in KNOWN and parameter["in"] == "path":
+                    parameter["schema"] = {**parameter["schema"], "enum": KNOWN[parameter["name"]]}
+    schemas = raw_schema["components"]["schemas"]
+    for schema, field in (("ProjectCreate", "project"), ("OrgCreate", "org")):  # each new one is a store
+        schemas[schema]["properties"]["id"] = {"enum": KNOWN[f"{field}_id"]}
+
+
+@schemathesis.hook
+def filter_case(_: HookContext, case: Case) -> bool:
+    """Take a share of the boundaries, and leave settings alone that would end the run.
+
+    With a strict policy, for one, every write that follows would be refused.
+    """
+    settings = case.body.get("settings") if isinstance(case.body, dict) else None
+    if isinstance(settings, dict) and settings.keys() & {"turn_policy", "secret_rules", "capture_decisions"}:
+        return False
+    is_boundary = case.meta is not None and isinstance(case.meta.phase.data, CoveragePhaseData)
+    return not is_boundary or _number(case) % BOUNDARIES_SHARE == 0
+
+
+def _number(case: Case) -> int:
+    parts = (case.method, case.path, case.path_parameters, case.query, case.headers, case.body)
+    return zlib.crc32(repr(parts).encode("utf-8", "replace"))
+
+
+@schemathesis.hook
+def filter_failure(_: HookContext, failure: Failure, case: Case, response: Response) -> bool:
+    """Keep a finding unless a rule beyond schemas explains it, or the request is not what it was meant to be."""
+    if isinstance(failure, RejectedPositiveData) and response.status_code == 422:
+        detail = response.json()["detail"]
+        return not any(re.search(rule, detail) for rule in BEYOND_SCHEMAS) and not _errors_of_body(case)
+    if isinstance(failure, AcceptedNegativeData):
+        return not (_is_a_path_of_ours(case) or _is_read_as_meant(case))
+    return True
+
+
+def _operation(case: Case) -> dict[str, Any]:
+    operation: dict[str, Any] = _described["paths"][case.operation.path][case.operation.method.lower()]
+    return operation
+
+
+def _validator(schema: dict[str, Any]) -> Draft202012Validator:
+    return Draft202012Validator({**schema, "components": _described["components"]})
+
+
+def _errors_of_body(case: Case) -> list[Any]:
+    bodies = _operation(case).get("requestBody", {}).get("content", {})
+    if case.media_type not in bodies:
+        return []
+    return list(_validator(bodies[case.media_type]["schema"]).iter_errors(case.body))
+
+
+def _is_a_path_of_ours(case: Case) -> bool:
+    """Whether only the path was made wrong, by a name that is not in ``KNOWN`` but in the hub all the same."""
+    meta = case.meta
+    if meta is None or meta.phase.data.parameter_location is not ParameterLocation.PATH:
+        return False
+    schemas = {each["name"]: each["schema"] for each in _operation(case)["parameters"] if each["in"] == "path"}
+    given = case.path_parameters or {}
+    return all(
+        _validator(schema).is_valid(int(given[name]) if str(given[name]).isdecimal() else given[name])
+        or (schema.get("type") == "string" and _validator(schema).is_valid(str(given[name])))
+        for name, schema in schemas.items()
+    )
+
+
+def _is_read_as_meant(case: Case) -> bool:
+    """Whether all that breaks the body's schema are scalars that spell a value of the wanted type.
+
+    The hub reads them as that value, at REST as over MCP, where models write numbers as texts.
+    """
+    errors = _errors_of_body(case)
+    return bool(errors) and all(map(_spells, errors))
+
+
+def _spells(error: Any) -> bool:
+    if error.validator == "anyOf":
+        return any(map(_spells, error.context))
+    wanted = _SPELLED.get(error.validator_value) if error.validator == "type" else None
+    given = error.instance
+    return bool(wanted and isinstance(given, str | int | float) and wanted.fullmatch(str(given)))
