@@ -72,11 +72,12 @@ def _secrets() -> Iterator[Finding]:
     for name, cost in SECRET_FILES.items():
         path = env.home() / name
         if problem := secret_problem(name):
-            mend = f"remove {path}; the next start of `memory-hub serve` makes a new one: {cost}"
+            mend = f"`rm {quote(str(path))}`; the next start of `memory-hub serve` makes a new one: {cost}"
             yield Finding(name, f"the file {problem}", mend)
     if not os.path.lexists(env.home() / REDACTION_KEY) and any(env.home().glob("**/events.db")):
         mend = (
-            f"put it back from your own copy of the home folder; else a new one is made: {SECRET_FILES[REDACTION_KEY]}"
+            "put it back from your own copy of the home folder; else the next start of `memory-hub serve` makes a new "
+            f"one: {SECRET_FILES[REDACTION_KEY]}"
         )
         yield Finding(REDACTION_KEY, "the file is gone", mend)
 

@@ -183,7 +183,8 @@ class Damage:
         says: a fragment, as a regular expression, of what `doctor` must say.
         mend: a fragment of what `doctor` must propose for it.
         loses: text that is gone for good, which what `doctor` says must name; "" where nothing may be lost.
-        by_hand: what a person does where the remedy is no command.
+        by_hand: what a person does, or the hub while it runs, where the remedy is no command.
+        accepted: the remedy adds one event, in which a person accepts what was lost, and changes nothing else.
         store: the folder of the store that was damaged.
     """
 
@@ -193,4 +194,5 @@ class Damage:
     mend: str
     loses: str = ""
     by_hand: Act | None = field(default=None)
+    accepted: bool = False
     store: str = DEMO

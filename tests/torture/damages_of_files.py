@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from memoryhub.core.secret_files import SECRET_FILES
 from tests.torture.damage import Attacked, Damage
 
 REMOVE = "`rm "
@@ -15,14 +16,26 @@ def _empty(name: str) -> Damage:
     def do(at: Attacked) -> None:
         (at.home / name).write_bytes(b"")
 
-    return Damage(f"{name} of 0 bytes", do, f"{name}.*(empty|short|too few)", "`rm |`memory-hub ")
+    return Damage(f"{name} of 0 bytes", do, f"{name}: the file is empty", REMOVE, by_hand=_make_secrets)
 
 
 def _shorten(name: str) -> Damage:
     def do(at: Attacked) -> None:
         (at.home / name).write_text("abc\n")
 
-    return Damage(f"{name} of three letters", do, f"{name}.*(empty|short|too few)", "`rm |`memory-hub ")
+    says = f"{name}: the file holds 3 characters"
+    return Damage(f"{name} of three letters", do, says, REMOVE, by_hand=_make_secrets)
+
+
+def _make_secrets(at: Attacked) -> None:
+    """Do what the next start of `memory-hub serve` does, as `doctor` says; only what was removed is made."""
+    missing = [name for name in SECRET_FILES if not (at.home / name).exists()]
+    code, output = at.hub.python(
+        "from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret as make\n"
+        "for name in SECRET_FILES: make(name)"
+    )
+    if code or not missing:
+        raise AssertionError(output or "the remedy removed no secret file")
 
 
 def _text_in_place_of(path: Path) -> None:
