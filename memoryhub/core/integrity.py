@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -11,11 +10,13 @@ from django.db import DatabaseError
 
 from memoryhub.core import rows, store_files
 from memoryhub.core.schema import LOG_TRIGGERS
+from memoryhub.core.wording import counted
 
 _SHOWN = 3
 _OBJECTS = (
     "SELECT type, name, CASE type WHEN 'trigger' THEN sql END FROM sqlite_master WHERE substr(name, 1, 7) <> 'sqlite_'"
 )
+_MIGRATIONS = "SELECT app, name FROM django_migrations"
 # Not every SQLite has FTS5; a missing full-text index is a finding of its own.
 _OPTIONAL = "search_fts"
 # Offset in the header: 1 for a rollback journal, 2 for a WAL; a greater one makes a database read-only.
@@ -71,16 +72,21 @@ def missing_log_triggers() -> list[str]:
 def schema_problem() -> str:
     """Return how the current store's tables, indexes and triggers differ from a new store's, "" where they do not.
 
-    Missing triggers of the log are left out: ``missing_log_triggers`` names them. So is the full-text index.
+    The list of applied migrations counts as part of the schema: an upgrade relies on it. Missing triggers of the log
+    are left out: ``missing_log_triggers`` names them. So is the full-text index.
     """
-    expected, present = _expected(store_files.template_path()), _known(rows.fetch(_OBJECTS))
+    template = store_files.template_path()
+    expected, present = _expected(template), _known(rows.fetch(_OBJECTS))
     missing = [key for key in expected if key not in present and key[1] not in LOG_TRIGGERS]
+    is_listed = ("table", "django_migrations") in present
+    unlisted = len(_applied(template).difference(rows.fetch(_MIGRATIONS))) if is_listed else 0
     changed = [key for key, sql in expected.items() if present.get(key, sql) != sql]
     added = [key for key in present if key not in expected]
     found = [
         *(f"{kind} {name} is missing" for kind, name in missing),
         *(f"{kind} {name} was changed" for kind, name in changed),
         *(f"{kind} {name} was added" for kind, name in added),
+        *([f"django_migrations lacks {counted(unlisted, 'migration')}"] if unlisted else ()),
     ]
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return f"the store's schema was changed: {', '.join(found[:_SHOWN])}{more}" if found else ""
@@ -91,8 +97,14 @@ _Objects = dict[tuple[str, str], str | None]
 
 @lru_cache(maxsize=4)
 def _expected(template: Path) -> _Objects:
-    with closing(sqlite3.connect(f"{template.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+    with closing(store_files.connect_immutable(template)) as connection:
         return _known(connection.execute(_OBJECTS).fetchall())
+
+
+@lru_cache(maxsize=4)
+def _applied(template: Path) -> frozenset[tuple[str, str]]:
+    with closing(store_files.connect_immutable(template)) as connection:
+        return frozenset(connection.execute(_MIGRATIONS).fetchall())
 
 
 def _known(objects: list[tuple[str, str, str | None]]) -> _Objects:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from sqlite3 import connect
+from sqlite3 import Connection, DatabaseError, connect
 from urllib.parse import quote
 
 from django.db import connections
@@ -20,6 +22,8 @@ from memoryhub import env
 from memoryhub.core import clock, schema
 from memoryhub.core.errors import Damaged, Locked
 from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS, connection_settings
+
+logger = logging.getLogger(__name__)
 
 _LOCK_POLL_SECONDS = 0.02
 
@@ -96,7 +100,7 @@ def make_folder(folder: Path) -> None:
 
 
 def template_path() -> Path:
-    """Return the file of an empty store of this version; it is made where there is none."""
+    """Return the file of an empty store of this version; it is made where there is no sound one."""
     return _template()
 
 
@@ -105,16 +109,50 @@ def copy_template(target: Path) -> None:
     shutil.copyfile(_template(), target)
 
 
+def template_file() -> Path:
+    """Return where the template of this version is kept; it need not exist, or be sound."""
+    return env.home() / "templates" / f"{schema.fingerprint()[:16]}.db"
+
+
+def template_problem(path: Path) -> str:
+    """Return why the template of new stores cannot be used, "" where it can be or does not exist."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ""
+    return _template_problem(path, (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
 def _template() -> Path:
-    folder = env.prepare_home() / "templates"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"{schema.fingerprint()[:16]}.db"
-    if path.exists():
-        return path
-    with file_lock(folder / "lock", timeout=60):
-        if not path.exists():
-            _build_template(path)
+    env.prepare_home()
+    path = template_file()
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if not _is_sound(path):
+        with file_lock(path.with_name("lock"), timeout=60):
+            if not _is_sound(path):
+                if problem := template_problem(path):
+                    logger.warning("the template of new stores is built again: %s", problem)
+                _build_template(path)
     return path
+
+
+def _is_sound(template: Path) -> bool:
+    return template.exists() and not template_problem(template)
+
+
+@lru_cache(maxsize=4)
+def _template_problem(path: Path, _stamp: tuple[int, int, int]) -> str:
+    try:
+        with closing(connect_immutable(path)) as connection:
+            found = [" ".join(text.split()) for (text,) in connection.execute("PRAGMA integrity_check(3)")]
+            if found != ["ok"]:
+                return "; ".join(found)[:500]
+            if connection.execute("SELECT 1 FROM raw_events").fetchone():
+                return "its log is not empty"
+            marks = connection.execute("SELECT value FROM store_meta WHERE key = 'fingerprint'").fetchall()
+            return "" if marks == [(schema.fingerprint(),)] else "it is of another version"
+    except DatabaseError as error:
+        return str(error)
 
 
 def _build_template(path: Path) -> None:
@@ -126,6 +164,11 @@ def _build_template(path: Path) -> None:
         connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
     sync(draft)
     draft.rename(path)
+
+
+def connect_immutable(path: Path) -> Connection:
+    """Connect past Django to a file that nobody writes to, without locks and without making a file beside it."""
+    return connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 @contextmanager

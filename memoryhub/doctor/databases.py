@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from shlex import quote
 
 from memoryhub import env
-from memoryhub.backups.copying import connect
 from memoryhub.backups.files import backups_of
 from memoryhub.backups.soundness import hub_problem, newest_sound_hub_backup
-from memoryhub.core import schema
+from memoryhub.core.store_files import template_file, template_problem
 from memoryhub.doctor.finding import Finding, blamed_on_disk
 
 _STOP = "stop `memory-hub serve`"
@@ -60,23 +57,9 @@ def _remove(path: Path) -> str:
 
 
 def _template() -> Iterator[Finding]:
-    path = env.home() / "templates" / f"{schema.fingerprint()[:16]}.db"
-    problem = _template_problem(path) if os.path.lexists(path) else ""
+    path = template_file()
+    problem = template_problem(path)
     if problem:
-        mend = f"{_remove(path)}; the next new store creates it"
+        mend = f"{_remove(path)}; the next use of it creates it again"
         blamed = blamed_on_disk("the template", problem)
         yield blamed or Finding("the template", f"new stores would be damaged: {problem}", mend)
-
-
-def _template_problem(path: Path) -> str:
-    try:
-        with closing(connect(path, mode="rw")) as connection:
-            found = [" ".join(text.split()) for (text,) in connection.execute("PRAGMA integrity_check(3)")]
-            if found != ["ok"]:
-                return "; ".join(found)[:500]
-            if connection.execute("SELECT 1 FROM raw_events").fetchone():
-                return "its log is not empty"
-            marks = connection.execute("SELECT value FROM store_meta WHERE key = 'fingerprint'").fetchall()
-            return "" if marks == [(schema.fingerprint(),)] else "it is of another version"
-    except sqlite3.Error as error:
-        return str(error)

@@ -67,6 +67,18 @@ class CreationTests(HubTestCase):
             wanted = 0o700 if path.is_dir() else 0o600
             self.assertEqual(stat.S_IMODE(path.stat().st_mode), wanted, path)
 
+    def test_a_damaged_template_is_built_again_and_not_copied(self):
+        template = store_files.template_path()
+        for content in (b"", b"no database " * 999):
+            template.unlink()
+            template.write_bytes(content)
+            with self.subTest(content=content[:12]):
+                with self.assertLogs("memoryhub.core.store_files", "WARNING"):
+                    store_files.create_store(self.home / f"projects/p{len(content)}/events.db")
+                with use_store(project_store(f"p{len(content)}")):
+                    self.assertTrue(log.verify().ok)
+                    write("first")
+
     def test_two_creators_at_once_make_one_store(self):
         errors: list[Exception] = []
 

@@ -95,6 +95,6 @@ def _write_first_page(path: Path, root: int) -> None:
 
 
 def _columns() -> list[str]:
-    with closing(sqlite3.connect(f"{store_files.template_path().as_uri()}?mode=ro&immutable=1", uri=True)) as template:
+    with closing(store_files.connect_immutable(store_files.template_path())) as template:
         found = template.execute("SELECT name, type, pk FROM pragma_table_info('raw_events') ORDER BY cid").fetchall()
     return [f'"{name}" {kind}{" PRIMARY KEY" if key else ""}' for name, kind, key in found]

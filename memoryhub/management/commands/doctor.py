@@ -58,9 +58,10 @@ class Command(HubCommand):
             self._accept(store, options["accept_loss"])
             return
         stores = [store] if store else all_stores()
+        # First: opening a store makes the home folder private, and replaces a damaged template.
+        in_hub = [] if store else examine_hub(deep=options["deep"])
         examined = [examine_store(each, deep=options["deep"]) for each in stores]
-        found = [finding for each in examined for finding in each.findings]
-        found += [] if store else examine_hub(deep=options["deep"])
+        found = [finding for each in examined for finding in each.findings] + in_hub
         if options["json"]:
             self.stdout.write(json.dumps([asdict(each) for each in found], ensure_ascii=False))
         else:
