@@ -54,8 +54,10 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
         with use_store(store):
             problem = damage() or header_problem(store.path)
             changed = "" if problem else schema_problem()
-            found = [] if problem else [*_identity(store), *_schema(store, changed), *_chain(store)]
-            if not problem and not changed:  # else what is to be compared may be missing
+            verified = None if problem else log.verify()
+            found = [*_identity(store), *_schema(store, changed), *_chain(store, verified)] if verified else []
+            # Else what is to be compared may be missing, or the log is no measure of anything.
+            if verified and verified.ok and not changed:
                 compared, different = _compared(store, deep=deep)
                 found += [*_behind(store), *different]
     except Locked as error:
@@ -112,8 +114,7 @@ def _schema(store: StoreId, changed: str) -> Iterator[_Pair]:
         yield changed, _again(store, "rebuild")
 
 
-def _chain(store: StoreId) -> Iterator[_Pair]:
-    found = log.verify()
+def _chain(store: StoreId, found: log.Verification) -> Iterator[_Pair]:
     if not found.ok:
         yield found.describe(), _restore(store) + (_accept(store) if log.anchor_problem() else "")
     elif found.events and _has_no_anchor():

@@ -14,7 +14,7 @@ from memories.models import Memory
 from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.selectors import search
 from memoryhub.core import log, rows
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.sanitize import use_rules
 from memoryhub.core.secrets.own import OwnRule, compile_rules
 from memoryhub.core.stores import project_store, use_store
@@ -133,6 +133,20 @@ class RebuildTests(SpoiltStoreTestCase):
         with use_rules(compile_rules([OwnRule("kitchens", "kitchen")], [])):
             self.assertTrue(log.rebuild().identical)
         self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kitchen",)])
+
+    def test_a_log_that_lacks_an_event_is_refused_and_nothing_is_replaced(self) -> None:
+        trigger = rows.fetch("SELECT sql FROM sqlite_master WHERE name = 'raw_events_no_delete'")[0][0]
+        for statement in (
+            "DROP TRIGGER raw_events_no_delete",
+            "DELETE FROM raw_events WHERE position = 2",
+            trigger,
+        ):
+            rows.execute(statement)
+        before = list(Memory.objects.order_by("id").values())
+        for act in (log.rebuild, log.compare):
+            with self.assertRaisesRegex(Damaged, "the log cannot be copied.*`memory-hub doctor`"):
+                act()
+        self.assertEqual(list(Memory.objects.order_by("id").values()), before)
 
     def test_a_rebuild_leaves_no_copy_behind(self) -> None:
         log.rebuild()

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from memoryhub.core import rows, store_files
+from memoryhub.core.errors import Damaged
 from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.read import head, read_all
 from memoryhub.core.projection import apply
@@ -76,10 +77,19 @@ def _prepare_anew() -> None:
 
 
 def take_events(up_to: int) -> int:
-    """Copy the events that the current copy lacks, and return the position it had; needs ``attached``."""
+    """Copy the events that the current copy lacks, and return the position it had; needs ``attached``.
+
+    Raises:
+        Damaged: positions are missing, or an id occurs twice; a log takes no such events.
+    """
     known = head()[0]
-    for start in range(known, up_to, _COPIED_AT_ONCE):
-        rows.execute(_TAKE, [start, min(start + _COPIED_AT_ONCE, up_to)])
+    try:
+        for start in range(known, up_to, _COPIED_AT_ONCE):
+            rows.execute(_TAKE, [start, min(start + _COPIED_AT_ONCE, up_to)])
+    except IntegrityError as error:
+        raise Damaged(
+            f"the log cannot be copied: {error}; `memory-hub doctor` says where it is damaged, and how to go on"
+        ) from error
     return known
 
 
