@@ -129,7 +129,7 @@ def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tupl
     try:
         if store.path.is_symlink():
             return _replace_link(store, draft, kept, replace=replace)
-        if not store.path.exists():
+        if not store.path.exists() or _is_empty_file(store.path):
             return _replace_missing(store, draft, kept), 0
         return kept, _overwrite(store, draft, kept, replace=replace)
     except sqlite3.DatabaseError as error:
@@ -160,8 +160,13 @@ def _replace_link(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> 
     return kept, last - common.position
 
 
+def _is_empty_file(path: Path) -> bool:
+    # It cannot be overwritten: without a header it is not in WAL mode, so the backup's lock excludes our own reader.
+    return path.is_file() and not path.stat().st_size
+
+
 def _replace_missing(store: StoreId, draft: Path, kept: Path) -> Path | None:
-    """Put the draft in the place of a store that is gone, and keep its WAL: SQLite would replay it over the draft.
+    """Put the draft in the place of a store that is gone or empty, and keep its WAL: SQLite would replay it over that.
 
     The empty file that is kept says when this was done, as another copy would.
     """
@@ -171,6 +176,7 @@ def _replace_missing(store: StoreId, draft: Path, kept: Path) -> Path | None:
     had_wal = wal.exists()
     if had_wal:
         wal.rename(kept.with_name(f"{kept.name}-wal"))
+    store.path.unlink(missing_ok=True)
     _put_new(store, draft)
     return kept if had_wal else None
 
