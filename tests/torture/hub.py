@@ -25,6 +25,7 @@ import django
 django.setup()
 from django.db import connections
 import memoryhub.doctor, memoryhub.jobs, memoryhub.backups.restoring, memoryhub.serving.databases
+import _strptime, jsonschema, django.db.models.sql.compiler  # else each command imports them when it needs them
 from memoryhub.cli import main
 from memoryhub.management.commands import backup, doctor, jobs, rebuild, restore, verify
 
