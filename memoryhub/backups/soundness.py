@@ -77,6 +77,8 @@ def hub_problem(path: Path, name: str = "hub.db") -> str:
         with closing(connect(path, mode="rw" if path.parent == env.home() else "ro")) as connection:
             found = [" ".join(text.split()) for (text,) in connection.execute("PRAGMA integrity_check(3)")]
             tables = {table for (table,) in connection.execute("SELECT name FROM sqlite_master")}
+    except sqlite3.OperationalError as error:  # such as a full or a read-only disk
+        return f"the file cannot be read: {error}"
     except sqlite3.Error as error:
         return f"the file is damaged: {error}"
     if found != ["ok"]:
