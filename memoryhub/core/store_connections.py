@@ -11,8 +11,6 @@ from weakref import WeakSet
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from memoryhub.core.errors import Unavailable
-
 
 @dataclass(frozen=True, slots=True)
 class StoreFile:
@@ -68,12 +66,11 @@ def publish(alias: str, held: Held) -> None:
 
 
 def hold(alias: str, file: StoreFile) -> Held | None:
-    """Return this thread's connection for one more use; None where the file has to be opened first.
-
-    Raises:
-        Unavailable: this thread is still using another file under the alias.
-    """
+    """Return this thread's connection for one more use; None where the file has to be opened first."""
     _close_stale()
+    mine = _mine().get(alias)
+    if mine is not None and mine.uses and mine.file != file:
+        detach(alias)
     with _lock:
         held = _mine().get(alias)
         if held is None:
@@ -81,8 +78,6 @@ def hold(alias: str, file: StoreFile) -> Held | None:
                 return None
             held = _mine()[alias] = Held(_files[alias], connections[alias])
             _held.setdefault(alias, WeakSet()).add(held)
-        elif held.uses and held.file != file:
-            raise Unavailable("the store's file was replaced during this call; repeat the call")
         elif not held.uses and (held.closed or _files.get(alias) != file):
             return None  # retired by another thread since we looked, or to be opened again
         held.uses += 1
@@ -95,6 +90,18 @@ def leave(alias: str, held: Held) -> None:
         held.uses -= 1
     if _files.get(alias) is not held.file:
         _close_stale()
+
+
+def detach(alias: str) -> None:
+    """Close this thread's own connection, even inside its block: what follows there uses the file as it is then."""
+    held = _mine().pop(alias, None)
+    if held is None:
+        return
+    with _lock:
+        closes, held.closed = not held.closed, True
+    if closes:
+        held.connection.close()
+    del connections[alias]
 
 
 def drop(alias: str) -> None:

@@ -275,3 +275,4 @@ def _check_integrity(store: StoreId) -> None:
 def forget(store: StoreId) -> None:
     """Drop the store's alias, so that the next ``use_store`` opens the file again."""
     store_connections.drop(store.alias)
+    store_connections.detach(store.alias)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from memories.schemas import MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, update_memory
 from memoryhub.core import clock, log, rows
-from memoryhub.core.log.anchor import advance_anchor, anchor_path
+from memoryhub.core.log.anchor import anchor_path, replace_anchor
 from memoryhub.core.stores import project_store
 from memoryhub.models import StoreCheck
 from tests.admin.base import AdminTestCase, text_of
@@ -105,7 +105,7 @@ class ChainTests(AdminTestCase):
     def test_a_cut_tail_shows_without_a_full_check(self) -> None:
         self.write("one")
         with self.store():
-            advance_anchor(project_store("alpha"), 5, "f" * 64)
+            replace_anchor(project_store("alpha"), 5, "f" * 64)
         self.assertIn("its tail was cut", self.page(LOG))
 
     def test_an_unreadable_anchor_is_said(self) -> None:

@@ -36,7 +36,7 @@ class AccessPages(BrowserTestCase):
         self.assertEqual(self.server.request("GET", "/api/v1/projects", Authorization=f"Bearer {text}").status, 200)
         self.open_page("tokens")
         self.assertNotIn(text, self.browser.page_source)
-        self.see("used last just now")
+        self.see("used last")
         self.press_on("Revoke nightly")
         self.see("refused from the next request on")
         self.press_on("Revoke")
