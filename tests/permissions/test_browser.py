@@ -19,6 +19,10 @@ class AccessPages(BrowserTestCase):
             self.tab_to(text)
             self.press(Keys.ENTER)
 
+    def says_when_it_was_used(self) -> bool:
+        self.open_page("tokens")
+        return "used last" in self.find("body").text
+
     def test_a_token_is_made_copied_and_revoked(self) -> None:
         self.open_page("tokens")
         self.find("[name=name]").send_keys("nightly")
@@ -36,7 +40,7 @@ class AccessPages(BrowserTestCase):
         self.assertEqual(self.server.request("GET", "/api/v1/projects", Authorization=f"Bearer {text}").status, 200)
         self.open_page("tokens")
         self.assertNotIn(text, self.browser.page_source)
-        self.see("used last")
+        self.wait(self.says_when_it_was_used, "when the token was used last: noted after the answer is sent")
         self.press_on("Revoke nightly")
         self.see("refused from the next request on")
         self.press_on("Revoke")
