@@ -38,7 +38,7 @@ AT_ONCE = ("quarantine", "lift")
 """Steps that share one event."""
 
 # Names are made free before others take them, and which decisions stand is known before one is marked.
-ORDER = tuple("quarantine delete unrelate lift restore revert review relate configure describe mark".split())
+ORDER = tuple("quarantine delete unrelate revert restore lift review relate configure describe mark".split())
 
 _STATES = (
     "SELECT v.memory_id, e.payload_json FROM json_each(%s) s JOIN memories_memoryversion v "

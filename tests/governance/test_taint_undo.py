@@ -191,6 +191,19 @@ class ReversalTests(TaintTestCase):
         self.assertEqual([], self.undo(made.id).undone_left)
         self.assertEqual("project", self.view(note)["scope"])
 
+    def test_a_topic_is_free_again_before_another_memory_takes_it_back(self) -> None:
+        with use_origin(session_id="s-notes"):
+            first = self.write("Build", scope="session", topic_key="build/command")
+            with use_origin(actor="mallory"):
+                update_memory(command=MemoryUpdate(id=first, promote=True))
+                second = self.write("Build again", scope="session", topic_key="build/command")
+        made = self.roll_back(session_id="", actor="mallory", action="undo")
+        self.assertEqual({"delete": 1, "revert": 1}, made.counts)
+        self.assertEqual([], self.undo(made.id).undone_left)
+        scopes = {each: (self.view(each)["scope"], self.view(each)["topic_key"]) for each in (first, second)}
+        self.assertEqual({first: ("project", "build/command"), second: ("session", "build/command")}, scopes)
+        self.assert_rebuilds()
+
     def test_an_affirmation_is_set_aside(self) -> None:
         kept = self.write("Kept")
         affirm(command=Affirm(id=kept))
