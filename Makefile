@@ -35,7 +35,7 @@ test: $(BIN)/.installed-dev
 
 # The long form of the attacks and the fuzzing that `make test` does briefly.
 torture: $(BIN)/.installed-dev
-	MEMORY_HUB_TORTURE=long MEMORY_HUB_TEST_LONG=1 PYTHONDEVMODE=1 $(BIN)/python manage.py test $(or $(TESTS),tests.torture tests.api.test_fuzz tests.mcp.test_fuzz)
+	MEMORY_HUB_TORTURE=long PYTHONDEVMODE=1 $(BIN)/python manage.py test $(or $(TESTS),tests.torture tests.api.test_fuzz tests.mcp.test_fuzz tests.test_many_processes)
 
 lint: $(BIN)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -112,10 +112,8 @@ def read_commit(repository: Path, revision: str) -> CommitRecord | None:
     """Return the commit that a full or short hash, or ``HEAD``, names; None where there is none or no repository.
 
     Raises:
-        Invalid: no folder can be called so.
         Unavailable: git is not installed or does not answer.
     """
-    _require_readable(repository)
     if not is_folder(repository):
         return None
     found = _run(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
@@ -161,21 +159,12 @@ def _date(since: str) -> str:
 
 def _has_commits(repository: Path) -> bool:
     """Whether the repository has any commit yet; an error where there is no repository."""
-    _require_readable(repository)
     if not is_folder(repository):
         raise Invalid(f"{repository} is no folder")
     done = _run(repository, "rev-parse", "--git-dir")
     if done.returncode:
         raise Invalid(f"{repository} is in no git repository: {_last_line(done.stderr)}")
     return _run(repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").returncode == 0
-
-
-def _require_readable(path: Path) -> None:
-    try:
-        path.is_dir()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise Invalid(f"the directory {str(path)[:80]!r} cannot be opened: {reason}") from error
 
 
 def _command(directory: Path, arguments: tuple[str, ...]) -> list[str]:

@@ -15,6 +15,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import project_store
 from tests.home import UNMEASURED
 from tests.support import HubTestCase
+from tests.torture.rounds import rounds
 
 PREPARE = """
 import django, os, sys
@@ -55,7 +56,7 @@ while name := sys.stdin.readline().strip():
     say(f"ended {{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}}")
 """
 DEADLINE_SECONDS = 300
-KILLS = int(os.environ.get("MEMORY_HUB_TEST_KILLS", "50"))
+KILLS = rounds(50, long=1_000)
 
 
 class ManyProcessesTests(HubTestCase):

@@ -67,10 +67,11 @@ def pack_context(*, command: ContextPackRequest) -> Pack:
     Raises:
         NotFound: ``since`` is no pack.
     """
+    earlier = None if command.since is None else find_pack(command.since)
     request = _request(command)
     positions = _positions(request)
     body = compose(request, command.max_tokens)
-    if not body.sections and command.since is None:
+    if not body.sections and earlier is None:
         return Pack(0, _text(0, body, current_store().name), body.digest, body)
     sent, unrecorded = _kept(command, request, body) or 0, ""
     if not sent:
@@ -79,10 +80,9 @@ def pack_context(*, command: ContextPackRequest) -> Pack:
                 sent = _send(command, request, body, positions)
         except (Locked, Unavailable) as error:  # the pack is worth more than the record that it was sent
             unrecorded = error.message
-    if command.since is None:
+    if earlier is None:
         text, said = _text(sent, body, current_store().name), body
     else:
-        earlier = find_pack(command.since)
         said, gone = changed_since(body, earlier.marks)
         text = _delta_text(sent, earlier.id, said, gone)
     if unrecorded:

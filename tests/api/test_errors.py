@@ -160,10 +160,10 @@ class InputTests(RestTestCase):
                 self.assertIn(detail, answer.data["detail"])
 
     def test_a_folder_that_no_file_system_has_is_no_repository(self) -> None:
-        for directory, status in (("d" * 300, 422), ("/" + "d" * 999, 422), ("a\0b", 404)):
+        for directory in ("d" * 300, "/" + "d" * 999, "a\0b"):
             with self.subTest(directory=directory[:9]):
                 body = {"sha": "abcd1234", "directory": directory}
-                self.call("POST", "projects/alpha/commits/read", body, expect=status)
+                self.call("POST", "projects/alpha/commits/read", body, expect=404)
 
     def test_a_hooks_event_is_kept_whatever_its_folder_and_its_characters(self) -> None:
         told = {"session_id": "s\ud800", "cwd": "/" + "d" * 5_000, "prompt": "cut here \ud83d"}

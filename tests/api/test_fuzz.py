@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 from unittest import SkipTest, TestCase
 
 from tests.home import UNMEASURED
+from tests.torture.rounds import is_long
 from tests.web.server import ROOT, Server, run, serving, temporary_home
 
 SEED = 20261122
-IS_LONG = os.environ.get("MEMORY_HUB_TEST_LONG") == "1"
+IS_LONG = is_long()
 # Each phase with how many examples of an operation it makes; ``coverage`` goes through the boundaries of every schema
 # and takes one in ``SHARE`` of them.
 PHASES = {"coverage": 1, "fuzzing": 30, "stateful": 10} if IS_LONG else {"coverage": 1, "fuzzing": 1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import sqlite3
@@ -15,9 +14,10 @@ from memoryhub.core.errors import HubError
 from memoryhub.core.tools import Tool, all_resources, all_tools
 from memoryhub.mcp.registry import load_tools
 from tests.mcp.client import McpTestCase, Message, Server
+from tests.torture.rounds import is_long
 
 SEED = 20261122
-IS_LONG = os.environ.get("MEMORY_HUB_TEST_LONG") == "1"
+IS_LONG = is_long()
 # Values that each argument is given, of all that there are.
 VALUES_EACH = None if IS_LONG else 6
 ROUNDS = 20 if IS_LONG else 2

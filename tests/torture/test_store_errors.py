@@ -64,7 +64,7 @@ class WebTests(SimpleTestCase):
             door = WebDoor(server)
             for _ in range(ROUNDS):
                 outcomes = at_once(door.search, door.wrong, door.page, door.write, door.search, door.wrong, door.write)
-                self.assertEqual(outcomes, {"invalid"}, server.text[-3000:])
+                self.assertEqual(outcomes, {"not_found"}, server.text[-3000:])
             self.still_there(door, home)
 
     def test_a_store_that_cannot_grow_refuses_writes_and_answers_searches(self):
@@ -129,7 +129,7 @@ class McpTests(McpTestCase):
     def test_a_directory_that_cannot_exist_harms_nobody_else_over_stdio(self):
         server = self.connect()
         for number in range(ROUNDS):
-            self.assertEqual(self.pipelined(server, number), {"ok": 44, "invalid": 12})
+            self.assertEqual(self.pipelined(server, number), {"ok": 44, "not_found": 12})
         self.assertEqual(server.end()[0], 0)
         require_kept(self, self.home, self.acknowledged)
 
@@ -175,7 +175,7 @@ class McpTests(McpTestCase):
         search, write = call("memory_search", query="text N"), call("memory_write", title="http N", content="text N")
         wrong = call("commit_record", sha="abc1234", directory=TOO_LONG)
         for _ in range(ROUNDS):
-            self.assertEqual(at_once(search, wrong, write, search, wrong), {"invalid"})
+            self.assertEqual(at_once(search, wrong, write, search, wrong), {"not_found"})
         self.assertEqual(server.end(), 0)
         require_kept(self, self.home, self.acknowledged)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.home import RUN_HOME_VARIABLE, run_home
+from tests.home import RUN_HOME_VARIABLE, UNMEASURED, run_home
 
 ROOT = Path(__file__).parent.parent.parent
 DEADLINE_SECONDS = 120.0
@@ -141,7 +141,8 @@ class Server:
 
 def command(*arguments: str, home: Path, program: str = "", stdin: int | None = None) -> subprocess.Popen[str]:
     """Start a command; the text of a program stands in for ``manage.py``."""
-    environment = {**os.environ, "MEMORY_HUB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+    measured = UNMEASURED if program else {}  # some programs leave coverage no room to write what it measured
+    environment = {**os.environ, **measured, "MEMORY_HUB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
         [sys.executable, *(["-c", program] if program else [str(ROOT / "manage.py")]), *arguments],
         cwd=ROOT if program else None,
