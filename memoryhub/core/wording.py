@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import re
 
-_SPACE = r"[\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*"
-# The characters at which ``str.splitlines`` cuts, because some reader of an answer cuts there too.
-_BREAKS = r"\u000a-\u000d\u001c-\u001e\u0085\u2028\u2029"
-ONE_LINE = rf"^{_SPACE}[^{_BREAKS}]*{_SPACE}$"
-"""Matches a text without a line break, but for space around it: a pattern for pydantic, JSON Schema and ``re`` alike.
+ONE_LINE = r"^[^\u000a-\u000d\u001c-\u001e\u0085\u2028\u2029]*$"
+"""Matches a text without a line break: a pattern for pydantic, JSON Schema and ``re`` alike.
 
-Space around a text is stripped before it is checked; the pattern admits it because the API documentation shows it.
+The characters are those at which ``str.splitlines`` cuts, because some reader of an answer cuts there too.
 """
-FILLED_LINE = rf"^{_SPACE}[^{_BREAKS}]*[^\s\u001c-\u001e\u0085][^{_BREAKS}]*{_SPACE}$"
-"""Matches a text of one line that has more than space: what is stripped must not become empty."""
+FILLED_LINE = (
+    r"^[^\u000a-\u000d\u001c-\u001e\u0085\u2028\u2029]*[^\s\u001c-\u001e\u0085]"
+    r"[^\u000a-\u000d\u001c-\u001e\u0085\u2028\u2029]*$"
+)
+"""Matches a text without a line break that has more than spaces: what is stripped must not become empty."""
 NOT_BLANK = r"\S"
 """Matches a text of one or more lines that has more than spaces."""
 
