@@ -31,17 +31,12 @@ class ChainState:
 def chain_state() -> ChainState:
     """Return how the current store's chain stands."""
     store = current_store()
-    position, digest = log.head()
-    anchored, problem = None, ""
     try:
         anchor = read_anchor(store)
-        anchored = anchor.position if anchor else None
     except ValueError:
-        problem = "the anchor file beside the store cannot be read"
-    if anchored is not None and anchored > position:
-        problem = f"#{anchored} was acknowledged, but the log ends at #{position}: its tail was cut"
+        anchor = None
     check = StoreCheck.objects.filter(store=store.alias).first()
-    return ChainState(position, digest, anchored, problem, check)
+    return ChainState(*log.head(), anchor.position if anchor else None, log.anchor_problem(), check)
 
 
 def check_chain() -> StoreCheck:

@@ -77,5 +77,5 @@ def _share_template(home: Path) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(run_home())):
             from memoryhub.core import store_files
 
-            store_files._template()
+            store_files.template_path()
         _share_template(home)

@@ -20,6 +20,7 @@ from memories.uses.events import MEMORIES_USED, MemoriesUsed
 from memories.uses.kinds import Use
 from memories.uses.notes import WAITING, folder_of, read_notes
 from memoryhub.core import clock, log, rows
+from memoryhub.core.file_locks import try_lock
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import current_store
 
@@ -55,10 +56,7 @@ def _fold_all(folder: Path) -> int:
 def _only_one(folder: Path) -> Iterator[bool]:
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield True
-    except BlockingIOError:
-        yield False
+        yield try_lock(descriptor)
     finally:
         os.close(descriptor)
 

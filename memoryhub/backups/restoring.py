@@ -18,7 +18,7 @@ from django.db import DatabaseError, connections
 
 from memoryhub.backups import copying
 from memoryhub.backups.files import BEFORE_RESTORE, path_to_keep
-from memoryhub.backups.soundness import digest_at, require_sound
+from memoryhub.backups.soundness import require_sound
 from memoryhub.core import log, rows, schema
 from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
 from memoryhub.core.log.anchor import anchor_path, read_anchor, replace_anchor
@@ -261,7 +261,7 @@ def _finish(store: StoreId, head: _Head) -> None:
     forget(store)
     shutil.rmtree(store.path.with_name("index"), ignore_errors=True)
     with use_store(store):
-        if digest_at(head.position) != head.digest:
+        if log.digest_at(head.position) != head.digest:
             raise Unavailable("the store is not what was restored: another process changed it; run restore again")
         replace_anchor(store, *log.head())  # a writer may have gone on from there already
         forget_views()

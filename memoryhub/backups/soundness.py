@@ -119,7 +119,7 @@ def _difference(known: Examined) -> str:
     made = f"the backup of {made_at(known.path):%Y-%m-%d %H:%M} UTC"
     if position < known.position:
         return f"the log ends at #{position}, but {made} has #{known.position}"
-    if known.position and digest_at(known.position) != known.digest:
+    if known.position and log.digest_at(known.position) != known.digest:
         return f"#{known.position} is not the event that {made} has"
     return ""
 
@@ -151,12 +151,6 @@ def require_sound(anchored: tuple[int, str] | None = None) -> int:
     found = log.verify()
     if not found.ok:
         raise Unavailable(found.describe())
-    if anchored and anchored[0] and digest_at(anchored[0]) != anchored[1]:
+    if anchored and anchored[0] and log.digest_at(anchored[0]) != anchored[1]:
         raise Unavailable(f"#{anchored[0]}, which is anchored outside the store, is not in its log: its tail was cut")
     return found.events
-
-
-def digest_at(position: int) -> str | None:
-    """Return the chain's digest at a position of the current store, None where it has none."""
-    found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
-    return found[0][0] if found else None

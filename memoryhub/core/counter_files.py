@@ -18,6 +18,7 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core import ids
+from memoryhub.core.file_locks import try_lock
 
 Values = dict[str, dict[str, float]]
 
@@ -119,12 +120,9 @@ def _has_ended(path: Path) -> bool:
     except FileNotFoundError:
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return try_lock(descriptor)
     finally:
         os.close(descriptor)
-    return True
 
 
 def _remove(folder: Path, names: list[str]) -> None:

@@ -6,6 +6,7 @@ Each error has a stable ``code``, a sentence that says what to do next, and ``da
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 INTERRUPTED_EXIT_CODE = 130  # what shells report of a process that SIGINT ended
@@ -149,5 +150,11 @@ def describe_problem(code: str) -> dict[str, Any] | None:
 
 
 def _known_problems() -> dict[str, tuple[int, str]]:
-    own = {error.code: (error.http_status, inspect.getdoc(error) or "") for error in HubError.__subclasses__()}
+    own = {error.code: (error.http_status, inspect.getdoc(error) or "") for error in _subclasses(HubError)}
     return {**HTTP_PROBLEMS, **own}
+
+
+def _subclasses(error: type[HubError]) -> Iterator[type[HubError]]:
+    for subclass in error.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)

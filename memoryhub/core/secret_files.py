@@ -6,11 +6,10 @@ Standard library only, and nothing slow at import: hooks read the token.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import time
 
 from memoryhub import env
+from memoryhub.core.file_locks import lock
 
 TYPE_CHECKING = False  # what checkers take for typing's, without importing it
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ MIN_LENGTH = 32
 _RANDOM_BYTES = 32
 _MAX_BYTES = 4096
 _LOCK_SECONDS = 5.0
-_POLL_SECONDS = 0.01
 
 
 def read_secret(name: str) -> str:
@@ -124,7 +122,9 @@ def _create(name: str) -> str:
     try:
         folder = os.open(env.home_text(), os.O_RDONLY | os.O_DIRECTORY)
         try:
-            _lock(folder)
+            # The folder itself is locked: a lock file would be one more file that a full disk cannot take.
+            if not lock(folder, seconds=_LOCK_SECONDS):
+                raise TimeoutError(0, "another process holds the home folder's lock")
             if text := read_secret(name):
                 return text
             _warn_if_blank(name, path)
@@ -136,19 +136,6 @@ def _create(name: str) -> str:
     except OSError as error:
         raise _unavailable(f"the secret file {path} cannot be written: {error.strerror}") from error
     return text
-
-
-def _lock(folder: int) -> None:
-    """Lock the home folder itself: a lock file would be one more file that a full disk cannot take."""
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise TimeoutError(0, "another process holds the home folder's lock") from None
-        time.sleep(_POLL_SECONDS)
 
 
 def _warn_if_blank(name: str, path: str) -> None:

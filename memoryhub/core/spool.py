@@ -19,13 +19,12 @@ from typing import Any
 
 from memoryhub import env
 from memoryhub.core.errors import Locked
+from memoryhub.core.file_locks import lock, try_lock
 
 FOLDER = "spool"
 REJECTED = "rejected"
 TAKEN = ".taken"
 TAKER_SECONDS = 30.0
-# How long to wait for another process that takes from the spool.
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +117,7 @@ def only_taker() -> Iterator[bool]:
         return
     descriptor = os.open(place / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        yield _locked(descriptor)
+        yield try_lock(descriptor)
     finally:
         os.close(descriptor)
 
@@ -131,23 +130,12 @@ def taking(*, seconds: float = TAKER_SECONDS) -> Iterator[None]:
         Locked: another process did so for all of ``seconds``.
     """
     descriptor = os.open(_made(folder()) / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    end = time.monotonic() + seconds
     try:
-        while not _locked(descriptor):
-            if time.monotonic() >= end:
-                raise Locked("another process takes events from the spool; try again in a moment")
-            time.sleep(_POLL_SECONDS)
+        if not lock(descriptor, seconds=seconds):
+            raise Locked("another process takes events from the spool; try again in a moment")
         yield
     finally:
         os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def take() -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
@@ -21,11 +20,10 @@ from django.db.utils import load_backend
 from memoryhub import env
 from memoryhub.core import clock, schema
 from memoryhub.core.errors import Damaged, Locked
+from memoryhub.core.file_locks import lock
 from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS, connection_settings
 
 logger = logging.getLogger(__name__)
-
-_LOCK_POLL_SECONDS = 0.02
 
 
 @contextmanager
@@ -37,22 +35,11 @@ def file_lock(path: Path, *, timeout: float) -> Iterator[None]:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        deadline = time.monotonic() + timeout
-        while not _try_lock(descriptor):
-            if time.monotonic() > deadline:
-                raise Locked(f"memory database is locked by another process ({path.name} is held)")
-            time.sleep(_LOCK_POLL_SECONDS)
+        if not lock(descriptor, seconds=timeout):
+            raise Locked(f"memory database is locked by another process ({path.name} is held)")
         yield
     finally:
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def anchor_of(path: Path) -> Path:
@@ -70,7 +57,7 @@ def is_anchored(path: Path) -> bool:
 
 def create_store(path: Path) -> None:
     """Make an empty store at ``path`` as a copy of the migrated template; one that is there already stays."""
-    template = _template()
+    template = template_path()
     make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     shutil.copyfile(template, draft)
@@ -99,14 +86,9 @@ def make_folder(folder: Path) -> None:
         sync(home.parent)
 
 
-def template_path() -> Path:
-    """Return the file of an empty store of this version; it is made where there is no sound one."""
-    return _template()
-
-
 def copy_template(target: Path) -> None:
     """Make an empty store at ``target``, in a folder that is there, for this process alone."""
-    shutil.copyfile(_template(), target)
+    shutil.copyfile(template_path(), target)
 
 
 def template_file() -> Path:
@@ -123,7 +105,8 @@ def template_problem(path: Path) -> str:
     return _template_problem(path, (found.st_ino, found.st_size, found.st_mtime_ns))
 
 
-def _template() -> Path:
+def template_path() -> Path:
+    """Return the file of an empty store of this version; it is made where there is no sound one."""
     env.prepare_home()
     path = template_file()
     path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -6,10 +6,8 @@ The lock goes with its process, however that ends. What a file says that nobody 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,12 +17,12 @@ from pathlib import Path
 from memoryhub import env
 from memoryhub.core import clock
 from memoryhub.core.errors import Locked
+from memoryhub.core.file_locks import lock, try_lock
 from memoryhub.core.jobs import Job
 from memoryhub.jobs.places import Target
 
 _WIDTH = 512
-_TRIES = 5
-_PAUSE_SECONDS = 0.02
+_LOCK_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +75,11 @@ def hold(job: Job, target: Target, *, asked_by: str) -> Iterator[Held]:
 
 def _lock(descriptor: int, job: Job, target: Target) -> None:
     """Take the lock; whoever only looks holds it for a moment."""
-    for _ in range(_TRIES):
-        if _try_lock(descriptor):
-            return
-        time.sleep(_PAUSE_SECONDS)
+    if lock(descriptor, seconds=_LOCK_SECONDS):
+        return
     other = _parse(os.pread(descriptor, _WIDTH, 0))
     since = f" since {other.started[:19].replace('T', ' ')} UTC (pid {other.pid})" if other else ""
     raise Locked(f"job {job.name!r} of {target.title} is running{since}")
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 @contextmanager
@@ -109,7 +97,7 @@ def look(job: Job, target: Target) -> Iterator[tuple[Begun | None, Begun | None]
         content = _parse(os.pread(descriptor, _WIDTH, 0))
         if content is None:
             yield None, None
-        elif _try_lock(descriptor):
+        elif try_lock(descriptor):
             yield None, _parse(os.pread(descriptor, _WIDTH, 0))  # it may have ended since
             os.ftruncate(descriptor, 0)
         else:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from memoryhub import env
+from memoryhub.core.file_locks import try_lock
 
 
 def _path() -> Path:
@@ -26,9 +27,6 @@ def is_there() -> bool:
     """Return whether a worker lives."""
     descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not try_lock(descriptor)
     finally:
         os.close(descriptor)
-    return False

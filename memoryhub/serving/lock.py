@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,10 +11,10 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core.errors import Conflict
+from memoryhub.core.file_locks import lock, try_lock
 
 FILE_NAME = "serve.lock"
-_TRIES = 5
-_PAUSE_SECONDS = 0.02
+_LOCK_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +52,11 @@ def _write(descriptor: int, running: Running) -> None:
 
 def _lock(descriptor: int) -> None:
     """Take the lock; whoever only looks whether it is held, as hooks do, holds it for a moment."""
-    for _ in range(_TRIES):
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(_PAUSE_SECONDS)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        other = _parse(os.pread(descriptor, 4096, 0))
-        where = f" at {other.address} (process {other.pid})" if other else ""
-        raise Conflict(
-            f"Memory Hub is running already{where}; `memory-hub signin` prints a link to it, or stop it first"
-        ) from None
+    if lock(descriptor, seconds=_LOCK_SECONDS):
+        return
+    other = _parse(os.pread(descriptor, 4096, 0))
+    where = f" at {other.address} (process {other.pid})" if other else ""
+    raise Conflict(f"Memory Hub is running already{where}; `memory-hub signin` prints a link to it, or stop it first")
 
 
 def find_running() -> Running | None:
@@ -77,12 +66,9 @@ def find_running() -> Running | None:
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _parse(os.pread(descriptor, 4096, 0))
+        return None if try_lock(descriptor) else _parse(os.pread(descriptor, 4096, 0))
     finally:
         os.close(descriptor)
-    return None
 
 
 def _parse(content: bytes) -> Running | None:

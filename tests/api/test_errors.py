@@ -199,6 +199,11 @@ class InputTests(RestTestCase):
             self.assertTrue(found.json()["meaning"].endswith("."))
         self.call("GET", "problems/poem", expect=404)
 
+    def test_every_error_of_the_hub_has_a_page_of_its_meaning(self) -> None:
+        self.assertEqual(self.call("GET", "problems/damaged").data["status"], 503)
+        for code in ("invalid", "gone", "locked", "unavailable", "confirmation_required"):
+            self.call("GET", f"problems/{code}")
+
     def test_what_programs_look_for_beside_the_api_is_a_plain_404(self) -> None:
         for name in ("oauth-protected-resource", "oauth-authorization-server", "oauth-protected-resource/mcp"):
             response = self.client.get(f"/.well-known/{name}")

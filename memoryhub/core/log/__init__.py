@@ -10,7 +10,7 @@ from memoryhub.core.log.chain import Verification, verify
 from memoryhub.core.log.comparing import Comparison, compare, compare_sample
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams, stands_alone
 from memoryhub.core.log.loss import LOSS_ACCEPTED, LossAccepted, accept_loss
-from memoryhub.core.log.read import ReplayWindow, event_of, head, read, replay
+from memoryhub.core.log.read import ReplayWindow, digest_at, event_of, head, read, replay
 from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
 from memoryhub.core.log.redact import redact_payloads
 from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
@@ -35,6 +35,7 @@ __all__ = [
     "append",
     "compare",
     "compare_sample",
+    "digest_at",
     "erase_events",
     "erase_streams",
     "event_of",

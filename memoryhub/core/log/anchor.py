@@ -7,7 +7,6 @@ is ahead, events that were acknowledged are gone, and nothing may be written ove
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import time
@@ -18,9 +17,9 @@ from pathlib import Path
 
 from django.db import DatabaseError
 
-from memoryhub.core import rows
 from memoryhub.core.errors import Damaged, Locked
-from memoryhub.core.log.read import head
+from memoryhub.core.file_locks import lock
+from memoryhub.core.log.read import digest_at, head
 from memoryhub.core.store_files import anchor_of
 from memoryhub.core.stores import StoreId, current_store
 
@@ -29,7 +28,6 @@ logger = logging.getLogger(__name__)
 _WIDTH = 128
 _SYNC_SECONDS = 1.0
 _LOCK_SECONDS = 1.0
-_POLL_SECONDS = 0.005
 # Once the lock could not be had in time, other writers do not wait for it again until this many seconds are over.
 _PATIENCE_SECONDS = 10.0
 
@@ -77,7 +75,7 @@ def anchor_problem() -> str:
     position, digest = head()
     if anchor.position > position:
         return f"the log ends at #{position}, but #{anchor.position} was acknowledged; its tail was cut"
-    if (digest if anchor.position == position else _digest_at(anchor.position)) != anchor.digest:
+    if (digest if anchor.position == position else digest_at(anchor.position)) != anchor.digest:
         return f"#{anchor.position} is not the event that was acknowledged"
     return ""
 
@@ -111,7 +109,7 @@ def advance_anchor(store: StoreId, position: int, digest: str) -> None:
     try:
         with _locked(store, _patience(store)) as descriptor:
             # Whoever was stopped between commit and anchor must not anchor what a restore has taken back since.
-            if _position(os.pread(descriptor, _WIDTH, 0)) < position and _digest_at(position) == digest:
+            if _position(os.pread(descriptor, _WIDTH, 0)) < position and digest_at(position) == digest:
                 os.pwrite(descriptor, _line(position, digest), 0)
                 _sync_now_and_then(store, descriptor)
         _stuck_at.pop(store, None)
@@ -137,32 +135,16 @@ def replace_anchor(store: StoreId, position: int, digest: str) -> None:
 def _locked(store: StoreId, seconds: float) -> Iterator[int]:
     descriptor = os.open(anchor_path(store), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        deadline = time.monotonic() + seconds
-        while not _try_lock(descriptor):
-            if time.monotonic() >= deadline:
-                raise Locked(f"the anchor of {store.name!r} is locked by another process")
-            time.sleep(_POLL_SECONDS)
+        if not lock(descriptor, seconds=seconds):
+            raise Locked(f"the anchor of {store.name!r} is locked by another process")
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _patience(store: StoreId) -> float:
     stuck = time.monotonic() - _stuck_at.get(store, -_PATIENCE_SECONDS) < _PATIENCE_SECONDS
     return 0.0 if stuck else _LOCK_SECONDS
-
-
-def _digest_at(position: int) -> str:
-    found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
-    return str(found[0][0]) if found else ""
 
 
 def _sync_now_and_then(store: StoreId, descriptor: int) -> None:

@@ -21,7 +21,7 @@ from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.copy import LIVE, apply_events, attached, follow
 from memoryhub.core.log.read import head, last_erasure
 from memoryhub.core.log.rebuild import temporary_copy
-from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
+from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing, columns_of
 from memoryhub.core.projection import checks, read_models
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.stores import current_store
@@ -168,18 +168,14 @@ def _of_own_stream(model: type[models.Model]) -> Difference | None:
     table = model._meta.db_table
     keys = [f'"{field.column}"' for field in model._meta.pk_fields]
     same_key = " AND ".join(f"l.{key} = m.{key}" for key in keys)
-    same = f"({_of('l', names)}) IS ({_of('m', names)})"
+    same = f"({columns_of('l', names)}) IS ({columns_of('m', names)})"
     made = (
-        f'SELECT {_of("m", keys[:1])} FROM main."{table}" AS m WHERE NOT EXISTS '
+        f'SELECT {columns_of("m", keys[:1])} FROM main."{table}" AS m WHERE NOT EXISTS '
         f'(SELECT 1 FROM {LIVE}."{table}" AS l WHERE {same_key} AND {same})'
     )
     added = (
-        f'SELECT {_of("l", keys[:1])} FROM {LIVE}."{table}" AS l WHERE {_of("l", keys[:1])} IN '
+        f'SELECT {columns_of("l", keys[:1])} FROM {LIVE}."{table}" AS l WHERE {columns_of("l", keys[:1])} IN '
         f'(SELECT position FROM main.raw_events) AND NOT EXISTS (SELECT 1 FROM main."{table}" AS m WHERE {same_key})'
     )
     found = [str(key) for (key,) in rows.fetch(made if len(keys) > 1 else f"{made} UNION {added}")]
     return Difference(table, len(found), tuple(found[:_SHOWN]), is_table=True) if found else None
-
-
-def _of(row: str, names: list[str]) -> str:
-    return ", ".join(f"{row}.{name}" for name in names)

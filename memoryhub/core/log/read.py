@@ -63,6 +63,12 @@ def head(database: str = "main") -> tuple[int, str]:
     return found[0] if found else (0, GENESIS)
 
 
+def digest_at(position: int) -> str | None:
+    """Return the chain's digest at a position of the current store, None where it has no such event."""
+    found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
+    return found[0][0] if found else None
+
+
 def last_erasure(database: str = "main") -> int:
     """Return the position of the last event that tells of an erasure or a redaction, 0 where there was none."""
     found = rows.fetch(

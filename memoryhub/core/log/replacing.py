@@ -158,13 +158,13 @@ class _Table:
         self.name, self._key = model._meta.db_table, [f'"{field.column}"' for field in model._meta.pk_fields]
         self.columns = ", ".join(names)
         self.same_key = " AND ".join(f"l.{name} = m.{name}" for name in self._key)
-        self.same_row = f"({_of('l', names)}) IS ({_of('m', names)})"
+        self.same_row = f"({columns_of('l', names)}) IS ({columns_of('m', names)})"
         self.noted = f'temp."differing_{self.name}"'
         self.page = f"(SELECT {', '.join(self._key)} FROM {self.noted} WHERE rowid > %s AND rowid <= %s)"
 
     def keys(self, row: str) -> str:
         """Return the key's columns of a row that the statement calls so."""
-        return _of(row, self._key)
+        return columns_of(row, self._key)
 
     def watch(self) -> Iterator[str]:
         """Yield what notes the key of every row that the copy changes; to be run once or again."""
@@ -178,7 +178,8 @@ class _Table:
             )
 
 
-def _of(row: str, names: Sequence[str]) -> str:
+def columns_of(row: str, names: Sequence[str]) -> str:
+    """Return the columns of an aliased row as SQL, such as ``l.id, l.title``."""
     return ", ".join(f"{row}.{name}" for name in names)
 
 

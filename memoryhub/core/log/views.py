@@ -15,11 +15,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from memoryhub import env
-from memoryhub.core import rows, schema, store_files
+from memoryhub.core import schema, store_files
 from memoryhub.core.errors import Locked
 from memoryhub.core.log.copy import follow, open_copy
 from memoryhub.core.log.digests import GENESIS
-from memoryhub.core.log.read import last_erasure
+from memoryhub.core.log.read import digest_at, last_erasure
 from memoryhub.core.stores import Scope, StoreId, current_store
 
 KEPT = 4
@@ -41,17 +41,12 @@ def view_at(position: int) -> StoreId:
     for _ in range(_ATTEMPTS):
         prefix = f"{_key(store)}-{last_erasure()}-{schema.fingerprint()[:8]}"
         _remove_others(store, prefix)
-        view = StoreId(Scope.VIEW, f"{prefix}-{position}-{_digest_at(position)[:8]}")
+        view = StoreId(Scope.VIEW, f"{prefix}-{position}-{(digest_at(position) or GENESIS)[:8]}")
         if view.path.exists() or _make(view, store, prefix, position):
             os.utime(view.path.parent)
             _keep_few(prefix, view)
             return view
     raise Locked("events were erased while the view was made; ask again")
-
-
-def _digest_at(position: int) -> str:
-    found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
-    return str(found[0][0]) if found else GENESIS
 
 
 def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:

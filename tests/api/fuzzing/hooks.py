@@ -144,18 +144,30 @@ def _is_a_path_of_ours(case: Case) -> bool:
     )
 
 
-def _is_read_as_meant(case: Case) -> bool:
-    """Whether all that breaks the body's schema are scalars that spell a value of the wanted type.
+def _errors_of_query(case: Case) -> list[Any]:
+    given = case.query or {}
+    schemas = {each["name"]: each["schema"] for each in _operation(case)["parameters"] if each["in"] == "query"}
+    return [
+        error for name in given.keys() & schemas.keys() for error in _validator(schemas[name]).iter_errors(given[name])
+    ]
 
-    The hub reads them as that value, at REST as over MCP, where models write numbers as texts.
+
+def _is_read_as_meant(case: Case) -> bool:
+    """Whether all that breaks the schemas are scalars that spell a value of the wanted type, or space around a text.
+
+    The hub reads them as that value, at REST as over MCP, where models write numbers as texts. It strips a text before
+    it checks it.
     """
-    errors = _errors_of_body(case)
+    errors = _errors_of_body(case) + _errors_of_query(case)
     return bool(errors) and all(map(_spells, errors))
 
 
 def _spells(error: Any) -> bool:
     if error.validator == "anyOf":
         return any(map(_spells, error.context))
+    if isinstance(error.instance, str) and error.validator in ("pattern", "maxLength"):
+        stripped = error.instance.strip()
+        return stripped != error.instance and _validator(error.schema).is_valid(stripped)
     wanted = _SPELLED.get(error.validator_value) if error.validator == "type" else None
     given = error.instance
     return bool(wanted and isinstance(given, str | int | float) and wanted.fullmatch(str(given)))

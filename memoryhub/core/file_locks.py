@@ -1,0 +1,30 @@
+"""Locks between processes, by ``flock(2)``: the system releases them when a process dies.
+
+Standard library only, and nothing slow at import: hooks use them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+
+_POLL_SECONDS = 0.005
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the exclusive lock of an open file; return False if another process or descriptor holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock(descriptor: int, *, seconds: float) -> bool:
+    """Wait for the exclusive lock of an open file; return False if others hold it for all of ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not try_lock(descriptor):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
