@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,20 @@ from django.http import HttpRequest
 from ninja import Body, Query, Router, Status
 from pydantic import Field
 
-from memoryhub.core import clock, ids, rows
+from memoryhub.core import ids
 from memoryhub.core.contributions import opening_of
-from memoryhub.core.errors import Invalid
-from memoryhub.core.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
+from memoryhub.core.folder import use_folder
 from memoryhub.core.identity import bind_project
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import demand_hub
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command
-from memoryhub.core.spool import Kept
-from memoryhub.core.stores import current_store, project_store, use_store
+from memoryhub.core.stores import project_store, use_store
 from memoryhub.rest import named_in
 from sessions_app.clients import Effect
 from sessions_app.events.profile import Slug
 from sessions_app.hearing import Heard, hear, project_of
-from sessions_app.services.capture import capture
+from sessions_app.services.capture import capture, folder_settings_of
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +55,7 @@ def take_hook(
         return Status(204, None)
     key = named_in(request, "Idempotency-Key") or f"hook-{ids.short_id()}"
     project = project_of(heard, place.project)
-    folder, problem = _folder_of(project, heard)
+    folder, problem = folder_settings_of(project, heard)
     origin = use_origin(source="hook", actor=client)
     with use_store(project_store(project), create=True), use_folder(folder), origin:
         capture(heard=heard, idempotency_key=key)
@@ -71,32 +68,7 @@ def take_hook(
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
 
 
-def _folder_of(project: str, heard: Heard) -> tuple[FolderSettings, str]:
-    """Return what the event's folder says of its project, or why that is left out: no event is lost for it."""
-    if not heard.directory.startswith("/"):
-        return NO_FOLDER, ""
-    try:
-        return read_folder(Path(heard.directory), project), ""
-    except Invalid as error:
-        logger.warning("settings of a folder are left out: %s", error.message)
-        return NO_FOLDER, error.message
-
-
 def _note_folder(project: str, heard: Heard) -> None:
     """Note at a session's start that the folder is the project's, so that another of its name is told apart."""
     if heard.answers and heard.directory:
         bind_project(project, Path(heard.directory))
-
-
-def take_kept(heard: Heard, kept: Kept) -> None:
-    """Capture an event that has waited in the spool, as of the time when it happened; needs its store to be current."""
-    folder, _ = _folder_of(current_store().name, heard)
-    with clock.frozen(_happened_at(kept)), use_folder(folder), use_origin(source="hook", actor=kept.client):
-        capture(heard=heard, idempotency_key=kept.id)
-
-
-def _happened_at(kept: Kept) -> datetime:
-    """Return when it happened: not after now, and not before the log's last event, because its times never go back."""
-    last = rows.fetch("SELECT occurred_at FROM raw_events ORDER BY position DESC LIMIT 1")
-    told = datetime.fromtimestamp(kept.at / 1000, UTC)
-    return min(max(told, clock.from_text(last[0][0])) if last else told, clock.now())

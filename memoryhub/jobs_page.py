@@ -17,10 +17,10 @@ from memoryhub.access.history import history_of
 from memoryhub.access.pages import hub_page
 from memoryhub.core import clock
 from memoryhub.core.admin.cells import counted, lasted
-from memoryhub.core.commands import command_from
 from memoryhub.core.errors import Forbidden, HubError, Invalid
 from memoryhub.core.jobs import Every, find_job
 from memoryhub.core.permissions import Act, may, require
+from memoryhub.core.validation import command_from
 from memoryhub.jobs import worker
 from memoryhub.jobs.asking import ask_worker
 from memoryhub.jobs.planning import AT_A_TIME, HOWS, JobPlan, change_plan, default_of

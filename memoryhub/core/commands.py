@@ -10,41 +10,23 @@ from argparse import ArgumentTypeError, _MutuallyExclusiveGroup
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 from django.db import DatabaseError
-from pydantic import ValidationError
 
-from memoryhub.core.errors import INTERRUPTED_EXIT_CODE, HubError, Invalid, Locked, Unavailable
+from memoryhub.core.errors import INTERRUPTED_EXIT_CODE, HubError, Locked, Unavailable
 from memoryhub.core.folder import read_folder, use_folder
 from memoryhub.core.identity import identify_project
 from memoryhub.core.log import anchor_warning
 from memoryhub.core.origin import use_origin
-from memoryhub.core.schemas import Command
 from memoryhub.core.stores import GLOBAL_STORE, StoreId, org_store, project_store, use_store
-from memoryhub.core.validation import explain
 from memoryhub.core.wording import hanging, printable
-
-C = TypeVar("C", bound=Command)
 
 _DJANGOS_OPTIONS = (
     "--version --verbosity --settings --pythonpath --traceback --no-color --force-color --skip-checks".split()
 )
 """Accepted as ever, but left out of ``--help``: they say nothing of the hub."""
-
-
-def command_from(schema: type[C], options: dict[str, Any]) -> C:
-    """Return what a command line asks for; options that were not given take the schema's defaults.
-
-    Raises:
-        Invalid: an option breaks a rule.
-    """
-    given = {name: options[name] for name in schema.model_fields if options.get(name) is not None}
-    try:
-        return schema.model_validate(given)
-    except ValidationError as error:
-        raise Invalid(explain(error)) from error
 
 
 class Output(OutputWrapper):

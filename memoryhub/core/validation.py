@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from memoryhub.core.errors import Invalid
 from memoryhub.core.wording import FILLED_LINE, NOT_BLANK, ONE_LINE
+
+C = TypeVar("C", bound=BaseModel)
 
 _MAX_SHOWN = 60
 _MEMBER = re.compile(r"<\w+\.\w+: ('[^']*')>")
@@ -113,6 +116,19 @@ def explain(error: ValidationError) -> str:
     Further fields at fault are named behind it.
     """
     return explain_faults(error.errors(include_url=False))
+
+
+def command_from(schema: type[C], options: dict[str, Any]) -> C:
+    """Return the command of a command line's options or a form's data; what is missing or None takes its default.
+
+    Raises:
+        Invalid: an option breaks a rule.
+    """
+    given = {name: options[name] for name in schema.model_fields if options.get(name) is not None}
+    try:
+        return schema.model_validate(given)
+    except ValidationError as error:
+        raise Invalid(explain(error)) from error
 
 
 def explain_faults(faults: Sequence[Any]) -> str:

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from django.db import OperationalError
 
-from memoryhub import hooks
 from memoryhub.core import log, spool
 from memoryhub.core.errors import HubError, Locked, Unavailable
 from memoryhub.core.spool import Broken, Kept
 from memoryhub.core.stores import project_store, use_store
 from sessions_app.clients import Effect
 from sessions_app.hearing import Heard, hear, project_of
+from sessions_app.services.capture import capture_kept
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class _File:
         try:
             with log.transaction():
                 for each in events:
-                    hooks.take_kept(each.heard, each.kept)
+                    capture_kept(each.heard, each.kept)
         except _TRY_AGAIN:
             raise
         except Exception:  # noqa: BLE001  (which of them it was, and what, is found out one by one)
@@ -135,7 +135,7 @@ class _File:
     def _capture_each(self, events: list[_Placed]) -> None:
         for each in events:
             try:
-                hooks.take_kept(each.heard, each.kept)
+                capture_kept(each.heard, each.kept)
             except _TRY_AGAIN:
                 raise
             except HubError as error:

@@ -11,6 +11,7 @@ from importlib import import_module
 
 import uvicorn
 from django.conf import settings
+from django.core.servers.basehttp import get_internal_wsgi_application
 
 from memoryhub.core import wal
 from memoryhub.core.errors import Invalid, Unavailable
@@ -66,10 +67,8 @@ def address_of(listener: socket.socket) -> str:
 
 def serve(listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, then finish what is being answered, for at most two seconds."""
-    from memoryhub.wsgi import application
-
     import_module(settings.ROOT_URLCONF)  # half a second that the first who asks, a hook perhaps, can't wait for
-    bridge = WsgiBridge(application, max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+    bridge = WsgiBridge(get_internal_wsgi_application(), max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
     config = uvicorn.Config(
         bridge,
         http="h11",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from memoryhub.core import clock, log, rows
-from memoryhub.core.errors import Unavailable
+from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
 from memoryhub.core.origin import use_origin
+from memoryhub.core.spool import Kept
+from memoryhub.core.stores import current_store
 from memoryhub.core.wording import flat
 from sessions_app import git
 from sessions_app.clients import Effect
@@ -24,6 +28,8 @@ from sessions_app.services.digest import digest_session
 from sessions_app.services.sessions import end_session, start_session
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from sessions_app.settings import project_settings
+
+logger = logging.getLogger(__name__)
 
 _COMMITS = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
 _MADE = re.compile(r"^\[[^\]\n]*\b([0-9a-f]{7,64})\]", re.MULTILINE)
@@ -43,6 +49,31 @@ def capture(*, heard: Heard, idempotency_key: str) -> None:
             _EFFECTS[heard.effect](heard, idempotency_key)
         if commits:
             _record(commits, heard)
+
+
+def folder_settings_of(project: str, heard: Heard) -> tuple[FolderSettings, str]:
+    """Return the settings in the event's folder, and why they are left out if they are invalid: the event is kept."""
+    if not heard.directory.startswith("/"):
+        return NO_FOLDER, ""
+    try:
+        return read_folder(Path(heard.directory), project), ""
+    except Invalid as error:
+        logger.warning("settings of a folder are left out: %s", error.message)
+        return NO_FOLDER, error.message
+
+
+def capture_kept(heard: Heard, kept: Kept) -> None:
+    """Capture an event from the spool in the current store, as of the time when it happened."""
+    folder, _ = folder_settings_of(current_store().name, heard)
+    with clock.frozen(_happened_at(kept)), use_folder(folder), use_origin(source="hook", actor=kept.client):
+        capture(heard=heard, idempotency_key=kept.id)
+
+
+def _happened_at(kept: Kept) -> datetime:
+    """Return when it happened: not after now, and not before the log's last event, because its times never go back."""
+    last = rows.fetch("SELECT occurred_at FROM raw_events ORDER BY position DESC LIMIT 1")
+    told = datetime.fromtimestamp(kept.at / 1000, UTC)
+    return min(max(told, clock.from_text(last[0][0])) if last else told, clock.now())
 
 
 def _start(heard: Heard, key: str | None) -> None:

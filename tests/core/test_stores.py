@@ -52,7 +52,9 @@ class CreationTests(HubTestCase):
     def test_files_and_folders_are_private_whatever_the_umask(self):
         script = (
             "import os, django; os.umask(0); django.setup()\n"
-            "from memoryhub.core.stores import *; from memories.services import *; from memories.schemas import *\n"
+            "from memoryhub.core.stores import *\n"
+            "from memories.services import *\n"
+            "from memories.schemas import *\n"
             "with use_store(project_store('alpha'), create=True):\n"
             "    write_memory(command=MemoryWrite(title='a', content='b'))\n"
             "    os.system('cp -r --preserve=mode $MEMORY_HUB_HOME $MEMORY_HUB_HOME.copy')"

@@ -12,7 +12,6 @@ import sys
 from typing import Any
 from unittest import mock
 
-from memoryhub import hooks
 from memoryhub.core import log, spool
 from memoryhub.core.errors import Locked
 from memoryhub.core.models import RawEvent
@@ -20,6 +19,7 @@ from memoryhub.core.stores import list_projects
 from memoryhub.serving import drain
 from memoryhub.serving.drain import Drained
 from sessions_app.models import Session, Turn
+from sessions_app.services.capture import capture_kept
 from sessions_app.spooled import cleaning
 from tests.home import UNMEASURED
 from tests.support import HubTestCase
@@ -147,14 +147,14 @@ class DrainTests(DrainTestCase):
     def test_a_fault_of_our_own_in_one_event_does_not_hold_up_the_others(self):
         for number in range(3):
             self.keep(number)
-        real = hooks.take_kept
+        real = capture_kept
 
         def faulty(heard, kept):
             if kept.id == "hook-1":
                 raise KeyError("a fault")
             real(heard, kept)
 
-        with mock.patch.object(hooks, "take_kept", faulty):
+        with mock.patch("memoryhub.serving.drain.capture_kept", faulty):
             self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
         self.assertEqual(self.prompts(), ["Question 0", "Question 2"])
 

@@ -144,14 +144,14 @@ class FolderFileTests(InAFolderTestCase):
         self.assertEqual(read_folder(below, "alpha"), FolderSettings(str(self.file), {"search_mode": "basic"}))
 
     def test_a_hook_captures_all_the_same_and_the_session_is_told(self):
-        from memoryhub import hooks
         from sessions_app.hearing import hear
+        from sessions_app.services.capture import folder_settings_of
 
         self.file.write_text("colour = 3\n")
         told = {"session_id": "s1", "cwd": str(self.folder), "source": "startup"}
         heard = hear(client="claude-code", event="SessionStart", told=told)
-        with self.assertLogs("memoryhub.hooks", "WARNING"):
-            folder, problem = hooks._folder_of("alpha", heard)
+        with self.assertLogs("sessions_app.services.capture", "WARNING"):
+            folder, problem = folder_settings_of("alpha", heard)
         self.assertEqual(folder.values, {})
         self.assertIn("there is no setting 'colour'", problem)
 

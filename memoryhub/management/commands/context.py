@@ -8,7 +8,8 @@ from django.core.management.base import CommandParser
 
 from memories.pack import pack_context, replay_pack
 from memories.schemas.pack import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
-from memoryhub.core.commands import ProjectCommand, command_from, entity_id
+from memoryhub.core.commands import ProjectCommand, entity_id
+from memoryhub.core.validation import command_from
 
 
 class Command(ProjectCommand):

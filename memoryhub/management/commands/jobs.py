@@ -9,11 +9,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import HubCommand, add_store_options, command_from, store_option
+from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.errors import Invalid, Locked, NotFound
 from memoryhub.core.jobs import Job, Over, find_job
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import StoreId
+from memoryhub.core.validation import command_from
 from memoryhub.core.wording import flat
 
 EXIT_FAILED = 14

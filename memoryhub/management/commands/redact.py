@@ -9,8 +9,9 @@ from django.core.management.base import CommandParser
 
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
-from memoryhub.core.commands import StoreCommand, command_from, entity_id
+from memoryhub.core.commands import StoreCommand, entity_id
 from memoryhub.core.errors import ConfirmationRequired
+from memoryhub.core.validation import command_from
 from memoryhub.core.wording import counted, flat
 
 _SHOWN = 20

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import StoreCommand, command_from
+from memoryhub.core.commands import StoreCommand
+from memoryhub.core.validation import command_from
 from sessions_app.replay import EventWindow, replay_lines
 
 

@@ -16,8 +16,9 @@ from governance.retention.present import hold_line, plan_lines, run_lines
 from governance.retention.run import run_retention
 from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest
 from governance.retention.selectors import list_holds, list_runs, plan_retention
-from memoryhub.core.commands import StoreCommand, command_from, entity_id
+from memoryhub.core.commands import StoreCommand, entity_id
 from memoryhub.core.errors import PreconditionFailed
+from memoryhub.core.validation import command_from
 from memoryhub.core.wording import counted, flat
 
 

@@ -8,7 +8,8 @@ from django.core.management.base import CommandParser
 
 from governance.taint.schemas import Group, Include, Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
 from governance.taint.services import preview, roll_back, undo_rollback
-from memoryhub.core.commands import StoreCommand, command_from, entity_id
+from memoryhub.core.commands import StoreCommand, entity_id
+from memoryhub.core.validation import command_from
 from memoryhub.core.wording import counted, flat
 
 _SHOWN = 10

@@ -7,10 +7,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import HubCommand, command_from
+from memoryhub.core.commands import HubCommand
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import ROLES
+from memoryhub.core.validation import command_from
 
 
 class Command(HubCommand):

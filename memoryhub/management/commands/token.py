@@ -8,9 +8,10 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.core import clock
-from memoryhub.core.commands import HubCommand, command_from
+from memoryhub.core.commands import HubCommand
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import VERBS
+from memoryhub.core.validation import command_from
 
 
 class Command(HubCommand):
