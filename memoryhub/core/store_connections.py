@@ -123,8 +123,7 @@ def retire(alias: str) -> None:
     with _lock:
         idle = [held for held in _held.get(alias, ()) if _may_close(held)]
     for held in idle:
-        if held.connection.connection is not None:
-            held.connection.connection.close()
+        held.connection.connection = None  # closes it, as the last reference to it
 
 
 def _close_stale() -> None:

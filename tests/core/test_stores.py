@@ -43,6 +43,62 @@ class NameTests(HubTestCase):
         self.assertEqual(ALPHA.path, self.home / "projects" / "alpha" / "events.db")
 
 
+# One thread closes a connection while another collects a cursor of it that an error has left in a cycle.
+_CLOSE_WHILE_COLLECTING = """
+import faulthandler, gc, threading
+import django; django.setup()
+from django.db import connections
+from memoryhub.core.stores import project_store, use_store
+
+def leave_cursor_in_cycle(raw):
+    cycle = {}
+    cycle["itself"] = cycle
+    cycle["cursor"] = raw.execute("SELECT 1 UNION SELECT 2")
+    next(cycle["cursor"])
+
+def own_connection(runs, may_end):
+    def wait():
+        runs.set()
+        may_end.wait()
+        return 1
+    with use_store(project_store("alpha"), create=True) as store:
+        connection = connections[store.alias]
+        connection.ensure_connection()
+        connection.connection.create_function("wait", 0, wait)
+        leave_cursor_in_cycle(connection.connection)
+        connection.connection.execute("SELECT wait()").fetchall()
+        connection.close()
+
+faulthandler.dump_traceback_later(100, exit=True)
+gc.disable()
+gc.collect()
+gc.freeze()
+for _ in range(100):
+    runs, may_end = threading.Event(), threading.Event()
+    owner = threading.Thread(target=own_connection, args=(runs, may_end))
+    collector = threading.Thread(target=gc.collect)
+    owner.start()
+    runs.wait()
+    collector.start()
+    may_end.set()
+    owner.join()
+    collector.join()
+"""
+
+
+class ClosingTests(HubTestCase):
+    def test_a_connection_is_closed_while_another_thread_collects_a_cursor_of_it(self):
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        done = subprocess.run(
+            [sys.executable, "-c", _CLOSE_WHILE_COLLECTING],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr[-3_000:])
+
+
 class CreationTests(HubTestCase):
     def test_a_store_is_made_only_when_asked(self):
         with self.assertRaisesRegex(NotFound, "there is no project 'alpha'"), use_store(ALPHA):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -30,6 +30,17 @@ class DatabaseWrapper(base.DatabaseWrapper):
         super().init_connection_state()
         for pragma in PRAGMAS:
             self.connection.execute(pragma)
+
+    def _close(self) -> None:
+        """End the transaction and let go of the driver's connection, which its last cursor closes.
+
+        A thread that collects garbage may be about to reset a cursor of this connection, one that was left in the
+        traceback of an error. ``pysqlite3``'s ``close()`` frees the statement under it, and the process hangs or
+        crashes; a connection whose last reference goes has no cursor left.
+        """
+        if self.connection.in_transaction:
+            with self.wrap_database_errors, suppress(OperationalError):
+                self.connection.rollback()
 
     gathered: Gathered | None = None
     """The inserts that wait; None where each is made at once."""
