@@ -180,9 +180,9 @@ def define_kind(kind: Kind) -> Kind:
         ImproperlyConfigured: something is not declared, contradicts the rest, or is declared too late; the message
             names the kind and what is wrong.
     """
-    if all_kinds.cache_info().currsize:
-        raise ImproperlyConfigured(f"kind {kind.name!r}: it is declared after memoryhub.core.kinds was imported")
     problem = next(_problems(kind), "")
+    if not problem and all_kinds.cache_info().currsize:
+        problem = "it is declared after memoryhub.core.kinds was imported"
     if problem:
         raise ImproperlyConfigured(f"kind {kind.name!r}: {problem}")
     _kinds[kind.name] = kind
