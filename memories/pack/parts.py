@@ -64,7 +64,7 @@ def _of_kind(kind: Kind, text_length: int, request: Request) -> list[Item]:
     for level, memory in _in_each(request, f"m.kind = '{kind.name}'", order):
         name = memory.title if kind.entry else (level.store, memory.id)
         found.setdefault(name, (memory.priority or 0, _of_kind_item(level, memory, text_length)))
-    return [item for _, item in sorted(found.values(), key=lambda priced: -priced[0] if by_priority else 0)]
+    return [item for _, item in sorted(found.values(), key=lambda ranked: -ranked[0] if by_priority else 0)]
 
 
 def _of_kind_item(level: Level, memory: Told, text_length: int) -> Item:

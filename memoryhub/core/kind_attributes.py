@@ -1,4 +1,4 @@
-"""What a kind of memory declares of each of its attributes."""
+"""What a kind of memory declares about each of its attributes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Shape:
 
     @property
     def heading(self) -> str:
-        """What people read above it."""
+        """The declared heading, or the name in words."""
         return self.attribute.heading or self.name.replace("_", " ").capitalize()
 
     @property
@@ -102,13 +102,13 @@ def shapes_of(model: type[BaseModel]) -> dict[str, Shape]:
 def _shape(name: str, field: FieldInfo, described: Mapping[str, Any], parts: Mapping[str, Any]) -> Shape:
     first = next(iter(described.get("anyOf", ())), described)
     found = parts.get(first.get("$ref", "").rpartition("/")[2], first)
-    kind_of = "choice" if "enum" in found else found.get("format") or found.get("type", "object")
+    value_type = "choice" if "enum" in found else found.get("format") or found.get("type", "object")
     attribute = attribute_of(field)
     return Shape(
         name=name,
         attribute=attribute,
-        show=attribute.show or _default_show(kind_of, found),
-        type=kind_of,
+        show=attribute.show or _default_show(value_type, found),
+        type=value_type,
         choices=tuple(found.get("enum", ())),
         parts=tuple(found.get("properties", ())),
         lowest=found.get("minimum", 0),
@@ -118,9 +118,9 @@ def _shape(name: str, field: FieldInfo, described: Mapping[str, Any], parts: Map
     )
 
 
-def _default_show(kind_of: str, described: Mapping[str, Any]) -> Show:
-    if kind_of == "string":
+def _default_show(value_type: str, described: Mapping[str, Any]) -> Show:
+    if value_type == "string":
         return Show.FACT if described.get("maxLength", _LONGEST_FACT + 1) <= _LONGEST_FACT else Show.PROSE
-    if kind_of == "array":
+    if value_type == "array":
         return Show.NAMES if described["items"].get("type") == "string" else Show.JSON
-    return Show.JSON if kind_of == "object" else Show.FACT
+    return Show.JSON if value_type == "object" else Show.FACT

@@ -16,7 +16,10 @@ from memoryhub.core.schemas import Payload
 
 SHARED_COLUMNS = frozenset({"revision", "author", "updated", "seen"})
 _NAME = re.compile(r"[a-z]{1,16}")
-_TAKEN = frozenset({"memory", "decision", "commit", "session", "project"})  # other types beside the kinds, in filters
+# Other things that have tools, models or filters under their name
+_TAKEN = frozenset(
+    "memory decision commit session project org turn event iteration tag relation conflict review vector".split()
+)
 # Arguments of tools and fields of forms beside which the attributes of a named kind are listed
 _ARGUMENTS = frozenset(
     "id title name content description category type tags source links scope scope_id inherit include_deleted author "
@@ -126,7 +129,7 @@ class Kind:
 
 def _problems(kind: Kind) -> Iterator[str]:
     if not _NAME.fullmatch(kind.name) or kind.name in _TAKEN:
-        yield "the name must be 1 to 16 of the letters a to z, and not memory, decision, commit, session or project"
+        yield f"the name must be 1 to 16 of the letters a to z, and none of {', '.join(sorted(_TAKEN))}"
     if kind.name in _kinds:
         yield "it is declared twice"
     for name in ("label", "plural", "default_type", "text_label", "text_help", "add_label", "empty_text"):

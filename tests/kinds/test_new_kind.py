@@ -12,7 +12,7 @@ from django.test import SimpleTestCase
 from pydantic import Field
 
 from memoryhub.core.kind_attributes import Attribute, Show
-from memoryhub.core.kind_registry import Entry, Kind, define_kind
+from memoryhub.core.kind_registry import Entry, Kind, Tone, define_kind
 from memoryhub.core.kinds import GUIDELINE
 from memoryhub.core.schemas import Payload
 
@@ -33,6 +33,13 @@ class NewKindTests(SimpleTestCase):
         self.assertIn(declaration.strip(), (ROOT / "docs/new-kind.md").read_text())
 
 
+class ToneTests(SimpleTestCase):
+    def test_the_style_sheet_has_every_tone(self) -> None:
+        style = (ROOT / "memoryhub/static/memoryhub/hub.css").read_text()
+        for tone in set(Tone) - {Tone.GREY}:
+            self.assertIn(f".tone-{tone} {{", style)
+
+
 class DeclarationTests(SimpleTestCase):
     def declared(self, **changes: Any) -> Kind:
         """A guideline under another name, with some declarations changed."""
@@ -44,9 +51,10 @@ class DeclarationTests(SimpleTestCase):
             define_kind(self.declared(**changes))
 
     def test_what_is_left_out_is_named(self) -> None:
+        names = {field.name for field in dataclasses.fields(Kind)}
         for field in dataclasses.fields(Kind):
             if field.default is dataclasses.MISSING:
-                declared = {each.name: getattr(GUIDELINE, each.name) for each in dataclasses.fields(Kind)}
+                declared = {name: value for name, value in vars(self.declared()).items() if name in names}
                 del declared[field.name]
                 with self.subTest(field.name), self.assertRaisesRegex(TypeError, f"missing .* '{field.name}'"):
                     Kind(**declared)
