@@ -20,6 +20,7 @@ from memories.schemas import IfExists, MemoryRestore, MemoryTouch, MemoryUpdate,
 from memories.services import delete_memory, restore_memory, update_memory, write_memories
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict
+from memoryhub.core.kinds import GUIDELINE
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import GLOBAL_STORE, use_store
@@ -96,7 +97,7 @@ def _command(entry: Mapping[str, Any]) -> MemoryWrite:
     return MemoryWrite(
         title=entry["name"],
         content=" ".join(entry["content"].split()),
-        kind=MemoryKind.GUIDELINE,
+        kind=MemoryKind(GUIDELINE.name),
         type=entry["category"],
         scope=MemoryScope.GLOBAL,
         attributes={"priority": entry["priority"], "rationale": entry["rationale"], "examples": examples},

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
-from memories.kinds import KINDS
 from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.projection import NOTHING_DEPENDS, define_event, reverses, sets_aside
 from memoryhub.core.schemas import Generated, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores import SLUG
@@ -24,7 +24,7 @@ class ResourceLink(Payload):
 class MemoryState(Payload):
     """The whole state of a memory; each version is one."""
 
-    kind: MemoryKind = MemoryKind.OBSERVATION
+    kind: MemoryKind = MemoryKind(DEFAULT_KIND)
     type: str = ""
     """Empty for the kind's default."""
     scope: MemoryScope = MemoryScope.PROJECT

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 from memories.ends import proposed_text, reference
-from memories.models import MemoryKind, MemoryScope, ReviewState
+from memories.models import MemoryScope, ReviewState
 from memories.present_links import related_line
 from memories.schemas import WriteResult, WriteStatus
+from memoryhub.core.kinds import type_name
 from memoryhub.core.wording import flat, hanging, indented
 
 
@@ -36,9 +37,7 @@ def _reviewed(item: dict[str, Any]) -> str:
 
 
 def _what(item: dict[str, Any]) -> str:
-    """Return the kind and type of a memory; of an observation, the type says it."""
-    kind = item.get("kind", "")
-    return item["type"] if kind in ("", MemoryKind.OBSERVATION) else f"{kind}/{item['type']}"
+    return type_name(item.get("kind", ""), item["type"])
 
 
 def memory_line(memory: dict[str, Any]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from memories.ends import reference
-from memories.models import EndType, MemoryKind
+from memories.models import EndType
 from memories.schemas import WriteStatus
 from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsChanged
+from memoryhub.core.kinds import DEFAULT_KIND
 from memoryhub.core.wording import as_name, counted, flat
 
 
@@ -48,7 +49,7 @@ def end_text(end: dict[str, Any], scope: str) -> str:
     if end["type"] == EndType.PROJECT:
         return f"{scope}{title}"
     kind = end.get("kind") or end["type"]
-    what = "" if kind in (MemoryKind.OBSERVATION, EndType.MEMORY) else f"{kind} "
+    what = "" if kind in (DEFAULT_KIND, EndType.MEMORY) else f"{kind} "
     deleted = " (deleted)" if end.get("deleted") else ""
     return f"{what}{reference({'id': end['id'], 'scope': scope})}{title}{deleted}"
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from memoryhub.core.kinds import KINDS
 
 MAX_DAYS = 36_500
 MAX_RULES = 50
@@ -47,6 +49,11 @@ def _written(days: int | None) -> int | str:
     return "never" if days is None else days
 
 
+if TYPE_CHECKING:
+    KindName = str
+else:
+    KindName = Literal[tuple(KINDS)]
+
 Days = Annotated[Annotated[int, Field(ge=1, le=MAX_DAYS)] | None, BeforeValidator(_never), PlainSerializer(_written)]
 """A number of whole days; None, or the word never, keeps."""
 
@@ -58,7 +65,7 @@ class RetentionRule(BaseModel):
 
     what: What
     event_type: str | None = Field(None, max_length=64)
-    kind: Literal["observation", "guideline", "tool", "knowledge"] | None = None
+    kind: KindName | None = None
     type: str | None = Field(None, min_length=1, max_length=64)
     scope: Literal["session", "project", "org", "global"] | None = None
     after_days: Days

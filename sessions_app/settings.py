@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.validation import explain
 from sessions_app.choices import ReviewPolicy, SearchMode, TurnPolicy
 from sessions_app.layers import CONFIG_FILE, OF_THE_HUB, decided, decided_outside, read_config
@@ -38,12 +39,14 @@ def _listed(value: Any) -> Any:
 Source = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=200)]
 
 
-_GROWS_OLD = re.compile(r"(decision|observation|guideline|tool|knowledge)(/[\w.-]{1,64})?")
+_AGING = ("decision", *KINDS)
+_GROWS_OLD = re.compile(rf"({'|'.join(_AGING)})(/[\w.-]{{1,64}})?")
 
 
 def _growing_old(name: str) -> str:
     if not _GROWS_OLD.fullmatch(name):
-        raise ValueError("must be decision, observation, guideline, tool or knowledge, or a type of it: knowledge/fact")
+        known = f"{', '.join(_AGING[:-1])} or {_AGING[-1]}"
+        raise ValueError(f"must be {known}, or a type of it: knowledge/fact")
     return name
 
 

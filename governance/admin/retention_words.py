@@ -5,8 +5,8 @@ from __future__ import annotations
 from governance.retention.policy import Policy, day_start
 from governance.retention.present import thing_name
 from governance.retention.schemas import Share
-from memories.models import MemoryKind
 from memoryhub.core import clock
+from memoryhub.core.kinds import KINDS
 from sessions_app.retaining import RetentionRule, What
 
 _EVENTS = {
@@ -24,12 +24,6 @@ _EVENTS = {
     "gate.failed": ("failed gate", "failed gates"),
     "user.approved": ("approval", "approvals"),
     "user.rejected": ("rejection", "rejections"),
-}
-_KINDS = {
-    MemoryKind.OBSERVATION: ("observation", "observations"),
-    MemoryKind.GUIDELINE: ("guideline", "guidelines"),
-    MemoryKind.TOOL: ("tool", "tools"),
-    MemoryKind.KNOWLEDGE: ("piece of knowledge", "pieces of knowledge"),
 }
 _STATES = {What.DELETED: "deleted", What.MEMORY: "live"}
 _SUBJECTS = {
@@ -50,8 +44,8 @@ def share_words(share: Share) -> str:
     if share.sub in _EVENTS:
         return _EVENTS[share.sub][many]
     state = _STATES.get(What(share.what))
-    if state and share.sub in _KINDS:
-        return f"{state} {_KINDS[MemoryKind(share.sub)][many]}"
+    if state and share.sub in KINDS:
+        return f"{state} {KINDS[share.sub].counted[many]}"
     return thing_name(share)
 
 
@@ -74,7 +68,7 @@ def rule_words(rule: RetentionRule) -> str:
 def _subject(rule: RetentionRule) -> str:
     if rule.event_type in _EVENTS:
         return _EVENTS[rule.event_type][1]
-    kind = _KINDS[MemoryKind(rule.kind)][1] if rule.kind else ""
+    kind = KINDS[rule.kind].counted[1] if rule.kind else ""
     subject = f"{_STATES[rule.what]} {kind}" if kind else _SUBJECTS[rule.what]
     of = f" of the type {rule.type}" if rule.type else ""
     return f"{subject}{of}{f' of the scope {rule.scope}' if rule.scope else ''}"

@@ -22,6 +22,7 @@ from memories.admin.rendering import render
 from memoryhub.core import clock
 from memoryhub.core.admin import needs
 from memoryhub.core.errors import HubError, NotFound
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
 
 _PAGE = "admin/governance/staleness.html"
@@ -143,17 +144,21 @@ def _shown(at: Waiting) -> dict[str, Any]:
     name = "decisions_decision" if is_decision else "memories_memory"
     return {
         "item": item,
-        "label": item["kind"].capitalize(),
-        "next_ones": [{**each, "label": each["kind"].capitalize()} for each in at.next_ones],
+        "label": _label(item["kind"]),
+        "next_ones": [{**following, "label": _label(following["kind"])} for following in at.next_ones],
         "is_decision": is_decision,
         "has_expired": any(reason["why"] == "expired" for reason in item["reasons"]),
-        "rendered": render(item["text"]),
+        "rendered": render(item["text"]) if is_decision else render(item["text"], KINDS[item["kind"]].rendering),
         "reasons": [{**each, "at": clock.from_text(each["since"])} for each in item["reasons"]],
         "looked_at": clock.from_text(item["looked_at"]),
         "commits": [_shown_commit(commit) for commit in item["commits"]],
         "thing_url": reverse(f"admin:{name}_change", args=[item["id"]]),
         "change_url": reverse(f"admin:{name}_{'supersede' if is_decision else 'edit'}", args=[item["id"]]),
     }
+
+
+def _label(kind: str) -> str:
+    return KINDS[kind].label if kind in KINDS else kind.capitalize()
 
 
 def _shown_commit(commit: dict[str, Any]) -> dict[str, Any]:

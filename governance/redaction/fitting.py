@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from governance.redaction.matching import Find, inside
-from memories.kinds import KINDS
-from memories.models import MemoryKind
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.projection import event_type
 from memoryhub.core.schemas import STORED
 from sessions_app.settings import ProjectSettings
@@ -61,9 +60,9 @@ def _faults(type_name: str, payload: Any) -> list[Mapping[str, Any]]:
     faults = _faults_in(kind.schema, payload, ()) if kind else []
     if type_name == "project.configured":
         faults += _faults_in(ProjectSettings, _set(payload["settings"]), ("settings",))
-    if "attributes" in payload and payload.get("kind", MemoryKind.OBSERVATION) in KINDS:
-        schema = KINDS[payload.get("kind", MemoryKind.OBSERVATION)].attributes
-        faults += _faults_in(schema, payload["attributes"], ("attributes",))
+    kind_of = payload.get("kind", DEFAULT_KIND)
+    if "attributes" in payload and kind_of in KINDS:
+        faults += _faults_in(KINDS[kind_of].attributes, payload["attributes"], ("attributes",))
     return faults
 
 

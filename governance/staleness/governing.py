@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from decisions.models import ArtifactKind, DecisionStatus, LinkType
 from memoryhub.core import rows
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.quarantine import OUTSIDE
 from sessions_app.profile import root_of_project
 
@@ -26,15 +27,31 @@ LIVE_MEMORY = (
 LIVE_DECISION = f"d.status = '{DecisionStatus.ACCEPTED}' AND d.id {OUTSIDE}"
 """The condition on a decision that stands."""
 
-_MEMORIES = f"""
-SELECT m.id, max(v.id, coalesce(a.event, 0)), substr(max(m.updated_at, coalesce(a.affirmed_at, '')), 1, 19),
-  json_extract(link.value, '$.uri')
+_FROM_MEMORIES = f"""
+SELECT m.id, max(v.id, coalesce(a.event, 0)), substr(max(m.updated_at, coalesce(a.affirmed_at, '')), 1, 19), {{path}}
 FROM memories_memory m
 JOIN memories_memoryversion v ON v.memory_id = m.id AND v.version = m.version
 LEFT JOIN governance_affirmation a ON a.entity_id = m.id
-JOIN json_each(m.resource_links) link
-WHERE NOT (m.resource_links = '[]') AND json_extract(link.value, '$.type') = '{GOVERNS}'
-  AND {LIVE_MEMORY} {{among}}"""
+JOIN json_each({{listed}}) link
+WHERE {{governs}} AND {LIVE_MEMORY} {{among}}"""
+_LINKED = _FROM_MEMORIES.format(
+    path="json_extract(link.value, '$.uri')",
+    listed="m.resource_links",
+    governs=f"NOT (m.resource_links = '[]') AND json_extract(link.value, '$.type') = '{GOVERNS}'",
+    among="{among}",
+)
+# Kinds may declare that an attribute lists files that the memory governs.
+_DECLARED = [
+    _FROM_MEMORIES.format(
+        path="link.value",
+        listed=f"json_extract(m.attributes, '$.{shape.name}')",
+        governs=f"m.kind = '{kind.name}'",
+        among="{among}",
+    )
+    for kind in KINDS.values()
+    for shape in kind.shapes.values()
+    if shape.attribute.governs
+]
 _FROM_DECISIONS = f"""
 SELECT d.id, max(d.id, coalesce(a.event, 0)),
   max(replace(substr(e.occurred_at, 1, 19), 'T', ' '), coalesce(substr(a.affirmed_at, 1, 19), '')), {{path}}
@@ -82,8 +99,10 @@ def governing(among: Collection[int] | None = None) -> dict[int, Governing]:
 
 
 def _rows(among: Collection[int] | None) -> Iterable[tuple[Any, ...]]:
-    for sql, column in ((_MEMORIES, "m.id"), (_NAMED, "d.id"), (_CARRIED_OUT, "d.id")):
-        yield from fetch_among(sql, column, among)
+    for sql in (_LINKED, *_DECLARED):
+        yield from fetch_among(sql, "m.id", among)
+    for sql in (_NAMED, _CARRIED_OUT):
+        yield from fetch_among(sql, "d.id", among)
 
 
 def fetch_among(

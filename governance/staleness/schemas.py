@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from memoryhub.core.kinds import kind_members
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Moment, Paging, self_evident, unlisted
 
 
@@ -28,10 +29,7 @@ class StaleKind(StrEnum):
     """What can become stale: a decision, or a memory of a kind."""
 
     DECISION = "decision"
-    OBSERVATION = "observation"
-    GUIDELINE = "guideline"
-    TOOL = "tool"
-    KNOWLEDGE = "knowledge"
+    vars().update(kind_members())
 
 
 class StaleList(Paging):

@@ -1,7 +1,7 @@
 """The admin's pages of memories."""
 
 from memories.admin.conflict import ConflictAdmin
-from memories.admin.kinds import GuidelineAdmin, KnowledgeAdmin, ObservationAdmin, ToolAdmin
+from memories.admin.kinds import KindAdmin
 from memories.admin.memory import MemoryAdmin
 from memories.admin.pack_page import ContextPackAdmin
 from memories.admin.search_page import SearchAdmin
@@ -10,11 +10,8 @@ from memories.admin.tag import TagAdmin
 __all__ = [
     "ConflictAdmin",
     "ContextPackAdmin",
-    "GuidelineAdmin",
-    "KnowledgeAdmin",
+    "KindAdmin",
     "MemoryAdmin",
-    "ObservationAdmin",
     "SearchAdmin",
     "TagAdmin",
-    "ToolAdmin",
 ]

@@ -11,25 +11,17 @@ from django import forms
 from django.forms.utils import flatatt
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from memories.kinds import KINDS
-from memories.models import MemoryKind
+from memoryhub.core.kind_attributes import attribute_of
+from memoryhub.core.kinds import KINDS
 
 _WITHIN = "__"
 _LINE = 500
 """Texts that may be longer get an area of more lines than one."""
 _SPARE = 1
 """Empty areas below those of a list that are filled."""
-_HELP = {
-    "valid_until": "In UTC; after it the entry is marked expired. Empty where it always holds.",
-    "examples__good": "How it is done.",
-    "examples__bad": "How it is not done.",
-    "examples": "Calls of it, as JSON or as text.",
-    "parameters": "What it takes, as a JSON schema.",
-    "confidence": "How certain it is, 0 to 1.",
-    "related_chunks": "Ids of pieces of code that it is about.",
-}
 
 
 class TextAttribute(forms.CharField):
@@ -144,13 +136,48 @@ class ListAttribute(forms.Field):
         return [each if self._is_text else _text(each) for each in value or []]
 
 
-def attribute_fields(kind: MemoryKind) -> dict[str, Any]:
+class ChoiceAttribute(forms.ChoiceField):
+    """One of a few values; the default is not stored."""
+
+    def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
+        self._default = schema["default"]
+        none = [] if self._default else [("", "")]
+        choices = [*none, *((value, value.replace("_", " ").capitalize()) for value in schema["enum"])]
+        super().__init__(choices=choices, required=False, initial=self._default, **kwargs)
+
+    def clean(self, value: Any) -> Any:
+        """Return the choice, or None for the default."""
+        chosen = super().clean(value) or None
+        return None if chosen == self._default else chosen
+
+    def shown(self, value: Any) -> Any:
+        """Return the kept choice, or the default."""
+        return value or self._default
+
+
+class BooleanAttribute(forms.BooleanField):
+    """A checkbox; the default is not stored."""
+
+    def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
+        self._default = bool(schema["default"])
+        super().__init__(required=False, initial=self._default, **kwargs)
+
+    def clean(self, value: Any) -> Any:
+        """Return whether it is checked, or None for the default."""
+        checked = super().clean(value)
+        return None if checked == self._default else checked
+
+    def shown(self, value: Any) -> Any:
+        """Return the kept value, or the default."""
+        return self._default if value is None else value
+
+
+def attribute_fields(kind: str) -> dict[str, Any]:
     """Return the form fields of a kind's attributes, by name; what is within an attribute has both names."""
-    schema = KINDS[kind].attributes.model_json_schema()
-    return dict(_fields(schema, schema.get("$defs", {}), ""))
+    return dict(_fields(KINDS[kind].attributes))
 
 
-def typed_attributes(kind: MemoryKind, cleaned: Mapping[str, Any]) -> dict[str, Any]:
+def typed_attributes(kind: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was typed as the kind's attributes are kept, without those that are empty.
 
     Raises:
@@ -164,7 +191,7 @@ def typed_attributes(kind: MemoryKind, cleaned: Mapping[str, Any]) -> dict[str, 
     return KINDS[kind].attributes.model_validate(given).model_dump(mode="json", exclude_unset=True)
 
 
-def shown_attributes(kind: MemoryKind, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def shown_attributes(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return kept attributes as the form's fields show them."""
     shown: dict[str, Any] = {}
     for name, field in attribute_fields(kind).items():
@@ -182,27 +209,35 @@ def faults_by_field(error: ValidationError, names: Any) -> Iterator[tuple[str, A
         yield next((name for name in whole if name in names), ""), fault
 
 
-def _fields(schema: Mapping[str, Any], parts: Mapping[str, Any], outer: str) -> Iterator[tuple[str, Any]]:
-    for name, described in schema["properties"].items():
-        part = parts.get(described.get("$ref", "").rpartition("/")[2])
-        if part:
-            yield from _fields(part, parts, f"{name}{_WITHIN}")
+def outer_name(name: str) -> str:
+    """Return the attribute that a form field is a part of: ``examples`` for ``examples__good``."""
+    return name.partition(_WITHIN)[0]
+
+
+def _fields(model: type[BaseModel], outer: str = "") -> Iterator[tuple[str, Any]]:
+    schema = model.model_json_schema()
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _fields(field.annotation, f"{name}{_WITHIN}")
         else:
             label = f"{name} {outer.removesuffix(_WITHIN)}".strip().replace("_", " ").capitalize()
-            yield f"{outer}{name}", _field(described, label=label, help_text=_help(f"{outer}{name}", described))
+            yield f"{outer}{name}", _field(schema, schema["properties"][name], label=label, help_text=_help(field))
 
 
-def _field(described: Mapping[str, Any], **kwargs: Any) -> Any:
+def _field(schema: Mapping[str, Any], described: Mapping[str, Any], **kwargs: Any) -> Any:
     first = next(iter(described.get("anyOf", ())), described)
-    whole = {**first, "default": described.get("default")}
-    if first.get("format") == "date-time":
+    found = schema.get("$defs", {}).get(first.get("$ref", "").rpartition("/")[2], first)
+    whole = {**found, "default": described.get("default")}
+    if "enum" in found:
+        return ChoiceAttribute(whole, **kwargs)
+    if found.get("format") == "date-time":
         return MomentAttribute(whole, **kwargs)
-    found = {"array": ListAttribute, "object": JsonAttribute, "string": TextAttribute}
-    return found.get(first["type"], NumberAttribute)(whole, **kwargs)
+    fields = {"array": ListAttribute, "object": JsonAttribute, "string": TextAttribute, "boolean": BooleanAttribute}
+    return fields.get(found["type"], NumberAttribute)(whole, **kwargs)
 
 
-def _help(name: str, described: Mapping[str, Any]) -> str:
-    text = str(_HELP.get(name) or described.get("description", ""))
+def _help(field: FieldInfo) -> str:
+    text = attribute_of(field).help or field.description or ""
     return f"{text[:1].upper()}{text[1:]}".rstrip(".") + ("." if text else "")
 
 

@@ -10,10 +10,10 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memories.admin.diff import marked, side_by_side, word_diff
-from memories.kinds import KINDS
-from memories.models import Memory, MemoryKind
+from memories.models import Memory
 from memories.selectors import versions_of
 from memoryhub.core.admin import cells
+from memoryhub.core.kinds import KINDS
 
 Version = dict[str, Any]
 """A version as ``memories.selectors.versions_of`` gives it."""
@@ -33,7 +33,7 @@ class Side:
 
 def history_of(memory: Memory) -> list[Version]:
     """Return all versions of a memory, newest first, each with its type named."""
-    default = KINDS[MemoryKind(memory.kind)].default_type
+    default = KINDS[memory.kind].default_type
     return [{**each, "type": each["type"] or default} for each in versions_of([memory.id])[memory.id]]
 
 

@@ -9,11 +9,12 @@ from django.contrib.admin import SimpleListFilter
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 
-from memories.kinds import KINDS
 from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag
 from memories.scopes import own_scope
 from memoryhub.core import clock
 from memoryhub.core.admin import DefaultFilter, SinceFilter, ValueFilter
+from memoryhub.core.kind_attributes import Shape
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from sessions_app.models import Session
 
 _OFFERED = 20
@@ -39,16 +40,15 @@ class TypeFilter(ValueFilter):
     parameter_name = "type"
     field = "type"
 
+    def __init__(self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any) -> None:
+        if model_admin.kind:
+            self.title = KINDS[model_admin.kind].type_label.lower()
+        super().__init__(request, params, model, model_admin)
+
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the types of the list's kind; of a kind that takes any word, those in use."""
         kind = model_admin.kind or _kind_in(request)
         return [(name, type_label(name)) for name in KINDS[kind].types or used_types(kind)]
-
-
-class CategoryFilter(TypeFilter):
-    """The same where the type is called a category."""
-
-    title = "category"
 
 
 class TagFilter(SimpleListFilter):
@@ -133,7 +133,7 @@ class ConflictFilter(DefaultFilter):
 
 
 class ValidityFilter(DefaultFilter):
-    """Knowledge that still holds, or that has expired."""
+    """Memories that still hold, or that have expired."""
 
     title = "validity"
     parameter_name = "validity"
@@ -148,12 +148,43 @@ class ValidityFilter(DefaultFilter):
         return queryset.filter(expired if self.chosen() == "expired" else valid)
 
 
+class AttributeFilter(SimpleListFilter):
+    """Memories by the value of one attribute, a boolean or a choice."""
+
+    shape: Shape
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return yes and no, or the choices."""
+        if self.shape.type == "boolean":
+            return [("yes", "Yes"), ("no", "No")]
+        return [(choice, type_label(choice)) for choice in self.shape.choices]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep memories with the chosen value."""
+        if self.value() not in {choice for choice, _ in self.lookup_choices}:
+            return queryset
+        wanted = self.value() == "yes" if self.shape.type == "boolean" else self.value()
+        path = f"attributes__{self.shape.name}"
+        matching = Q(**{path: wanted})
+        # An attribute that was never set is not stored; its value is the default.
+        is_unset = Q(**{f"{path}__isnull": True})
+        return queryset.filter(matching | is_unset if wanted == self.shape.default else matching)
+
+
+def attribute_filter(shape: Shape) -> type[SimpleListFilter]:
+    """Return the list filter of an attribute."""
+    if shape.name == "valid_until":
+        return ValidityFilter
+    members = {"title": shape.name.replace("_", " "), "parameter_name": shape.name, "shape": shape}
+    return type(f"{shape.name.title()}Filter", (AttributeFilter,), members)
+
+
 def type_label(name: str) -> str:
     """Return a type as people read it."""
     return name.upper() if name in ("mcp", "cli", "api") else name.replace("_", " ").capitalize()
 
 
-def used_types(kind: MemoryKind) -> Iterable[str]:
+def used_types(kind: str) -> Iterable[str]:
     """Return the types on most memories of a kind, 20 at most."""
     used = Memory.objects.live().filter(kind=kind).values_list("type").annotate(count=Count("id"))
     return [name for name, _ in used.order_by("-count", "type")[:_OFFERED]]
@@ -165,6 +196,6 @@ def most_used_tags(limit: int) -> list[str]:
     return [row["tag"] for row in counted[:limit]]
 
 
-def _kind_in(request: HttpRequest) -> MemoryKind:
+def _kind_in(request: HttpRequest) -> str:
     chosen = request.GET.get("kind", "")
-    return MemoryKind(chosen) if chosen in MemoryKind.values else MemoryKind.OBSERVATION
+    return chosen if chosen in KINDS else DEFAULT_KIND

@@ -9,19 +9,14 @@ from django.http import QueryDict
 from pydantic import ValidationError
 
 from memories.admin.attributes import attribute_fields, faults_by_field, shown_attributes, typed_attributes
-from memories.kinds import KINDS
+from memories.admin.filters import type_label
 from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryUpdate, MemoryWrite
+from memoryhub.core.kind_registry import Kind
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.validation import explain_faults
 
 _FIELD_OF = {"resource_links": "links", "attributes": ""}
-_FIRST = ("title", "type", "priority", "confidence", "valid_until", "content")
-_TEXTS = {
-    MemoryKind.OBSERVATION: ("Text", "Markdown or plain text."),
-    MemoryKind.GUIDELINE: ("Rule", "What to do, and where it holds. Markdown or plain text."),
-    MemoryKind.TOOL: ("Description", "What it does and what it answers. Markdown or plain text."),
-    MemoryKind.KNOWLEDGE: ("Text", "What is so. Markdown or plain text."),
-}
 
 
 class MemoryForm(forms.Form):
@@ -47,10 +42,12 @@ class MemoryForm(forms.Form):
         super().__init__(*args, **{"label_suffix": "", **kwargs})
         self.kind = kind
         self.own = attribute_fields(kind)
-        self.fields["content"].label, self.fields["content"].help_text = _TEXTS[kind]
+        declared = KINDS[kind]
+        self.fields["content"].label, self.fields["content"].help_text = declared.text_label, declared.text_help
         self.fields.update(self.own)
-        self.fields["type"] = _type_field(kind)
-        self.order_fields([*_FIRST, *self.own, "tags", "topic_key", "source", "links"])
+        self.fields["type"] = _type_field(declared)
+        facts = [shape.name for shape in declared.shapes.values() if shape.in_panel]
+        self.order_fields(["title", "type", *facts, "content", *self.own, "tags", "topic_key", "source", "links"])
 
     def values(self) -> dict[str, Any]:
         """Return what was typed, by the names of the schemas; attributes that break a rule are said and left out."""
@@ -143,24 +140,22 @@ def initial_of(memory: Memory) -> dict[str, Any]:
         "source": memory.source,
         "links": "\n".join(f"{link['uri']} {link['type']}" for link in memory.resource_links),
         "base_version": memory.version,
-        **shown_attributes(MemoryKind(memory.kind), memory.attributes),
+        **shown_attributes(memory.kind, memory.attributes),
     }
 
 
-def _type_field(kind: MemoryKind) -> forms.Field:
-    known = KINDS[kind]
-    label = "Type" if kind is MemoryKind.OBSERVATION else "Category"
-    if known.types:
-        choices = [(name, name.upper() if len(name) == 3 else name.capitalize()) for name in known.types]
-        return forms.ChoiceField(choices=choices, initial=known.default_type, label=label)
+def _type_field(kind: Kind) -> forms.Field:
+    common: dict[str, Any] = {"initial": kind.default_type, "label": kind.type_label}
+    if kind.types:
+        return forms.ChoiceField(choices=[(name, type_label(name)) for name in kind.types], **common)
     attrs = {"autocomplete": "off", "list": "known-types"}
-    return forms.CharField(required=False, initial=known.default_type, label=label, widget=forms.TextInput(attrs=attrs))
+    return forms.CharField(required=False, widget=forms.TextInput(attrs=attrs), **common)
 
 
 def _changes(typed: dict[str, Any], memory: Memory) -> dict[str, Any]:
     changes = {name: value for name, value in typed.items() if value != getattr(memory, name)}
     if "attributes" in changes:
-        schema = KINDS[MemoryKind(memory.kind)].attributes
+        schema = KINDS[memory.kind].attributes
         now, wanted = (schema.model_validate(each) for each in (memory.attributes, typed["attributes"]))
         names = [name for name in schema.model_fields if getattr(now, name) != getattr(wanted, name)]
         changes["attributes"] = {name: typed["attributes"].get(name) for name in names} or None

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from memories import services
 from memories.admin import marks
 from memories.admin.answers import done, sentence, show_error
-from memories.admin.filters import most_used_tags, type_label, used_types
+from memories.admin.filters import most_used_tags, used_types
 from memories.admin.forms import NewMemoryForm
 from memories.admin.listing import MemoryChangeList, search
 from memories.admin.review_lists import ReviewActions
@@ -23,6 +23,7 @@ from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryTouch
 from memoryhub.core.admin import HubChangeList, cells
 from memoryhub.core.errors import Conflict, Gone, HubError
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act, may, require
 
 FORM = "admin/memories/memory/form.html"
@@ -71,7 +72,7 @@ class MemoryListAdmin(ReviewActions):
     ) -> HttpResponse:
         """Write a memory."""
         require(request.user, Act.WRITE)
-        kind = self.kind or MemoryKind.OBSERVATION
+        kind = self.kind or MemoryKind(DEFAULT_KIND)
         form = NewMemoryForm(kind, request.POST if request.method == "POST" else None)
         command = form.command() if form.is_bound else None
         if command:
@@ -127,39 +128,13 @@ class MemoryListAdmin(ReviewActions):
         snippet = getattr(memory, "snippet", "")
         under = format_html('<span class="snippet">{}</span>', snippet) if snippet else ""
         tags = cells.tag_links(memory.tags, "") if memory.tags else ""
-        return format_html(
-            "{} {}{}{}", title, marks.warnings(memory, with_expiry="validity" not in self.list_display), under, tags
-        )
-
-    @admin.display(description="type", ordering="type")
-    def type_badge(self, memory: Memory) -> SafeString:
-        """Return the type."""
-        return cells.badge(memory.type, type_label(memory.type))
-
-    @admin.display(description="category", ordering="type")
-    def category(self, memory: Memory) -> SafeString:
-        """Return the type, by its other name."""
-        return self.type_badge(memory)
+        has_column = self.kind is not None and "valid_until" in KINDS[self.kind].columns
+        return format_html("{} {}{}{}", title, marks.warnings(memory, with_expiry=not has_column), under, tags)
 
     @admin.display(description="kind", ordering="kind")
     def kind_badge(self, memory: Memory) -> SafeString:
         """Return the kind, and the type below it."""
         return marks.kind_and_type(memory)
-
-    @admin.display(description="priority", ordering="priority")
-    def priority_bar(self, memory: Memory) -> SafeString:
-        """Return the priority as a number and a bar."""
-        return marks.bar(memory.priority or 0, 100)
-
-    @admin.display(description="confidence", ordering="confidence")
-    def confidence_bar(self, memory: Memory) -> SafeString:
-        """Return the confidence as a number and a bar."""
-        return marks.bar(memory.confidence or 0.0, 1)
-
-    @admin.display(description="valid until", ordering="valid_until")
-    def validity(self, memory: Memory) -> SafeString:
-        """Return until when it holds."""
-        return marks.validity(memory)
 
     @admin.display(description="version", ordering="version")
     def revision(self, memory: Memory) -> str:
@@ -179,5 +154,5 @@ class MemoryListAdmin(ReviewActions):
 
 def offered(kind: MemoryKind) -> dict[str, Any]:
     """Return the words that a form suggests."""
-    types = used_types(kind) if kind is MemoryKind.GUIDELINE else ()
+    types = () if KINDS[kind].types else used_types(kind)
     return {"known_types": types, "known_tags": most_used_tags(_TAGS_OFFERED)}

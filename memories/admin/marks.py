@@ -8,9 +8,10 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memories.admin.filters import type_label
-from memories.models import Memory, MemoryKind, MemoryScope, ReviewState
+from memories.models import Memory, MemoryScope, ReviewState
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 
 _WIDTH = 56
 
@@ -34,13 +35,13 @@ def warnings(memory: Memory, *, with_expiry: bool = True) -> SafeString:
 
 
 def kind_and_type(memory: Memory) -> SafeString:
-    """Return the kind as a mark, with the type behind it; of an observation, the type alone, which says it."""
+    """Return badges of the kind and the type; of the default kind, of the type alone."""
     mark = cells.badge(memory.type, type_label(memory.type))
-    if memory.kind == MemoryKind.OBSERVATION:
+    if memory.kind == DEFAULT_KIND:
         return mark
     return format_html(
         '{} <span class="kind-type">{}</span>',
-        cells.badge(memory.kind, str(MemoryKind(memory.kind).label)),
+        cells.badge(memory.kind, KINDS[memory.kind].label),
         type_label(memory.type),
     )
 

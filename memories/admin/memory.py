@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +22,7 @@ from memories.admin.filters import (
     TypeFilter,
     UpdatedFilter,
 )
+from memories.admin.kind_parts import own_parts
 from memories.admin.relations import RelationViews, relations_shown
 from memories.admin.rendering import render
 from memories.admin.review import ReviewViews
@@ -30,10 +30,10 @@ from memories.admin.review_lists import ReviewFilter
 from memories.admin.section import page_name
 from memories.admin.uses import UseFilter, use_shown
 from memories.admin.versions import VersionViews
-from memories.kinds import KINDS
-from memories.models import Memory, MemoryKind, MemoryVersion
+from memories.models import Memory, MemoryVersion
 from memories.selectors import open_conflicts
 from memoryhub.core.admin import cells, needs
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act
 
@@ -91,7 +91,7 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
         found.open_conflicts = open_conflicts([found.id]).get(found.id, [])  # type: ignore[attr-defined]
         return {
             "title": found.title,
-            "rendered": render(found.content),
+            "rendered": render(found.content, KINDS[found.kind].rendering),
             "own": own_parts(found),
             "mark": marks.kind_and_type(found),
             "warnings": marks.warnings(found),
@@ -108,40 +108,3 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
             url = reverse(f"admin:memories_{found.kind}_changelist")
             context = {"list_url": url, "list_label": page_name(found.kind), **context}
         return super().page(request, template, found, **context)
-
-
-def own_parts(memory: Memory) -> dict[str, Any]:
-    """Return what a memory's kind alone has, as its page shows it; ``kind`` names the part of the page."""
-    kind = MemoryKind(memory.kind)
-    kept = KINDS[kind].attributes.model_validate(memory.attributes).model_dump(mode="json")
-    shown: dict[str, Any] = {"kind": kind.value, **kept}
-    if kind is MemoryKind.TOOL:
-        shown["parameters"] = _indented(kept["parameters"]) if kept["parameters"] else ""
-        shown["arguments"] = _arguments(kept["parameters"])
-        shown["examples"] = [each if isinstance(each, str) else _indented(each) for each in kept["examples"]]
-    if kind is MemoryKind.GUIDELINE:
-        shown["priority"] = marks.bar(kept["priority"], 100)
-    if kind is MemoryKind.KNOWLEDGE:
-        shown["confidence"], shown["validity"] = marks.bar(kept["confidence"], 1), marks.validity(memory)
-    return shown
-
-
-def _indented(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _arguments(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what a JSON schema of an object asks for, one line a property."""
-    properties = schema.get("properties", {})
-    required = schema.get("required", [])
-    named = ((name, about) for name, about in properties.items() if isinstance(about, dict))
-    return [
-        {
-            "name": name,
-            "type": about.get("type", ""),
-            "required": name in required,
-            "about": about.get("description", ""),
-            "choices": about.get("enum", []),
-        }
-        for name, about in named
-    ]

@@ -11,6 +11,8 @@ from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 
+from memoryhub.core.kind_registry import Rendering
+
 MAX_RENDERED = 60_000
 """Longer texts are shown as they are."""
 
@@ -26,9 +28,11 @@ class _Markdown(MarkdownIt):
         return bool(_WEB.match(url)) and super().validateLink(url)
 
 
-def render(text: str) -> SafeString:
-    """Return Markdown as HTML; what was redacted is marked."""
-    if len(text) > MAX_RENDERED:
+def render(text: str, rendering: Rendering = Rendering.MARKDOWN) -> SafeString:
+    """Return a text as HTML; in Markdown, redacted parts are marked."""
+    if rendering is Rendering.CODE:
+        return format_html('<pre class="json" tabindex="0">{}</pre>', text)
+    if rendering is Rendering.PLAIN or len(text) > MAX_RENDERED:
         return format_html('<pre class="plain">{}</pre>', text)
     rendered: SafeString = mark_safe(_renderer().render(text))  # noqa: S308 - it escapes everything; see the tests
     return rendered

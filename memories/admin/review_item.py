@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from memories.admin import marks
-from memories.admin.attributes import attribute_fields, shown_attributes
+from memories.admin.attributes import attribute_fields, outer_name, shown_attributes
 from memories.admin.comparing import Version, change, history_of
 from memories.admin.diff import side_by_side
 from memories.admin.rendering import render
 from memories.existing import Existing
 from memories.merge import merge_texts
-from memories.models import Memory, MemoryKind
+from memories.models import Memory
 from memories.selectors.memories import find_memory
 from memories.services.results import live_memory
 from memories.similar import near_memories
 from memoryhub.core.admin import cells
-
-_IN_CODE = frozenset({"examples__good", "examples__bad", "examples", "parameters"})
+from memoryhub.core.kinds import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def shown_item(memory_id: int) -> dict[str, Any]:
     present = history[memory.version]
     return {
         "memory": memory,
-        "rendered": render(memory.content),
+        "rendered": render(memory.content, KINDS[memory.kind].rendering),
         "mark": marks.kind_and_type(memory),
         "own": _own(memory),
         "version": present,
@@ -108,11 +107,15 @@ def _alike(memory: Memory) -> list[dict[str, Any]]:
 
 def _own(memory: Memory) -> list[tuple[str, str, bool]]:
     """Return what an item's kind alone has, as its form calls and orders it: its name, its text, whether it is code."""
-    kind = MemoryKind(memory.kind)
-    shown = shown_attributes(kind, memory.attributes)
-    fields = attribute_fields(kind)
+    shown = shown_attributes(memory.kind, memory.attributes)
+    fields = attribute_fields(memory.kind)
+    shapes = KINDS[memory.kind].shapes
     return [
-        (fields[name].label, "\n\n".join(value) if isinstance(value, list) else str(value), name in _IN_CODE)
+        (
+            fields[name].label,
+            "\n\n".join(value) if isinstance(value, list) else str(value),
+            shapes[outer_name(name)].in_code,
+        )
         for name, value in shown.items()
         if value not in (None, "", [])
     ]

@@ -11,14 +11,12 @@ from django.urls import reverse
 from memories.models import Conflict
 from memories.review.selectors import count_waiting
 from memoryhub.core.admin import HubModelAdmin
+from memoryhub.core.kinds import KINDS
 
 _PAGES = (
     ("All", "memory"),
     ("Review", "review"),
-    ("Observations", "observation"),
-    ("Guidelines", "guideline"),
-    ("Tools", "tool"),
-    ("Knowledge", "knowledge"),
+    *((kind.plural, kind.name) for kind in KINDS.values()),
     ("Conflicts", "conflict"),
     ("Tags", "tag"),
     ("Search", "searchdocument"),

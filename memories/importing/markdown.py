@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from memories.importing.files import find_files, read_text
 from memories.importing.kept_away import GONE_FROM_FILE, without_deleted
 from memories.importing.sections import Document, Section, parse_document, split_text
-from memories.models import Memory, MemoryType
+from memories.models import Memory
 from memories.pack.told import is_told_text
 from memories.schemas import MAX_CONTENT, MemoryTouch, MemoryWrite, WriteStatus
 from memories.services import delete_memory, write_memories
@@ -147,7 +147,7 @@ def _commands_of_file(path: str, document: Document, tags: Sequence[str], used: 
             yield MemoryWrite(
                 title=_title(path, section, number, len(parts)),
                 content=part,
-                type=MemoryType.REFERENCE,
+                type="reference",
                 tags=all_tags,
                 topic_key=_topic_key(path, section.key if number == 1 else f"{section.key}~{number}", used),
                 source=path,

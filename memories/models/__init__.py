@@ -1,7 +1,7 @@
 """Read models of what we know. Projectors alone write them."""
 
 from memories.models.conflict import Conflict, Resolution
-from memories.models.kinds import Guideline, Knowledge, Observation, Tool
+from memories.models.kinds import KIND_MODELS
 from memories.models.link import PROJECT, EndType, Relation, RelationType, Tag
 from memories.models.memory import (
     Memory,
@@ -9,7 +9,6 @@ from memories.models.memory import (
     MemoryQuerySet,
     MemoryScope,
     MemoryTag,
-    MemoryType,
     MemoryVersion,
     ReviewState,
 )
@@ -19,29 +18,25 @@ from memories.models.use import MemoryCitation, MemoryUse
 from memories.models.vector import EmbeddingModel, Vector
 
 __all__ = [
+    "KIND_MODELS",
     "PROJECT",
     "Conflict",
     "ContextPack",
     "EmbeddingModel",
     "EndType",
-    "Guideline",
-    "Knowledge",
     "Memory",
     "MemoryCitation",
     "MemoryKind",
     "MemoryQuerySet",
     "MemoryScope",
     "MemoryTag",
-    "MemoryType",
     "MemoryUse",
     "MemoryVersion",
-    "Observation",
     "Relation",
     "RelationType",
     "Resolution",
     "ReviewState",
     "SearchDocument",
     "Tag",
-    "Tool",
     "Vector",
 ]

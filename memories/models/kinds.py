@@ -1,58 +1,33 @@
-"""The kinds of memory, each as a model of its own over the one table."""
+"""A proxy model for each kind of memory: the admin registers its lists by model."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from django.db import models
 
-from memories.models.memory import Memory, MemoryKind, MemoryManager
+from memories.models.memory import Memory, MemoryManager
+from memoryhub.core.kind_registry import Kind
+from memoryhub.core.kinds import KINDS
 
 
 class _KindManager(MemoryManager):
-    """Shows the memories of one kind."""
-
-    def __init__(self, kind: MemoryKind = MemoryKind.OBSERVATION) -> None:
+    def __init__(self, kind: str = "") -> None:
         super().__init__()
         self._kind = kind
 
     def get_queryset(self) -> models.QuerySet[Any]:
-        """Return the memories of this kind."""
+        """Return the memories of the kind."""
         return super().get_queryset().filter(kind=self._kind)
 
 
-class Observation(Memory):
-    """Something seen or learnt."""
-
-    objects: ClassVar[Any] = _KindManager(MemoryKind.OBSERVATION)
-
-    class Meta:
-        proxy = True
-
-
-class Guideline(Memory):
-    """A rule to follow."""
-
-    objects: ClassVar[Any] = _KindManager(MemoryKind.GUIDELINE)
-
-    class Meta:
-        proxy = True
+def _proxy(kind: Kind) -> type[Memory]:
+    meta: dict[str, Any] = {"proxy": True, "app_label": "memories"}
+    if kind.plural.lower() != f"{kind.name}s":
+        meta["verbose_name_plural"] = kind.plural.lower()
+    members = {"__module__": __name__, "objects": _KindManager(kind.name), "Meta": type("Meta", (), meta)}
+    return type(kind.name.capitalize(), (Memory,), members)
 
 
-class Tool(Memory):
-    """A tool that agents can use, and how."""
-
-    objects: ClassVar[Any] = _KindManager(MemoryKind.TOOL)
-
-    class Meta:
-        proxy = True
-
-
-class Knowledge(Memory):
-    """A fact, with how certain it is and for how long it holds."""
-
-    objects: ClassVar[Any] = _KindManager(MemoryKind.KNOWLEDGE)
-
-    class Meta:
-        proxy = True
-        verbose_name_plural = "knowledge"
+KIND_MODELS: Mapping[str, type[Memory]] = {name: _proxy(kind) for name, kind in KINDS.items()}

@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models.expressions import RawSQL
 
 from memoryhub.core.fields import PositionField
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.models import Quarantine, StoreModel
 from memoryhub.core.routing import StoreManager
 
@@ -15,10 +16,8 @@ from memoryhub.core.routing import StoreManager
 class MemoryKind(models.TextChoices):
     """What a memory is."""
 
-    OBSERVATION = "observation", "Observation"
-    GUIDELINE = "guideline", "Guideline"
-    TOOL = "tool", "Tool"
-    KNOWLEDGE = "knowledge", "Knowledge"
+    # The members are the declared kinds.
+    vars().update({kind.name.upper(): (kind.name, kind.label) for kind in KINDS.values()})
 
 
 class MemoryScope(models.TextChoices):
@@ -28,16 +27,6 @@ class MemoryScope(models.TextChoices):
     PROJECT = "project", "Project"
     ORG = "org", "Organisation"
     GLOBAL = "global", "Global"
-
-
-class MemoryType(models.TextChoices):
-    """What an observation is about; the other kinds have types of their own."""
-
-    NOTE = "note", "Note"
-    DECISION = "decision", "Decision"
-    TASK = "task", "Task"
-    REFERENCE = "reference", "Reference"
-    CONVERSATION = "conversation", "Conversation"
 
 
 class ReviewState(models.TextChoices):
@@ -119,7 +108,7 @@ class Memory(StoreModel):
     tags = models.JSONField(default=list)
     resource_links = models.JSONField(default=list)
     attributes = models.JSONField(default=dict)
-    """What its kind alone has, as ``memories.kinds`` describes it; the three below are taken out of it."""
+    # As the schema of the kind has them; the three below are copies that lists filter and order by.
     priority = models.PositiveSmallIntegerField(null=True, help_text="Of a guideline, 0 to 100")
     confidence = models.FloatField(null=True, help_text="Of knowledge, 0 to 1")
     valid_until = models.DateTimeField(null=True, help_text="Of knowledge")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from memories.models import MemoryKind, MemoryScope
+from memories.models import MemoryScope
 from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
 from memories.review.packs import Told, tells, told
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
 from memoryhub.core import rows
+from memoryhub.core.kind_registry import Kind, PackSection
+from memoryhub.core.kinds import KINDS, type_name
 from memoryhub.core.quarantine import OUTSIDE
 from memoryhub.core.stores import use_store
 
@@ -21,9 +23,11 @@ _MOST = 40
 """Candidates of a section and store; more would never fit."""
 
 _TITLE = 120
-_GUIDELINE, _FACT, _SUMMARY, _TURN, _SHORT = 400, 300, 1_600, 300, 160
+_HEAD = 200  # characters of an item before its text: id, type and title
+_FACT, _SUMMARY, _TURN, _SHORT = 300, 1_600, 300, 160
 
-_IS_FACT = "NOT (m.kind = 'guideline')"
+_SECTIONS = [(kind, kind.pack) for kind in KINDS.values() if kind.pack]
+_IS_FACT = " AND ".join(f"NOT (m.kind = '{kind.name}')" for kind, _ in _SECTIONS) or "1"
 _OPEN_CONFLICTS = (
     "SELECT c.id, c.version_a, c.version_b, m.id, m.title, m.review FROM memories_conflict c "
     "JOIN memories_memory m ON m.id = c.memory_id "
@@ -49,17 +53,24 @@ _COMMITS = (
 )
 
 
-def _guidelines(request: Request) -> list[Item]:
-    """Return guidelines by priority; the nearest of a name hides the farther."""
-    found: dict[str, tuple[int, Item]] = {}
-    for level, memory in _in_each(request, "m.kind = 'guideline'", "m.priority DESC"):
-        found.setdefault(memory.title, (memory.priority or 0, _guideline(level, memory)))
-    return [item for _, item in sorted(found.values(), key=lambda each: -each[0])]
+def _of_kind(kind: Kind, text_length: int, request: Request) -> list[Item]:
+    """Return the memories of a kind: by priority if it has that order, else the last changed first.
+
+    The nearest of a name hides the others.
+    """
+    by_priority = kind.order == "priority"
+    order = "m.priority DESC" if by_priority else "m.updated_at DESC"
+    found: dict[Any, tuple[int, Item]] = {}
+    for level, memory in _in_each(request, f"m.kind = '{kind.name}'", order):
+        name = memory.title if kind.entry else (level.store, memory.id)
+        found.setdefault(name, (memory.priority or 0, _of_kind_item(level, memory, text_length)))
+    return [item for _, item in sorted(found.values(), key=lambda ranked: -ranked[0] if by_priority else 0)]
 
 
-def _guideline(level: Level, memory: Told) -> Item:
-    text = _titled(memory.title, memory.content, _GUIDELINE)
-    return Item(_name(level, memory), f"- {_name(level, memory)} p{memory.priority} {memory.type}: {text}")
+def _of_kind_item(level: Level, memory: Told, text_length: int) -> Item:
+    priority = "" if memory.priority is None else f" p{memory.priority}"
+    text = _titled(memory.title, memory.content, text_length)
+    return Item(_name(level, memory), f"- {_name(level, memory)}{priority} {memory.type}: {text}")
 
 
 def _facts(request: Request) -> list[Item]:
@@ -91,8 +102,7 @@ def _fact(level: Level, memory: Told) -> Item:
 
 def _fact_line(name: str, memory: Told) -> str:
     text = _titled(memory.title, memory.content, _FACT)
-    what = memory.type if memory.kind == MemoryKind.OBSERVATION else f"{memory.kind}/{memory.type}"
-    return f"- {name} {what} {memory.updated_at[:10]} {text}"
+    return f"- {name} {type_name(memory.kind, memory.type)} {memory.updated_at[:10]} {text}"
 
 
 def _conflicts(request: Request) -> list[Item]:
@@ -185,10 +195,16 @@ def register(sections: Sequence[Section]) -> None:
         define_section(section)
 
 
+def _kind_section(kind: Kind, pack: PackSection) -> Section:
+    items = partial(_of_kind, kind, pack.text_length)
+    more = f"{kind.name}_list" if kind.entry else "memory_search"
+    return Section(pack.name, pack.title, pack.order, pack.share, pack.text_length + _HEAD, items, more)
+
+
 register(
     [
         Section("session", "Last session", 10, 0.25, 1_700, _last_session, "session_list"),
-        Section("guidelines", "Guidelines, by priority", 20, 0.25, 600, _guidelines, "guideline_list"),
+        *(_kind_section(kind, pack) for kind, pack in _SECTIONS),
         Section("facts", "What is known", 40, 0.40, 500, _facts, "memory_search"),
         Section("conflicts", "Open conflicts", 50, 0.15, 300, _conflicts, "memory_conflicts"),
         Section("turns", "Asked lately", 60, 0.40, 400, _turns, "memory_timeline"),

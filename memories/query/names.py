@@ -10,14 +10,15 @@ import json
 from collections.abc import Iterable, Sequence
 
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED
-from memories.models import MemoryKind, MemoryScope
+from memories.models import MemoryScope
 from memories.query.places import Place
 from memories.query.sql import HOLDS, LISTED, LIVE, as_list
 from memoryhub.core import rows
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.stores import use_store
 
-NAMED = (MemoryKind.GUIDELINE, MemoryKind.TOOL, MemoryKind.KNOWLEDGE)
-"""Kinds whose name is theirs alone; observations are told apart by what they say."""
+# The kinds whose titles are unique names
+NAMED = tuple(kind.name for kind in KINDS.values() if kind.entry)
 
 Name = tuple[str, str]
 """Kind and title."""

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from memories.kinds import KINDS, attribute_columns
-from memories.models import MemoryKind, MemoryScope, ReviewState
+from memories.kinds import attribute_columns
+from memories.models import MemoryScope, ReviewState
 from memoryhub.core import rows
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.quarantine import OUTSIDE
 from sessions_app.settings import project_settings
 
@@ -94,7 +95,7 @@ def _as_it_was(memory_id: int, moment: str, state: dict[str, Any]) -> tuple[Told
 
     What is in the log was validated when it was written; to do so again would take most of a pack's time.
     """
-    kind = MemoryKind(state.get("kind", MemoryKind.OBSERVATION))
+    kind = state.get("kind", DEFAULT_KIND)
     own = attribute_columns(kind, state.get("attributes", {}))
     memory = Told(
         id=memory_id,

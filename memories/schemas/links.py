@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, StringConstra
 from memories.models import EndType, MemoryScope, RelationType
 from memories.schemas.writing import WriteStatus
 from memories.vocabulary import FREE
+from memoryhub.core.kinds import kind_members
 from memoryhub.core.retrieval import Retrieval
 from memoryhub.core.schemas import (
     LISTED_AS,
@@ -32,10 +33,7 @@ class EntryType(StrEnum):
     """What an id is said to be; the id alone would do, and the two must agree."""
 
     MEMORY = "memory"
-    OBSERVATION = "observation"
-    GUIDELINE = "guideline"
-    TOOL = "tool"
-    KNOWLEDGE = "knowledge"
+    vars().update(kind_members())
     DECISION = "decision"
     COMMIT = "commit"
     SESSION = "session"
@@ -206,7 +204,7 @@ class EndView(BaseModel):
 
     type: EndType
     kind: str
-    """Of a memory: observation, guideline, tool or knowledge."""
+    """The kind of a memory; empty for other things."""
     id: int
     """0 is the project."""
     title: str

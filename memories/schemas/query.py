@@ -9,11 +9,12 @@ from pydantic import BeforeValidator, Field
 
 from memories.models import MemoryKind, MemoryScope, RelationType, Resolution
 from memories.schemas.writing import ConflictResolve, Tags
+from memoryhub.core.kinds import KINDS, kind_members
 from memoryhub.core.retrieval import Retrieval
 from memoryhub.core.schemas import Command, EntityId, Paging, unlisted
 
 _PLURALS = {
-    **{f"{kind}s": kind.value for kind in MemoryKind if kind is not MemoryKind.KNOWLEDGE},
+    **{kind.plural.lower(): kind.name for kind in KINDS.values()},
     "memories": "memory",
     "projects": "project",
 }
@@ -55,10 +56,7 @@ class RelatedType(StrEnum):
     """What a result can be related to."""
 
     MEMORY = "memory"
-    OBSERVATION = "observation"
-    GUIDELINE = "guideline"
-    TOOL = "tool"
-    KNOWLEDGE = "knowledge"
+    vars().update(kind_members())
     PROJECT = "project"
     DECISION = "decision"
     COMMIT = "commit"

@@ -1,7 +1,4 @@
-"""What callers of the registry send: flat arguments, made from what each kind has of its own.
-
-The registry holds the named kinds: tools, guidelines and knowledge. Each kind is a line in ``REGISTRY``.
-"""
+"""The arguments of the registry's tools: flat, made from the attributes of each kind whose titles are unique names."""
 
 from __future__ import annotations
 
@@ -13,9 +10,10 @@ from typing import Annotated, Any
 from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
-from memories.kinds import KINDS, Kind
 from memories.models import MemoryKind, MemoryScope
 from memories.schemas.writing import Content, IfExists, MemoryWrite, Tags, Title, TypeName
+from memoryhub.core.kind_registry import Entry, Kind
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Paging, Version, unlisted
 
 Fields = dict[str, Any]
@@ -76,34 +74,25 @@ class EntryRef(Command):
 
 @dataclass(frozen=True)
 class RegistryKind:
-    """One kind of entry, and how the registry calls its parts."""
+    """One kind of entry, and the schemas of its tools."""
 
     kind: MemoryKind
-    noun: str
-    name: str
-    """The argument that is the memory's title."""
-    text: str
-    """The argument that is the memory's content."""
-    source: bool = False
-    """Whether the source is listed, and not just accepted."""
-
-    @property
-    def plural(self) -> str:
-        """What several of them are called."""
-        return "knowledge" if self.kind is MemoryKind.KNOWLEDGE else f"{self.noun}s"
+    declared: Kind
+    entry: Entry
 
     @property
     def renamed(self) -> Mapping[str, str]:
         """Other names of the arguments: those of a memory, and those of the seed."""
-        others = {"title", "name", "content", "description"} - {self.name, self.text}
-        mine = {"title": self.name, "name": self.name, "content": self.text, "description": self.text}
+        name, text = self.entry.name, self.entry.text
+        others = {"title", "name", "content", "description"} - {name, text}
+        mine = {"title": name, "name": name, "content": text, "description": text}
         return {**_OLD_NAMES, f"{self.kind}_id": "id", **{other: mine[other] for other in sorted(others)}}
 
     @cached_property
     def add(self) -> type[Command]:
         """Arguments that make an entry."""
         fields = {name: _as_own(field) for name, field in self._own.items()}
-        texts = {self.name: (Title, ...), self.text: (Content, ...)}
+        texts = {self.entry.name: (Title, ...), self.entry.text: (Content, ...)}
         return self._model("Add", {**texts, **self._category, **fields, **_TAGS, **self._source, **_PLACE, **_AUTHOR})
 
     @cached_property
@@ -111,7 +100,7 @@ class RegistryKind:
         """Arguments that change an entry."""
         fields = {name: _as_change(field) for name, field in self._own.items()}
         name = Field(None, description="which one; with id: its new name")
-        texts = {self.name: (Title | None, name), self.text: (Content | None, None)}
+        texts = {self.entry.name: (Title | None, name), self.entry.text: (Content | None, None)}
         changes = {"category": (TypeName | None, None), **fields, **_TAGS, **self._source, **_CHANGE}
         return self._model("Update", {**_ID, **texts, **changes, **_NAMED, **_AUTHOR})
 
@@ -162,25 +151,21 @@ class RegistryKind:
 
     def _said(self, command: Command) -> dict[str, Any]:
         """Return the arguments that were given, under the names that a memory has for them."""
-        names = {self.name: "title", self.text: "content", "category": "type"}
+        names = {self.entry.name: "title", self.entry.text: "content", "category": "type"}
         given = command.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         return {names.get(name, name): value for name, value in given.items()}
 
     @property
     def _own(self) -> Mapping[str, FieldInfo]:
-        return self._known.attributes.model_fields
-
-    @property
-    def _known(self) -> Kind:
-        return KINDS[self.kind]
+        return self.declared.attributes.model_fields
 
     @property
     def _which(self) -> Fields:
-        return {**_ID, self.name: (str | None, Field(None, max_length=300))}
+        return {**_ID, self.entry.name: (str | None, Field(None, max_length=300))}
 
     @property
     def _category(self) -> Fields:
-        types = ", ".join(self._known.types)
+        types = ", ".join(self.declared.types)
         said = types or "any word, such as code_style, behavior, security"
         return {"category": (TypeName | None, Field(None, description=said))}
 
@@ -188,7 +173,7 @@ class RegistryKind:
     def _source(self) -> Fields:
         said = Field(None, max_length=1_000, description="a path, a URL")
         hidden = Field(None, max_length=1_000, json_schema_extra=unlisted)
-        return {"source": (Line | None, said if self.source else hidden)}
+        return {"source": (Line | None, said if self.entry.lists_source else hidden)}
 
     def _model(self, verb: str, fields: Fields) -> type[Command]:
         model: type[Command] = create_model(f"{self.kind.title()}{verb}", __base__=Command, **fields)
@@ -210,8 +195,4 @@ def _as_change(field: FieldInfo) -> Any:
 
 _PAGING: Fields = {name: _as_own(field) for name, field in Paging.model_fields.items()}
 
-REGISTRY = (
-    RegistryKind(MemoryKind.TOOL, "tool", name="name", text="description"),
-    RegistryKind(MemoryKind.GUIDELINE, "guideline", name="name", text="content"),
-    RegistryKind(MemoryKind.KNOWLEDGE, "knowledge entry", name="title", text="content", source=True),
-)
+REGISTRY = tuple(RegistryKind(MemoryKind(kind.name), kind, kind.entry) for kind in KINDS.values() if kind.entry)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, model_valid
 
 from memories.events import ResourceLink
 from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS, attribute_outlines
 from memoryhub.core.schemas import (
     LOWERED,
     Command,
@@ -75,17 +76,15 @@ class MemoryWrite(AboutCode):
 
     title: Title = Field(description="short and specific")
     content: Content = Field(description="the text to keep, Markdown or plain", json_schema_extra=self_evident)
-    kind: MemoryKind = MemoryKind.OBSERVATION
+    kind: MemoryKind = MemoryKind(DEFAULT_KIND)
     type: TypeName = Field(
         "",
-        description="observation: note, decision, task, reference, conversation; knowledge: fact, decision, context, "
-        "reference; tool: mcp, cli, function, api; guideline: any word",
+        description="; ".join(f"{kind.name}: {', '.join(kind.types) or 'any word'}" for kind in KINDS.values()),
     )
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="whom it holds for", json_schema_extra=self_evident)
     attributes: Attributes = Field(
         default_factory=dict,
-        description="guideline: priority 0-100, rationale, examples {good, bad}; tool: parameters (JSON schema), "
-        "examples, constraints; knowledge: confidence 0-1, valid_until",
+        description="; ".join(f"{name}: {text}" for name, text in attribute_outlines().items()),
     )
     tags: Tags = Field(default_factory=list, description="words to filter by", json_schema_extra=self_evident)
     topic_key: Identifier | None = Field(

@@ -121,7 +121,8 @@ def _holding_text(memory: Memory) -> str:
     if not found:
         return ""
     state = json.loads(found[0][0])
-    return f"{state['title']}\n{_text(state['content'], state.get('tags', []), state.get('attributes', {}))}"
+    text = _text(memory.kind, state["content"], state.get("tags", []), state.get("attributes", {}))
+    return f"{state['title']}\n{text}"
 
 
 _HOLDING = (
@@ -131,8 +132,8 @@ _HOLDING = (
 
 
 def _body(memory: Memory | MemoryWritten) -> str:
-    return _text(memory.content, memory.tags, memory.attributes)
+    return _text(memory.kind, memory.content, memory.tags, memory.attributes)
 
 
-def _text(content: str, tags: Sequence[str], attributes: Mapping[str, Any]) -> str:
-    return "\n".join(filter(None, (content, " ".join(tags), attribute_text(attributes))))
+def _text(kind: str, content: str, tags: Sequence[str], attributes: Mapping[str, Any]) -> str:
+    return "\n".join(filter(None, (content, " ".join(tags), attribute_text(kind, attributes))))

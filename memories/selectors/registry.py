@@ -14,6 +14,7 @@ from memories.schemas.query import MemoryQuery, QueryOrder, QueryScope, QueryTag
 from memories.schemas.registry import EntryList, EntryRef
 from memories.selectors.memories import get_memories
 from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.origin import current_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
@@ -56,21 +57,20 @@ def entry_history(*, kind: MemoryKind, entry: EntryRef, paging: Paging) -> Listi
 
 
 def list_entries(*, kind: MemoryKind, command: EntryList) -> Listing:
-    """Return a page of the entries that hold here, the nearest of each name: guidelines by priority, others by name.
+    """Return a page of the entries that hold here, the nearest of each name, in the order that the kind declares.
 
     Raises:
         Invalid: the cursor is not this list's, or the scope is not one that holds here.
     """
     check_scope_id(command.scope, command.scope_id)
     scope = command.scope or (None if command.inherit else scopes.own_scope())
-    order = QueryOrder.PRIORITY if kind is MemoryKind.GUIDELINE else QueryOrder.NAME
     asked = MemoryQuery(
         types=[kind],
         type=command.category,
         tags=QueryTags(require=command.tags),
         scope=QueryScope(type=scope, id=command.scope_id, inherit=command.inherit) if scope else None,
         include_inactive=command.include_deleted,
-        order=order,
+        order=QueryOrder(KINDS[kind].order),
         **{name: getattr(command, name) for name in Paging.model_fields},
     )
     return query(command=asked, line=entry_line)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from memories.models import MemoryKind
 from memories.present import memory_text, version_text, write_text
 from memories.present_registry import entry_line
 from memories.schemas import WriteResult
@@ -30,11 +29,13 @@ class Verb:
     def tool(self, entries: RegistryKind) -> Tool:
         """Return the tool that does it to entries of one kind."""
         name = f"{entries.kind}_{self.name}"
-        order = ", by priority" if entries.kind is MemoryKind.GUIDELINE else ""
+        kind = entries.declared
+        words = {"noun": entries.entry.noun, "plural": kind.plural.lower(), "name": entries.entry.name}
+        order = ", by priority" if kind.order == "priority" else ""
         schema: type[Command] = getattr(entries, self.name)
         return Tool(
             name,
-            self.description.format(noun=entries.noun, plural=entries.plural, name=entries.name, order=order),
+            self.description.format(**words, order=order),
             schema,
             lambda command: self.answer(entries, command),
             group=ToolGroup.REGISTRY,
@@ -66,7 +67,7 @@ def _get(entries: RegistryKind, command: Any) -> Answer:
 def _list(entries: RegistryKind, command: Any) -> Answer:
     asked = EntryList.model_validate(command.model_dump(exclude_none=True))
     listing = list_entries(kind=entries.kind, command=asked)
-    text = as_lines(listing, entry_line, none=f"no {entries.noun} here that matches")
+    text = as_lines(listing, entry_line, none=f"no {entries.entry.noun} here that matches")
     return Answer(text, listing.model_dump(mode="json", exclude_none=True))
 
 

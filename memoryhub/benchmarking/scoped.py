@@ -56,7 +56,7 @@ def entry(index: int, size: int) -> dict[str, Any]:
         "title": f"Rule {index}" if is_sure else _title(source, index, size, subject),
         "content": f"{subject}{text['content']}" if source.random() < 0.5 else text["content"],
         "tags": [tag for tag, share in _TAGS.items() if source.random() < share or is_sure],
-        "attributes": {"priority": source.randint(0, 100)} if kind is MemoryKind.GUIDELINE else {},
+        "attributes": {"priority": source.randint(0, 100)} if kind == "guideline" else {},
     }
 
 
@@ -93,7 +93,7 @@ def _batches(indexes: list[int], size: int) -> Iterator[list[MemoryWrite]]:
 
 def _relate() -> None:
     """Relate every tenth of the project's tools to the project."""
-    tools = Memory.objects.filter(kind=MemoryKind.TOOL).order_by("id").values_list("id", flat=True)[::10]
+    tools = Memory.objects.filter(kind="tool").order_by("id").values_list("id", flat=True)[::10]
     with log.transaction():
         for memory_id in tools:
             relation = RelationCreated(

@@ -8,7 +8,6 @@ from typing import Any
 from governance.staleness.schemas import Affirm, StaleList
 from governance.staleness.selectors import list_stale
 from governance.staleness.services import affirm
-from memories.models import MemoryKind
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core import clock
@@ -44,7 +43,7 @@ class StalenessTestCase(DecisionsTestCase):
 
     def guide(self, title: str, *paths: str) -> int:
         links: Any = [{"uri": path, "type": "governs"} for path in paths]
-        return self.write(title, kind=MemoryKind.GUIDELINE, resource_links=links)
+        return self.write(title, kind="guideline", resource_links=links)
 
     def stale(self, **fields: Any) -> list[dict[str, Any]]:
         return list_stale(command=StaleList(**fields)).results

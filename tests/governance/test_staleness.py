@@ -140,8 +140,8 @@ class AgeTests(StalenessTestCase):
         change_settings(command=SettingsChange(settings={"review_after": settings}))
 
     def test_the_closest_name_says_how_long_a_thing_holds(self):
-        plain = self.write("Plain", kind=MemoryKind.GUIDELINE)
-        style = self.write("Style", kind=MemoryKind.GUIDELINE, type="style")
+        plain = self.write("Plain", kind="guideline")
+        style = self.write("Style", kind="guideline", type="style")
         fact = self.write("Fact")
         high, critical = self.record("High", impact="high").id, self.record("Critical", impact="critical").id
         due = {}
@@ -157,7 +157,7 @@ class AgeTests(StalenessTestCase):
         self.assertNotIn(fact, due[365])
 
     def test_a_revision_and_an_affirmation_begin_the_time_anew(self):
-        revised, affirmed = (self.write(title, kind=MemoryKind.GUIDELINE) for title in ("Revised", "Affirmed"))
+        revised, affirmed = (self.write(title, kind="guideline") for title in ("Revised", "Affirmed"))
         self.pass_time(days=80)
         update_memory(command=MemoryUpdate(id=revised, content="Better words."))
         self.affirm(affirmed)
@@ -183,7 +183,7 @@ class ExpiryTests(StalenessTestCase):
     def setUp(self) -> None:
         super().setUp()
         ends = {"valid_until": clock.to_text(NOON + timedelta(days=1))}
-        self.fact = self.write("Port", kind=MemoryKind.KNOWLEDGE, attributes=ends)
+        self.fact = self.write("Port", kind="knowledge", attributes=ends)
 
     def test_knowledge_is_due_when_its_end_has_passed(self):
         self.assertEqual(self.due(), [])

@@ -14,7 +14,7 @@ from django.core.management import call_command
 
 from memories import bootstrap, selectors, services
 from memories.bootstrap import Done, guidelines, load_guidelines, remove_guidelines
-from memories.models import Guideline, Memory
+from memories.models import KIND_MODELS, Memory
 from memories.schemas import MemoryDelete, MemoryGet, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.vocabulary import PREDEFINED
 from memoryhub.core import log
@@ -36,7 +36,7 @@ class BootstrapTestCase(HubTestCase):
 
     def names(self) -> set[str]:
         with use_store(GLOBAL_STORE):
-            return set(Guideline.objects.live().values_list("title", flat=True))
+            return set(KIND_MODELS["guideline"].objects.live().values_list("title", flat=True))
 
     def act(self, service: Any, schema: Any, **fields: Any) -> None:
         """Let a person do something to the rule."""
@@ -65,7 +65,7 @@ class DataTests(BootstrapTestCase):
     def test_nothing_of_it_looks_like_a_secret(self):
         load_guidelines()
         with use_store(GLOBAL_STORE):
-            kept = {each.title: (each.content, each.attributes) for each in Guideline.objects.all()}
+            kept = {each.title: (each.content, each.attributes) for each in KIND_MODELS["guideline"].objects.all()}
         self.assertEqual(kept, {each.title: (each.content, each.attributes) for each in guidelines().values()})
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memories import selectors, services
-from memories.models import Guideline, Knowledge, Memory, Tool
+from memories.models import KIND_MODELS, Memory
 from memories.schemas import MemoryGet, MemorySearch, MemoryUpdate, MemoryWrite, WriteResult, WriteStatus
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, Invalid
@@ -34,22 +34,24 @@ class AttributeTests(KindsTestCase):
         written = self.write("guideline", type="code_style", attributes=own)
         found = self.get(written.id)
         self.assertEqual((found["kind"], found["type"], found["attributes"]), ("guideline", "code_style", own))
-        self.assertEqual(Guideline.objects.get().priority, 90)
+        self.assertEqual(KIND_MODELS["guideline"].objects.get().priority, 90)
 
     def test_what_is_not_given_has_its_default_in_lists_but_is_not_kept(self):
         written = self.write("guideline")
-        self.assertEqual((Guideline.objects.get().priority, self.get(written.id)["attributes"]), (50, {}))
+        self.assertEqual(
+            (KIND_MODELS["guideline"].objects.get().priority, self.get(written.id)["attributes"]), (50, {})
+        )
         self.assertEqual(self.get(written.id)["type"], "general")
 
     def test_a_tool_has_parameters_that_are_a_json_schema(self):
         schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
         written = self.write("tool", type="cli", attributes={"parameters": schema, "constraints": "read only"})
         self.assertEqual(self.get(written.id)["attributes"]["parameters"], schema)
-        self.assertEqual(Tool.objects.count(), 1)
+        self.assertEqual(KIND_MODELS["tool"].objects.count(), 1)
 
     def test_knowledge_has_confidence_and_an_end(self):
         self.write("knowledge", attributes={"confidence": 0.4, "valid_until": "2027-01-01T00:00:00+01:00"})
-        found = Knowledge.objects.get()
+        found = KIND_MODELS["knowledge"].objects.get()
         self.assertEqual((found.confidence, found.valid_until), (0.4, datetime(2026, 12, 31, 23, tzinfo=UTC)))
 
     def test_an_observation_may_name_pieces_of_code(self):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from memories.kinds import KINDS
 from memories.models import Memory
 from memories.schemas.registry import REGISTRY
 from memories.tools.registry import VERBS
@@ -55,12 +54,14 @@ class RegistryTestCase(HubTestCase):
 class TableTests(RegistryTestCase):
     def test_every_kind_takes_its_own_attributes_flat(self):
         for entries in REGISTRY:
-            own = set(KINDS[entries.kind].attributes.model_fields)
+            own = set(entries.declared.attributes.model_fields)
             for verb in ("add", "update"):
                 tool = find_tool(f"memory_{entries.kind}_{verb}")
                 assert tool
                 listed = set(input_schema(tool.input)["properties"])
-                self.assertLessEqual(own | {entries.name, entries.text, "category", "tags", "scope"}, listed)
+                self.assertLessEqual(
+                    own | {entries.entry.name, entries.entry.text, "category", "tags", "scope"}, listed
+                )
                 self.assertNotIn("attributes", listed)
 
     def test_older_names_of_arguments_lead_to_ones_that_the_tool_has(self):

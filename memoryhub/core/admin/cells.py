@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
 from memoryhub.core import clock, wording
+from memoryhub.core.kinds import KINDS
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _TITLES = ("title", "purpose", "message", "summary", "reason")
@@ -19,8 +20,9 @@ NONE = format_html('<span class="none" aria-label="none">{}</span>', "–")
 
 
 def badge(value: str, label: str = "") -> SafeString:
-    """Return a small coloured mark; the style sheet knows the colour of ``value``."""
-    return format_html('<span class="badge badge-{}">{}</span>', slugify(value), label or value)
+    """Return a small coloured badge; the style sheet has the colours, by ``value`` or by the tone of a kind."""
+    tone = f" tone-{KINDS[value].tone}" if value in KINDS else ""
+    return format_html('<span class="badge badge-{}{}">{}</span>', slugify(value), tone, label or value)
 
 
 def event_badge(event_type: str) -> SafeString:

@@ -1,0 +1,114 @@
+"""A kind's attributes in lists and on the page of a memory, as the kind declares them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.utils.safestring import SafeString
+
+from memories.admin import marks
+from memories.admin.filters import type_label
+from memories.models import Memory
+from memoryhub.core.admin import cells
+from memoryhub.core.kind_attributes import INDEXED, Shape, Show
+from memoryhub.core.kind_registry import Kind
+from memoryhub.core.kinds import KINDS
+
+Column = Callable[[Memory], SafeString | str]
+
+
+def type_column(kind: Kind) -> Column:
+    """Return the column of the type, under the kind's name for it."""
+
+    def type_of(memory: Memory) -> SafeString:
+        return cells.badge(memory.type, type_label(memory.type))
+
+    return _named(type_of, "type", kind.type_label.lower(), "type")
+
+
+def attribute_column(shape: Shape) -> Column:
+    """Return the column of an attribute."""
+
+    def value_of(memory: Memory) -> SafeString | str:
+        return _cell(shape, memory)
+
+    ordering = shape.name if shape.name in INDEXED else f"attributes__{shape.name}"
+    return _named(value_of, shape.name, shape.name.replace("_", " "), ordering)
+
+
+def _named(column: Any, name: str, description: str, ordering: str) -> Column:
+    column.__name__, column.short_description, column.admin_order_field = name, description, ordering
+    return column  # type: ignore[no-any-return]
+
+
+def _cell(shape: Shape, memory: Memory) -> SafeString | str:
+    value = getattr(KINDS[memory.kind].attributes.model_validate(memory.attributes), shape.name)
+    if shape.name == "valid_until":
+        return marks.validity(memory)
+    if shape.show is Show.BAR:
+        return marks.bar(value, shape.highest)
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    if isinstance(value, datetime):
+        return cells.moment(value)
+    return cells.NONE if value in (None, "", [], {}) else str(value)
+
+
+def own_parts(memory: Memory) -> dict[str, Any]:
+    """Return what the page of a memory shows of its attributes.
+
+    ``facts`` are label, value and maximum of those in the side panel under ``title``; ``sections`` are the others that
+    are not empty, the texts first.
+    """
+    kind = KINDS[memory.kind]
+    kept = kind.attributes.model_validate(memory.attributes).model_dump(mode="json")
+    facts = [shape for shape in kind.shapes.values() if shape.in_panel]
+    others = sorted((shape for shape in kind.shapes.values() if not shape.in_panel), key=_is_no_text)
+    sections = [{"name": shape.name, "heading": shape.heading, **_section(shape, kept[shape.name])} for shape in others]
+    return {
+        "title": kind.panel_title,
+        "facts": [(shape.heading, _cell(shape, memory), _out_of(shape)) for shape in facts],
+        "sections": [section for section in sections if section["value"]],
+    }
+
+
+def _is_no_text(shape: Shape) -> bool:
+    return shape.show is not Show.PROSE
+
+
+def _out_of(shape: Shape) -> int:
+    """Return the maximum of a number that is shown as a bar, unless it is a share of 1."""
+    return int(shape.highest) if shape.show is Show.BAR and shape.highest > 1 else 0
+
+
+def _section(shape: Shape, value: Any) -> dict[str, Any]:
+    if shape.show is Show.ARGUMENTS:
+        return {"show": shape.show, "value": _indented(value), "arguments": _arguments(value)}
+    if shape.show is Show.BLOCKS:
+        value = [entry if isinstance(entry, str) else _indented(entry) for entry in value]
+    if shape.show is Show.EXAMPLES and not any(value.values()):
+        value = None
+    return {"show": shape.show, "value": _indented(value) if shape.show is Show.JSON else value}
+
+
+def _indented(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) if value else ""
+
+
+def _arguments(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the properties of a JSON schema of an object, one line each."""
+    required = schema.get("required", [])
+    return [
+        {
+            "name": name,
+            "type": about.get("type", ""),
+            "required": name in required,
+            "about": about.get("description", ""),
+            "choices": about.get("enum", []),
+        }
+        for name, about in schema.get("properties", {}).items()
+        if isinstance(about, dict)
+    ]
