@@ -53,4 +53,4 @@ bench: $(BIN)/.installed
 	$(BIN)/python manage.py bench
 
 clean:
-	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .ruff_cache build
+	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .ruff_cache dist
