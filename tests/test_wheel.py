@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import tempfile
 import venv
+from email import message_from_bytes
 from pathlib import Path
 from urllib.parse import parse_qs, urljoin, urlsplit
 from zipfile import ZipFile
@@ -47,6 +48,18 @@ class WheelTests(SimpleTestCase):
         with ZipFile(self.wheel) as wheel:
             packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
         self.assertEqual(packed, {re.sub("^templates/", "memoryhub/templates/", name) for name in files})
+
+    def test_its_metadata_names_every_licence_and_contains_their_texts(self):
+        with ZipFile(self.wheel) as wheel:
+            (info,) = {name.partition("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
+            metadata = message_from_bytes(wheel.read(f"{info}/METADATA"))
+            texts = {
+                name: wheel.read(f"{info}/licenses/{name}").decode() for name in metadata.get_all("License-File", [])
+            }
+        self.assertEqual(metadata["License-Expression"], "MIT AND Apache-2.0")
+        listed = run("git", "ls-files", "*LICENSE*", "*NOTICE*", cwd=ROOT).splitlines()
+        self.assertEqual(sorted(texts), [name for name in listed if not name.startswith("benchmarks/data/")])
+        self.assertIn("Apache License", texts["memories/embeddings/data/LICENSE-APACHE-2.0.txt"])
 
     def test_every_page_of_an_installation_can_be_opened(self):
         python, home = self.install(), self.folder / "home"
