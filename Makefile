@@ -50,7 +50,7 @@ coverage: $(BIN)/.installed-dev
 check: lint coverage
 
 bench: $(BIN)/.installed
-	$(BIN)/python manage.py bench
+	$(BIN)/python -m benchmarks speed $(ARGS)
 
 clean:
-	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .ruff_cache build
+	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .ruff_cache dist

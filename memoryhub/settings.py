@@ -14,6 +14,8 @@ from memoryhub.settings_store import *  # noqa: F403
 from memoryhub.settings_store import INSTALLED_APPS as STORE_APPS
 
 PACKAGE = Path(__file__).parent
+# In a wheel the templates are inside the package; in a checkout they are beside it.
+TEMPLATE_FOLDERS = (PACKAGE / "templates", PACKAGE.parent / "templates")
 
 os.umask(env.PRIVATE_UMASK)
 
@@ -67,7 +69,7 @@ WSGI_APPLICATION = "memoryhub.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [PACKAGE / "templates"],
+        "DIRS": [next(filter(Path.is_dir, TEMPLATE_FOLDERS))],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

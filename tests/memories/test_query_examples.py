@@ -11,10 +11,10 @@ from typing import Any
 
 from django.db import connections
 
+from benchmarks.speed import scoped
 from memories.models import PROJECT, Memory, MemoryTag, Relation
 from memories.query import query
 from memories.schemas.query import MemoryQuery
-from memoryhub.benchmarking import scoped
 from memoryhub.core import clock
 from memoryhub.core.stores import GLOBAL_STORE, org_store, project_store, use_store
 from tests.support import HubTestCase

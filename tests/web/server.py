@@ -72,10 +72,12 @@ class Reply:
 class Server:
     """A running `memory-hub serve`."""
 
-    def __init__(self, home: Path, *options: str, program: str = "") -> None:
+    def __init__(
+        self, home: Path, *options: str, program: str = "", process: subprocess.Popen[str] | None = None
+    ) -> None:
         self.home = home
         self.output: list[str] = []
-        self.process = command("serve", "--port", "0", *options, home=home, program=program)
+        self.process = process or command("serve", "--port", "0", *options, home=home, program=program)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -137,6 +139,12 @@ class Server:
         code = self.process.wait(DEADLINE_SECONDS)
         self._reader.join(DEADLINE_SECONDS)
         return code
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.end()
+        assert self.process.stdout
+        self.process.stdout.close()
 
 
 def command(*arguments: str, home: Path, program: str = "", stdin: int | None = None) -> subprocess.Popen[str]:
@@ -215,10 +223,7 @@ def serving(*options: str, home: Path | None = None, program: str = "") -> Itera
         try:
             yield server.wait_until_ready()
         finally:
-            if server.process.poll() is None:
-                server.end()
-            assert server.process.stdout
-            server.process.stdout.close()
+            server.close()
 
 
 def _all_pids() -> list[int]:

@@ -1,0 +1,138 @@
+"""Measure how well the hub finds."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import ArgumentTypeError
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from django.core.management.base import CommandParser
+from django.db import connections
+from rich.console import Console
+from rich.progress import Progress as ProgressBar
+
+from benchmarks.machine import machine_facts
+from benchmarks.quality.chart import svg
+from benchmarks.quality.conversations import conversations
+from benchmarks.quality.embedding import embed
+from benchmarks.quality.functions import COUNT, functions
+from benchmarks.quality.questions import QuestionSet
+from benchmarks.quality.report import as_data, render
+from benchmarks.quality.run import SetResult, evaluate
+from benchmarks.quality.stages import stages
+from memories.embeddings.choice import AUTO, wanted_name
+from memories.embeddings.current import use_engine
+from memoryhub.core.commands import HubCommand
+from memoryhub.core.errors import Invalid
+from memoryhub.ops.bench import temporary_home
+from sessions_app.layers import PREFIX
+
+_PIPED_WIDTH = 120
+_DATA = "MEMORY_HUB_EVALUATION_DATA"
+
+
+class Command(HubCommand):
+    """``python -m benchmarks quality``."""
+
+    help = (
+        "Measure how well searches find, in a temporary home: on functions of Python's standard library by their "
+        "docstrings, and on LoCoMo's conversations where their file is given. Shows what each stage of a ranking adds."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add what to measure, and where the results go."""
+        parser.add_argument(
+            "--data", type=Path, default=os.environ.get(_DATA), metavar="FILE", help=f"LoCoMo's JSON; default: ${_DATA}"
+        )
+        parser.add_argument("--functions", type=_count, default=COUNT, help=f"so many functions, {COUNT:,} at most")
+        parser.add_argument(
+            "--words-alone", action="store_true", help="leave the meaning out, which takes most of the time"
+        )
+        parser.add_argument(
+            "--secrets", type=Path, metavar="FILE", help="measure instead how well secrets are found, on labelled texts"
+        )
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures as JSON")
+        parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the stages")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Measure and print."""
+        if options["secrets"]:
+            self._measure_secrets(options["secrets"], options["json"])
+            return
+        data = Path(options["data"]) if options["data"] else None
+        if data and not data.is_file():
+            raise Invalid(f"{data} is no file; give LoCoMo's JSON with --data or {_DATA}")
+        with temporary_home(keep=False) as home:
+            try:
+                results = self._measure(data, options["functions"], meaning=not options["words_alone"] and _has_model())
+                facts = machine_facts(home)
+            finally:
+                connections.close_all()
+        console = Console(file=cast("TextIO", self.stdout.unfiltered))
+        console.width = console.width if console.is_terminal else _PIPED_WIDTH
+        console.print(render(results))
+        if data is None:
+            self.stdout.write(f"without conversations: give LoCoMo's JSON with --data or {_DATA}")
+        if options["json"]:
+            options["json"].write_text(json.dumps(as_data(results, facts), indent=2, allow_nan=False) + "\n")
+        if options["svg"]:
+            options["svg"].write_text(svg(results))
+
+    def _measure_secrets(self, file: Path, data: Path | None) -> None:
+        from benchmarks.quality.secrets import report
+        from benchmarks.quality.secrets.run import measure_secrets
+
+        told = Console(stderr=True)
+        with told.status("reading"):
+            result = measure_secrets(file)
+        console = Console(file=cast("TextIO", self.stdout.unfiltered))
+        console.width = console.width if console.is_terminal else _PIPED_WIDTH
+        console.print(report.render(result))
+        if data:
+            data.write_text(json.dumps(report.as_data(result), indent=2, allow_nan=False) + "\n")
+
+    def _measure(self, data: Path | None, count: int, *, meaning: bool) -> list[SetResult]:
+        console = Console(stderr=True)
+        with ProgressBar(console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("writing", total=None)
+
+            def progress(what: str, done: int, total: int) -> None:
+                bar.update(task, description=what, completed=done, total=total)
+
+            with _engine() if meaning else nullcontext():
+                return [evaluate(each, stages(meaning=meaning), progress) for each in _sets(data, count, meaning)]
+
+
+def _has_model() -> bool:
+    """Return whether texts can be embedded here."""
+    return wanted_name(os.environ.get(f"{PREFIX}EMBEDDING_MODEL", AUTO)) is not None
+
+
+def _engine() -> AbstractContextManager[None]:
+    from memories.embeddings.local import LocalEngine
+
+    return use_engine(LocalEngine())
+
+
+def _sets(data: Path | None, count: int, meaning: bool) -> Iterator[QuestionSet]:  # noqa: FBT001
+    """Yield the sets, each written and, for the meaning, embedded."""
+    for each in _written(data, count):
+        if meaning:
+            embed(each)
+        yield each
+
+
+def _written(data: Path | None, count: int) -> Iterator[QuestionSet]:
+    if data:
+        yield conversations(data)
+    yield functions(count)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 2 <= int(text) <= COUNT:
+        raise ArgumentTypeError(f"{text!r} is no whole number from 2 to {COUNT:,}")
+    return int(text)

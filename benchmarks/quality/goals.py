@@ -1,0 +1,53 @@
+"""What an evaluation is judged by: one measure for words alone, one for words and meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.quality.scores import Means
+from benchmarks.quality.stages import Stage
+from benchmarks.speed.goals import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The least that is tolerable of a mean, and where we mean to be."""
+
+    floor: float | None
+    goal: float
+
+
+_OF_WORDS: dict[str, dict[str, Target]] = {
+    "conversations": {
+        "recall_5": Target(0.60, 0.65),
+        "recall_10": Target(0.69, 0.74),
+        "session_5": Target(None, 0.95),
+    },
+    "functions": {"recall_10": Target(0.68, 0.73)},
+}
+"""By the key of a set and the name of a mean."""
+
+_WITH_MEANING: dict[str, dict[str, Target]] = {
+    "conversations": {
+        "recall_5": Target(0.63, 0.68),
+        "recall_10": Target(0.72, 0.77),
+        "session_5": Target(None, 0.95),
+    },
+    "functions": {"recall_10": Target(0.76, 0.82)},
+}
+
+
+def targets_of(key: str, stage: Stage) -> dict[str, Target]:
+    """Return the targets of a set for a stage, by the name of the mean."""
+    return (_WITH_MEANING if stage.others else _OF_WORDS).get(key, {})
+
+
+def verdicts(key: str, stage: Stage, found: Means) -> dict[str, Verdict]:
+    """Return which targets of a set are met at a stage, by the name of the mean."""
+    return {name: _verdict(getattr(found, name), target) for name, target in targets_of(key, stage).items()}
+
+
+def _verdict(value: float, target: Target) -> Verdict:
+    if value >= target.goal:
+        return Verdict.GOAL
+    return Verdict.FLOOR if target.floor is not None and value >= target.floor else Verdict.MISS

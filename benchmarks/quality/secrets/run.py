@@ -1,0 +1,76 @@
+"""One run of all measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.quality.secrets.adversarial import adversarial_texts
+from benchmarks.quality.secrets.clean_texts import clean_texts
+from benchmarks.quality.secrets.measures import (
+    Found,
+    Mistakes,
+    Recall,
+    mistakes_of,
+    recall_of,
+    share_of,
+    window_times,
+    worst_times,
+)
+from benchmarks.quality.secrets.rivals import Rival, has_detect_secrets, rivals
+from benchmarks.quality.secrets.samples import bare_tokens, escaped, read_samples
+
+
+@dataclass(frozen=True, slots=True)
+class RivalResult:
+    """What one found."""
+
+    rival: Rival
+    recall: Recall
+    mistakes: list[Mistakes]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretsResult:
+    """All that was measured."""
+
+    samples: int
+    results: list[RivalResult]
+    raw: Found
+    """All secrets, by the hub."""
+    escaped: Found
+    """Of those it found, the ones that it finds when JSON has escaped them."""
+    bare: Found
+    """Tokens with a known beginning, alone in a sentence."""
+    windows: list[float]
+    worst: dict[str, float]
+    with_detect_secrets: bool
+
+
+def measure_secrets(file: Path, progress: Callable[[str], None] = lambda _: None) -> SecretsResult:
+    """Return how well secrets are found, by the hub and by others.
+
+    Raises:
+        Invalid: the file holds no labelled texts.
+    """
+    samples = read_samples(file)
+    hub, *_ = everyone = rivals()
+    clean = clean_texts()
+    results = []
+    for rival in everyone:
+        progress(rival.label)
+        results.append(RivalResult(rival, recall_of(rival, samples), mistakes_of(rival, clean)))
+    progress("escaped, bare and slow texts")
+    secret = [each for each in samples if each.secret]
+    found = [each for each in secret if share_of(hub, [each]).found]
+    return SecretsResult(
+        samples=len(samples),
+        results=results,
+        raw=Found(len(found), len(secret)),
+        escaped=share_of(hub, [escaped(each) for each in found]),
+        bare=share_of(hub, bare_tokens(secret)),
+        windows=window_times(clean),
+        worst=worst_times(adversarial_texts()),
+        with_detect_secrets=has_detect_secrets(),
+    )

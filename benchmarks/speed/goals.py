@@ -1,0 +1,78 @@
+"""What the figures should be: a floor that nothing may miss, and a goal that is where we mean to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from benchmarks.speed.figures import Figure
+
+
+class Verdict(StrEnum):
+    """What of its targets a figure meets, the best first."""
+
+    GOAL = "goal"
+    FLOOR = "floor"
+    MISS = "MISSED"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The floor and the goal of one of a figure's amounts: ``value``, ``p95`` or ``ratio``."""
+
+    floor: float
+    goal: float
+    on: str = "value"
+
+    def verdict(self, figure: Figure) -> Verdict | None:
+        """Judge the figure, or return None where it lacks the amount."""
+        amount = figure.ratio if self.on == "ratio" else getattr(figure.amount, self.on)
+        if amount is None:
+            return None
+        sign = -1 if figure.unit.more_is_better and self.on != "ratio" else 1
+        if sign * amount <= sign * self.goal:
+            return Verdict.GOAL
+        return Verdict.FLOOR if sign * amount <= sign * self.floor else Verdict.MISS
+
+
+def _search(floor: tuple[float, float], goal: tuple[float, float]) -> tuple[Target, ...]:
+    return Target(floor[0], goal[0]), Target(floor[1], goal[1], on="p95")
+
+
+_START = (Target(300, 50),)
+_CALL = (Target(1200, 800),)
+
+_ALWAYS: dict[str, tuple[Target, ...]] = {
+    **{f"start.{step}.snapshot.{era}": _START for step in ("opening", "lists") for era in ("modern", "handshake")},
+    **{f"start.call.snapshot.{era}": _CALL for era in ("modern", "handshake")},
+    "tools.core.count": (Target(8, 8),),
+    "tools.core.tokens": (Target(1500, 1000),),
+    "write.stdio": (Target(6, 3),),
+    **{f"write.{door}": (Target(6, 3, on="ratio"),) for door in ("service", "cpu")},
+    "bulk": (Target(2000, 8000),),
+    "stores.open": (Target(5, 2),),
+    "stores.switch": (Target(1, 0.1),),
+    **{f"hook.{state}": (Target(3, 1.5, on="ratio"),) for state in ("running", "stopped")},
+    "memory": (Target(110, 80),),
+    "rebuild": (Target(3000, 10_000),),
+    "verify": (Target(15_000, 25_000),),
+}
+
+_AT_SIZE: dict[tuple[str, int], tuple[Target, ...]] = {
+    ("search.stdio", 10_000): _search((8, 20), (4, 10)),
+    ("search.stdio", 100_000): _search((30, 120), (15, 60)),
+    ("search.hybrid", 100_000): (Target(60, 30),),
+    ("pack.stdio", 100_000): (Target(150, 50, on="p95"),),
+    ("search.stdio", 1_000_000): _search((200, 800), (60, 250)),
+}
+
+
+def targets_of(figure: Figure) -> tuple[Target, ...]:
+    """Return what a figure is judged by; nothing for most."""
+    return _AT_SIZE.get((figure.key, figure.size or 0)) or _ALWAYS.get(figure.key, ())
+
+
+def verdict_of(figure: Figure) -> Verdict | None:
+    """Return the worst of a figure's verdicts, or None where it has no target."""
+    found = [verdict for target in targets_of(figure) if (verdict := target.verdict(figure))]
+    return max(found, key=list(Verdict).index, default=None)

@@ -1,0 +1,50 @@
+"""The measures: each takes one kind of figure. ``MEASURES`` and ``SIZED_MEASURES`` are all of them, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from benchmarks.speed.bench import Bench, SizedBench
+from benchmarks.speed.figures import Figure
+from benchmarks.speed.measures.bulk import measure_bulk
+from benchmarks.speed.measures.calls import DOORS, measure_searches, measure_writes
+from benchmarks.speed.measures.footprint import measure_peak_memory, measure_size
+from benchmarks.speed.measures.hook import measure_hooks
+from benchmarks.speed.measures.hybrid import measure_hybrid
+from benchmarks.speed.measures.lineage import measure_lineage
+from benchmarks.speed.measures.log import measure_rebuild, measure_verify
+from benchmarks.speed.measures.pack import measure_packs
+from benchmarks.speed.measures.query import measure_queries
+from benchmarks.speed.measures.start import measure_starts
+from benchmarks.speed.measures.stores import measure_stores
+from benchmarks.speed.measures.tools import measure_tools
+
+Measure = Callable[[Bench], Iterator[Figure]]
+SizedMeasure = Callable[[SizedBench], Iterator[Figure]]
+
+MEASURES: dict[str, Measure] = {
+    "start": measure_starts,
+    "tools": measure_tools,
+    "stores": measure_stores,
+    "hook": measure_hooks,
+}
+"""Those that are taken once a run."""
+
+SIZED_MEASURES: dict[str, SizedMeasure] = {
+    "bulk": measure_bulk,
+    "size": measure_size,
+    **{f"search.{door}": partial(measure_searches, door=door) for door in DOORS},
+    "search.hybrid": measure_hybrid,
+    **{f"write.{door}": partial(measure_writes, door=door) for door in DOORS},
+    "pack": measure_packs,
+    "query": measure_queries,
+    "lineage": measure_lineage,
+    "memory": measure_peak_memory,
+    "verify": measure_verify,
+    "rebuild": measure_rebuild,
+}
+"""Those that are taken at every size; the first fills the store, the last makes it anew."""
+
+NAMES = tuple(dict.fromkeys(name.partition(".")[0] for name in (*MEASURES, *SIZED_MEASURES)))
+"""What a user chooses among."""

@@ -1,0 +1,39 @@
+"""What a store takes on disk, and the ``mcp`` process in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.speed import corpus
+from benchmarks.speed.bench import SizedBench
+from benchmarks.speed.figures import Amount, Figure, Unit
+from memoryhub.core import rows
+from memoryhub.core.stores import use_store
+
+_SEARCHES = 20
+
+
+def measure_size(sized: SizedBench) -> Iterator[Figure]:
+    """Yield the bytes of the store's file, in all and a memory, over the bytes of the text alone."""
+    with use_store(sized.store):
+        rows.fetch("PRAGMA wal_checkpoint(TRUNCATE)")
+        size, count = sized.store.path.stat().st_size, _count("count(*)")
+        text = _count("sum(length(CAST(title || content || tags AS BLOB)))")
+    for key, label, unit, share in (
+        ("size.store", "events.db", Unit.MEGABYTES, 1e6),
+        ("size.memory", "events.db, each memory", Unit.BYTES, count),
+    ):
+        yield Figure(key, label, unit, Amount(size / share), sized.size, Amount(text / share), "text alone")
+
+
+def _count(what: str) -> int:
+    count: int = rows.fetch(f"SELECT {what} FROM memories_memory")[0][0]
+    return count
+
+
+def measure_peak_memory(sized: SizedBench) -> Iterator[Figure]:
+    """Yield the peak of what an ``mcp`` process has resident, after searches (and writes, where they were measured)."""
+    for number in range(_SEARCHES):
+        sized.stdio.search(corpus.question(sized.size * number // _SEARCHES))
+    peak = sized.stdio.peak_resident_bytes() / 1e6
+    yield Figure("memory", "mcp process, peak resident", Unit.MEGABYTES, Amount(peak), sized.size)

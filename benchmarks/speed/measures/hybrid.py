@@ -1,0 +1,132 @@
+"""Searches by words and meaning, with the process that holds the embedding model running.
+
+The questions are embedded by the real model. The store's vectors are made up, because a real one of each text would
+take hours: what a comparison costs does not depend on its numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.speed import corpus, processes
+from benchmarks.speed.bench import SizedBench
+from benchmarks.speed.figures import BARE, Figure, Unit
+from benchmarks.speed.stdio import StdioClient
+from benchmarks.speed.timing import WARM_UP, interleave, seconds_of
+from memories.embeddings import vectors
+from memories.embeddings.choice import AUTO, wanted_name
+from memories.embeddings.engine import ModelId
+from memories.embeddings.remote import RemoteEngine
+from memories.embeddings.vectors import Text
+from memoryhub.core import log, rows
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.stores import use_store
+from memoryhub.serving.worker import EMBEDDING, Worker
+
+_AT_ONCE = 5_000
+_POLL_SECONDS = 0.2
+_READY_SECONDS = 600.0
+_MADE = "SELECT id FROM memories_searchdocument WHERE id > %s ORDER BY id LIMIT %s"
+
+
+def measure_hybrid(sized: SizedBench) -> Iterator[Figure]:
+    """Yield the latency of ``memory_search`` by words and meaning, over the same ranking by words bare.
+
+    Nothing where the packages that run a model are not installed.
+
+    Raises:
+        RuntimeError: the words answered alone.
+    """
+    name = wanted_name(AUTO)
+    if name is None:
+        return
+    count = sized.samples.searches + WARM_UP
+    questions = [corpus.question(sized.size * number // count) for number in range(count)]
+    asked, ranked = iter(questions), iter(questions)
+    with _model_running(), _with_vectors(sized, _described(name)), _client(sized) as client:
+        hub, bare = interleave(
+            sized.samples.searches,
+            lambda: seconds_of(client.search, next(asked)),
+            lambda: sized.twin.search(next(ranked)),
+        )
+        if not _goes_by_meaning(client):
+            raise RuntimeError("the words answered alone")
+    yield Figure("search.hybrid", "search by meaning too, stdio", Unit.MILLISECONDS, hub, sized.size, bare, BARE)
+
+
+@contextmanager
+def _model_running() -> Iterator[None]:
+    process = Worker(EMBEDDING)
+    try:
+        yield
+    finally:
+        process.stop(grace=5.0)
+
+
+def _described(name: str) -> ModelId:
+    """Return the model, once its process listens."""
+    deadline = time.monotonic() + processes.ANSWER_SECONDS
+    while True:
+        try:
+            return RemoteEngine().describe(name)
+        except Unavailable:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_SECONDS)
+
+
+@contextmanager
+def _with_vectors(sized: SizedBench, model: ModelId) -> Iterator[None]:
+    with use_store(sized.store):
+        found = vectors.begin(model)
+        done = 0
+        for ids in _documents():
+            vectors.save(found, _made_up(ids, model.dimensions), up_to=log.head()[0])
+            done += len(ids)
+            sized.progress("vectors", done, sized.size)
+        vectors.complete(found)
+    try:
+        yield
+    finally:
+        with use_store(sized.store):
+            vectors.drop_all()
+
+
+def _documents() -> Iterator[list[int]]:
+    last = 0
+    while ids := [each for (each,) in rows.fetch(_MADE, [last, _AT_ONCE])]:
+        yield ids
+        last = ids[-1]
+
+
+def _made_up(ids: list[int], dimensions: int) -> dict[Text, tuple[float, bytes]]:
+    """Return a vector of random numbers for each id, the same on every run."""
+    import numpy as np
+
+    from memories.embeddings.index_file import quantized
+
+    some = np.random.default_rng(ids[0]).standard_normal((len(ids), dimensions), np.float32)
+    some /= np.linalg.norm(some, axis=1, keepdims=True)
+    return {Text(each, str(each)): packed for each, packed in zip(ids, quantized(some), strict=True)}
+
+
+@contextmanager
+def _client(sized: SizedBench) -> Iterator[StdioClient]:
+    """Yield a client once its searches go by meaning: the index of a large store is made behind the first ones."""
+    with StdioClient(sized.bench.home, "--project", sized.store.name, meaning=True) as client:
+        client.open()
+        deadline = time.monotonic() + _READY_SECONDS
+        while not _goes_by_meaning(client):
+            if time.monotonic() > deadline:
+                raise RuntimeError("the vector index was not made in time")
+            time.sleep(_POLL_SECONDS)
+        yield client
+
+
+def _goes_by_meaning(client: StdioClient) -> bool:
+    answer = json.loads(client.call("memory_search", {"query": corpus.question(0), "limit": 1, "format": "json"}))
+    mode: str = answer["meta"]["mode"]
+    return mode == "hybrid"

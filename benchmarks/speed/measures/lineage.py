@@ -1,0 +1,84 @@
+"""Walking a chain of decisions, each of which supersedes the one before, in the service and through stdio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from benchmarks.speed import corpus
+from benchmarks.speed.bench import SizedBench
+from benchmarks.speed.figures import Figure, Unit
+from benchmarks.speed.stdio import StdioClient
+from benchmarks.speed.timing import interleave, seconds_of
+from decisions import selectors, services
+from decisions.schemas import DecisionGet, DecisionRecord
+from memoryhub.core import log, stores
+from memoryhub.core.stores import StoreId, project_store, use_store
+
+MAX_DEPTH = 10_000
+"""A chain is as long as the store is large, up to this."""
+_BATCH = 500
+_MANY = 100
+
+
+def measure_lineage(sized: SizedBench) -> Iterator[Figure]:
+    """Yield the latency of what is asked of a long chain: its head, one decision, its lineage.
+
+    Raises:
+        RuntimeError: the chain has another head than its last decision.
+    """
+    store = project_store(f"bench-lineage-{sized.size}")
+    ids = _fill(sized, store)
+    with StdioClient(sized.bench.home, "--project", store.name) as client:
+        client.open()
+        acts = _acts(store, ids, client)
+        amounts = interleave(sized.samples.searches, *acts.values())
+    for (name, label), amount in zip(acts, amounts, strict=True):
+        yield Figure(f"lineage.{name}", label, Unit.MILLISECONDS, amount, len(ids))
+    stores.forget(store)
+
+
+def _fill(sized: SizedBench, store: StoreId) -> list[int]:
+    """Record the chain, and return its ids, the earliest first."""
+    ids: list[int] = []
+    depth = min(sized.size, MAX_DEPTH)
+    with use_store(store, create=True):
+        while len(ids) < depth:
+            with log.transaction():
+                ids += _record(ids, min(_BATCH, depth - len(ids)))
+            sized.progress("recording a chain of decisions", len(ids), depth)
+    return ids
+
+
+def _record(before: list[int], count: int) -> list[int]:
+    ids = before[-1:]
+    for number in range(len(before), len(before) + count):
+        text = corpus.arguments(number)
+        command = DecisionRecord(title=text["title"], chosen=text["content"], supersedes=ids[-1:])
+        ids.append(services.record_decision(command=command).id)
+    return ids[len(before[-1:]) :]
+
+
+def _acts(store: StoreId, ids: list[int], client: StdioClient) -> dict[tuple[str, str], Callable[[], float]]:
+    """Return what is measured, by the end of its key and its label."""
+    first, middle = ids[0], ids[len(ids) // 2]
+    spread = ids[:: max(1, len(ids) // _MANY)][:_MANY]
+    whole = {"ids": [middle], "lineage": True}
+
+    def heads() -> None:
+        if any(found != ids[-1:] for found in selectors.heads(spread).values()):
+            raise RuntimeError(f"the chain that ends with #{ids[-1]} has another head")
+
+    def get(**asked: object) -> None:
+        selectors.get_decisions(command=DecisionGet.model_validate(asked))
+
+    return {
+        ("heads", f"heads of {_MANY} decisions in a chain"): lambda: _timed(store, heads),
+        ("get", "a chain's first decision, and what stands"): lambda: _timed(store, lambda: get(ids=[first])),
+        ("whole", "lineage of the middle of a chain"): lambda: _timed(store, lambda: get(**whole)),
+        ("stdio", "the same through stdio"): lambda: seconds_of(client.call, "decision_get", whole),
+    }
+
+
+def _timed(store: StoreId, act: Callable[[], None]) -> float:
+    with use_store(store):
+        return seconds_of(act)

@@ -1,0 +1,88 @@
+"""One run: every chosen measure in its order; one that fails is reported, and the others go on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from django.db import connections
+
+from benchmarks.machine import load, machine_facts
+from benchmarks.speed.bench import Bench, Progress, Samples, SizedBench
+from benchmarks.speed.figures import Failure, Figure, ProfileRow, Results
+from benchmarks.speed.measures import MEASURES, SIZED_MEASURES
+from benchmarks.speed.profiling import profile_writes
+from memoryhub.core import stores
+from memoryhub.core.origin import use_origin
+
+T = TypeVar("T", Figure, ProfileRow)
+
+logger = logging.getLogger(__name__)
+
+FILL = "bulk"
+"""The measure that fills the store, without which there is nothing to measure at a size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is to measure."""
+
+    sizes: Sequence[int]
+    samples: Samples
+    only: Collection[str] = ()
+    """Names of measures, or what stands before the dot in them; empty: all."""
+    profile: bool = False
+
+    def wants(self, name: str) -> bool:
+        """Whether a measure is to be taken."""
+        return not self.only or name in self.only or name.partition(".")[0] in self.only
+
+    @property
+    def wants_stores(self) -> bool:
+        """Whether any store has to be filled."""
+        return self.profile or any(map(self.wants, SIZED_MEASURES))
+
+
+def run(plan: Plan, home: Path, progress: Progress) -> Results:
+    """Take the planned measures in ``home``, which is already this process' own."""
+    results = Results(machine_facts(home))
+    try:
+        with use_origin(source="cli", actor="bench"), closing(Bench(home, plan.samples, progress)) as bench:
+            for name, measure in MEASURES.items():
+                if plan.wants(name):
+                    results.figures += _take(results, name, None, partial(measure, bench)) or []
+            for size in plan.sizes if plan.wants_stores else ():
+                _measure_size(results, plan, bench, size)
+    finally:
+        connections.close_all()
+    results.machine.update(load("after"))
+    return results
+
+
+def _measure_size(results: Results, plan: Plan, bench: Bench, size: int) -> None:
+    with closing(SizedBench(bench, size)) as sized:
+        filled = _take(results, FILL, size, partial(SIZED_MEASURES[FILL], sized))
+        if filled is None:
+            return
+        results.figures += filled if plan.wants(FILL) else []
+        for name, measure in SIZED_MEASURES.items():
+            if name != FILL and plan.wants(name):
+                results.figures += _take(results, name, size, partial(measure, sized)) or []
+        if plan.profile and size == plan.sizes[0]:
+            results.profile = _take(results, "profile", size, partial(profile_writes, sized)) or []
+    stores.forget(sized.store)
+
+
+def _take(results: Results, name: str, size: int | None, measure: Callable[[], Iterable[T]]) -> list[T] | None:
+    """Return what a measure found, or None where it failed, which is noted."""
+    try:
+        return list(measure())
+    except Exception as error:
+        logger.info("%s failed", name, exc_info=True)
+        results.failures.append(Failure(name, size, f"{error}" or type(error).__name__))
+        return None

@@ -1,0 +1,160 @@
+"""The evaluation: what it asks is what was written, the answers are not in the stores, and its figures are right."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from unittest import mock
+from xml.etree import ElementTree
+
+from django.core.management import CommandError, call_command
+from django.test import SimpleTestCase
+
+from benchmarks.quality.command import Command
+from benchmarks.quality.conversations import conversations
+from benchmarks.quality.functions import Function, choose, documented, functions, standard_library
+from benchmarks.quality.questions import Question
+from benchmarks.quality.run import evaluate
+from benchmarks.quality.scores import means, score
+from benchmarks.quality.stages import stages
+from memoryhub.core import rows
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import project_store, use_store
+from tests.support import HubTestCase
+
+SAMPLE: dict[str, Any] = {
+    "conversation": {
+        "speaker_a": "Ada",
+        "speaker_b": "Ben",
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            {"speaker": "Ada", "dia_id": "D1:1", "text": "I adopted a heron.", "blip_caption": "a grey bird"},
+            {"speaker": "Ben", "dia_id": "D1:2", "text": "What do you call it?"},
+        ],
+        "session_2_date_time": "10:00 am on 1 June, 2023",
+        "session_2": [{"speaker": "Ada", "dia_id": "D2:1", "text": "The heron flew off to the lake."}],
+    },
+    "qa": [
+        {"question": "What did Ada adopt?", "answer": "zebra", "evidence": ["D1:1"], "category": 4},
+        {"question": "When did the heron fly off?", "answer": "June", "evidence": ["D2:1"], "category": 2},
+        {"question": "Unanswerable?", "evidence": ["D1:1"], "category": 5},
+        {"question": "Of nothing that is there?", "evidence": ["D9:9"], "category": 1},
+    ],
+}
+
+
+class ConversationTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = self.home / "conversations.json"
+        self.path.write_text(json.dumps([SAMPLE]))
+
+    def test_turns_are_messages_at_their_dates_and_questions_know_their_answers(self):
+        found = conversations(self.path)
+        self.assertEqual((found.documents, len(found.questions)), (3, 2))
+        first, second = found.questions
+        self.assertEqual((first.category, first.half, first.sessions), ("one turn", 0, {"s1"}))
+        self.assertEqual((second.category, second.half, second.sessions), ("time", 1, {"s2"}))
+        with use_store(project_store("conversation-1")):
+            (adopted,) = first.answers
+            event = RawEvent.objects.get(position=adopted)
+            self.assertEqual(event.occurred_at, "2023-05-08T13:56:00.000Z")
+            self.assertEqual(
+                json.loads(event.payload_json), {"content": "Ada: I adopted a heron. [picture: a grey bird]"}
+            )
+
+    def test_nothing_of_the_answers_is_in_the_store(self):
+        conversations(self.path)
+        with use_store(project_store("conversation-1")) as store:
+            rows.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            content = store.path.read_bytes()
+        self.assertIn(b"adopted a heron", content)
+        for word in (b"D1:1", b"D2:1", b"zebra", b"What did Ada"):
+            self.assertNotIn(word, content)
+
+    def test_every_stage_is_measured_over_all_halves_and_categories(self):
+        result = evaluate(conversations(self.path), stages())
+        self.assertEqual([each.stage.key for each in result.stages], [each.key for each in stages()])
+        last = result.stages[-1]
+        self.assertEqual((last.all.questions, last.all.recall_10, last.all.session_5), (2, 1.0, 1.0))
+        self.assertEqual([half.questions for half in last.halves], [1, 1])
+        self.assertEqual(set(last.categories), {"one turn", "time"})
+        self.assertEqual(result.cost.milliseconds.samples, 2)
+        self.assertGreater(result.cost.tokens, 10)
+
+
+class FunctionTests(HubTestCase):
+    library: list[Function]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.library = list(standard_library())
+
+    def test_a_function_loses_its_docstring_and_nothing_else(self):
+        source = (
+            "class A:\n    def spin(self):\n        '''Turn the big wheel slowly round.\n\n        More.'''\n"
+            "        return 1  # spun\n\n    def quiet(self):\n        return 2\n"
+        )
+        (found,) = documented(source)
+        self.assertEqual(found.sentence, "Turn the big wheel slowly round.")
+        self.assertEqual(found.source, "    def spin(self):\n        return 1  # spun")
+
+    def test_the_choice_is_the_same_on_every_run_and_leaves_out_what_is_not_unique(self):
+        found = [Function(f"f{number}", f"source {number}", f"sentence {number // 2 * 2}") for number in range(4)]
+        found += [Function(f"g{number}", f"body {number}", f"asks {number}") for number in range(50)]
+        chosen = choose(found, 20)
+        self.assertEqual(chosen, choose(found, 20))
+        self.assertTrue(all(each.name.startswith("g") for each in chosen))
+
+    def test_the_standard_library_has_enough_of_them_and_no_document_has_its_question(self):
+        chosen = choose(self.library, 1_500)
+        self.assertEqual(len(chosen), 1_500)
+        self.assertFalse([each for each in chosen if each.sentence in each.source])
+
+    def test_each_is_a_memory_that_answers_its_question(self):
+        with mock.patch("benchmarks.quality.functions.standard_library", return_value=self.library):  # read once
+            found = functions(20)
+        with use_store(project_store("functions")):
+            titles = dict(rows.fetch("SELECT id, title FROM memories_memory"))
+        self.assertEqual({each for question in found.questions for each in question.answers}, set(titles))
+
+
+class ScoreTests(SimpleTestCase):
+    def test_recall_rank_and_sessions_are_those_of_the_first_hits(self):
+        question = Question(project_store("alpha"), "?", frozenset({7, 8}), "x", 0, frozenset({"s9"}))
+        found = [(number, f"s{number}") for number in (1, 2, 7, 3, 4, 8, 9)]
+        scored = score(question, found)
+        self.assertEqual((scored.recall_5, scored.recall_10), (0.5, 1.0))
+        self.assertEqual((scored.reciprocal_rank, scored.session_5), (1 / 3, 0.0))
+        self.assertEqual(means([scored, score(question, [])]).recall_10, 0.5)
+
+    def test_no_questions_have_no_means(self):
+        with self.assertRaisesMessage(ValueError, "nothing was asked"):
+            means([])
+
+
+class CommandTests(HubTestCase):
+    def test_it_prints_tables_and_writes_json_and_a_drawing(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "data.json").write_text(json.dumps([SAMPLE]))
+        out = StringIO()
+        with mock.patch.dict("os.environ", MEMORY_HUB_EVALUATION_DATA=str(folder / "data.json")):
+            call_command(Command(), functions=10, json=folder / "e.json", svg=folder / "e.svg", stdout=out)
+        self.assertIn("LoCoMo, turns: 3 documents, 2 questions", out.getvalue())
+        self.assertIn("standard library, functions: 10 documents", out.getvalue())
+        data = json.loads((folder / "e.json").read_text())
+        self.assertEqual([each["key"] for each in data["sets"]], ["conversations", "functions"])
+        self.assertEqual(data["sets"][0]["stages"][-1]["key"], "meaning")
+        self.assertEqual(data["sets"][1]["targets"], {"recall_10": {"floor": 0.76, "goal": 0.82}})
+        self.assertEqual(data["sets"][0]["stages"][-1]["all"]["recall_10"], 1.0)
+        drawing = ElementTree.fromstring((folder / "e.svg").read_text())
+        self.assertEqual(len(drawing.findall(".//{*}rect")), 4 * len(stages(meaning=True)))
+        self.assertFalse(any(self.home.glob("projects/*")))
+
+    def test_a_file_that_is_not_there_is_refused(self):
+        with self.assertRaisesRegex(CommandError, r"nowhere\.json is no file; give LoCoMo's JSON"):
+            call_command(Command(), data=Path("nowhere.json"), stdout=StringIO())
