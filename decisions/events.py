@@ -7,8 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from decisions.models import ArtifactKind, DecisionStatus, EdgeRelation, Impact, LinkType
-from memoryhub.core.projection import define_event, reverses, sets_aside
+from memoryhub.core.event_types import EventGroup, Retention, define_event
+from memoryhub.core.rollback import reverses, sets_aside
 from memoryhub.core.schemas import Instant, Payload
+from sessions_app.events.commits import EVIDENCE
 
 
 class Alternative(Payload):
@@ -85,11 +87,45 @@ class DecisionEvidenced(Payload):
     commits: list[CommitEvidence] = Field(default_factory=list)
 
 
+DECISIONS = EventGroup("decisions", "Decisions", 60, "decision")
+
+_RECORDED = sets_aside("decisions", "Decisions recorded", order=80, thing="decision", is_cited=True)
+
 DECISION_RECORDED = define_event(
-    "decision.recorded", DecisionRecorded, rollback=sets_aside("decisions"), changes_stream=True
+    "decision.recorded",
+    DecisionRecorded,
+    label="Decision recorded",
+    group=DECISIONS,
+    retention=Retention.WITH_STREAM,
+    rollback=_RECORDED,
+    changes_stream=True,
+    nouns=("decision", "decisions"),
+    is_tallied=True,
 )
-DECISION_LINKED = define_event("decision.linked", DecisionLinked, rollback=sets_aside("edges"), changes_stream=False)
-DECISION_MARKED = define_event("decision.marked", DecisionMarked, rollback=reverses("marks"), changes_stream=True)
+DECISION_LINKED = define_event(
+    "decision.linked",
+    DecisionLinked,
+    label="Decision linked",
+    group=DECISIONS,
+    retention=Retention.WITH_STREAM,
+    rollback=sets_aside("edges", "Edges between decisions", order=100),
+    changes_stream=False,
+)
+DECISION_MARKED = define_event(
+    "decision.marked",
+    DecisionMarked,
+    label="Decision marked",
+    group=DECISIONS,
+    retention=Retention.WITH_STREAM,
+    rollback=reverses("marks", "Decisions marked", order=90, by="mark", thing="decision"),
+    changes_stream=True,
+)
 DECISION_EVIDENCED = define_event(
-    "decision.evidenced", DecisionEvidenced, rollback=sets_aside("evidence"), changes_stream=False
+    "decision.evidenced",
+    DecisionEvidenced,
+    label="Decision evidenced",
+    group=DECISIONS,
+    retention=Retention.WITH_STREAM,
+    rollback=EVIDENCE,
+    changes_stream=False,
 )

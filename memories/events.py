@@ -9,7 +9,9 @@ from pydantic import Field, JsonValue
 
 from memories.kinds import KINDS
 from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
-from memoryhub.core.projection import NOTHING_DEPENDS, define_event, reverses, sets_aside
+from memoryhub.core.event_types import EventGroup, Retention, TurnRule, define_event
+from memoryhub.core.permissions import Act
+from memoryhub.core.rollback import NOTHING_DEPENDS, reverses, sets_aside
 from memoryhub.core.schemas import Generated, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores import SLUG
 
@@ -185,28 +187,123 @@ class ContextPacked(Payload):
     packed_at: Instant
 
 
+MEMORIES = EventGroup("memories", "Memories", 50, "memory")
+LINKS = EventGroup("links", "Tags and relations", 55)
+USE = EventGroup("use", "Use of memories", 85)
+
+_CREATED = sets_aside("memories_created", "Memories written", order=10, by="delete", thing="memory", is_cited=True)
+_REVISED = reverses(
+    "memories_revised", "Memories revised", order=20, by="revert", thing="memory", is_hidden=True, is_cited=True
+)
+_DELETED = reverses("memories_deleted", "Memories deleted", order=30, by="restore", thing="memory")
+_RESTORED = reverses("memories_restored", "Memories restored", order=40, by="delete", thing="memory")
+_REVIEWED = reverses("reviews", "Memories reviewed", order=50, by="review", thing="memory")
+_RESOLVED = sets_aside("resolutions", "Conflicts resolved", order=70, follows_stream=True)
+
 MEMORY_WRITTEN = define_event(
-    "memory.written", MemoryWritten, rollback=sets_aside("memories_created"), changes_stream=True
+    "memory.written",
+    MemoryWritten,
+    label="Memory written",
+    group=MEMORIES,
+    retention=Retention.WITH_STREAM,
+    rollback=_CREATED,
+    changes_stream=True,
+    nouns=("memory", "memories"),
+    is_tallied=True,
 )
 MEMORY_REVISED = define_event(
-    "memory.revised", MemoryRevised, rollback=reverses("memories_revised"), changes_stream=True
+    "memory.revised",
+    MemoryRevised,
+    label="Memory revised",
+    group=MEMORIES,
+    retention=Retention.WITH_STREAM,
+    rollback=_REVISED,
+    changes_stream=True,
 )
-MEMORY_SEEN = define_event("memory.seen", MemoryTouched, rollback=NOTHING_DEPENDS, changes_stream=False)
+MEMORY_SEEN = define_event(
+    "memory.seen",
+    MemoryTouched,
+    label="Memory seen again",
+    group=MEMORIES,
+    retention=Retention.WITH_STREAM,
+    rollback=NOTHING_DEPENDS,
+    changes_stream=False,
+)
 MEMORY_DELETED = define_event(
-    "memory.deleted", MemoryTouched, rollback=reverses("memories_deleted"), changes_stream=True
+    "memory.deleted",
+    MemoryTouched,
+    label="Memory deleted",
+    group=MEMORIES,
+    retention=Retention.WITH_STREAM,
+    rollback=_DELETED,
+    changes_stream=True,
 )
 MEMORY_RESTORED = define_event(
-    "memory.restored", MemoryTouched, rollback=reverses("memories_restored"), changes_stream=True
+    "memory.restored",
+    MemoryTouched,
+    label="Memory restored",
+    group=MEMORIES,
+    retention=Retention.WITH_STREAM,
+    rollback=_RESTORED,
+    changes_stream=True,
 )
-MEMORY_REVIEWED = define_event("memory.reviewed", MemoryReviewed, rollback=reverses("reviews"), changes_stream=True)
+MEMORY_REVIEWED = define_event(
+    "memory.reviewed",
+    MemoryReviewed,
+    label="Memory reviewed",
+    group=MEMORIES,
+    retention=Retention.WITH_STREAM,
+    rollback=_REVIEWED,
+    changes_stream=True,
+    act=Act.REVIEW,
+)
 CONFLICT_RESOLVED = define_event(
-    "conflict.resolved", ConflictResolved, rollback=sets_aside("resolutions"), changes_stream=True
+    "conflict.resolved",
+    ConflictResolved,
+    label="Conflict resolved",
+    group=MEMORIES,
+    retention=Retention.WITH_STREAM,
+    rollback=_RESOLVED,
+    changes_stream=True,
+    own_icon="dot",
 )
-TAG_CREATED = define_event("tag.created", TagCreated, rollback=sets_aside("tags"), changes_stream=False)
+TAG_CREATED = define_event(
+    "tag.created",
+    TagCreated,
+    label="Tag created",
+    group=LINKS,
+    retention=Retention.KEPT,
+    rollback=sets_aside("tags", "Tags described", order=140),
+    changes_stream=False,
+)
 RELATION_CREATED = define_event(
-    "relation.created", RelationCreated, rollback=sets_aside("relations"), changes_stream=False
+    "relation.created",
+    RelationCreated,
+    label="Relation created",
+    group=LINKS,
+    retention=Retention.KEPT,
+    rollback=sets_aside("relations", "Relations made", order=120),
+    changes_stream=False,
 )
-CONTEXT_PACKED = define_event("context.packed", ContextPacked, rollback=NOTHING_DEPENDS, changes_stream=False)
 RELATION_DELETED = define_event(
-    "relation.deleted", RelationDeleted, rollback=reverses("relations_removed"), changes_stream=False
+    "relation.deleted",
+    RelationDeleted,
+    label="Relation deleted",
+    group=LINKS,
+    retention=Retention.KEPT,
+    rollback=reverses("relations_removed", "Relations taken away", order=130, by="relate"),
+    changes_stream=False,
+)
+CONTEXT_PACKED = define_event(
+    "context.packed",
+    ContextPacked,
+    label="Context packed",
+    group=USE,
+    retention=Retention.PACK,
+    rollback=NOTHING_DEPENDS,
+    changes_stream=False,
+    act=Act.VIEW,
+    turn=TurnRule.OPTIONAL,
+    own_icon="note",
+    nouns=("context pack", "context packs"),
 )

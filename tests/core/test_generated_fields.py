@@ -19,10 +19,10 @@ from pydantic.fields import FieldInfo
 from memories import services
 from memories.schemas import MemoryWrite
 from memoryhub.core import log, schemas
+from memoryhub.core.event_types import EventType, event_type, event_type_names
 from memoryhub.core.log.digests import canonical_json, payload_digest
 from memoryhub.core.log.erase import StreamName
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import EventType, event_type, event_type_names
 from memoryhub.core.sanitize import sanitize_text, use_rules
 from memoryhub.core.schemas import Generated
 from memoryhub.core.secrets.own import OwnRule, compile_rules
