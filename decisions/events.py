@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -91,41 +92,31 @@ DECISIONS = EventGroup("decisions", "Decisions", 60, "decision")
 
 _RECORDED = sets_aside("decisions", "Decisions recorded", order=80, thing="decision", is_cited=True)
 
-DECISION_RECORDED = define_event(
+_define = partial(define_event, group=DECISIONS, retention=Retention.WITH_STREAM)
+
+DECISION_RECORDED = _define(
     "decision.recorded",
     DecisionRecorded,
     label="Decision recorded",
-    group=DECISIONS,
-    retention=Retention.WITH_STREAM,
     rollback=_RECORDED,
     changes_stream=True,
     nouns=("decision", "decisions"),
     is_tallied=True,
 )
-DECISION_LINKED = define_event(
+DECISION_LINKED = _define(
     "decision.linked",
     DecisionLinked,
     label="Decision linked",
-    group=DECISIONS,
-    retention=Retention.WITH_STREAM,
     rollback=sets_aside("edges", "Edges between decisions", order=100),
     changes_stream=False,
 )
-DECISION_MARKED = define_event(
+DECISION_MARKED = _define(
     "decision.marked",
     DecisionMarked,
     label="Decision marked",
-    group=DECISIONS,
-    retention=Retention.WITH_STREAM,
     rollback=reverses("marks", "Decisions marked", order=90, by="mark", thing="decision"),
     changes_stream=True,
 )
-DECISION_EVIDENCED = define_event(
-    "decision.evidenced",
-    DecisionEvidenced,
-    label="Decision evidenced",
-    group=DECISIONS,
-    retention=Retention.WITH_STREAM,
-    rollback=EVIDENCE,
-    changes_stream=False,
+DECISION_EVIDENCED = _define(
+    "decision.evidenced", DecisionEvidenced, label="Decision evidenced", rollback=EVIDENCE, changes_stream=False
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
@@ -200,26 +201,17 @@ _RESTORED = reverses("memories_restored", "Memories restored", order=40, by="del
 _REVIEWED = reverses("reviews", "Memories reviewed", order=50, by="review", thing="memory")
 _RESOLVED = sets_aside("resolutions", "Conflicts resolved", order=70, follows_stream=True)
 
-MEMORY_WRITTEN = define_event(
+_define_change = partial(define_event, group=MEMORIES, retention=Retention.WITH_STREAM, changes_stream=True)
+
+MEMORY_WRITTEN = _define_change(
     "memory.written",
     MemoryWritten,
     label="Memory written",
-    group=MEMORIES,
-    retention=Retention.WITH_STREAM,
     rollback=_CREATED,
-    changes_stream=True,
     nouns=("memory", "memories"),
     is_tallied=True,
 )
-MEMORY_REVISED = define_event(
-    "memory.revised",
-    MemoryRevised,
-    label="Memory revised",
-    group=MEMORIES,
-    retention=Retention.WITH_STREAM,
-    rollback=_REVISED,
-    changes_stream=True,
-)
+MEMORY_REVISED = _define_change("memory.revised", MemoryRevised, label="Memory revised", rollback=_REVISED)
 MEMORY_SEEN = define_event(
     "memory.seen",
     MemoryTouched,
@@ -229,43 +221,13 @@ MEMORY_SEEN = define_event(
     rollback=NOTHING_DEPENDS,
     changes_stream=False,
 )
-MEMORY_DELETED = define_event(
-    "memory.deleted",
-    MemoryTouched,
-    label="Memory deleted",
-    group=MEMORIES,
-    retention=Retention.WITH_STREAM,
-    rollback=_DELETED,
-    changes_stream=True,
+MEMORY_DELETED = _define_change("memory.deleted", MemoryTouched, label="Memory deleted", rollback=_DELETED)
+MEMORY_RESTORED = _define_change("memory.restored", MemoryTouched, label="Memory restored", rollback=_RESTORED)
+MEMORY_REVIEWED = _define_change(
+    "memory.reviewed", MemoryReviewed, label="Memory reviewed", rollback=_REVIEWED, act=Act.REVIEW
 )
-MEMORY_RESTORED = define_event(
-    "memory.restored",
-    MemoryTouched,
-    label="Memory restored",
-    group=MEMORIES,
-    retention=Retention.WITH_STREAM,
-    rollback=_RESTORED,
-    changes_stream=True,
-)
-MEMORY_REVIEWED = define_event(
-    "memory.reviewed",
-    MemoryReviewed,
-    label="Memory reviewed",
-    group=MEMORIES,
-    retention=Retention.WITH_STREAM,
-    rollback=_REVIEWED,
-    changes_stream=True,
-    act=Act.REVIEW,
-)
-CONFLICT_RESOLVED = define_event(
-    "conflict.resolved",
-    ConflictResolved,
-    label="Conflict resolved",
-    group=MEMORIES,
-    retention=Retention.WITH_STREAM,
-    rollback=_RESOLVED,
-    changes_stream=True,
-    own_icon="dot",
+CONFLICT_RESOLVED = _define_change(
+    "conflict.resolved", ConflictResolved, label="Conflict resolved", rollback=_RESOLVED, own_icon="dot"
 )
 TAG_CREATED = define_event(
     "tag.created",

@@ -101,13 +101,10 @@ def _about_approval(payload: Mapping[str, Any]) -> str:
 MESSAGES = EventGroup("messages", "Messages", 20, "note")
 ACTIONS = EventGroup("actions", "Tools, commands and files", 30)
 
+_SET_ASIDE = sets_aside("messages", "Messages, commands and notes", order=220)
 # Every type here is captured from clients.
 _define = partial(
-    define_event,
-    retention=Retention.CAPTURED,
-    rollback=sets_aside("messages", "Messages, commands and notes", order=220),
-    changes_stream=False,
-    from_clients=True,
+    define_event, retention=Retention.CAPTURED, rollback=_SET_ASIDE, changes_stream=False, from_clients=True
 )
 
 USER_MESSAGE = _define(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -49,41 +50,21 @@ WORK = EventGroup("work", "Phases and iterations", 40, "phase")
 
 _PROGRESS_STAYS = stays("the iteration keeps its phase, artifacts and outcome")
 
-ITERATION_STARTED = define_event(
+_define = partial(define_event, group=WORK, retention=Retention.WITH_STREAM, changes_stream=False)
+
+ITERATION_STARTED = _define(
     "iteration.started",
     IterationStarted,
     label="Iteration started",
-    group=WORK,
-    retention=Retention.WITH_STREAM,
     rollback=sets_aside("iterations", "Iterations begun", order=180),
-    changes_stream=False,
     about=_about,
 )
-ITERATION_ADVANCED = define_event(
-    "iteration.advanced",
-    IterationAdvanced,
-    label="Next phase",
-    group=WORK,
-    retention=Retention.WITH_STREAM,
-    rollback=_PROGRESS_STAYS,
-    changes_stream=False,
-    about=_about_phases,
+ITERATION_ADVANCED = _define(
+    "iteration.advanced", IterationAdvanced, label="Next phase", rollback=_PROGRESS_STAYS, about=_about_phases
 )
-ITERATION_COMPLETED = define_event(
-    "iteration.completed",
-    IterationEnded,
-    label="Iteration completed",
-    group=WORK,
-    retention=Retention.WITH_STREAM,
-    rollback=_PROGRESS_STAYS,
-    changes_stream=False,
+ITERATION_COMPLETED = _define(
+    "iteration.completed", IterationEnded, label="Iteration completed", rollback=_PROGRESS_STAYS
 )
-ITERATION_ABANDONED = define_event(
-    "iteration.abandoned",
-    IterationEnded,
-    label="Iteration abandoned",
-    group=WORK,
-    retention=Retention.WITH_STREAM,
-    rollback=_PROGRESS_STAYS,
-    changes_stream=False,
+ITERATION_ABANDONED = _define(
+    "iteration.abandoned", IterationEnded, label="Iteration abandoned", rollback=_PROGRESS_STAYS
 )

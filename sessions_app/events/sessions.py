@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import Field, JsonValue
@@ -71,49 +72,17 @@ SETTINGS = EventGroup("settings", "Settings and description", 80)
 _BEGUN_OR_ENDED = sets_aside("sessions", "Sessions begun or ended", order=190, is_cited=True)
 _STATE_STAYS = stays("the session keeps the state that it has now")
 
-SESSION_STARTED = define_event(
-    "session.started",
-    SessionStarted,
-    label="Session started",
-    group=SESSIONS,
-    retention=Retention.WITH_STREAM,
-    rollback=_BEGUN_OR_ENDED,
-    changes_stream=False,
-    turn=TurnRule.NONE,
-    about=_purpose,
+_define = partial(
+    define_event, group=SESSIONS, retention=Retention.WITH_STREAM, changes_stream=False, turn=TurnRule.NONE
 )
-SESSION_ENDED = define_event(
-    "session.ended",
-    SessionEnded,
-    label="Session ended",
-    group=SESSIONS,
-    retention=Retention.WITH_STREAM,
-    rollback=_BEGUN_OR_ENDED,
-    changes_stream=False,
-    turn=TurnRule.NONE,
-    about=_outcome,
+
+SESSION_STARTED = _define(
+    "session.started", SessionStarted, label="Session started", rollback=_BEGUN_OR_ENDED, about=_purpose
 )
-SESSION_PAUSED = define_event(
-    "session.paused",
-    SessionTouched,
-    label="Session paused",
-    group=SESSIONS,
-    retention=Retention.WITH_STREAM,
-    rollback=_STATE_STAYS,
-    changes_stream=False,
-    turn=TurnRule.NONE,
-    about=_name,
-)
-SESSION_RESUMED = define_event(
-    "session.resumed",
-    SessionTouched,
-    label="Session resumed",
-    group=SESSIONS,
-    retention=Retention.WITH_STREAM,
-    rollback=_STATE_STAYS,
-    changes_stream=False,
-    turn=TurnRule.NONE,
-    about=_name,
+SESSION_ENDED = _define("session.ended", SessionEnded, label="Session ended", rollback=_BEGUN_OR_ENDED, about=_outcome)
+SESSION_PAUSED = _define("session.paused", SessionTouched, label="Session paused", rollback=_STATE_STAYS, about=_name)
+SESSION_RESUMED = _define(
+    "session.resumed", SessionTouched, label="Session resumed", rollback=_STATE_STAYS, about=_name
 )
 PROJECT_CONFIGURED = define_event(
     "project.configured",

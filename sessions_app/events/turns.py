@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 from memoryhub.core.event_types import Retention, TurnRule, define_event
@@ -46,38 +47,17 @@ def _expired_about(_payload: Mapping[str, Any]) -> str:
 
 _BEGUN_OR_ENDED = sets_aside("turns", "Turns begun or ended", order=200)
 
-TURN_BEGAN = define_event(
-    "turn.began",
-    TurnBegan,
-    label="Turn began",
-    group=SESSIONS,
-    retention=Retention.KEPT,
-    rollback=_BEGUN_OR_ENDED,
-    changes_stream=False,
-    turn=TurnRule.NONE,
-    nouns=("turn", "turns"),
-    is_tallied=True,
+_define = partial(define_event, group=SESSIONS, retention=Retention.KEPT, changes_stream=False, turn=TurnRule.NONE)
+
+TURN_BEGAN = _define(
+    "turn.began", TurnBegan, label="Turn began", rollback=_BEGUN_OR_ENDED, nouns=("turn", "turns"), is_tallied=True
 )
-TURN_ENDED = define_event(
-    "turn.ended",
-    TurnEnded,
-    label="Turn summary",
-    group=SESSIONS,
-    retention=Retention.KEPT,
-    rollback=_BEGUN_OR_ENDED,
-    changes_stream=False,
-    turn=TurnRule.NONE,
-    about=_ended_about,
-)
-TURN_EXPIRED = define_event(
+TURN_ENDED = _define("turn.ended", TurnEnded, label="Turn summary", rollback=_BEGUN_OR_ENDED, about=_ended_about)
+TURN_EXPIRED = _define(
     "turn.expired",
     TurnExpired,
     label="Turn incomplete",
-    group=SESSIONS,
-    retention=Retention.KEPT,
     rollback=NOTHING_DEPENDS,
-    changes_stream=False,
-    turn=TurnRule.NONE,
     own_icon="clock",
     about=_expired_about,
 )
