@@ -169,11 +169,6 @@ def event_type(name: str) -> EventType[Any] | None:
     return _types.get(name)
 
 
-def event_type_names() -> list[str]:
-    """Return the names of all registered types."""
-    return sorted(_types)
-
-
 def event_types() -> list[EventType[Any]]:
     """Return all registered types, group by group."""
     return sorted(_types.values(), key=lambda each: each.group.order)

@@ -136,16 +136,6 @@ TOOL_MESSAGE = _define(
     is_tallied=True,
     about=_about_tool,
 )
-COMMAND_RUN = _define(
-    "command.run",
-    CommandRun,
-    label="Command",
-    group=ACTIONS,
-    own_icon="command",
-    nouns=("command", "commands"),
-    is_tallied=True,
-    about=lambda payload: payload.get("command", ""),
-)
 FILE_EDITED = _define(
     "file.edited",
     FileEdited,
@@ -155,6 +145,16 @@ FILE_EDITED = _define(
     nouns=("file edit", "file edits"),
     is_tallied=True,
     about=lambda payload: payload.get("path", ""),
+)
+COMMAND_RUN = _define(
+    "command.run",
+    CommandRun,
+    label="Command",
+    group=ACTIONS,
+    own_icon="command",
+    nouns=("command", "commands"),
+    is_tallied=True,
+    about=lambda payload: payload.get("command", ""),
 )
 NOTE_ADDED = _define("note.added", Note, label="Note", group=MESSAGES, nouns=("note", "notes"), speech=Speech.NOTE)
 CONTEXT_COMPACTED = _define(

@@ -21,7 +21,6 @@ from memoryhub.core.event_types import (
     Retention,
     define_event,
     event_type,
-    event_type_names,
     event_types,
     require_effects,
     types_that_change_streams,
@@ -151,7 +150,7 @@ class ShieldTests(TaintTestCase):
         invent("memory.cited", Invented, **COMPLETE)
         changing = set(types_that_change_streams())
         for thing in (self.write("Bad", tainted=True), self.decide("Bad", tainted=True)):
-            found = {name for name in event_type_names() if self.protects(thing, name)}
+            found = {known.name for known in event_types() if self.protects(thing, known.name)}
             self.assertEqual(changing, found)
 
     def test_these_are_the_types_that_protect(self) -> None:
