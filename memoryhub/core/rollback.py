@@ -67,6 +67,8 @@ class Rollback:
             raise ImproperlyConfigured(
                 f"roll-back group {self.group!r} does not declare by which effect it is reversed"
             )
+        if self.treatment is Treatment.STAYS and not (self.why or self.group):
+            raise ImproperlyConfigured("stays() needs the reason why the event stays in force")
 
 
 # Declares that roll-back sets aside what the event created.

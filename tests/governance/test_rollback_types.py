@@ -90,6 +90,8 @@ class DeclarationTests(TaintTestCase):
         )
         with self.assertRaisesMessage(ImproperlyConfigured, "'strange' does not declare its title"):
             sets_aside("strange", "", order=1)
+        with self.assertRaisesMessage(ImproperlyConfigured, "needs the reason"):
+            stays("")
 
     def test_a_type_whose_effect_is_not_there_is_named_at_start_up(self) -> None:
         require_effects()
