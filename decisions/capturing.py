@@ -6,9 +6,12 @@ that are there goes on.
 
 from __future__ import annotations
 
+from typing import Any
+
 from decisions.events import DECISION_RECORDED
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden
+from memoryhub.core.event_types import EventType
 from memoryhub.core.origin import AGENT_PREFIX, Origin
 from sessions_app.settings import project_settings, settings_decided_by
 
@@ -16,13 +19,13 @@ SETTING = "capture_decisions"
 
 
 @log.guard
-def refuse_decisions(event_type: str, origin: Origin) -> Origin:
+def refuse_decisions(event_type: EventType[Any], origin: Origin) -> Origin:
     """Refuse a decision of an agent's where none are captured.
 
     Raises:
         Forbidden: the sentence names the setting, who decided it, and who may record it all the same.
     """
-    if event_type == DECISION_RECORDED.name and _is_agent(origin) and not project_settings().capture_decisions:
+    if event_type is DECISION_RECORDED and _is_agent(origin) and not project_settings().capture_decisions:
         raise Forbidden(
             f"agents record no decisions here: {SETTING} is false, set by {settings_decided_by()[SETTING]}; tell the "
             "user, who can record it in the admin"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
 
 from decisions.models import ArtifactKind, DecisionStatus, EdgeRelation, Impact, LinkType
-from memoryhub.core.projection import define_event, reverses, sets_aside
+from memoryhub.core.event_types import EventGroup, Retention, define_event
+from memoryhub.core.rollback import reverses, sets_aside
 from memoryhub.core.schemas import Instant, Payload
+from sessions_app.events.commits import EVIDENCE
 
 
 class Alternative(Payload):
@@ -85,11 +88,35 @@ class DecisionEvidenced(Payload):
     commits: list[CommitEvidence] = Field(default_factory=list)
 
 
-DECISION_RECORDED = define_event(
-    "decision.recorded", DecisionRecorded, rollback=sets_aside("decisions"), changes_stream=True
+DECISIONS = EventGroup("decisions", "Decisions", 60, "decision")
+
+_RECORDED = sets_aside("decisions", "Decisions recorded", order=80, thing="decision", is_cited=True)
+
+_define = partial(define_event, group=DECISIONS, retention=Retention.WITH_STREAM)
+
+DECISION_RECORDED = _define(
+    "decision.recorded",
+    DecisionRecorded,
+    label="Decision recorded",
+    rollback=_RECORDED,
+    changes_stream=True,
+    nouns=("decision", "decisions"),
+    is_tallied=True,
 )
-DECISION_LINKED = define_event("decision.linked", DecisionLinked, rollback=sets_aside("edges"), changes_stream=False)
-DECISION_MARKED = define_event("decision.marked", DecisionMarked, rollback=reverses("marks"), changes_stream=True)
-DECISION_EVIDENCED = define_event(
-    "decision.evidenced", DecisionEvidenced, rollback=sets_aside("evidence"), changes_stream=False
+DECISION_LINKED = _define(
+    "decision.linked",
+    DecisionLinked,
+    label="Decision linked",
+    rollback=sets_aside("edges", "Edges between decisions", order=100),
+    changes_stream=False,
+)
+DECISION_MARKED = _define(
+    "decision.marked",
+    DecisionMarked,
+    label="Decision marked",
+    rollback=reverses("marks", "Decisions marked", order=90, by="mark", thing="decision"),
+    changes_stream=True,
+)
+DECISION_EVIDENCED = _define(
+    "decision.evidenced", DecisionEvidenced, label="Decision evidenced", rollback=EVIDENCE, changes_stream=False
 )

@@ -11,8 +11,10 @@ class GovernanceConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register events and projectors."""
+        """Register events, projectors and effects, and check that every effect which an event type names is there."""
         from governance import redaction, retention, staleness, taint
+        from memoryhub.core.event_types import require_effects
 
         for part in (retention, redaction, taint, staleness):
             part.register()
+        require_effects()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
 from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
+from memoryhub.core.event_types import EventGroup, Retention, TurnRule, define_event
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS
-from memoryhub.core.projection import NOTHING_DEPENDS, define_event, reverses, sets_aside
+from memoryhub.core.permissions import Act
+from memoryhub.core.rollback import NOTHING_DEPENDS, reverses, sets_aside
 from memoryhub.core.schemas import Generated, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores import SLUG
 
@@ -185,28 +188,84 @@ class ContextPacked(Payload):
     packed_at: Instant
 
 
-MEMORY_WRITTEN = define_event(
-    "memory.written", MemoryWritten, rollback=sets_aside("memories_created"), changes_stream=True
+MEMORIES = EventGroup("memories", "Memories", 50, "memory")
+LINKS = EventGroup("links", "Tags and relations", 55)
+USE = EventGroup("use", "Use of memories", 85)
+
+_CREATED = sets_aside("memories_created", "Memories written", order=10, by="delete", thing="memory", is_cited=True)
+_REVISED = reverses(
+    "memories_revised", "Memories revised", order=20, by="revert", thing="memory", is_hidden=True, is_cited=True
 )
-MEMORY_REVISED = define_event(
-    "memory.revised", MemoryRevised, rollback=reverses("memories_revised"), changes_stream=True
+_DELETED = reverses("memories_deleted", "Memories deleted", order=30, by="restore", thing="memory")
+_RESTORED = reverses("memories_restored", "Memories restored", order=40, by="delete", thing="memory")
+_REVIEWED = reverses("reviews", "Memories reviewed", order=50, by="review", thing="memory")
+_RESOLVED = sets_aside("resolutions", "Conflicts resolved", order=70, follows_stream=True)
+
+_define_change = partial(define_event, group=MEMORIES, retention=Retention.WITH_STREAM, changes_stream=True)
+
+MEMORY_WRITTEN = _define_change(
+    "memory.written",
+    MemoryWritten,
+    label="Memory written",
+    rollback=_CREATED,
+    nouns=("memory", "memories"),
+    is_tallied=True,
 )
-MEMORY_SEEN = define_event("memory.seen", MemoryTouched, rollback=NOTHING_DEPENDS, changes_stream=False)
-MEMORY_DELETED = define_event(
-    "memory.deleted", MemoryTouched, rollback=reverses("memories_deleted"), changes_stream=True
+MEMORY_REVISED = _define_change("memory.revised", MemoryRevised, label="Memory revised", rollback=_REVISED)
+MEMORY_SEEN = define_event(
+    "memory.seen",
+    MemoryTouched,
+    label="Memory seen again",
+    group=MEMORIES,
+    retention=Retention.WITH_STREAM,
+    rollback=NOTHING_DEPENDS,
+    changes_stream=False,
 )
-MEMORY_RESTORED = define_event(
-    "memory.restored", MemoryTouched, rollback=reverses("memories_restored"), changes_stream=True
+MEMORY_DELETED = _define_change("memory.deleted", MemoryTouched, label="Memory deleted", rollback=_DELETED)
+MEMORY_RESTORED = _define_change("memory.restored", MemoryTouched, label="Memory restored", rollback=_RESTORED)
+MEMORY_REVIEWED = _define_change(
+    "memory.reviewed", MemoryReviewed, label="Memory reviewed", rollback=_REVIEWED, act=Act.REVIEW
 )
-MEMORY_REVIEWED = define_event("memory.reviewed", MemoryReviewed, rollback=reverses("reviews"), changes_stream=True)
-CONFLICT_RESOLVED = define_event(
-    "conflict.resolved", ConflictResolved, rollback=sets_aside("resolutions"), changes_stream=True
+CONFLICT_RESOLVED = _define_change(
+    "conflict.resolved", ConflictResolved, label="Conflict resolved", rollback=_RESOLVED, own_icon="dot"
 )
-TAG_CREATED = define_event("tag.created", TagCreated, rollback=sets_aside("tags"), changes_stream=False)
+TAG_CREATED = define_event(
+    "tag.created",
+    TagCreated,
+    label="Tag created",
+    group=LINKS,
+    retention=Retention.KEPT,
+    rollback=sets_aside("tags", "Tags described", order=140),
+    changes_stream=False,
+)
 RELATION_CREATED = define_event(
-    "relation.created", RelationCreated, rollback=sets_aside("relations"), changes_stream=False
+    "relation.created",
+    RelationCreated,
+    label="Relation created",
+    group=LINKS,
+    retention=Retention.KEPT,
+    rollback=sets_aside("relations", "Relations made", order=120),
+    changes_stream=False,
 )
-CONTEXT_PACKED = define_event("context.packed", ContextPacked, rollback=NOTHING_DEPENDS, changes_stream=False)
 RELATION_DELETED = define_event(
-    "relation.deleted", RelationDeleted, rollback=reverses("relations_removed"), changes_stream=False
+    "relation.deleted",
+    RelationDeleted,
+    label="Relation deleted",
+    group=LINKS,
+    retention=Retention.KEPT,
+    rollback=reverses("relations_removed", "Relations taken away", order=130, by="relate"),
+    changes_stream=False,
+)
+CONTEXT_PACKED = define_event(
+    "context.packed",
+    ContextPacked,
+    label="Context packed",
+    group=USE,
+    retention=Retention.PACK,
+    rollback=NOTHING_DEPENDS,
+    changes_stream=False,
+    act=Act.VIEW,
+    turn=TurnRule.OPTIONAL,
+    own_icon="note",
+    nouns=("context pack", "context packs"),
 )

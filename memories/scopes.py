@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from memories.events import MEMORY_WRITTEN
 from memories.models import MemoryScope
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.origin import current_origin, use_origin
@@ -138,7 +139,7 @@ def writing(scope: MemoryScope) -> Iterator[MemoryScope]:
     if target == current_store():
         yield found
         return
-    origin = require_turn("memory.written", current_origin())
+    origin = require_turn(MEMORY_WRITTEN, current_origin())
     elsewhere = use_origin(session_id=origin.session_id, turn_id=origin.turn_id, ack_token="")
     with use_store(target, create=found is MemoryScope.GLOBAL), elsewhere:
         yield found

@@ -9,7 +9,7 @@ from django.db import models
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN
 from memories.models import MemoryVersion
 from memoryhub.core import rows
-from memoryhub.core.projection import EventType
+from memoryhub.core.event_types import EventType
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
 from sessions_app.events.iterations import ITERATION_STARTED
 from sessions_app.events.turns import TURN_BEGAN

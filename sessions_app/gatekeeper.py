@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from memoryhub.core import log
+from memoryhub.core.event_types import EventType, TurnRule
 from memoryhub.core.origin import Origin
 from sessions_app.choices import TurnPolicy
 from sessions_app.services.turns import require_open_turn
@@ -13,17 +15,15 @@ from sessions_app.settings import project_settings
 CLIENT_DOORS = frozenset({"mcp", "rest"})
 """The doors that the policy is for; a person at the admin or the command line keeps no turns."""
 
-_NEEDS_NO_TURN = ("session.", "turn.", "project.", "payload.", "context.")
-
 
 @log.guard
-def require_turn(event_type: str, origin: Origin) -> Origin:
+def require_turn(event_type: EventType[Any], origin: Origin) -> Origin:
     """Refuse a client's write without a valid token where the policy is strict; name the turn where one is shown.
 
     Raises:
         PreconditionFailed: there is no token, or it is not that of an open turn.
     """
-    if origin.source not in CLIENT_DOORS or event_type.startswith(_NEEDS_NO_TURN):
+    if origin.source not in CLIENT_DOORS or event_type.turn is not TurnRule.REQUIRED:
         return origin
     if not origin.ack_token and project_settings().turn_policy is not TurnPolicy.STRICT:
         return origin

@@ -26,6 +26,7 @@ from sessions_app.clients import (
     Texts,
     Value,
 )
+from sessions_app.events.client import TOOL_MESSAGE
 
 _EXIT_CODE = re.compile(
     r"(?:exit(?:ed with)?(?: non-zero)?(?: status)? code|exit code|exit status)\D{0,3}(\d{1,3})\b", re.IGNORECASE
@@ -117,7 +118,7 @@ _NEEDED = {"content", "command", "path", "tool"}
 
 def _payload(becomes: Becomes, told: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: _value(source, told) for name, source in becomes.fields.items()}
-    if any(not found[name] for name in _NEEDED & set(found) if name != "tool" or becomes.type == "message.tool"):
+    if any(not found[name] for name in _NEEDED & set(found) if name != "tool" or becomes.type == TOOL_MESSAGE.name):
         return {}
     return {name: value for name, value in found.items() if value not in (None, "")}
 

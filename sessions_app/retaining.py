@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
+from memoryhub.core.event_types import Retention, names_where
 from memoryhub.core.kinds import KINDS
 
 MAX_DAYS = 36_500
 MAX_RULES = 50
-PACK_EVENT = "context.packed"
-"""What tells of a context pack; it counts as captured, too."""
 
 
 class What(StrEnum):
@@ -87,7 +86,10 @@ class RetentionRule(BaseModel):
 
 
 def captured_types() -> list[str]:
-    """Return the names of the events that count as captured."""
-    from sessions_app.events.client import CLIENT_EVENTS
+    """Return the names of the events that count as captured; context packs do, too."""
+    return [*names_where(lambda known: known.retention is Retention.CAPTURED), *pack_types()]
 
-    return [*CLIENT_EVENTS, PACK_EVENT]
+
+def pack_types() -> list[str]:
+    """Return the names of the events that record a context pack."""
+    return names_where(lambda known: known.retention is Retention.PACK)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from memoryhub.core import clock, rows
+from memoryhub.core.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
@@ -19,7 +20,7 @@ from sessions_app.events import (
     SessionEnded,
     SessionStarted,
 )
-from sessions_app.events.client import ASSISTANT_MESSAGE, NOTE_ADDED, USER_MESSAGE, Message, Note
+from sessions_app.events.client import Message, Note
 from sessions_app.models import Commit, Session
 
 _MAX_PATHS = 200
@@ -27,8 +28,10 @@ _MAX_PATHS = 200
 define_text("commit", "SELECT id, substr(message, 1, 200), message FROM sessions_app_commit")
 define_text(
     "message",
-    "SELECT position AS id, '' AS title, json_extract(payload_json, '$.content') AS body FROM raw_events "
-    "WHERE event_type IN ('message.user', 'message.assistant', 'note.added')",
+    lambda: (
+        "SELECT position AS id, '' AS title, json_extract(payload_json, '$.content') AS body FROM raw_events "
+        f"WHERE {_is_message()}"
+    ),
 )
 define_text("session", "SELECT id, purpose, summary FROM sessions_app_session")
 
@@ -101,7 +104,7 @@ def session_document(event: Event[SessionStarted] | Event[SessionEnded]) -> Docu
     )
 
 
-@indexed_when(USER_MESSAGE, ASSISTANT_MESSAGE, NOTE_ADDED)
+@indexed_when(*Speech)
 def message_documents(event: Event[Message] | Event[Note]) -> list[Document]:
     """Make what was said in a turn findable; and what was said before it, by the words of what now follows."""
     return _messages([event.position, *_around([event.position])])
@@ -119,23 +122,26 @@ def messages_around_erased(event: Event[PayloadErased]) -> list[Document]:
     return _messages(_around(event.payload.positions))
 
 
-_SAID = "event_type IN ('message.user', 'message.assistant', 'note.added')"
+# How much of a neighbour is among a message's own words; a long answer would drown them.
 _NEAR_CHARACTERS = 500
-"""So much of a neighbour is among a message's own words; a long answer would drown them."""
+
+
+def _is_message() -> str:
+    return f"event_type IN ({quoted(names_of_speech())})"
 
 
 def _beside(column: str, sign: str, order: str) -> str:
     """Return the subquery of the nearest message before or after ``e`` in its session that is not erased."""
     return (
         f"(SELECT {column} FROM raw_events n WHERE n.session_id = e.session_id AND n.session_id <> '' "
-        f"AND n.position {sign} e.position AND n.{_SAID} AND n.payload_json IS NOT NULL "
+        f"AND n.position {sign} e.position AND n.{{said}} AND n.payload_json IS NOT NULL "
         f"ORDER BY n.position {order} LIMIT 1)"
     )
 
 
 _BEFORE, _AFTER = ("<", "DESC"), (">", "ASC")
 _EXCERPT = f"substr(json_extract(n.payload_json, '$.content'), 1, {_NEAR_CHARACTERS})"
-_THESE = f"FROM raw_events e WHERE e.position IN (SELECT value FROM json_each(%s)) AND e.{_SAID}"
+_THESE = "FROM raw_events e WHERE e.position IN (SELECT value FROM json_each(%s)) AND e.{said}"
 _AROUND = f"SELECT {_beside('n.position', *_BEFORE)}, {_beside('n.position', *_AFTER)} {_THESE}"
 _MESSAGES = (
     "SELECT e.position, e.event_type, e.session_id, e.occurred_at, json_extract(e.payload_json, '$.content'), "
@@ -145,7 +151,7 @@ _MESSAGES = (
 
 def _around(positions: Sequence[int]) -> list[int]:
     """Return the messages that stand beside these in their sessions."""
-    found = rows.fetch(_AROUND, [json.dumps(list(positions))])
+    found = rows.fetch(_AROUND.format(said=_is_message()), [json.dumps(list(positions))])
     return sorted({each for pair in found for each in pair if each is not None})
 
 
@@ -163,6 +169,6 @@ def _messages(positions: Sequence[int]) -> list[Document]:
             session_id=session_id,
         )
         for position, event_type, session_id, occurred_at, content, before, after in rows.fetch(
-            _MESSAGES, [json.dumps(list(positions))]
+            _MESSAGES.format(said=_is_message()), [json.dumps(list(positions))]
         )
     ]

@@ -13,9 +13,9 @@ from django.db.models import Count, Min, Q, QuerySet
 
 from memoryhub.core import clock
 from memoryhub.core.chronicle import entity_of
+from memoryhub.core.event_types import Speech, event_type, names_of_speech
 from memoryhub.core.models import RawEvent
 from sessions_app.entries import about, body, first_line
-from sessions_app.events.client import USER_MESSAGE
 from sessions_app.events.turns import TURN_BEGAN, TURN_ENDED
 from sessions_app.models import Iteration, Session, Turn, TurnStatus
 
@@ -55,7 +55,8 @@ class Entry:
     @property
     def failed(self) -> bool:
         """Whether it tells of a failure."""
-        return bool(self.exit_code or self.rest.get("is_error")) or self.type in {"gate.failed", "user.rejected"}
+        known = event_type(self.type)
+        return bool(self.exit_code or self.rest.get("is_error") or (known and known.is_failure))
 
 
 @dataclass(slots=True)
@@ -239,7 +240,8 @@ def first_prompts(turns: Iterable[Turn]) -> dict[int, str]:
     )
     openings = RawEvent.objects.filter(stream_id__in=list(begins), stream_seq__lte=_PROMPT_WITHIN)
     latest_first = openings.order_by("-position").values_list("stream_id", "position", "event_type")
-    asked = {stream: position for stream, position, kind in latest_first if kind == USER_MESSAGE.name}
+    prompts_are = names_of_speech(Speech.PROMPT)
+    asked = {stream: position for stream, position, name in latest_first if name in prompts_are}
     prompts = RawEvent.objects.filter(position__in=list(asked.values()), payload_json__isnull=False)
     return {begins[event.stream_id]: _title(event) for event in prompts}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from pydantic import BaseModel
 
 from memoryhub.api import api
 from memoryhub.core import errors
+from memoryhub.core.event_types import EventType, event_types
+from memoryhub.core.rollback import effects
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import listed_tools, load_tools
 from sessions_app.settings import ProjectSettings
@@ -67,6 +70,21 @@ class DocumentsTests(SimpleTestCase):
             default = shown(field.get_default(call_default_factory=True))
             self.assertRegex(text, rf"\| `{name}` \|.*\| `?{re.escape(default)}`? \|")
 
+    def test_every_event_type_has_its_row(self):
+        product = (known for known in event_types() if not known.schema.__module__.startswith("tests."))
+        known = sorted(product, key=lambda known: (known.group.order, known.name))
+        self.assert_table("events.md", "| event |", map(event_row, known))
+
+    def test_every_effect_of_roll_back_has_its_row(self):
+        rows = (f"| `{effect.step}` | {effect.words} |" for effect in effects().values())
+        self.assert_table("events.md", "| step |", rows)
+
+    def assert_table(self, name: str, head: str, wanted: Iterable[str]) -> None:
+        """The rows below a head are just these; a failure shows the rows to paste."""
+        table = document(name).partition(head)[2].partition("\n\n")[0].splitlines()[2:]
+        rows = list(wanted)
+        self.assertEqual(table, rows, "\n".join([f"docs/{name} should have these rows:", *rows]))
+
     def test_every_link_leads_somewhere(self):
         for page in [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]:
             for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
@@ -77,6 +95,17 @@ class DocumentsTests(SimpleTestCase):
         text = document("dependencies.md")
         for name in re.findall(r'^    "([a-zA-Z0-9-]+)[><=]', project, re.MULTILINE):
             self.assertIn(name.lower(), text.lower())
+
+
+def event_row(known: EventType[Any]) -> str:
+    """Return the row of a type in ``docs/events.md``."""
+    rule = known.rollback
+    words = ["set aside"] if rule.is_hidden else []
+    words += [f"undo: `{rule.by}`"] if rule.by else []
+    words += [f"stays: {rule.why}"] if rule.why else []
+    treated = "; ".join(words) or "can't be selected"
+    clients = "yes" if known.from_clients else ""
+    return f"| `{known.name}` | {known.label} | {known.group.label} | {known.retention} | {treated} | {clients} |"
 
 
 def shown(default: Any) -> str:

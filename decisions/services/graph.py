@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from decisions.events import DECISION_LINKED, DECISION_MARKED, DecisionLinked, DecisionMarked, Edge
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from decisions.events import DECISION_LINKED, DECISION_MARKED, DECISION_RECORDED, DecisionLinked, DecisionMarked, Edge
 from decisions.models import LINEAGE, Decision, DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionResult
 from decisions.selectors.decisions import find_decision, find_decisions
-from decisions.selectors.edges import path_between, superseded_among, told_edges
+from decisions.selectors.edges import heads, path_between, superseded_among, told_edges
 from decisions.services.record import refuse_superseded
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.rollback import Effect, Step, Values, define_effect
 
 _ENDS = 10
 """So many decisions of each end of a path are named."""
@@ -92,3 +96,44 @@ def _refuse_cycle(command: DecisionLink) -> None:
 
 def _answer(decision: Decision, *, is_new: bool = True) -> DecisionResult:
     return DecisionResult(id=decision.id, status=decision.status, title=decision.title, is_new=is_new)
+
+
+def _put_status_back(steps: Sequence[Step], reason: str) -> None:
+    current = heads([step.id for step in steps])
+    for step in steps:
+        status = _possible_status(step.after, is_head=current.get(step.id) == [step.id])
+        payload = DecisionMarked(decision_id=step.id, status=status, reason=reason)
+        log.append(log.prepare(DECISION_MARKED, payload), stream=f"decision:{step.id}")
+
+
+def _possible_status(wanted: str, *, is_head: bool) -> DecisionStatus:
+    """Return the status that a decision can have: one that is superseded can't be accepted, whatever it was before."""
+    status = DecisionStatus(wanted)
+    if status in (DecisionStatus.DEPRECATED, DecisionStatus.REJECTED):
+        return status
+    if not is_head:
+        return DecisionStatus.SUPERSEDED
+    return DecisionStatus.ACCEPTED if status is DecisionStatus.SUPERSEDED else status
+
+
+def _read_status(position: int, payload: Mapping[str, Any]) -> dict[int, str]:
+    """Return the status that an event gave: one that recorded a decision without any accepted it."""
+    decision_id = payload.get("decision_id", position)
+    status = payload.get("status") or ("accepted" if decision_id == position else "")
+    return {decision_id: status} if status else {}
+
+
+define_effect(
+    Effect(
+        "mark",
+        110,
+        "status put back",
+        Values(
+            read=_read_status,
+            thing="decision",
+            also=(DECISION_RECORDED.name,),
+            unset="marked as reviewed, which stays",
+        ),
+        apply=_put_status_back,
+    )
+)

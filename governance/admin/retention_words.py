@@ -6,25 +6,10 @@ from governance.retention.policy import Policy, day_start
 from governance.retention.present import thing_name
 from governance.retention.schemas import Share
 from memoryhub.core import clock
+from memoryhub.core.event_types import Retention, event_type
 from memoryhub.core.kinds import KINDS
 from sessions_app.retaining import RetentionRule, What
 
-_EVENTS = {
-    "message.user": ("prompt", "prompts"),
-    "message.assistant": ("answer", "answers"),
-    "message.tool": ("call of a tool", "calls of tools"),
-    "command.run": ("command", "commands"),
-    "file.edited": ("changed file", "changed files"),
-    "note.added": ("note", "notes"),
-    "context.compacted": ("compacted context", "compacted contexts"),
-    "context.packed": ("context pack", "context packs"),
-    "phase.started": ("started phase", "started phases"),
-    "phase.completed": ("completed phase", "completed phases"),
-    "gate.passed": ("passed gate", "passed gates"),
-    "gate.failed": ("failed gate", "failed gates"),
-    "user.approved": ("approval", "approvals"),
-    "user.rejected": ("rejection", "rejections"),
-}
 _STATES = {What.DELETED: "deleted", What.MEMORY: "live"}
 _SUBJECTS = {
     What.CAPTURED: "what was captured",
@@ -41,17 +26,24 @@ _SUBJECTS = {
 def share_words(share: Share) -> str:
     """Return what a share counts: ``prompts``, ``deleted observation``."""
     many = share.things != 1
-    if share.sub in _EVENTS:
-        return _EVENTS[share.sub][many]
+    nouns = _nouns(share.sub)
+    if nouns:
+        return nouns[many]
     state = _STATES.get(What(share.what))
     if state and share.sub in KINDS:
         return f"{state} {KINDS[share.sub].counted[many]}"
     return thing_name(share)
 
 
-def event_words(event_type: str) -> str:
+def event_words(type_name: str) -> str:
     """Return what many events of a type are called: ``prompts``; the type itself where it has no other name."""
-    return _EVENTS[event_type][1] if event_type in _EVENTS else event_type
+    nouns = _nouns(type_name)
+    return nouns[1] if nouns else type_name
+
+
+def _nouns(name: str) -> tuple[str, str] | None:
+    known = event_type(name)
+    return known.nouns if known and known.retention is Retention.CAPTURED else None
 
 
 def rule_words(rule: RetentionRule) -> str:
@@ -66,8 +58,8 @@ def rule_words(rule: RetentionRule) -> str:
 
 
 def _subject(rule: RetentionRule) -> str:
-    if rule.event_type in _EVENTS:
-        return _EVENTS[rule.event_type][1]
+    if rule.event_type:
+        return event_words(rule.event_type)
     kind = KINDS[rule.kind].counted[1] if rule.kind else ""
     subject = f"{_STATES[rule.what]} {kind}" if kind else _SUBJECTS[rule.what]
     of = f" of the type {rule.type}" if rule.type else ""

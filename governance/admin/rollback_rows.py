@@ -8,9 +8,11 @@ from typing import Any
 from django.urls import reverse
 
 from governance.retention.samples import words_of
+from governance.taint.direct import groups
 from governance.taint.schemas import Group, RollbackPlan, Thing
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.models import RawEvent
+from memoryhub.core.rollback import effects
 
 _PAGES = {
     "memory": "memories_memory",
@@ -20,22 +22,8 @@ _PAGES = {
     "turn": "sessions_app_turn",
     "iteration": "sessions_app_iteration",
 }
-_SAID = {
-    "quarantine": "set aside",
-    "lift": "let out",
-    "delete": "deleted",
-    "restore": "restored",
-    "revert": "put back to an earlier version",
-    "review": "review put back",
-    "relate": "related again",
-    "unrelate": "no longer related",
-    "configure": "setting put back",
-    "describe": "field put back",
-    "mark": "status put back",
-}
 _ALSO = frozenset({"built_on", "influenced", "relations", "told_sessions"})
 """Derived groups whose things can be reached one by one."""
-_NOT_LEFT = frozenset({"settings", "profile", "other"})
 _DEEPEST = 6
 
 
@@ -46,7 +34,7 @@ def group_rows(groups: Iterable[Group], plan: RollbackPlan) -> list[dict[str, An
 
 def _group(group: Group, plan: RollbackPlan) -> dict[str, Any]:
     derived = any(thing.how for thing in group.shown)
-    field = ("also" if group.name in _ALSO else "") if derived else ("" if group.name in _NOT_LEFT else "leave")
+    field = ("also" if group.name in _ALSO else "") if derived else ("leave" if groups()[group.name].can_leave else "")
     marked = set(plan.also if derived else plan.leave)
     things = _as_tree(group.shown) if group.name == "built_on" else group.shown
     return {
@@ -105,7 +93,7 @@ def address(thing: Thing) -> str:
 
 def counts_said(counts: Mapping[str, int]) -> str:
     """Return what is done in words: ``3 set aside, 1 deleted``."""
-    return ", ".join(f"{count:,} {_SAID[do]}" for do, count in counts.items())
+    return ", ".join(f"{count:,} {effects()[do].words}" for do, count in counts.items())
 
 
 def selection_said(selection: Mapping[str, Any]) -> str:
@@ -119,7 +107,7 @@ def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return steps with what they were done to."""
     titled = _titled(steps)
     return [
-        {**titled[index], "said": _SAID[step["do"]], "change": _change(step), "name": step.get("name", "")}
+        {**titled[index], "said": effects()[step["do"]].words, "change": _change(step), "name": step.get("name", "")}
         for index, step in enumerate(steps)
     ]
 
@@ -160,9 +148,9 @@ def _named(
 
 
 def _change(step: Mapping[str, Any]) -> str:
-    if step["do"] == "revert":
+    if step.get("to_version"):
         return f"version {step['from_version']} → {step['to_version']}"
-    if step["do"] in ("configure", "describe", "mark"):
+    if effects()[step["do"]].values:
         return f"{_value(step.get('before'))} → {_value(step.get('after'))}"
     return ""
 

@@ -10,6 +10,7 @@ from governance.redaction.finding import Findings
 from governance.redaction.matching import Matcher
 from governance.redaction.proof import Proof
 from governance.redaction.schemas import KeptPlace, RedactionSelect
+from memories.events import CONTEXT_PACKED
 from memoryhub import env
 from memoryhub.core import rows
 from memoryhub.core.log.views import count_views
@@ -74,7 +75,7 @@ def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPl
         return []
     kept: list[KeptPlace] = []
     packs = sum(bool(matcher.clean_text(query)) for (query,) in rows.fetch(_QUESTIONS))
-    if packs and "context.packed" not in selection.event_types:
+    if packs and CONTEXT_PACKED.name not in selection.event_types:
         where = f"the question of {counted(packs, 'context pack')}"
         kept.append(KeptPlace(where=where, why="it was not selected; look again without ids and search"))
     waiting = len(find_spooled(matcher.clean_waiting).lines)

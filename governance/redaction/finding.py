@@ -12,19 +12,18 @@ from governance.redaction.fitting import field_names, fit
 from governance.redaction.matching import Find, Matcher
 from governance.redaction.schemas import RedactionSelect
 from memories import selectors
+from memories.events import TAG_CREATED
 from memories.schemas import MemorySearch
 from memoryhub.core import rows
+from memoryhub.core.event_types import event_type
 from memoryhub.core.log import stands_alone
 from memoryhub.core.log.digests import canonical_json
 from memoryhub.core.log.read import last_erasure
-from memoryhub.core.projection import event_type
 from memoryhub.core.shapes import TEXT, Shape, payload_shape
 from sessions_app.spooled import Spooled
 
 _AT_ONCE = 1_000
 _SEARCHED = 100
-_TELLING = frozenset({"payload.erased", "payload.redacted"})
-"""They say what is gone: of these, only the reason that a person gave is anybody's text."""
 _IDENTITIES = frozenset({"session_id", "turn_id", "stream_id"})
 """Fields that name something as the headers do, which stay too. What is ``Generated`` stays by its type."""
 
@@ -120,12 +119,19 @@ def _shape(type_name: str) -> Shape:
 
 
 def _is_text(type_name: str, field_name: str) -> bool:
-    return field_name == "reason" if type_name in _TELLING else field_name not in _IDENTITIES
+    if _removes_text(type_name):  # of what is gone, only the reason that a person gave is anybody's text
+        return field_name == "reason"
+    return field_name not in _IDENTITIES
+
+
+def _removes_text(type_name: str) -> bool:
+    kind = event_type(type_name)
+    return kind is not None and kind.removes_text
 
 
 def _told_apart(event: Event, before: dict[str, Any], left: dict[str, Any], finds: list[Find]) -> list[Find]:
     """Number the names that only one thing may have: two that lose their text would be the same."""
-    name = "name" if event.type == "tag.created" else "topic_key"
+    name = "name" if event.type == TAG_CREATED.name else "topic_key"
     if left.get(name) == before.get(name):
         return finds
     left[name] = f"{left[name]} {event.stream.partition(':')[2]}"
@@ -134,7 +140,7 @@ def _told_apart(event: Event, before: dict[str, Any], left: dict[str, Any], find
 
 def selected_events(selection: RedactionSelect) -> list[Event]:
     """Return the events of what ``whole`` selects; where one cannot go alone, all those of its stream."""
-    selected = [event for event in _events(selection) if event.type not in _TELLING]
+    selected = [event for event in _events(selection) if not _removes_text(event.type)]
     streams = sorted({event.stream for event in selected if not stands_alone(event.type)})
     rest = (Event(*row) for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]))
     every = {event.position: event for event in [*selected, *rest]}

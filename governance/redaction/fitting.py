@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from governance.redaction.matching import Find, inside
+from memoryhub.core.event_types import event_type
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS
-from memoryhub.core.projection import event_type
 from memoryhub.core.schemas import STORED
+from sessions_app.events import PROJECT_CONFIGURED
 from sessions_app.settings import ProjectSettings
 
 _ROUNDS = 3
@@ -58,7 +59,7 @@ def _faults(type_name: str, payload: Any) -> list[Mapping[str, Any]]:
     """Return what is wrong with a payload, and with what one of its fields holds that has a schema of its own."""
     kind = event_type(type_name)
     faults = _faults_in(kind.schema, payload, ()) if kind else []
-    if type_name == "project.configured":
+    if type_name == PROJECT_CONFIGURED.name:
         faults += _faults_in(ProjectSettings, _set(payload["settings"]), ("settings",))
     kind_of = payload.get("kind", DEFAULT_KIND)
     if "attributes" in payload and kind_of in KINDS:

@@ -8,7 +8,7 @@ from typing import Any
 from governance.models import RetentionRun
 from governance.retention.events import RETENTION_RAN, RetentionBegan, RetentionRan
 from memoryhub.core import log, rows
-from sessions_app.retaining import PACK_EVENT
+from sessions_app.retaining import pack_types
 
 _RANGES = "(SELECT json_extract(value, '$[0]') AS low, json_extract(value, '$[1]') AS high FROM json_each(%s)) AS r"
 _LEFT_EVENTS = (
@@ -46,7 +46,9 @@ def _report(began: RetentionBegan) -> dict[str, Any]:
         if place in began.things:
             things, events, size = rows.fetch(_LEFT_THINGS, [json.dumps(began.things[place])])[0]
         else:
-            events, size = left.get(PACK_EVENT if group["what"] == "pack" else group["sub"], (0, 0))
+            names = pack_types() if group["what"] == "pack" else [group["sub"]]
+            events = sum(left.get(name, (0, 0))[0] for name in names)
+            size = sum(left.get(name, (0, 0))[1] for name in names)
             things = events
         group["things"] -= things
         group["events"] -= events

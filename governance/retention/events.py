@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, JsonValue
 
-from memoryhub.core.projection import GOVERNS, define_event
+from memoryhub.core.event_types import define_governance_event
 from memoryhub.core.schemas import Instant, Payload, Sha256
 
 
@@ -49,7 +49,7 @@ class RetentionRan(Payload):
     """What went, and what was kept by what."""
 
 
-HOLD_PLACED = define_event("hold.placed", HoldPlaced, rollback=GOVERNS, changes_stream=False)
-HOLD_LIFTED = define_event("hold.lifted", HoldLifted, rollback=GOVERNS, changes_stream=False)
-RETENTION_BEGAN = define_event("retention.began", RetentionBegan, rollback=GOVERNS, changes_stream=False)
-RETENTION_RAN = define_event("retention.ran", RetentionRan, rollback=GOVERNS, changes_stream=False)
+HOLD_PLACED = define_governance_event("hold.placed", HoldPlaced, label="Hold placed")
+HOLD_LIFTED = define_governance_event("hold.lifted", HoldLifted, label="Hold lifted")
+RETENTION_BEGAN = define_governance_event("retention.began", RetentionBegan, label="Retention began")
+RETENTION_RAN = define_governance_event("retention.ran", RetentionRan, label="Retention ran")

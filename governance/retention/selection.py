@@ -10,7 +10,8 @@ from typing import NamedTuple
 from governance.retention import keepers
 from governance.retention.policy import Policy, fitting
 from memoryhub.core import rows
-from sessions_app.retaining import PACK_EVENT, What, captured_types
+from memoryhub.core.event_types import quoted
+from sessions_app.retaining import What, captured_types, pack_types
 
 
 class Candidate(NamedTuple):
@@ -39,7 +40,10 @@ class Source:
 
     what: What
     rows: str
-    """SELECT of id, sub, stream, at, and whatever ``columns`` and keepers ask for; ``{only}`` narrows ids."""
+    """SELECT of id, sub, stream, at, and whatever ``columns`` and keepers ask for.
+
+    ``{only}`` narrows ids; ``{types}`` and ``{packs}`` are the names of captured types and of packs.
+    """
     id: str
     keepers: tuple[str, ...]
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +59,6 @@ class Source:
         return (self.what, *self.also)
 
 
-_TYPES = ", ".join(f"'{name}'" for name in captured_types())
 _MEMORY_COLUMNS = {"kind": "kind", "type": "type", "scope": "scope"}
 _OF_MEMORY = (keepers.HELD_STREAM, keepers.QUARANTINED, keepers.CONFLICT, keepers.REVIEW)
 _OF_THING = (keepers.HELD_STREAM, keepers.QUARANTINED)
@@ -68,14 +71,14 @@ _LAST = "(SELECT max(e.occurred_at) FROM raw_events e WHERE e.stream_id = 'decis
 CAPTURED = Source(
     What.CAPTURED,
     "SELECT position AS id, event_type AS sub, stream_id AS stream, occurred_at AS at, session_id AS session, "
-    "turn_id AS turn, event_type, octet_length(payload_json) AS bytes FROM raw_events "
-    f"WHERE event_type IN ({_TYPES}) AND payload_json IS NOT NULL {{only}}",
+    "turn_id AS turn, event_type, octet_length(payload_json) AS bytes, event_type IN ({packs}) AS is_pack "
+    "FROM raw_events WHERE event_type IN ({types}) AND payload_json IS NOT NULL {only}",
     "position",
     (keepers.HELD_EVENT, keepers.QUARANTINED, keepers.OPEN_TURN, keepers.OPEN_SESSION),
     columns={"event_type": "event_type"},
     iso=True,
     also=(What.PACK,),
-    pack=f"event_type = '{PACK_EVENT}'",
+    pack="is_pack",
     single=True,
 )
 THINGS = (
@@ -138,9 +141,14 @@ def select(source: Source, policy: Policy, only: Sequence[int] | None = None) ->
     sql = (
         f"SELECT t.id, t.sub, t.stream, t.at, {sizes}, t.ageing, coalesce({found}, '') "
         f"FROM (SELECT r.*, {fits.first} AS first, {fits.ageing} AS ageing "
-        f"FROM ({source.rows.format(only=narrowed)}) AS r) AS t WHERE t.at < {fits.before} ORDER BY t.id"
+        f"FROM ({source.rows.format(only=narrowed, **_types())}) AS r) AS t WHERE t.at < {fits.before} ORDER BY t.id"
     )
     parameters = [*fits.first_parameters, *fits.ageing_parameters, *map(json.dumps, listed), *fits.before_parameters]
+    packs = pack_types()
     for row in rows.iterate(sql, parameters):
-        what = What.PACK if row[1] == PACK_EVENT else source.what
+        what = What.PACK if row[1] in packs else source.what
         yield Candidate(what.value, *row)
+
+
+def _types() -> dict[str, str]:
+    return {"types": quoted(captured_types()), "packs": quoted(pack_types())}

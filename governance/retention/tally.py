@@ -15,7 +15,7 @@ from governance.retention.samples import samples_of
 from governance.retention.schemas import Going, Kept, Report, Sample
 from governance.retention.selection import Candidate
 from memoryhub.core import clock
-from sessions_app.retaining import PACK_EVENT, What
+from sessions_app.retaining import What, pack_types
 
 _FIRST, _LAST = 3, 2
 _SINGLE = frozenset({What.CAPTURED, What.PACK})
@@ -117,7 +117,7 @@ class Tally:
         return Going.model_validate(
             {
                 "what": what,
-                "sub": "" if sub == PACK_EVENT else sub,
+                "sub": "" if sub in pack_types() else sub,
                 "rule": self.policy.name(rule),
                 "says": self.policy.rules[rule].sentence(),
                 "warning": _WARNING.format(self.policy.name(rule)) if what in EXPLICIT else "",

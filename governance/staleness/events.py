@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memoryhub.core.projection import define_event, sets_aside
+from memoryhub.core.event_types import GOVERNANCE, Retention, define_event
+from memoryhub.core.rollback import sets_aside
 from memoryhub.core.schemas import EntityId, Payload
 
 
@@ -14,5 +15,12 @@ class ThingAffirmed(Payload):
 
 
 THING_AFFIRMED = define_event(
-    "thing.affirmed", ThingAffirmed, alone=True, rollback=sets_aside("affirmations"), changes_stream=False
+    "thing.affirmed",
+    ThingAffirmed,
+    label="Thing affirmed",
+    group=GOVERNANCE,
+    retention=Retention.WITH_STREAM,
+    rollback=sets_aside("affirmations", "Memories and decisions affirmed", order=210),
+    changes_stream=False,
+    alone=True,
 )

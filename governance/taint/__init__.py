@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def register() -> None:
-    """Register events and projectors."""
-    from governance.taint import projectors  # noqa: F401
+    """Register events, projectors and effects."""
+    from governance.taint import projectors, standard_effects  # noqa: F401

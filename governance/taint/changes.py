@@ -1,21 +1,22 @@
-"""What was set, over time: settings, the project's description, the status of decisions; and what it was before."""
+"""Putting values back that events set, by effects with ``values``: settings, the description, a decision's status."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from decisions.events import DECISION_MARKED, DECISION_RECORDED
-from governance.taint.direct import Direct
-from governance.taint.schemas import Left, Step
 from memoryhub.core import rows
-from sessions_app.events import PROJECT_CONFIGURED, PROJECT_DESCRIBED, ProjectDescribed
+from memoryhub.core.event_types import rollback_groups, types_reversed_by
+from memoryhub.core.quarantine import quarantined_among
+from memoryhub.core.rollback import Effect, Left, Own, Reach, Step, Treatment, Values
 
 _PAYLOADS = (
-    "SELECT position, actor, payload_json FROM raw_events WHERE {} AND payload_json IS NOT NULL ORDER BY position"
+    "SELECT position, actor, payload_json FROM raw_events WHERE event_type IN (SELECT value FROM json_each(%s)) {} "
+    "AND payload_json IS NOT NULL ORDER BY position"
 )
+_ASIDE = "in quarantine already"
 
 
 @dataclass(slots=True)
@@ -47,88 +48,84 @@ class Told:
         return kept[-1] if kept else default
 
 
-def settings_told() -> dict[str, Told]:
-    """Return what each setting was set to; None where it was taken back to its default."""
-    told: dict[str, Told] = {}
-    for position, actor, payload in _payloads("event_type = %s", PROJECT_CONFIGURED.name):
-        for name, value in payload.get("settings", {}).items():
-            told.setdefault(name, Told()).add(position, actor, value)
-    return told
-
-
-def profile_told() -> dict[str, Told]:
-    """Return what each field of the project's description was set to."""
-    told: dict[str, Told] = {}
-    for position, actor, payload in _payloads("event_type = %s", PROJECT_DESCRIBED.name):
-        for name, value in payload.items():
-            told.setdefault(name, Told()).add(position, actor, value)
-    return told
-
-
-def statuses_told(decision_ids: Iterable[int]) -> dict[int, Told]:
-    """Return which status each decision was given by those who recorded and marked it."""
-    told: dict[int, Told] = {}
-    streams = [f"decision:{each}" for each in sorted(decision_ids)]
-    wanted = "stream_id IN (SELECT value FROM json_each(%s)) AND event_type IN (%s, %s)"
-    names = (DECISION_RECORDED.name, DECISION_MARKED.name)
-    for position, actor, payload in _payloads(wanted, json.dumps(streams), *names):
-        decision_id = payload.get("decision_id", position)
-        status = payload.get("status") or ("accepted" if decision_id == position else None)
-        if status:
-            told.setdefault(decision_id, Told()).add(position, actor, status)
-    return told
-
-
-def _payloads(condition: str, *parameters: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    for position, actor, payload in rows.fetch(_PAYLOADS.format(condition), list(parameters)):
-        yield position, actor, json.loads(payload)
-
-
-def take_back(
-    do: str, told: Mapping[Any, Told], tainted: frozenset[int], void: frozenset[int], *, include_changed: bool
-) -> Iterator[Step | Left]:
-    """Yield what makes each name what it was before tainted events set it, and what is left since others set it again.
+def values_told(effect: Effect, ids: Iterable[int] = ()) -> dict[Any, Told]:
+    """Return what events set each value of an effect to, by name or by the id of the thing.
 
     Args:
-        do: the step's name.
-        told: by name; by id, where it is the status of decisions.
-        tainted: the events to take back.
-        void: events that took each other back.
-        include_changed: take back what others set since, too.
+        effect: one with ``values``.
+        ids: of the things; only where the values are those of things.
     """
-    for name, every in told.items():
-        each = every.without(void)
-        mine = [position for position, _, _ in each.said if position in tainted]
+    values = values_of(effect)
+    told: dict[Any, Told] = {}
+    types = json.dumps([*values.also, *(known.name for known in types_reversed_by(effect.step))])
+    parameters = [types, json.dumps([f"{values.thing}:{each}" for each in sorted(ids)])] if values.thing else [types]
+    sql = _PAYLOADS.format("AND stream_id IN (SELECT value FROM json_each(%s))" if values.thing else "")
+    for position, actor, payload in rows.fetch(sql, parameters):
+        for key, value in values.read(position, json.loads(payload)).items():
+            told.setdefault(key, Told()).add(position, actor, value)
+    return told
+
+
+def values_of(effect: Effect) -> Values:
+    """Return how to read and write the values of an effect that has any."""
+    if effect.values is None:
+        raise TypeError(f"effect {effect.step!r} has no values")
+    return effect.values
+
+
+def plan_values(effect: Effect, reach: Reach) -> Iterator[Step | Left]:
+    """Yield what gives values back that they had before the selection set them."""
+    rules, thing = rollback_groups(), values_of(effect).thing
+    touched = {
+        key for name, ids in reach.things.items() for key in ids if name in rules and rules[name].by == effect.step
+    }
+    if not thing:
+        yield from _taken_back(effect, values_told(effect) if touched else {}, reach)
+        return
+    created = (name for name, rule in rules.items() if rule.thing == thing and rule.treatment is Treatment.SET_ASIDE)
+    touched -= {each for name in created for each in reach.things[name]}
+    yield from (Left(id=each, why=_ASIDE) for each in touched & {*reach.aside})
+    told = values_told(effect, touched - {*reach.aside})
+    yield from _taken_back(effect, told, reach)
+    for each in touched - {*reach.aside}:
+        if each not in told or not told[each].is_by(reach.tainted):
+            yield Left(id=each, why=values_of(effect).unset)
+
+
+def _taken_back(effect: Effect, told: Mapping[Any, Told], reach: Reach) -> Iterator[Step | Left]:
+    """Yield what makes each value what it was, and what is left since others set it again."""
+    for key, every in told.items():
+        history = every.without(reach.void)
+        mine = [position for position, _, _ in history.said if position in reach.tainted]
         if not mine:
             continue
-        position, actor, value = each.last()
-        thing = {"id": name} if isinstance(name, int) else {"name": name}
-        changed = position not in tainted
-        if changed and not include_changed:
-            yield Left(id=thing.get("id", 0), title=str(name), why=f"changed since by {actor} at #{position}")
+        position, actor, value = history.last()
+        thing = {"id": key} if isinstance(key, int) else {"name": key}
+        changed = position not in reach.tainted
+        if changed and not reach.include_changed:
+            yield Left(id=thing.get("id", 0), title=str(key), why=f"changed since by {actor} at #{position}")
             continue
-        after = each.clean(tainted, mine[0] if changed else position, _default(do, name))
+        default = values_of(effect).default(key)
+        after = history.clean(reach.tainted, mine[0] if changed else position, default)
         if after != value:
-            yield Step(do=do, before=value, after=after, **thing)
+            yield Step(do=effect.step, before=value, after=after, **thing)
 
 
-def _default(do: str, name: Any) -> Any:
-    if do == "describe":
-        return ProjectDescribed.model_fields[name].get_default(call_default_factory=True)
-    return None
-
-
-def changes_taken_back(
-    direct: Direct, marked: Collection[int], tainted: frozenset[int], void: frozenset[int], *, include_changed: bool
-) -> Iterator[Step | Left]:
-    """Yield what takes back the settings, the description and the status of ``marked`` decisions."""
-    if direct["settings"]:
-        yield from take_back("configure", settings_told(), tainted, void, include_changed=include_changed)
-    if direct["profile"]:
-        yield from take_back("describe", profile_told(), tainted, void, include_changed=include_changed)
-    if marked:
-        statuses = statuses_told(marked)
-        yield from take_back("mark", statuses, tainted, void, include_changed=include_changed)
-        for each in marked:
-            if each not in statuses or not statuses[each].is_by(tainted):
-                yield Left(id=each, why="marked as reviewed, which stays")
+def undo_values(effect: Effect, steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
+    """Yield what gives values back that a roll-back has put back, unless others set them since."""
+    ids = [step.id for step in steps if step.id]
+    aside = quarantined_among(ids)
+    told = values_told(effect, ids) if steps else {}
+    yield from (Left(id=each, why="in quarantine since") for each in aside)
+    for step in steps:
+        if step.id in aside:
+            continue
+        history = told.get(step.id or step.name, Told()).without(own.void)
+        if not history.said:
+            yield Left(id=step.id, title=step.name, why="erased since")
+            continue
+        position, actor, _ = history.last()
+        if position in own.positions:
+            yield Step(do=step.do, id=step.id, name=step.name, before=step.after, after=step.before)
+        else:
+            yield Left(id=step.id, title=step.name, why=f"changed since by {actor} at #{position}")

@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from governance.taint.direct import Direct, Touched, in_groups, session_ids
+from governance.taint.direct import Direct, Touched, groups, in_groups, session_ids
 from governance.taint.selecting import Selected, listed
 from memoryhub.core import rows
-from memoryhub.core.projection import RollbackEffect, types_of_rollback
+from memoryhub.core.event_types import names_where
+from memoryhub.core.rollback import Treatment
 
 GROUPS = {
     "later_versions": "Made from its versions",
@@ -20,9 +21,6 @@ GROUPS = {
     "influenced": "Written there afterwards",
 }
 """Every group of what was derived, and what a page calls it."""
-
-_TELLING = frozenset({"memories_created", "memories_revised", "decisions", "commits", "sessions"})
-"""What others can build on, cite, or be told of in a pack."""
 
 _LATER = """
 WITH RECURSIVE later(memory_id, version, base) AS (
@@ -107,13 +105,14 @@ class Aftermath:
 
 def derived_from(direct: Direct, selected: Selected) -> Aftermath:
     """Return what came of what a selection did; nothing that the selection did itself."""
-    telling = in_groups(direct, lambda name: name in _TELLING)
+    rules = groups()
+    telling = in_groups(direct, lambda name: rules[name].is_cited)
     since = {each.id: each.first for each in telling}
     built = _built_on(since)
     packs = _packs(since)
     told = _told_sessions(packs)
     known = {*selected.positions, *since, *(each.id for each in built)}
-    groups = {
+    found = {
         "later_versions": _later_versions(direct),
         "built_on": built,
         "relations": _relations(set(since), selected),
@@ -121,7 +120,7 @@ def derived_from(direct: Direct, selected: Selected) -> Aftermath:
         "told_sessions": [Derived(each, pack, pack, "got") for each, pack in _by_id(told)],
         "influenced": _influenced(told, known),
     }
-    return Aftermath(groups)
+    return Aftermath(found)
 
 
 def _later_versions(direct: Direct) -> list[Derived]:
@@ -184,9 +183,6 @@ def _by_id(told: Mapping[str, int]) -> list[tuple[int, int]]:
 
 
 def _influenced(told: Mapping[str, int], known: set[int]) -> list[Derived]:
-    types = [
-        *types_of_rollback(RollbackEffect.SET_ASIDE, "memories_created"),
-        *types_of_rollback(RollbackEffect.SET_ASIDE, "decisions"),
-    ]
+    types = names_where(lambda kind: kind.rollback.thing and kind.rollback.treatment is Treatment.SET_ASIDE)
     found = rows.fetch(_INFLUENCED, [json.dumps(told), json.dumps(types), listed(known)])
     return [Derived(each, each, pack, "may have been influenced by") for each, pack in found]

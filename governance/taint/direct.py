@@ -9,34 +9,20 @@ from dataclasses import dataclass, field
 from governance.taint.selecting import Header, Selected, listed
 from governance.taint.standing import discarded_by
 from memoryhub.core import rows
-from memoryhub.core.projection import RollbackEffect, rollback_of, types_of_rollback
+from memoryhub.core.event_types import event_type, rollback_groups, types_in_group
+from memoryhub.core.rollback import Rollback, Treatment
 
-GROUPS = {
-    "memories_created": "Memories written",
-    "memories_revised": "Memories revised",
-    "memories_deleted": "Memories deleted",
-    "memories_restored": "Memories restored",
-    "reviews": "Memories reviewed",
-    "conflicts": "Conflicts opened",
-    "resolutions": "Conflicts resolved",
-    "decisions": "Decisions recorded",
-    "marks": "Decisions marked",
-    "edges": "Edges between decisions",
-    "evidence": "Evidence of decisions",
-    "relations": "Relations made",
-    "relations_removed": "Relations taken away",
-    "tags": "Tags described",
-    "settings": "Settings changed",
-    "profile": "The project described",
-    "commits": "Commits recorded",
-    "iterations": "Iterations begun",
-    "sessions": "Sessions begun or ended",
-    "turns": "Turns begun or ended",
-    "affirmations": "Memories and decisions affirmed",
-    "messages": "Messages, commands and notes",
-    "other": "Other events",
-}
-"""Every group of what a selection did, and what a page calls it. ``define_event`` names the group of each type."""
+# Groups that no event type declares: one is worked out from revisions, the other has the events of no group.
+_WORKED_OUT = (
+    Rollback(Treatment.SET_ASIDE, "conflicts", "Conflicts opened", 60, follows_stream=True),
+    Rollback(Treatment.STAYS, "other", "Other events", 1000, can_leave=False),
+)
+
+
+def groups() -> dict[str, Rollback]:
+    """Return every group of what a selection did, by name, in the order of previews."""
+    every = {**rollback_groups(), **{rule.group: rule for rule in _WORKED_OUT}}
+    return dict(sorted(every.items(), key=lambda pair: pair[1].order))
 
 
 @dataclass(slots=True)
@@ -59,17 +45,16 @@ Direct = Mapping[str, Mapping[int, Touched]]
 
 def touched_by(selected: Selected) -> Direct:
     """Return what the events did, by group; an event whose type declares no group is in ``other``."""
-    found: dict[str, dict[int, Touched]] = {name: {} for name in GROUPS}
+    found: dict[str, dict[int, Touched]] = {name: {} for name in groups()}
     for header in selected.headers:
-        rule = rollback_of(header.type)
-        if rule is None or not rule.group:
+        known = event_type(header.type)
+        if known is None or not known.rollback.group:
             _add(found["other"], header.position, header.position)
-        elif rule.group not in _LOOKED_UP:
-            changed = rule.effect is RollbackEffect.REVERSED and header.entity
-            _add(found[rule.group], changed or header.position, header.position)
+        elif known.rollback.group not in _LOOKED_UP:
+            changed = known.rollback.treatment is Treatment.REVERSED and header.entity
+            _add(found[known.rollback.group], changed or header.position, header.position)
     for group, look_up in _LOOKED_UP.items():
-        effect = RollbackEffect.REVERSED if group == "memories_revised" else RollbackEffect.SET_ASIDE
-        look_up(found, selected.of(*types_of_rollback(effect, group)))
+        look_up(found, selected.of(*types_in_group(group)))
     return found
 
 
@@ -124,11 +109,6 @@ def session_ids(names: Iterable[str]) -> dict[str, int]:
         [json.dumps(sorted(names))],
     )
     return dict(found)
-
-
-def groups_of(effect: RollbackEffect) -> list[str]:
-    """Return the groups of the event types that declare an effect, in their order."""
-    return [name for name in GROUPS if types_of_rollback(effect, name)]
 
 
 def in_groups(direct: Direct, wanted: Callable[[str], bool]) -> list[Touched]:

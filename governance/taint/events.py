@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from governance.models.taint import RollbackAction
-from memoryhub.core.projection import GOVERNS, define_event
+from memoryhub.core.event_types import define_governance_event
 from memoryhub.core.schemas import Payload
 
 
@@ -30,5 +30,5 @@ class RollbackUndone(Payload):
     reason: str = ""
 
 
-ROLLBACK_MADE = define_event("rollback.made", RollbackMade, rollback=GOVERNS, changes_stream=False)
-ROLLBACK_UNDONE = define_event("rollback.undone", RollbackUndone, rollback=GOVERNS, changes_stream=False)
+ROLLBACK_MADE = define_governance_event("rollback.made", RollbackMade, label="Roll-back made")
+ROLLBACK_UNDONE = define_governance_event("rollback.undone", RollbackUndone, label="Roll-back undone")

@@ -1,18 +1,13 @@
-"""Doing the steps of a plan: one event for all that goes into quarantine or comes out, and one for each other step."""
+"""Applying the steps of a plan."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from decisions.events import DECISION_MARKED, DecisionMarked
-from decisions.models import DecisionStatus
-from decisions.selectors import heads
-from governance.taint.schemas import Step
 from memories.events import (
-    MEMORY_DELETED,
-    MEMORY_RESTORED,
     MEMORY_REVIEWED,
     RELATION_CREATED,
     RELATION_DELETED,
@@ -29,16 +24,10 @@ from memories.models import Memory
 from memories.projectors.review import ACCEPTED
 from memories.services.revise import append_version
 from memoryhub.core import log, rows
+from memoryhub.core.event_types import EventType, types_reversed_by
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import EventType
 from memoryhub.core.quarantine import QUARANTINE_LIFTED, QUARANTINE_PLACED, QuarantineLifted, QuarantinePlaced
-from sessions_app.events import PROJECT_CONFIGURED, PROJECT_DESCRIBED, ProjectConfigured, ProjectDescribed
-
-AT_ONCE = ("quarantine", "lift")
-"""Steps that share one event."""
-
-# Names are made free before others take them, and which decisions stand is known before one is marked.
-ORDER = tuple("quarantine delete unrelate revert restore lift review relate configure describe mark".split())
+from memoryhub.core.rollback import Apply, Effect, Step, effects
 
 _STATES = (
     "SELECT v.memory_id, e.payload_json FROM json_each(%s) s JOIN memories_memoryversion v "
@@ -46,33 +35,41 @@ _STATES = (
 )
 
 
-def events_of(steps: Iterable[Step]) -> int:
-    """Return how many events the steps take."""
-    kinds = [step.do for step in steps]
-    return sum(1 for each in kinds if each not in AT_ONCE) + len({*AT_ONCE} & {*kinds})
-
-
 def perform(steps: Sequence[Step], *, reason: str) -> None:
     """Do the steps, in their order. Needs an open transaction of the log."""
-    by_kind: dict[str, list[Step]] = {}
+    by_name: dict[str, list[Step]] = {}
     for step in steps:
-        by_kind.setdefault(step.do, []).append(step)
-    for kind in ORDER:
-        if kind in by_kind:
-            _DOING[kind](by_kind[kind], reason)
+        by_name.setdefault(step.do, []).append(step)
+    for name, effect in effects().items():
+        if name in by_name:
+            (effect.apply or partial(_put_back, effect))(by_name[name], reason)
 
 
-def _quarantine(steps: Sequence[Step], reason: str) -> None:
+def _put_back(effect: Effect, steps: Sequence[Step], reason: str) -> None:
+    """Append the event that gives each thing its value back."""
+    values, event_type = effect.values, types_reversed_by(effect.step)[0]
+    if values is None or values.write is None:
+        raise TypeError(f"effect {effect.step!r} can't be applied")  # ``Effect`` refuses such a declaration
+    for step in steps:
+        stream = f"{values.thing}:{step.id}" if values.thing else "project"
+        log.append(log.prepare(event_type, values.write(step, reason)), stream=stream)
+
+
+def quarantine(steps: Sequence[Step], reason: str) -> None:
+    """Set all of them aside with one event."""
     payload = QuarantinePlaced(ids=[step.id for step in steps], reason=reason)
     log.append(log.prepare(QUARANTINE_PLACED, payload), stream="quarantine")
 
 
-def _lift(steps: Sequence[Step], reason: str) -> None:
+def lift(steps: Sequence[Step], reason: str) -> None:
+    """Let all of them out of quarantine with one event."""
     payload = QuarantineLifted(ids=[step.id for step in steps], reason=reason)
     log.append(log.prepare(QUARANTINE_LIFTED, payload), stream="quarantine")
 
 
-def _touching(event_type: EventType[MemoryTouched]) -> Callable[[Sequence[Step], str], None]:
+def touching(event_type: EventType[MemoryTouched]) -> Apply:
+    """Return what appends such an event to the memory of each step."""
+
     def touch(steps: Sequence[Step], reason: str) -> None:
         for step in steps:
             draft = log.prepare(event_type, MemoryTouched(memory_id=step.id, reason=reason))
@@ -81,7 +78,7 @@ def _touching(event_type: EventType[MemoryTouched]) -> Callable[[Sequence[Step],
     return touch
 
 
-def _revert(steps: Sequence[Step], reason: str) -> None:
+def revert(steps: Sequence[Step], reason: str) -> None:
     """Make the versions that the steps name the current ones again, each as a new version."""
     memories = Memory.objects.in_bulk([step.id for step in steps])
     states = states_at({step.id: step.to_version or 1 for step in steps})
@@ -91,7 +88,8 @@ def _revert(steps: Sequence[Step], reason: str) -> None:
         append_version(existing, states[step.id], base=step.to_version or 1, reason=reason, key=None, standing=standing)
 
 
-def _review(steps: Sequence[Step], reason: str) -> None:
+def review(steps: Sequence[Step], reason: str) -> None:
+    """Give memories the review state back that the steps name."""
     memories = Memory.objects.in_bulk([step.id for step in steps])
     for step in steps:
         memory = memories[step.id]
@@ -117,7 +115,8 @@ def _state(payload: dict[str, Any]) -> MemoryState:
     return MemoryState(**{name: value for name, value in payload.items() if name in MemoryState.model_fields})
 
 
-def _relate(steps: Sequence[Step], _: str) -> None:
+def relate(steps: Sequence[Step], _: str) -> None:
+    """Make relations again, as they were made first."""
     made = relations_as_made(step.id for step in steps)
     for step in steps:
         log.append(log.prepare(RELATION_CREATED, made[step.id]), entity="relation")
@@ -129,51 +128,8 @@ def relations_as_made(ids: Iterable[int]) -> dict[int, RelationCreated]:
     return {each.position: RelationCreated(**json.loads(each.payload_json)) for each in events if each.payload_json}
 
 
-def _unrelate(steps: Sequence[Step], reason: str) -> None:
+def unrelate(steps: Sequence[Step], reason: str) -> None:
+    """Take relations away."""
     for step in steps:
         draft = log.prepare(RELATION_DELETED, RelationDeleted(relation_id=step.id, reason=reason))
         log.append(draft, stream=f"relation:{step.id}")
-
-
-def _configure(steps: Sequence[Step], _: str) -> None:
-    for step in steps:
-        payload = ProjectConfigured(settings={step.name: step.after})
-        log.append(log.prepare(PROJECT_CONFIGURED, payload), stream="project")
-
-
-def _describe(steps: Sequence[Step], _: str) -> None:
-    for step in steps:
-        log.append(log.prepare(PROJECT_DESCRIBED, ProjectDescribed(**{step.name: step.after})), stream="project")
-
-
-def _mark(steps: Sequence[Step], reason: str) -> None:
-    standing = heads([step.id for step in steps])
-    for step in steps:
-        status = _status(step.after, stands=standing.get(step.id) == [step.id])
-        draft = log.prepare(DECISION_MARKED, DecisionMarked(decision_id=step.id, status=status, reason=reason))
-        log.append(draft, stream=f"decision:{step.id}")
-
-
-def _status(wanted: str, *, stands: bool) -> DecisionStatus:
-    """Return the status that a decision can have: what is superseded does not stand, whatever was said of it."""
-    status = DecisionStatus(wanted)
-    if status in (DecisionStatus.DEPRECATED, DecisionStatus.REJECTED):
-        return status
-    if not stands:
-        return DecisionStatus.SUPERSEDED
-    return DecisionStatus.ACCEPTED if status is DecisionStatus.SUPERSEDED else status
-
-
-_DOING: dict[str, Callable[[Sequence[Step], str], None]] = {
-    "quarantine": _quarantine,
-    "lift": _lift,
-    "delete": _touching(MEMORY_DELETED),
-    "unrelate": _unrelate,
-    "restore": _touching(MEMORY_RESTORED),
-    "revert": _revert,
-    "review": _review,
-    "relate": _relate,
-    "configure": _configure,
-    "describe": _describe,
-    "mark": _mark,
-}

@@ -7,29 +7,25 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from governance.models.taint import RollbackAction
-from governance.taint.changes import changes_taken_back
+from governance.taint.changes import plan_values
 from governance.taint.derived import Aftermath, derived_from
-from governance.taint.direct import GROUPS, Direct, groups_of, in_groups, touched_by
-from governance.taint.perform import ORDER
-from governance.taint.relations import RelationReversal
-from governance.taint.reversing import MemoryReversal
-from governance.taint.schemas import Include, Left, RollbackPlan, Selection, Step
+from governance.taint.direct import Direct, groups, in_groups, touched_by
+from governance.taint.reversing import memory_groups
+from governance.taint.schemas import Include, RollbackPlan, Selection
 from governance.taint.selecting import Selected, select
-from governance.taint.standing import changed_since, memories_now, promoted_by
+from governance.taint.standing import changed_since, promoted_by
 from governance.taint.undone import void_positions
 from memories.models import Conflict
 from memoryhub.core.errors import Invalid
-from memoryhub.core.projection import RollbackEffect, rollback_of, types_that_change_streams
+from memoryhub.core.event_types import event_type, types_that_change_streams
 from memoryhub.core.quarantine import quarantined_among
+from memoryhub.core.rollback import Left, Reach, Rollback, Step, Treatment, effects
 from sessions_app.events import SESSION_ENDED
 
-_KINDS = {"memories_created": "memory", "memories_revised": "memory", "decisions": "decision"}
-_OF_MEMORIES = "memories_created memories_revised memories_deleted memories_restored reviews".split()
-# Groups of events in a memory's stream that have an id of their own: they are left with the memory.
-_WITH_MEMORY = ("resolutions", "conflicts")
-_UNDECLARED = "this version does not know how to roll back events of this type; they stay in force"
+_UNKNOWN = "this version does not know how to roll back events of this type; they stay in force"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,8 @@ def sorted_plan(parts: Iterable[Step | Left]) -> Plan:
     both = list(parts)
     steps = [each for each in both if isinstance(each, Step)]
     left = [each for each in both if isinstance(each, Left)]
-    steps.sort(key=lambda step: (ORDER.index(step.do), step.id, step.name))
+    order = list(effects())
+    steps.sort(key=lambda step: (order.index(step.do), step.id, step.name))
     return Plan(steps, sorted(left, key=lambda each: (each.id, each.why, each.title)))
 
 
@@ -96,6 +93,7 @@ class _Planner:
         self._command = command
         self._found = found
         self._direct = found.direct
+        self._groups = groups()
         self._undo = command.action is RollbackAction.UNDO
         self._include_changed = Include.CHANGED_SINCE in command.include
         self._leave = set(command.leave)
@@ -142,11 +140,11 @@ class _Planner:
 
     def _to_set_aside(self) -> Iterator[int]:
         """Yield the ids of what the selection made, unless it is left."""
-        made = set(groups_of(RollbackEffect.SET_ASIDE))
-        made = made - {"memories_created"} | {"conflicts"} if self._undo else made | {"memories_revised"}
-        for name in made:
+        for name, rule in self._groups.items():
+            if not (rule.treatment is Treatment.SET_ASIDE and not rule.by if self._undo else rule.is_hidden):
+                continue
             for each in self._direct[name]:
-                stream = self._stream(name, each)
+                stream = self._stream(rule, each)
                 if not stream or (self._reaches(stream) and int(stream.partition(":")[2]) not in self._leave):
                     yield each
         if self._undo:
@@ -160,13 +158,13 @@ class _Planner:
                 yield each
 
     def _memories(self) -> set[int]:
-        return {each for name in _OF_MEMORIES for each in self._direct[name]} - self._leave
+        return {each for name in memory_groups() for each in self._direct[name]} - self._leave
 
-    def _stream(self, group: str, thing: int) -> str:
+    def _stream(self, rule: Rollback, thing: int) -> str:
         """Return the stream whose later changes protect a thing; "" where nothing does."""
-        if group in _WITH_MEMORY:
+        if rule.follows_stream:
             return self._found.selected.streams[thing]
-        return f"{_KINDS[group]}:{thing}" if group in _KINDS else ""
+        return f"{rule.thing}:{thing}" if rule.thing and rule.is_hidden else ""
 
     def _derived_chosen(self) -> set[int]:
         aftermath, include = self._found.aftermath, self._command.include
@@ -179,51 +177,45 @@ class _Planner:
         return chosen
 
     def _changed_by_others(self) -> Iterator[Left]:
-        streams = {f"decision:{each}" for each in self._direct["decisions"]}
-        for name in _OF_MEMORIES if self._undo else ("memories_created", "memories_revised"):
-            streams |= {f"memory:{each}" for each in self._direct[name]}
+        protected = [name for name, rule in self._groups.items() if rule.thing and rule.is_hidden]
+        names = {*protected, *(memory_groups() if self._undo else ())}
+        streams = {f"{self._groups[name].thing}:{each}" for name in names for each in self._direct[name]}
         for stream in streams:
             thing = int(stream.partition(":")[2])
             if thing not in self._leave and not self._reaches(stream):
                 yield Left(id=thing, why=self._changed[stream])
 
     def _out_of_reach(self) -> Iterator[Left]:
-        whole = {each for name in _KINDS for each in self._direct[name]}
-        for name in groups_of(RollbackEffect.REVERSED):
-            for each in self._direct[name]:
+        hidden = [name for name, rule in self._groups.items() if rule.thing and rule.is_hidden]
+        whole = {each for name in hidden for each in self._direct[name]}
+        for name, rule in self._groups.items():
+            for each in self._direct[name] if rule.treatment is Treatment.REVERSED else ():
                 if each not in whole and each not in self._leave:
-                    why = "a change, not a thing of its own; undo takes it back"
-                    yield Left(id=each, title=GROUPS[name], why=why)
+                    yield Left(id=each, title=rule.title, why="a change, not a thing of its own; undo takes it back")
 
     def _in_force(self) -> Iterator[Left]:
         """Yield what stays in force, with the reason that its type declares."""
         others = self._direct["other"]
         counts = Counter(header.type for header in self._found.selected.headers if header.position in others)
         for name, count in counts.items():
-            rule = rollback_of(name)
-            yield Left(title=f"{count} × {name}", why=rule.why if rule and rule.why else _UNDECLARED)
+            known = event_type(name)
+            yield Left(title=f"{count} × {name}", why=known.rollback.why if known else _UNKNOWN)
         promoted = promoted_by(header.position for header in self._found.selected.of(SESSION_ENDED.name))
         for each in promoted - set(self._direct["memories_created"]) - self._leave:
             yield Left(id=each, why="kept when its scratch session ended, which stays so")
 
     def _undone(self, setting_aside: set[int]) -> Iterator[Step | Left]:
-        yield from self._memories_undone(setting_aside)
-        relations = RelationReversal(self._tainted, self._void, setting_aside, self._include_changed)
-        yield from relations.parts(each for each in self._direct["relations_removed"] if each not in self._leave)
-        marked = set(self._direct["marks"]) - set(self._direct["decisions"]) - self._leave
-        yield from (Left(id=each, why="in quarantine already") for each in marked & self._aside)
-        yield from changes_taken_back(
-            self._direct, marked - self._aside, self._tainted, self._void, include_changed=self._include_changed
-        )
-
-    def _memories_undone(self, setting_aside: set[int]) -> Iterator[Step | Left]:
-        reached = {each for each in self._memories() if self._reaches(f"memory:{each}")}
-        yield from (Left(id=each, why="in quarantine already") for each in reached & self._aside)
-        memories = memories_now(reached - self._aside)
-        yield from MemoryReversal(
-            memories=memories,
-            created=set(self._direct["memories_created"]),
-            limits={each: self._firsts[f"memory:{each}"] for each in memories if f"memory:{each}" in self._changed},
-            ignored=self._tainted | self._void,
+        reach = Reach(
+            things={name: set(group) - self._leave for name, group in self._direct.items()},
+            tainted=self._tainted,
+            void=self._void,
             going=setting_aside,
-        ).parts()
+            aside=self._aside,
+            firsts=self._firsts,
+            changed=self._changed,
+            include_changed=self._include_changed,
+        )
+        known = effects()
+        by = dict.fromkeys(rule.by for name, rule in self._groups.items() if rule.by and reach.things[name])
+        for plan in dict.fromkeys(known[name].plan or partial(plan_values, known[name]) for name in by):
+            yield from plan(reach)

@@ -9,13 +9,13 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from governance.taint.perform import relations_as_made
-from governance.taint.schemas import Left, Step
 from governance.taint.selecting import listed
 from memories.events import RELATION_CREATED, RELATION_DELETED
 from memories.models import Relation
 from memories.models.link import BOTH_WAYS, NEVER_ROUND, statement
 from memoryhub.core import rows
 from memoryhub.core.entities import find_entities
+from memoryhub.core.rollback import Left, Reach, Step
 
 # When each relation that says the same as one of these was made, and when it was removed.
 _CHANGES = f"""
@@ -117,6 +117,12 @@ class RelationReversal:
             else:
                 present.append(row)
                 yield Step(do="relate", id=each)
+
+
+def plan_relations(reach: Reach) -> Iterator[Step | Left]:
+    """Yield what makes relations again that the selection removed."""
+    reversal = RelationReversal(reach.tainted, reach.void, reach.going, reach.include_changed)
+    yield from reversal.parts(reach.things[RELATION_DELETED.rollback.group])
 
 
 def _closes_circle(row: Statement, present: Sequence[Statement]) -> bool:

@@ -7,12 +7,34 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from governance.taint.perform import states_at
-from governance.taint.schemas import Left, Step
-from governance.taint.standing import NEVER, MemoryNow, clean_versions, rivals, standings_of
-from memories.events import MemoryState, Standing
+from governance.taint.standing import NEVER, MemoryNow, clean_versions, memories_now, rivals, standings_of
+from memories.events import MEMORY_WRITTEN, MemoryState, Standing
 from memories.existing import standing_of
 from memories.models import Memory
 from memories.projectors.review import ACCEPTED
+from memoryhub.core.event_types import rollback_groups
+from memoryhub.core.rollback import Left, Reach, Step, effects
+
+
+def memory_groups() -> list[str]:
+    """Return the groups that ``plan_memories`` takes back: text, deletion and review of memories."""
+    known = effects()
+    return [name for name, rule in rollback_groups().items() if rule.by and known[rule.by].plan is plan_memories]
+
+
+def plan_memories(reach: Reach) -> Iterator[Step | Left]:
+    """Yield what makes memories what they were without the selection; not those that others changed since."""
+    touched = {memory_id for name in memory_groups() for memory_id in reach.things[name]}
+    reached = {each for each in touched if reach.include_changed or f"memory:{each}" not in reach.changed}
+    yield from (Left(id=each, why="in quarantine already") for each in reached & {*reach.aside})
+    memories = memories_now(reached - {*reach.aside})
+    yield from MemoryReversal(
+        memories=memories,
+        created=reach.things[MEMORY_WRITTEN.rollback.group],
+        limits={each: reach.firsts[f"memory:{each}"] for each in memories if f"memory:{each}" in reach.changed},
+        ignored=reach.tainted | reach.void,
+        going=reach.going,
+    ).parts()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from governance.models.taint import RollbackAction
+from memoryhub.core.rollback import Left, Step
 from memoryhub.core.schemas import Command, EntityId, Moment, Paging, Position
 
 SHOWN = 50
@@ -129,26 +130,6 @@ class Trace(BaseModel):
     sessions: list[str] = Field(description="the first of those in which it happened")
     direct: list[Group] = Field(description="what it did")
     derived: list[Group] = Field(description="what came of that")
-
-
-class Step(BaseModel):
-    """What is done to one thing."""
-
-    do: str = Field(description="quarantine, delete, restore, revert, review, relate, configure, describe or mark")
-    id: int = Field(0, description="of the thing; 0 where it is the project")
-    from_version: int | None = None
-    to_version: int | None = None
-    name: str = Field("", description="of the setting or the field")
-    before: Any = Field(None, description="what it was when the roll-back began")
-    after: Any = Field(None, description="what it is made")
-
-
-class Left(BaseModel):
-    """What is left as it is."""
-
-    id: int = 0
-    title: str = ""
-    why: str
 
 
 class Preview(BaseModel):

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from governance.taint.schemas import Point, Selection
 from memoryhub.core import clock, rows
-from memoryhub.core.projection import RollbackEffect, types_of_rollback
+from memoryhub.core.event_types import names_where
+from memoryhub.core.rollback import Treatment
 
 _SELECT = "SELECT position, event_type, stream_id, session_id FROM raw_events WHERE {} ORDER BY position"
 
@@ -64,7 +65,7 @@ def select(selection: Selection) -> Selected:
 
 def _conditions(selection: Selection) -> tuple[list[str], list[Any]]:
     wanted = ["event_type NOT IN (SELECT value FROM json_each(%s))"]
-    parameters: list[Any] = [json.dumps(types_of_rollback(RollbackEffect.GOVERNS))]
+    parameters: list[Any] = [json.dumps(names_where(lambda known: known.rollback.treatment is Treatment.GOVERNS))]
     if selection.session_id:
         wanted.append("(session_id = %s OR stream_id = %s)")
         parameters += [selection.session_id, f"session:{selection.session_id}"]

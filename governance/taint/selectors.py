@@ -6,9 +6,10 @@ from collections import Counter
 from typing import Any
 
 from governance.models.taint import Rollback
-from governance.taint.schemas import SHOWN, Left, RollbackList, RollbackView
+from governance.taint.schemas import SHOWN, RollbackList, RollbackView
 from memoryhub.core.errors import NotFound
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.rollback import Left
 from memoryhub.core.schemas import Listing
 
 

@@ -19,7 +19,7 @@ from memories.events import (
 )
 from memories.projectors.review import ACCEPTED
 from memoryhub.core import rows
-from memoryhub.core.projection import types_that_change_streams
+from memoryhub.core.event_types import types_that_change_streams
 from sessions_app.choices import EndedWith
 from sessions_app.events import SESSION_ENDED
 

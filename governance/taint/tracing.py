@@ -22,7 +22,6 @@ from sessions_app.timeline import Entry, entries_of
 T = TypeVar("T")
 
 _SESSIONS = 20
-_OF_TYPE = {"memories": "memory", "reviews": "memory", "decisions": "decision", "marks": "decision"}
 
 
 def trace_taint(*, selection: Selection) -> Trace:
@@ -74,14 +73,15 @@ class _Things:
         self._changed = changed_since(streams, found.selected.positions, void_positions())
 
     def _changeable(self) -> Iterable[tuple[str, Touched]]:
-        for name in ("memories_created", "memories_revised", "decisions"):
-            yield from ((_type_of(name), each) for each in _first(self._found.direct[name].values()))
+        for name, rule in direct.groups().items():
+            if rule.thing and rule.is_hidden:
+                yield from ((rule.thing, each) for each in _first(self._found.direct[name].values()))
 
     def direct(self, name: str) -> Group:
         """Return a group of what the selection did."""
         group = self._found.direct[name]
         shown = [self._touched(name, each) for each in _first(group.values())]
-        return Group(name=name, title=direct.GROUPS[name], count=len(group), shown=shown)
+        return Group(name=name, title=direct.groups()[name].title, count=len(group), shown=shown)
 
     def derived(self, name: str) -> Group:
         """Return a group of what came of it."""
@@ -90,7 +90,7 @@ class _Things:
         return Group(name=name, title=derived.GROUPS[name], count=len(group), shown=shown)
 
     def _touched(self, name: str, each: Touched) -> Thing:
-        kind = _type_of(name) or self._type(each.id, each.first)
+        kind = direct.groups()[name].thing or self._type(each.id, each.first)
         return Thing(
             id=each.id,
             type=kind,
@@ -130,11 +130,6 @@ class _Things:
 
 def _first(things: Iterable[T]) -> list[T]:
     return list(islice(things, SHOWN))
-
-
-def _type_of(group: str) -> str:
-    """Return the type of the things of a group, "" where it takes a look at each."""
-    return _OF_TYPE.get(group.partition("_")[0], "")
 
 
 def _stream(kind: str, thing: int) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from governance.models.taint import Rollback
-from governance.taint.changes import Told, profile_told, settings_told, statuses_told
-from governance.taint.perform import events_of, states_at
+from governance.taint.changes import undo_values
+from governance.taint.perform import states_at
 from governance.taint.plan import Plan, sorted_plan
-from governance.taint.schemas import Left, Step
 from governance.taint.selecting import listed
 from governance.taint.standing import MemoryNow, changed_since, memories_now, rivals
 from governance.taint.undone import void_positions
 from memories.models import Relation
 from memoryhub.core import rows
 from memoryhub.core.quarantine import quarantined_among
+from memoryhub.core.rollback import Left, Own, Step, Undo, count_events, effects
 
 _PLACED = "SELECT id FROM quarantine WHERE placed_by = %s AND id IN (SELECT value FROM json_each(%s))"
 _IN_QUARANTINE = "in quarantine since"
@@ -25,44 +25,38 @@ _INVERSE = {"delete": "restore", "restore": "delete", "revert": "revert", "revie
 def undoing(rollback: Rollback) -> Plan:
     """Return what undoes a roll-back now."""
     steps = [Step.model_validate(each) for each in rollback.steps]
-    own = range(rollback.id + 1, rollback.id + 1 + events_of(steps))
-    void = void_positions()
-    marked = [step.id for step in steps if step.do == "mark"]
-    aside = quarantined_among(marked)
-    parts = [
-        *_lifted(steps, own),
-        *_memories(steps, own, void),
-        *_relations(steps, own),
-        *_set_back(steps, "configure", own, void, settings_told()),
-        *_set_back(steps, "describe", own, void, profile_told()),
-        *(Left(id=each, why=_IN_QUARANTINE) for each in aside),
-        *_set_back([step for step in steps if step.id not in aside], "mark", own, void, statuses_told(marked)),
-    ]
-    return sorted_plan(parts)
+    own = Own(range(rollback.id + 1, rollback.id + 1 + count_events(steps)), void_positions())
+    undos: dict[Undo, set[str]] = {}
+    for effect in effects().values():
+        undos.setdefault(effect.undo or partial(undo_values, effect), set()).add(effect.step)
+    return sorted_plan(
+        part for undo, names in undos.items() for part in undo([step for step in steps if step.do in names], own)
+    )
 
 
-def _lifted(steps: list[Step], own: range) -> Iterator[Step | Left]:
-    ids = [step.id for step in steps if step.do == "quarantine"]
-    still = {row[0] for row in rows.fetch(_PLACED, [own.start, listed(ids)])}
+def undo_quarantine(steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
+    """Let out what the roll-back set aside."""
+    ids = [step.id for step in steps]
+    still = {row[0] for row in rows.fetch(_PLACED, [own.positions.start, listed(ids)])}
     for each in ids:
         yield Step(do="lift", id=each) if each in still else Left(id=each, why="let out or erased since")
 
 
-def _memories(steps: list[Step], own: range, void: frozenset[int]) -> Iterator[Step | Left]:
-    mine = [step for step in steps if step.do in _INVERSE]
-    ids = {step.id for step in mine}
+def undo_memories(steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
+    """Delete, restore, revert and review the other way round."""
+    ids = {step.id for step in steps}
     memories = memories_now(ids)
-    kept = changed_since({f"memory:{each}": own.start for each in ids}, own, void)
+    kept = changed_since({f"memory:{each}": own.positions.start for each in ids}, own.positions, own.void)
     why = {each: kept[f"memory:{each}"] for each in ids if f"memory:{each}" in kept}
     why |= dict.fromkeys(quarantined_among(sorted(ids)), _IN_QUARANTINE)
     why |= dict.fromkeys(ids - set(memories), "erased since")
-    back = [step for step in mine if step.id not in why]
+    back = [step for step in steps if step.id not in why]
     why |= {
         each: f"#{rival} has its topic or title now; change or delete that first"
         for each, rival in _taken(back, memories)
     }
     yield from (Left(id=each, why=reason) for each, reason in why.items())
-    yield from (_inverse(step, memories[step.id]) for step in mine if step.id not in why)
+    yield from (_inverse(step, memories[step.id]) for step in steps if step.id not in why)
 
 
 def _taken(steps: list[Step], memories: Mapping[int, MemoryNow]) -> Iterator[tuple[int, int]]:
@@ -83,27 +77,15 @@ def _inverse(step: Step, memory: MemoryNow) -> Step:
     return Step(do=_INVERSE[step.do], id=step.id, before=step.after, after=step.before, **versions)
 
 
-def _relations(steps: list[Step], own: range) -> Iterator[Step | Left]:
+def undo_relations(steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
     """Take away what the roll-back related again."""
-    wanted = [step for step in steps if step.do == "relate"]
-    made = set(Relation.objects.filter(id__in=list(own)).values_list("id", flat=True)) if wanted else set()
+    ids = list(own.positions) if steps else []
+    made = set(Relation.objects.filter(id__in=ids).values_list("id", flat=True))
     yield from (Step(do="unrelate", id=each) for each in made)
-    if len(made) < len(wanted):
-        yield Left(title="Relations", why=f"{len(wanted) - len(made)} of those made again were taken away since")
+    if len(made) < len(steps):
+        yield Left(title="Relations", why=f"{len(steps) - len(made)} of those made again were taken away since")
 
 
-def _set_back(
-    steps: list[Step], do: str, own: range, void: frozenset[int], told: Mapping[Any, Told]
-) -> Iterator[Step | Left]:
-    for step in steps:
-        if step.do != do:
-            continue
-        values = told.get(step.id if do == "mark" else step.name, Told()).without(void)
-        if not values.said:
-            yield Left(id=step.id, title=step.name, why="erased since")
-            continue
-        position, actor, _ = values.last()
-        if position in own:
-            yield Step(do=do, id=step.id, name=step.name, before=step.after, after=step.before)
-        else:
-            yield Left(id=step.id, title=step.name, why=f"changed since by {actor} at #{position}")
+def undo_nothing(_steps: Sequence[Step], _own: Own) -> Iterator[Step | Left]:
+    """Undo steps that only undoing takes; no roll-back that was made has one."""
+    yield from ()

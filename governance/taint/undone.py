@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator
 
 from governance.taint.events import ROLLBACK_MADE, ROLLBACK_UNDONE
-from governance.taint.perform import events_of
-from governance.taint.schemas import Step
 from memoryhub.core import rows
+from memoryhub.core.rollback import Step, count_events
 
 _EVENTS = (
     "SELECT position, event_type, payload_json FROM raw_events "
@@ -26,7 +25,7 @@ def _void() -> Iterator[int]:
     for position, event_type, payload_json in rows.fetch(_EVENTS, [ROLLBACK_MADE.name, ROLLBACK_UNDONE.name]):
         payload = json.loads(payload_json)
         steps = [Step.model_validate(each) for each in payload.get("steps", [])]
-        own = range(position, position + 1 + events_of(steps))
+        own = range(position, position + 1 + count_events(steps))
         if event_type == ROLLBACK_MADE.name:
             made[position] = own
         else:

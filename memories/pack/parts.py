@@ -14,6 +14,7 @@ from memories.schemas import MemorySearch, SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
 from memoryhub.core import rows
+from memoryhub.core.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kind_registry import Kind, PackSection
 from memoryhub.core.kinds import KINDS, type_name
 from memoryhub.core.quarantine import OUTSIDE
@@ -40,7 +41,7 @@ _LAST_SESSION = (
 )
 _ASKED = (
     "SELECT position, occurred_at, json_extract(payload_json, '$.content') FROM raw_events "
-    f"WHERE event_type = 'message.user' AND payload_json IS NOT NULL AND position {OUTSIDE} "
+    f"WHERE event_type IN ({{prompts}}) AND payload_json IS NOT NULL AND position {OUTSIDE} "
     "ORDER BY position DESC LIMIT 12"
 )
 _OPEN_ITERATION = (
@@ -143,7 +144,7 @@ def _turns(_: Request) -> list[Item]:
     """Return what users asked last."""
     return [
         Item(f"#{position}", f"- #{position} {occurred_at[:16]} {one_line(content, _TURN)}")
-        for position, occurred_at, content in rows.fetch(_ASKED)
+        for position, occurred_at, content in rows.fetch(_ASKED.format(prompts=quoted(names_of_speech(Speech.PROMPT))))
     ]
 
 

@@ -15,8 +15,8 @@ from memories.services.results import live_memory, result_of, with_embedding, wi
 from memories.services.revise import restore_version
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict
+from memoryhub.core.event_types import EventType
 from memoryhub.core.permissions import Act, demand
-from memoryhub.core.projection import EventType
 
 
 def delete_memory(*, command: MemoryTouch) -> WriteResult:

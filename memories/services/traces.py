@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from memoryhub.core import rows
+from memoryhub.core.event_types import event_type
 from memoryhub.core.log import erase_streams
-from memoryhub.core.projection import event_type
 from memoryhub.core.shapes import TEXT, Leaf, Shape, payload_shape
 from memoryhub.core.stores import StoreId, current_store, use_store
 from sessions_app.spooled import Spooled, cleaning, find_spooled, hook_names

@@ -10,7 +10,8 @@ from typing import Any
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryState
 from memories.uses.counting import cite
 from memoryhub.core import clock, rows
-from memoryhub.core.projection import Event, EventType, projects
+from memoryhub.core.event_types import EventType
+from memoryhub.core.projection import Event, projects
 from sessions_app.events import SESSION_ENDED, SessionEnded
 from sessions_app.events.client import ASSISTANT_MESSAGE, Message
 

@@ -6,8 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from memories.events import USE
 from memories.uses.kinds import Use
-from memoryhub.core.projection import NOTHING_DEPENDS, define_event
+from memoryhub.core.event_types import Retention, define_event
+from memoryhub.core.rollback import NOTHING_DEPENDS
 from memoryhub.core.schemas import Generated, Instant, Payload
 
 NotesFile = Annotated[str, Generated(r"\d{1,20}-\d{2}(?:\.[a-z]+){0,2}", "the name of a file of notes")]
@@ -23,4 +25,12 @@ class MemoriesUsed(Payload):
     """The files of notes that are in these counts: one that is still there was folded already."""
 
 
-MEMORIES_USED = define_event("memories.used", MemoriesUsed, rollback=NOTHING_DEPENDS, changes_stream=False)
+MEMORIES_USED = define_event(
+    "memories.used",
+    MemoriesUsed,
+    label="Memories used",
+    group=USE,
+    retention=Retention.KEPT,
+    rollback=NOTHING_DEPENDS,
+    changes_stream=False,
+)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from memories.uses.events import MEMORIES_USED
 from memories.uses.kinds import Use
 from memoryhub.core import clock, rows
 
@@ -29,8 +30,8 @@ _STILL_GIVEN = (
 )
 _NOTED = (
     "SELECT e.position, j.key, json_extract(e.payload_json, '$.used_at') FROM raw_events e, "
-    "json_each(e.payload_json, '$.uses.given') j WHERE e.event_type = 'memories.used' AND e.payload_json IS NOT NULL "
-    f"AND CAST(j.key AS integer) IN {_LISTED}"
+    f"json_each(e.payload_json, '$.uses.given') j WHERE e.event_type = '{MEMORIES_USED.name}' "
+    f"AND e.payload_json IS NOT NULL AND CAST(j.key AS integer) IN {_LISTED}"
 )
 _SET_LAST = "UPDATE memories_memoryuse SET last_given_at = %s WHERE memory_id = %s"
 _UNUSED = f"DELETE FROM memories_memoryuse WHERE memory_id IN {_LISTED} AND " + " AND ".join(

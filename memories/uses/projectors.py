@@ -14,6 +14,7 @@ from memories.uses.kinds import Use
 from memoryhub.core import clock, rows
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event, projects
+from sessions_app.events.client import ASSISTANT_MESSAGE
 
 
 @projects(CONTEXT_PACKED)
@@ -53,5 +54,5 @@ def forget_erased(event: Event[PayloadErased]) -> None:
 
 _STREAMS_LEFT = (
     "SELECT DISTINCT stream_id FROM raw_events WHERE position IN (SELECT value FROM json_each(%s)) "
-    "AND event_type = 'message.assistant' AND stream_id NOT IN (SELECT value FROM json_each(%s))"
+    f"AND event_type = '{ASSISTANT_MESSAGE.name}' AND stream_id NOT IN (SELECT value FROM json_each(%s))"
 )

@@ -6,8 +6,11 @@ import json
 import time
 from datetime import timedelta
 
+from memories.events import USE
 from memoryhub.core import clock, log, rows
-from memoryhub.core.projection import NOTHING_DEPENDS, Event, define_event, projects
+from memoryhub.core.event_types import Retention, define_event
+from memoryhub.core.projection import Event, projects
+from memoryhub.core.rollback import NOTHING_DEPENDS
 from memoryhub.core.schemas import Payload
 
 AFTER = timedelta(days=30)
@@ -26,7 +29,15 @@ class UsesPruned(Payload):
     memory_ids: list[int]
 
 
-USES_PRUNED = define_event("memories.uses_pruned", UsesPruned, rollback=NOTHING_DEPENDS, changes_stream=False)
+USES_PRUNED = define_event(
+    "memories.uses_pruned",
+    UsesPruned,
+    label="Memories uses pruned",
+    group=USE,
+    retention=Retention.KEPT,
+    rollback=NOTHING_DEPENDS,
+    changes_stream=False,
+)
 
 
 def prune_uses(*, until: float) -> int:

@@ -7,7 +7,7 @@ Every door asks here, and no page, route or tool has a rule of its own:
 - what is below the doors for whoever calls: ``demand(Act.GOVERN)``. A door that lets in callers with fewer rights than
   all says which they have with ``use_grant``; where nobody said, as on the command line, everything is allowed.
 
-Behind both stand the log, which demands of each event the act that ``act_of_event`` names, and the stores, which open
+Behind both stand the log, which demands of each event the ``act`` that its type declares, and the stores, which open
 no project that the caller has no right to, whoever forgot to ask.
 """
 
@@ -64,20 +64,6 @@ _WANTED = {
 }
 TO_MAKE_PLACES = "make or set up projects and organisations"
 """What one may not do, said to who tries."""
-_BY_EVENT = {
-    "context.packed": Act.VIEW,
-    "memory.reviewed": Act.REVIEW,
-    "hold": Act.GOVERN,
-    "payload": Act.GOVERN,
-    "project": Act.GOVERN,
-    "quarantine": Act.GOVERN,
-    "retention": Act.GOVERN,
-    "rollback": Act.GOVERN,
-}
-"""What an event needs by its type, or by the first part of it, where that is not ``WRITE``.
-
-That a pack was given is noted when one only reads.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +140,6 @@ def reaches(project: str) -> bool:
 def reached(projects: Iterable[str]) -> list[str]:
     """Return those of the projects that whoever calls may know of."""
     return [project for project in projects if reaches(project)]
-
-
-def act_of_event(event_type: str) -> Act:
-    """Return what appending an event of this type needs."""
-    return _BY_EVENT.get(event_type) or _BY_EVENT.get(event_type.partition(".")[0], Act.WRITE)
 
 
 @contextmanager

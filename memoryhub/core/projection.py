@@ -1,80 +1,22 @@
-"""The registry of event types and of the projectors that apply them to the read models."""
+"""The registry of the projectors that apply events to the read models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from django.apps import apps
 from django.db import models, transaction
 
 from memoryhub.core import clock
+from memoryhub.core.event_types import EventType
 from memoryhub.core.models import ProjectionOffset, RawEvent
 from memoryhub.core.routing import STORE_APPS, require_current_alias
 from memoryhub.core.schemas import Payload
 
 P = TypeVar("P", bound=Payload)
-
-
-class RollbackEffect(StrEnum):
-    """What a roll-back does with an event of the sessions or clients that it rolls back."""
-
-    SET_ASIDE = "set_aside"
-    """The event created a thing, which has the event's position as its id: it goes into quarantine."""
-    REVERSED = "reversed"
-    """The event changed a thing that others may have created: undo reverses the change; quarantine sets a revised
-    memory aside, and reports every other change."""
-    STAYS = "stays"
-    """The event stays in force, and every preview says why."""
-    GOVERNS = "governs"
-    """The event governs the store, as a redaction does: it can't be selected."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rollback:
-    """How roll-back treats a type of event. ``group`` is where a preview lists what such events did."""
-
-    effect: RollbackEffect
-    group: str = ""
-    why: str = ""
-
-
-def sets_aside(group: str) -> Rollback:
-    """Declare that roll-back puts what the event created into quarantine."""
-    return Rollback(RollbackEffect.SET_ASIDE, group)
-
-
-def reverses(group: str) -> Rollback:
-    """Declare that undo reverses what the event changed."""
-    return Rollback(RollbackEffect.REVERSED, group)
-
-
-def stays(why: str) -> Rollback:
-    """Declare that the event stays in force; ``why`` completes "left: 3 × memory.seen (…)"."""
-    return Rollback(RollbackEffect.STAYS, why=why)
-
-
-GOVERNS = Rollback(RollbackEffect.GOVERNS)
-NOTHING_DEPENDS = stays("nothing depends on this event")
-
-
-@dataclass(frozen=True, slots=True)
-class EventType(Generic[P]):
-    """One type of event: its name, the version of its schema, and the schema of its payload."""
-
-    name: str
-    schema: type[P]
-    version: int = 1
-    alone: bool = False
-    """Whether one such event can be erased by itself: nothing else of its stream follows from what it says."""
-    rollback: Rollback | None = None
-    """None: not declared. It is then left in force, and every preview says so."""
-    changes_stream: bool | None = None
-    """Whether it changes the memory or decision whose stream it is in, which protects that from roll-backs of earlier
-    events. None: not declared, and it protects nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +45,6 @@ class Event(Generic[P]):
 Projector = Callable[[Event[Any]], None]
 Check = Callable[[Sequence[int] | None], list[int]]
 
-_types: dict[str, EventType[Any]] = {}
 _projectors: dict[str, list[Projector]] = {}
 _after_each: list[Projector] = []
 _by_header: list[Projector] = []
@@ -111,51 +52,6 @@ _after_rebuild: list[Callable[[], None]] = []
 _companions: dict[str, tuple[str, ...]] = {}
 _text_caches: dict[str, str] = {}
 _checks: dict[str, Check] = {}
-
-
-def define_event(
-    name: str,
-    schema: type[P],
-    *,
-    version: int = 1,
-    alone: bool = False,
-    rollback: Rollback | None = None,
-    changes_stream: bool | None = None,
-) -> EventType[P]:
-    """Register a type of event and return it; its name is ``thing.happened``.
-
-    A test fails for a type that leaves out ``rollback`` or ``changes_stream``; ``EventType`` says what they mean.
-    """
-    defined = EventType(name, schema, version, alone, rollback, changes_stream)
-    _types[name] = defined
-    return defined
-
-
-def event_type(name: str) -> EventType[Any] | None:
-    """Return a registered type by its name."""
-    return _types.get(name)
-
-
-def event_type_names() -> list[str]:
-    """Return the names of all registered types."""
-    return sorted(_types)
-
-
-def rollback_of(name: str) -> Rollback | None:
-    """Return how roll-back treats events of this type; None if that is not declared, or the type not known."""
-    known = _types.get(name)
-    return known.rollback if known else None
-
-
-def types_of_rollback(effect: RollbackEffect, group: str = "") -> list[str]:
-    """Return the names of the types of this effect, in order; with ``group``, only those of that group."""
-    declared = ((name, each.rollback) for name, each in sorted(_types.items()))
-    return [name for name, each in declared if each and each.effect is effect and group in ("", each.group)]
-
-
-def types_that_change_streams() -> list[str]:
-    """Return the names of the types that change the memory or decision whose stream they are in."""
-    return sorted(name for name, each in _types.items() if each.changes_stream)
 
 
 def projects(*event_types: EventType[Any]) -> Callable[[Projector], Projector]:

@@ -13,9 +13,10 @@ from django.db.models import QuerySet
 from pydantic import Field
 
 from memoryhub.core import rows
+from memoryhub.core.event_types import define_governance_event
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.models import Quarantine
-from memoryhub.core.projection import GOVERNS, Event, define_event, projects
+from memoryhub.core.projection import Event, projects
 from memoryhub.core.schemas import Payload
 
 Q = TypeVar("Q", bound=QuerySet[Any, Any])
@@ -40,12 +41,8 @@ class QuarantineLifted(Payload):
 
 # In version 2, evidence and edges that somebody else gave too stay in force, and no relation is made again that was
 # removed or lost an end. Logs of earlier versions of the hub hold events of version 1, which replay as they did then.
-QUARANTINE_PLACED = define_event(
-    "quarantine.placed", QuarantinePlaced, version=2, rollback=GOVERNS, changes_stream=False
-)
-QUARANTINE_LIFTED = define_event(
-    "quarantine.lifted", QuarantineLifted, version=2, rollback=GOVERNS, changes_stream=False
-)
+QUARANTINE_PLACED = define_governance_event("quarantine.placed", QuarantinePlaced, label="Quarantine placed", version=2)
+QUARANTINE_LIFTED = define_governance_event("quarantine.lifted", QuarantineLifted, label="Quarantine lifted", version=2)
 
 _PLACE = "INSERT OR IGNORE INTO quarantine (id, placed_by) SELECT value, %s FROM json_each(%s)"
 _LIFT = "DELETE FROM quarantine WHERE id IN (SELECT value FROM json_each(%s))"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memoryhub.core.projection import Event, EventType
+from memoryhub.core.event_types import EventType, Speech, event_type
+from memoryhub.core.projection import Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Asking:
 
 
 _makers: dict[str, list[DocumentMaker]] = {}
-_texts: dict[str, str] = {}
+_texts: dict[str, Callable[[], str]] = {}
 _askings: list[Asking] = []
 _demotions: list[tuple[AmongThem, float, str]] = []
 _weights: dict[str, Weights] = {}
@@ -67,12 +68,12 @@ _successors: list[Successors] = []
 _notes: dict[str, Notes] = {}
 
 
-def indexed_when(*event_types: EventType[Any]) -> Callable[[DocumentMaker], DocumentMaker]:
-    """Register the decorated function: it says what is to be found after such an event."""
+def indexed_when(*event_types: EventType[Any] | Speech) -> Callable[[DocumentMaker], DocumentMaker]:
+    """Register the decorated function: it says what is to be found after an event of these types, or such a message."""
 
     def register(function: DocumentMaker) -> DocumentMaker:
         for each in event_types:
-            _makers.setdefault(each.name, []).append(function)
+            _makers.setdefault(each if isinstance(each, Speech) else each.name, []).append(function)
         return function
 
     return register
@@ -80,17 +81,19 @@ def indexed_when(*event_types: EventType[Any]) -> Callable[[DocumentMaker], Docu
 
 def makers_for(event_name: str) -> list[DocumentMaker]:
     """Return who is to be asked after an event of this type."""
-    return _makers.get(event_name, [])
+    known = event_type(event_name)
+    of_speech = _makers.get(known.speech, []) if known and known.speech else []
+    return [*_makers.get(event_name, []), *of_speech]
 
 
-def define_text(source: str, sql: str) -> None:
-    """Register where a source's text is: a SELECT of ``id, title, body``, one row an entity."""
-    _texts[source] = sql
+def define_text(source: str, sql: str | Callable[[], str]) -> None:
+    """Register where a source's text is: a SELECT of ``id, title, body``, one row an entity, or what returns one."""
+    _texts[source] = sql if callable(sql) else lambda: sql
 
 
 def text_queries() -> dict[str, str]:
     """Return the SELECT of every source, by its name."""
-    return dict(_texts)
+    return {source: sql() for source, sql in _texts.items()}
 
 
 def define_asking(source: str, *, pattern: str, words: str, weight: float) -> None:

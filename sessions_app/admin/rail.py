@@ -8,22 +8,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from memoryhub.core.contributions import parts_of
+from memoryhub.core.event_types import event_types
 from memoryhub.core.models import RawEvent
 from sessions_app.events import COMMIT_RECORDED
 from sessions_app.timeline import timeline_page
-
-_COUNTED = {
-    "turn.began": "turn",
-    "message.user": "prompt",
-    "message.tool": "tool call",
-    "command.run": "command",
-    "file.edited": "edit",
-    "memory.written": "memory",
-    "decision.recorded": "decision",
-    "commit.recorded": "commit",
-}
-"""What is worth counting, in this order."""
-_PLURALS = {"memory": "memories"}
 
 
 def rail(request: HttpRequest, events: QuerySet[RawEvent]) -> dict[str, Any]:
@@ -41,5 +29,5 @@ def _position(request: HttpRequest, name: str) -> int | None:
 
 def counted_things(types: dict[str, int]) -> list[tuple[int, str]]:
     """Return what is worth counting of events, from how many there are of each type: ``[(2, "turns"), …]``."""
-    found = [(types[name], noun) for name, noun in _COUNTED.items() if types.get(name)]
-    return [(count, noun if count == 1 else _PLURALS.get(noun, f"{noun}s")) for count, noun in found]
+    tallied = [known for known in event_types() if known.is_tallied and known.nouns and types.get(known.name)]
+    return [(types[known.name], known.nouns[types[known.name] != 1]) for known in tallied if known.nouns]

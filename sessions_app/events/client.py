@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from pydantic import Field, JsonValue
 
-from memoryhub.core.projection import EventType, define_event, sets_aside
+from memoryhub.core.event_types import (
+    EventGroup,
+    EventType,
+    Retention,
+    Speech,
+    TurnRule,
+    define_event,
+    event_types,
+)
+from memoryhub.core.rollback import sets_aside
 from memoryhub.core.schemas import Payload
-
-P = TypeVar("P", bound=Payload)
+from sessions_app.entries import joined
+from sessions_app.events.iterations import WORK
 
 MAX_TEXT = 100_000
 
@@ -67,39 +78,155 @@ class Approval(Payload):
     detail: str = Field("", max_length=MAX_TEXT)
 
 
-def _define(name: str, schema: type[P]) -> EventType[P]:
-    return define_event(name, schema, alone=True, rollback=sets_aside("messages"), changes_stream=False)
+def _about_tool(payload: Mapping[str, Any]) -> str:
+    given = payload.get("input")
+    if isinstance(given, Mapping):
+        words = [given[name] for name in _CALLED_WITH if isinstance(given.get(name), str)]
+        given = next(iter(words or [value for value in given.values() if isinstance(value, str)]), "")
+    return joined(payload.get("tool"), given if isinstance(given, str) else "")
 
 
-USER_MESSAGE = _define("message.user", Message)
-ASSISTANT_MESSAGE = _define("message.assistant", Message)
-TOOL_MESSAGE = _define("message.tool", ToolMessage)
-FILE_EDITED = _define("file.edited", FileEdited)
-COMMAND_RUN = _define("command.run", CommandRun)
-NOTE_ADDED = _define("note.added", Note)
-CONTEXT_COMPACTED = _define("context.compacted", Note)
+# Arguments of a tool that say what it was called for, the most telling first.
+_CALLED_WITH = ("file_path", "pattern", "query", "path", "url", "command", "title", "description", "prompt", "name")
 
-CLIENT_EVENTS: dict[str, EventType[Any]] = {
-    each.name: each
-    for each in (
-        USER_MESSAGE,
-        ASSISTANT_MESSAGE,
-        TOOL_MESSAGE,
-        FILE_EDITED,
-        COMMAND_RUN,
-        NOTE_ADDED,
-        CONTEXT_COMPACTED,
-        _define("phase.started", PhaseEvent),
-        _define("phase.completed", PhaseEvent),
-        _define("gate.passed", PhaseEvent),
-        _define("gate.failed", PhaseEvent),
-        _define("user.approved", Approval),
-        _define("user.rejected", Approval),
-    )
-}
-"""What ``event_append`` takes, by name; ``phase_completed`` is understood as ``phase.completed``."""
+
+def _about_phase(payload: Mapping[str, Any]) -> str:
+    return joined(payload.get("phase"), payload.get("detail"))
+
+
+def _about_approval(payload: Mapping[str, Any]) -> str:
+    return joined(payload.get("subject"), payload.get("detail"))
+
+
+MESSAGES = EventGroup("messages", "Messages", 20, "note")
+ACTIONS = EventGroup("actions", "Tools, commands and files", 30)
+
+_SET_ASIDE = sets_aside("messages", "Messages, commands and notes", order=220)
+# Every type here is captured from clients.
+_define = partial(
+    define_event, retention=Retention.CAPTURED, rollback=_SET_ASIDE, changes_stream=False, from_clients=True
+)
+
+USER_MESSAGE = _define(
+    "message.user",
+    Message,
+    label="Prompt",
+    group=MESSAGES,
+    own_icon="user",
+    nouns=("prompt", "prompts"),
+    is_tallied=True,
+    speech=Speech.PROMPT,
+)
+ASSISTANT_MESSAGE = _define(
+    "message.assistant",
+    Message,
+    label="Answer",
+    group=MESSAGES,
+    own_icon="answer",
+    nouns=("answer", "answers"),
+    speech=Speech.ANSWER,
+)
+TOOL_MESSAGE = _define(
+    "message.tool",
+    ToolMessage,
+    label="Tool",
+    group=ACTIONS,
+    own_icon="tool",
+    nouns=("tool call", "tool calls"),
+    is_tallied=True,
+    about=_about_tool,
+)
+FILE_EDITED = _define(
+    "file.edited",
+    FileEdited,
+    label="Edit",
+    group=ACTIONS,
+    own_icon="edit",
+    nouns=("file edit", "file edits"),
+    is_tallied=True,
+    about=lambda payload: payload.get("path", ""),
+)
+COMMAND_RUN = _define(
+    "command.run",
+    CommandRun,
+    label="Command",
+    group=ACTIONS,
+    own_icon="command",
+    nouns=("command", "commands"),
+    is_tallied=True,
+    about=lambda payload: payload.get("command", ""),
+)
+NOTE_ADDED = _define("note.added", Note, label="Note", group=MESSAGES, nouns=("note", "notes"), speech=Speech.NOTE)
+CONTEXT_COMPACTED = _define(
+    "context.compacted",
+    Note,
+    label="Context compacted",
+    group=MESSAGES,
+    turn=TurnRule.OPTIONAL,
+    nouns=("compacted context", "compacted contexts"),
+)
+PHASE_STARTED = _define(
+    "phase.started",
+    PhaseEvent,
+    label="Phase started",
+    group=WORK,
+    nouns=("started phase", "started phases"),
+    about=_about_phase,
+)
+PHASE_COMPLETED = _define(
+    "phase.completed",
+    PhaseEvent,
+    label="Phase completed",
+    group=WORK,
+    nouns=("completed phase", "completed phases"),
+    about=_about_phase,
+)
+GATE_PASSED = _define(
+    "gate.passed",
+    PhaseEvent,
+    label="Gate passed",
+    group=WORK,
+    own_icon="check",
+    nouns=("passed gate", "passed gates"),
+    about=_about_phase,
+)
+GATE_FAILED = _define(
+    "gate.failed",
+    PhaseEvent,
+    label="Gate failed",
+    group=WORK,
+    own_icon="cross",
+    nouns=("failed gate", "failed gates"),
+    about=_about_phase,
+    is_failure=True,
+)
+USER_APPROVED = _define(
+    "user.approved",
+    Approval,
+    label="Approved",
+    group=WORK,
+    own_icon="check",
+    nouns=("approval", "approvals"),
+    about=_about_approval,
+)
+USER_REJECTED = _define(
+    "user.rejected",
+    Approval,
+    label="Rejected",
+    group=WORK,
+    own_icon="cross",
+    nouns=("rejection", "rejections"),
+    about=_about_approval,
+    is_failure=True,
+)
+
+
+def client_events() -> dict[str, EventType[Any]]:
+    """Return the types that clients may append, by name."""
+    return {known.name: known for known in event_types() if known.from_clients}
 
 
 def client_event(name: str) -> EventType[Any] | None:
     """Return the type that a client means, written with a dot or with an underscore."""
-    return CLIENT_EVENTS.get(name) or CLIENT_EVENTS.get(name.replace("_", ".", 1))
+    known = client_events()
+    return known.get(name) or known.get(name.replace("_", ".", 1))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from memoryhub.core.projection import define_event, sets_aside
+from memoryhub.core.event_types import EventGroup, Retention, define_event
+from memoryhub.core.rollback import sets_aside
 from memoryhub.core.schemas import STORED, GitSha, Instant, Payload
+from sessions_app.entries import first_line
 
 DecisionLink = Literal["implements", "reverts", "relates"]
 """What a commit does to a decision."""
@@ -69,5 +72,34 @@ class CommitLinked(Payload):
     """The iteration that it belongs to from now on; None where that stays."""
 
 
-COMMIT_RECORDED = define_event("commit.recorded", CommitRecorded, rollback=sets_aside("commits"), changes_stream=False)
-COMMIT_LINKED = define_event("commit.linked", CommitLinked, rollback=sets_aside("evidence"), changes_stream=False)
+def _about(payload: Mapping[str, Any]) -> str:
+    return first_line(payload.get("message") or payload.get("sha", ""))
+
+
+COMMITS = EventGroup("commits", "Commits", 70, "commit")
+
+# What is given as evidence of decisions, from either side.
+EVIDENCE = sets_aside("evidence", "Evidence of decisions", order=110)
+
+COMMIT_RECORDED = define_event(
+    "commit.recorded",
+    CommitRecorded,
+    label="Commit",
+    group=COMMITS,
+    retention=Retention.WITH_STREAM,
+    rollback=sets_aside("commits", "Commits recorded", order=170, is_cited=True),
+    changes_stream=False,
+    nouns=("commit", "commits"),
+    is_tallied=True,
+    about=_about,
+)
+COMMIT_LINKED = define_event(
+    "commit.linked",
+    CommitLinked,
+    label="Commit linked",
+    group=COMMITS,
+    retention=Retention.WITH_STREAM,
+    rollback=EVIDENCE,
+    changes_stream=False,
+    about=_about,
+)

@@ -7,9 +7,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints
 
-from memoryhub.core.projection import define_event, reverses
+from memoryhub.core.event_types import Retention, TurnRule, define_event
+from memoryhub.core.permissions import Act
+from memoryhub.core.rollback import Effect, Values, define_effect, reverses
 from memoryhub.core.schemas import Payload, StoredTag
 from memoryhub.core.stores import SLUG
+from sessions_app.events.sessions import SETTINGS
 
 MAX_METADATA_CHARACTERS = 16_000
 MAX_METADATA_DEPTH = 10
@@ -57,5 +60,32 @@ class ProjectDescribed(Payload):
 
 
 PROJECT_DESCRIBED = define_event(
-    "project.described", ProjectDescribed, rollback=reverses("profile"), changes_stream=False
+    "project.described",
+    ProjectDescribed,
+    label="Project described",
+    group=SETTINGS,
+    retention=Retention.KEPT,
+    rollback=reverses("profile", "The project described", order=160, by="describe", can_leave=False),
+    changes_stream=False,
+    act=Act.GOVERN,
+    turn=TurnRule.OPTIONAL,
+)
+
+
+def _default(name: str) -> JsonValue:
+    default: JsonValue = ProjectDescribed.model_fields[name].get_default(call_default_factory=True)
+    return default
+
+
+define_effect(
+    Effect(
+        "describe",
+        100,
+        "field put back",
+        Values(
+            read=lambda _position, payload: payload,
+            write=lambda step, _reason: ProjectDescribed(**{step.name: step.after}),
+            default=_default,
+        ),
+    )
 )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal
 
-from memoryhub.core.projection import NOTHING_DEPENDS, define_event, sets_aside
+from memoryhub.core.event_types import Retention, TurnRule, define_event
+from memoryhub.core.rollback import NOTHING_DEPENDS, sets_aside
 from memoryhub.core.schemas import Payload, Sha256
+from sessions_app.events.sessions import SESSIONS
 
 
 class TurnBegan(Payload):
@@ -33,6 +37,27 @@ class TurnExpired(Payload):
     turn_id: str
 
 
-TURN_BEGAN = define_event("turn.began", TurnBegan, rollback=sets_aside("turns"), changes_stream=False)
-TURN_ENDED = define_event("turn.ended", TurnEnded, rollback=sets_aside("turns"), changes_stream=False)
-TURN_EXPIRED = define_event("turn.expired", TurnExpired, rollback=NOTHING_DEPENDS, changes_stream=False)
+def _ended_about(payload: Mapping[str, Any]) -> str:
+    return str(payload.get("summary", ""))
+
+
+def _expired_about(_payload: Mapping[str, Any]) -> str:
+    return "Nothing came for too long; the turn is incomplete"
+
+
+_BEGUN_OR_ENDED = sets_aside("turns", "Turns begun or ended", order=200)
+
+_define = partial(define_event, group=SESSIONS, retention=Retention.KEPT, changes_stream=False, turn=TurnRule.NONE)
+
+TURN_BEGAN = _define(
+    "turn.began", TurnBegan, label="Turn began", rollback=_BEGUN_OR_ENDED, nouns=("turn", "turns"), is_tallied=True
+)
+TURN_ENDED = _define("turn.ended", TurnEnded, label="Turn summary", rollback=_BEGUN_OR_ENDED, about=_ended_about)
+TURN_EXPIRED = _define(
+    "turn.expired",
+    TurnExpired,
+    label="Turn incomplete",
+    rollback=NOTHING_DEPENDS,
+    own_icon="clock",
+    about=_expired_about,
+)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from typing import Any
 
 from memoryhub.core import clock, ids, log, rows
+from memoryhub.core.event_types import EventType, TurnRule
 from memoryhub.core.origin import Origin, use_origin
 from memoryhub.core.stores import StoreId, current_store
 from memoryhub.core.wording import flat
@@ -70,10 +72,10 @@ def entered_turn(*, session_id: str, agent: str, directory: str) -> Iterator[Pla
 
 
 @log.guard
-def begin_planned_turn(event_type: str, origin: Origin) -> Origin:
+def begin_planned_turn(event_type: EventType[Any], origin: Origin) -> Origin:
     """Begin the planned turn before the first event that belongs to it."""
     planned = _planned.get()
-    if planned is None or event_type.startswith(("session.", "turn.")):
+    if planned is None or event_type.turn is TurnRule.NONE:
         return origin
     if current_store() != planned.store:
         planned.is_written_elsewhere = True

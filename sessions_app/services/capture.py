@@ -20,6 +20,7 @@ from memoryhub.core.wording import flat
 from sessions_app import git
 from sessions_app.clients import Effect
 from sessions_app.events import SESSION_RESUMED, SessionTouched
+from sessions_app.events.client import COMMAND_RUN
 from sessions_app.hearing import Heard
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
@@ -158,7 +159,7 @@ def _append(heard: Heard, key: str) -> None:
 def _commits(heard: Heard) -> list[CommitRecord]:
     """Read from git the commits that a command has made."""
     command = heard.payload.get("command", "")
-    if heard.type != "command.run" or not _COMMITS.search(command) or not project_settings().capture_commits:
+    if heard.type != COMMAND_RUN.name or not _COMMITS.search(command) or not project_settings().capture_commits:
         return []
     folder = Path(heard.directory)
     try:

@@ -7,6 +7,9 @@ from collections import Counter
 from typing import Any
 
 from memoryhub.core import rows
+from memoryhub.core.event_types import Speech, names_of_speech, quoted
+from sessions_app.events import COMMIT_RECORDED
+from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
 
 _PROMPT_CHARS = 200
 _SAID_CHARS = 600
@@ -14,36 +17,35 @@ _MAX_FILES = 8
 _MAX_COMMITS = 10
 _MAX_PROMPTS = 5
 
-_TOLD = ("message.user", "message.assistant", "file.edited", "commit.recorded")
-
 
 def digest_session(*, session_id: str, reason: str = "") -> str:
     """Return what was asked, changed, run and committed in a session, and what was said last."""
-    told: dict[str, list[dict[str, Any]]] = {name: _payloads(session_id, name) for name in _TOLD}
-    prompts = [_line(each["content"], _PROMPT_CHARS) for each in told["message.user"]]
+    prompts = _payloads(session_id, *names_of_speech(Speech.PROMPT))
+    answers = _payloads(session_id, *names_of_speech(Speech.ANSWER))
+    edits, commits = _payloads(session_id, FILE_EDITED.name), _payloads(session_id, COMMIT_RECORDED.name)
     lines = [
-        _listed("Asked", prompts, _MAX_PROMPTS),
-        _listed("Commits", [_commit(each) for each in told["commit.recorded"]], _MAX_COMMITS),
-        _listed("Files edited", _by_count(each["path"] for each in told["file.edited"]), _MAX_FILES),
+        _listed("Asked", [_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
+        _listed("Commits", [_commit(commit) for commit in commits], _MAX_COMMITS),
+        _listed("Files edited", _by_count(edit["path"] for edit in edits), _MAX_FILES),
         _commands(session_id),
-        _said(told["message.assistant"]),
+        _said(answers),
         f"Ended by the client: {reason}." if reason else "",
     ]
     return "\n".join(filter(None, lines)) or "Nothing happened in it."
 
 
-def _payloads(session_id: str, event_type: str) -> list[dict[str, Any]]:
+def _payloads(session_id: str, *event_types: str) -> list[dict[str, Any]]:
     found = rows.fetch(
-        "SELECT payload_json FROM raw_events WHERE session_id = %s AND event_type = %s AND payload_json IS NOT NULL "
-        "ORDER BY position",
-        [session_id, event_type],
+        f"SELECT payload_json FROM raw_events WHERE session_id = %s AND event_type IN ({quoted([*event_types])}) "
+        "AND payload_json IS NOT NULL ORDER BY position",
+        [session_id],
     )
     return [json.loads(payload) for (payload,) in found]
 
 
 def _commands(session_id: str) -> str:
-    sql = "SELECT count(*) FROM raw_events WHERE session_id = %s AND event_type = 'command.run'"
-    count = rows.fetch(sql, [session_id])[0][0]
+    sql = "SELECT count(*) FROM raw_events WHERE session_id = %s AND event_type = %s"
+    count = rows.fetch(sql, [session_id, COMMAND_RUN.name])[0][0]
     return f"Commands run: {count}." if count else ""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, NotFound
-from memoryhub.core.projection import EventType
+from memoryhub.core.event_types import EventType
 from memoryhub.core.schemas import Payload
 from sessions_app.events.iterations import (
     ITERATION_ABANDONED,

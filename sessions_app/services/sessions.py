@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from memoryhub.core import clock, ids, log, rows
 from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.event_types import EventType
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin, use_origin
-from memoryhub.core.projection import EventType
 from sessions_app.choices import EndedWith
 from sessions_app.events import (
     SESSION_ENDED,

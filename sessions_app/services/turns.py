@@ -19,7 +19,7 @@ from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.origin import current_origin, use_origin
 from memoryhub.core.projection import Event
 from memoryhub.core.validation import explain
-from sessions_app.events.client import CLIENT_EVENTS, client_event
+from sessions_app.events.client import client_event, client_events
 from sessions_app.events.turns import TURN_BEGAN, TURN_ENDED, TURN_EXPIRED, TurnBegan, TurnEnded, TurnExpired
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.refusals import Refusal, refuse
@@ -91,7 +91,7 @@ def append_event(*, command: EventAppend) -> Event[Any]:
     """
     with log.transaction():
         turn = require_open_turn(command.ack_token, session_id=command.session_id, turn_id=command.turn_id)
-        first = log.find_by_key(command.idempotency_key, *CLIENT_EVENTS.values())
+        first = log.find_by_key(command.idempotency_key, *client_events().values())
         if first:
             return log.event_of(first)
         with use_origin(ack_token=command.ack_token or ""):
@@ -102,7 +102,7 @@ def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = No
     event_type = client_event(name)
     if event_type is None:
         raise Invalid(
-            f"{name[:64]!r} is no event that a client appends; use one of the known", known=sorted(CLIENT_EVENTS)
+            f"{name[:64]!r} is no event that a client appends; use one of the known", known=sorted(client_events())
         )
     try:
         draft = log.prepare(event_type, event_type.schema.model_validate(payload))

@@ -8,6 +8,7 @@ from typing import Any
 from django import template
 
 from memoryhub.core.admin import cells
+from memoryhub.core.event_types import event_type
 from sessions_app.entries import first_line
 from sessions_app.timeline import Entry
 
@@ -16,59 +17,20 @@ register = template.Library()
 MAX_SHOWN = 4_000
 """Characters of one text or payload on the rail; the event's own page has all of it."""
 _LINKED = {"memory", "decision", "commit", "iteration"}
-_LABELS = {
-    "message.user": "Prompt",
-    "message.assistant": "Answer",
-    "message.tool": "Tool",
-    "command.run": "Command",
-    "file.edited": "Edit",
-    "note.added": "Note",
-    "context.compacted": "Context compacted",
-    "commit.recorded": "Commit",
-    "project.configured": "Settings",
-    "payload.erased": "Erasure",
-    "turn.ended": "Turn summary",
-    "turn.expired": "Turn incomplete",
-    "user.approved": "Approved",
-    "user.rejected": "Rejected",
-    "iteration.advanced": "Next phase",
-    "memory.seen": "Memory seen again",
-}
-_ICONS = {
-    "message.user": "user",
-    "message.assistant": "answer",
-    "message.tool": "tool",
-    "command.run": "command",
-    "file.edited": "edit",
-    "user.approved": "check",
-    "user.rejected": "cross",
-    "gate.passed": "check",
-    "gate.failed": "cross",
-    "turn.expired": "clock",
-}
-_THING_ICONS = {
-    "memory": "memory",
-    "commit": "commit",
-    "decision": "decision",
-    "note": "note",
-    "context": "note",
-    "phase": "phase",
-    "iteration": "phase",
-    "session": "session",
-    "turn": "session",
-}
 
 
 @register.filter
 def label(entry: Entry) -> str:
     """Return an entry's type in words."""
-    return _LABELS.get(entry.type) or entry.type.replace(".", " ").replace("_", " ").capitalize()
+    known = event_type(entry.type)
+    return known.label if known else entry.type
 
 
 @register.filter
 def icon(entry: Entry) -> str:
     """Return the name of an entry's icon."""
-    return _ICONS.get(entry.type) or _THING_ICONS.get(entry.type.partition(".")[0], "dot")
+    known = event_type(entry.type)
+    return known.icon if known else "dot"
 
 
 @register.filter

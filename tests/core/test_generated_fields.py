@@ -19,10 +19,10 @@ from pydantic.fields import FieldInfo
 from memories import services
 from memories.schemas import MemoryWrite
 from memoryhub.core import log, schemas
+from memoryhub.core.event_types import EventType, event_type, event_types
 from memoryhub.core.log.digests import canonical_json, payload_digest
 from memoryhub.core.log.erase import StreamName
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import EventType, event_type, event_type_names
 from memoryhub.core.sanitize import sanitize_text, use_rules
 from memoryhub.core.schemas import Generated
 from memoryhub.core.secrets.own import OwnRule, compile_rules
@@ -34,7 +34,7 @@ KEY = "4b1d"
 """What a key of ClickHouse begins with, and one in 65,536 digests."""
 EVERYTHING = compile_rules([OwnRule("all", r"[\w:. #-]{4,}")], ())
 """A project's own rule that finds a secret in every text, time and digest."""
-TYPES = [name for name in event_type_names() if "." in name]
+TYPES = sorted(known.name for known in event_types() if "." in known.name)
 
 DIGEST = KEY + hashlib.sha256(b"a digest").hexdigest()[4:]
 EXAMPLES = {"[0-9a-f]{64}": DIGEST, "[0-9a-f]{7,40}|[0-9a-f]{64}": DIGEST[:40]}

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest import mock
+
+from django.core.exceptions import ImproperlyConfigured
 
 from governance.staleness.schemas import Affirm
 from governance.staleness.services import affirm
-from governance.taint.direct import GROUPS
 from memories.pack import pack_context
 from memories.schemas import MemoryGet, MemorySearch
 from memories.schemas.pack import ContextPackRequest
 from memories.selectors import get_memories, search
 from memories.uses.drain import count_uses
-from memoryhub.core import log, projection, rows
-from memoryhub.core.models import RawEvent
-from memoryhub.core.origin import use_origin
-from memoryhub.core.projection import (
-    RollbackEffect,
+from memoryhub.core import event_types as registry
+from memoryhub.core import log, rollback, rows
+from memoryhub.core.event_types import (
+    EventGroup,
+    Retention,
     define_event,
     event_type,
-    event_type_names,
-    reverses,
-    sets_aside,
-    stays,
+    event_types,
+    require_effects,
     types_that_change_streams,
 )
+from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import use_origin
+from memoryhub.core.rollback import Effect, Values, reverses, sets_aside, stays
 from memoryhub.core.schemas import Payload
 from tests.governance.taint import TAINTED, TaintTestCase
 
-# Groups that are worked out from events of other groups, or hold those of none.
-_WORKED_OUT = {"conflicts", "other"}
-# What undo knows how to reverse.
-_REVERSIBLE = {
-    *("memories_revised", "memories_deleted", "memories_restored", "reviews"),
-    *("relations_removed", "settings", "profile", "marks"),
-}
 # Protection is read from the headers of events, so that the payload does not matter.
 _COPY = """
 INSERT INTO raw_events (position, event_id, project_id, session_id, turn_id, stream_id, stream_seq, event_type,
@@ -52,71 +48,79 @@ class Invented(Payload):
     memory_id: int = 0
 
 
+# What a type must declare, for the tests to leave one part out.
+COMPLETE = {
+    "label": "Invented",
+    "group": EventGroup("invented", "Invented", 1_000),
+    "retention": Retention.KEPT,
+    "rollback": stays("it only counts"),
+    "changes_stream": False,
+}
+invent: Any = define_event
+
+
 def product_types() -> list[str]:
     """Return the names of all types but those that tests define."""
-    names = event_type_names()
-    return [name for name in names if (known := event_type(name)) and not known.schema.__module__.startswith("tests.")]
-
-
-def faults(names: list[str]) -> list[str]:
-    """Return what the declarations of these types lack."""
-    return [f"{name}: {fault}" for name in names if (fault := _fault(name))]
-
-
-def _fault(name: str) -> str:
-    known = event_type(name)
-    if known is None or known.rollback is None:
-        return "define_event() needs rollback="
-    if known.changes_stream is None:
-        return "define_event() needs changes_stream="
-    rule = known.rollback
-    grouped = rule.effect in (RollbackEffect.SET_ASIDE, RollbackEffect.REVERSED)
-    if grouped and rule.group not in GROUPS:
-        return f"its roll-back group {rule.group!r} is not one of GROUPS"
-    if rule.effect is RollbackEffect.REVERSED and rule.group not in _REVERSIBLE:
-        return f"undo does not reverse {rule.group!r}"
-    return "stays() needs a reason" if rule.effect is RollbackEffect.STAYS and not rule.why else ""
+    return [known.name for known in event_types() if not known.schema.__module__.startswith("tests.")]
 
 
 class DeclarationTests(TaintTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(mock.patch.dict(projection._types))
+        self.enterContext(mock.patch.dict(registry._types))
+        self.enterContext(mock.patch.dict(rollback._effects))
 
-    def test_every_type_declares_both(self) -> None:
-        self.assertEqual([], faults(product_types()))
+    def assert_refused(self, *parts: str, **declared: Any) -> None:
+        with self.assertRaises(ImproperlyConfigured) as refused:
+            invent("invented.one", Invented, **declared)
+        for part in ("invented.one", *parts):
+            self.assertIn(part, str(refused.exception))
+        self.assertIsNone(event_type("invented.one"))
 
-    def test_a_type_that_declares_too_little_is_named(self) -> None:
-        define_event("invented.silent", Invented)
-        define_event("invented.half", Invented, rollback=stays("nothing depends on this event"))
-        define_event("invented.strange", Invented, rollback=sets_aside("strange"), changes_stream=False)
-        define_event("invented.turned", Invented, rollback=reverses("tags"), changes_stream=False)
-        found = faults([name for name in event_type_names() if name.startswith("invented.")])
-        self.assertEqual(
-            [
-                "invented.half: define_event() needs changes_stream=",
-                "invented.silent: define_event() needs rollback=",
-                "invented.strange: its roll-back group 'strange' is not one of GROUPS",
-                "invented.turned: undo does not reverse 'tags'",
-            ],
-            found,
+    def test_a_type_that_leaves_something_undeclared_is_refused_by_name(self) -> None:
+        for name in COMPLETE:
+            self.assert_refused(repr(name), **{key: value for key, value in COMPLETE.items() if key != name})
+        self.assert_refused(*map(repr, COMPLETE))
+        self.assert_refused("'nouns'", **{**COMPLETE, "retention": Retention.CAPTURED})
+        invent("invented.one", Invented, **COMPLETE)
+
+    def test_a_group_of_roll_back_is_declared_once(self) -> None:
+        self.assert_refused(
+            "'tag.created'", "'tags'", **{**COMPLETE, "rollback": sets_aside("tags", "Others", order=1)}
         )
+        with self.assertRaisesMessage(ImproperlyConfigured, "'strange' does not declare its title"):
+            sets_aside("strange", "", order=1)
+        with self.assertRaisesMessage(ImproperlyConfigured, "needs the reason"):
+            stays("")
 
-    def test_every_group_has_a_type(self) -> None:
-        declared = {known.rollback.group for name in product_types() if (known := event_type(name)) and known.rollback}
-        self.assertEqual(set(GROUPS) - _WORKED_OUT, declared - {""})
+    def test_a_type_whose_effect_is_not_there_is_named_at_start_up(self) -> None:
+        require_effects()
+        for named in ("turn_over", "unrelate"):
+            rule = reverses(f"by {named}", "Turned", order=1, by=named)
+            invent("invented.turned", Invented, **{**COMPLETE, "rollback": rule})
+            with self.assertRaisesMessage(ImproperlyConfigured, f"'invented.turned' is reversed by '{named}'"):
+                require_effects()
 
-    def test_what_stays_in_force_is_named_with_its_reason(self) -> None:
-        silent = define_event("invented.silent", Invented)
-        harmless = define_event("invented.harmless", Invented, rollback=stays("it only counts"), changes_stream=False)
+    def test_an_effect_that_leaves_something_undeclared_is_named(self) -> None:
+        with self.assertRaisesMessage(ImproperlyConfigured, "effect 'turn_over' does not declare apply, undo, words"):
+            Effect("turn_over", 1, "")
+        with self.assertRaisesMessage(ImproperlyConfigured, "effect 'turn_over' does not declare apply"):
+            Effect("turn_over", 1, "turned over", Values(read=lambda _position, payload: payload))
+        with self.assertRaisesMessage(ImproperlyConfigured, "by which effect"):
+            reverses("turned", "Turned", order=1)
+
+    def test_what_stays_in_force_is_named_with_its_reason_and_an_unknown_type_too(self) -> None:
+        harmless = invent("invented.harmless", Invented, **COMPLETE)
+        unknown = invent("invented.unknown", Invented, **COMPLETE)
         self.write("Bad", tainted=True)
         with use_origin(**TAINTED), log.transaction():
-            for each in (silent, harmless):
-                log.append(log.prepare(each, Invented()), stream="invented")
+            for kind in (unknown, harmless):
+                log.append(log.prepare(kind, Invented()), stream="invented")
+        del registry._types["invented.unknown"]
         left = {each.title: each.why for each in self.preview().left}
         self.assertEqual(
             {
-                "1 × invented.silent": "this version does not know how to roll back events of this type; they stay in "
+                "1 × invented.unknown": "this version does not know how to roll back events of this type; they stay in "
                 "force",
                 "1 × invented.harmless": "it only counts",
             },
@@ -129,7 +133,7 @@ class ShieldTests(TaintTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(mock.patch.dict(projection._types))
+        self.enterContext(mock.patch.dict(registry._types))
 
     def is_set_aside(self, thing: int) -> bool:
         return thing in {step.id for step in self.preview().steps}
@@ -145,11 +149,10 @@ class ShieldTests(TaintTestCase):
         return kept
 
     def test_only_the_types_that_say_so_protect_a_memory_or_a_decision(self) -> None:
-        define_event("memory.cited", Invented, rollback=stays("it only counts"), changes_stream=False)
-        define_event("memory.retrieved", Invented)
+        invent("memory.cited", Invented, **COMPLETE)
         changing = set(types_that_change_streams())
         for thing in (self.write("Bad", tainted=True), self.decide("Bad", tainted=True)):
-            found = {name for name in event_type_names() if self.protects(thing, name)}
+            found = {known.name for known in event_types() if self.protects(thing, known.name)}
             self.assertEqual(changing, found)
 
     def test_these_are_the_types_that_protect(self) -> None:

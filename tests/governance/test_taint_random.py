@@ -13,7 +13,6 @@ from decisions.schemas import DecisionList
 from decisions.selectors import list_decisions
 from governance.models import Affirmation
 from governance.models.taint import RollbackAction
-from governance.taint.schemas import Left
 from governance.taint.undone import void_positions
 from memories.models import Memory, Relation
 from memories.schemas import MemoryList, MemorySearch
@@ -24,6 +23,7 @@ from memories.selectors.disputes import list_conflicts
 from memories.selectors.relations import list_relations
 from memories.selectors.tags import list_tags
 from memoryhub.core.quarantine import outside_quarantine
+from memoryhub.core.rollback import Left
 from sessions_app.models import Setting
 from sessions_app.profile import profile
 from sessions_app.settings import project_settings

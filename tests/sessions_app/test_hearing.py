@@ -9,7 +9,7 @@ from django.test import SimpleTestCase
 
 from memoryhub.core.errors import Invalid, NotFound
 from sessions_app.clients import CLIENTS, Effect
-from sessions_app.events.client import CLIENT_EVENTS
+from sessions_app.events.client import client_events
 from sessions_app.hearing import hear
 
 COMMON = {"session_id": "s1", "cwd": "/work/alpha"}
@@ -153,7 +153,7 @@ class TablesTests(SimpleTestCase):
                     told[name] = {key: chance.choice(odd) for key in inner}
             found = hear(client=client, event=chance.choice(list(table.hooks)), told={**told, "session_id": "s1"})
             if found.payload:
-                CLIENT_EVENTS[found.type].schema.model_validate(found.payload)
+                client_events()[found.type].schema.model_validate(found.payload)
 
     def test_each_client_can_start_ask_act_stop_and_end(self):
         for name, table in CLIENTS.items():

@@ -10,7 +10,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
-from memoryhub.core import clock, wording
+from memoryhub.core import clock, event_types, wording
 from memoryhub.core.kinds import KINDS
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -26,8 +26,14 @@ def badge(value: str, label: str = "") -> SafeString:
 
 
 def event_badge(event_type: str) -> SafeString:
-    """Return an event's type as a mark, coloured by the thing that it happened to."""
-    return format_html('<span class="badge badge-{}">{}</span>', slugify(event_type.partition(".")[0]), event_type)
+    """Return an event's type as a mark, coloured by the thing that it happened to; the tooltip is its label."""
+    known = event_types.event_type(event_type)
+    return format_html(
+        '<span class="badge badge-{}" title="{}">{}</span>',
+        slugify(event_type.partition(".")[0]),
+        known.label if known else "",
+        event_type,
+    )
 
 
 def code(text: str) -> SafeString:

@@ -16,8 +16,8 @@ from memoryhub.core import clock
 from memoryhub.core.admin import cells
 from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
 from memoryhub.core.admin.filters import ValueFilter
+from memoryhub.core.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import event_type_names
 
 _DOORS = ("mcp", "hook", "rest", "admin", "cli", "job", "service")
 _DAYS = 7
@@ -35,6 +35,24 @@ class LogPaginator(BoundedPaginator):
         return int(rows.order_by().aggregate(last=Max("position"))["last"] or 0)
 
 
+class GroupFilter(ValueFilter):
+    """Events of one group of types."""
+
+    title = "group"
+    parameter_name = "group"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the groups."""
+        return list(dict.fromkeys((known.group.name, known.group.label) for known in event_types()))
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep the events whose type is of the chosen group."""
+        group = self.value()
+        if not group:
+            return queryset
+        return queryset.filter(event_type__in=names_where(lambda known: known.group.name == group))
+
+
 class TypeFilter(ValueFilter):
     """Events of one type."""
 
@@ -44,7 +62,7 @@ class TypeFilter(ValueFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the types that this version knows."""
-        return [(name, name) for name in event_type_names()]
+        return [(known.name, known.label) for known in event_types()]
 
 
 class DoorFilter(ValueFilter):
@@ -105,7 +123,7 @@ class RawEventAdmin(HubModelAdmin):
 
     list_display = ("number", "time", "what", "stream", "actor", "door", "session")
     list_display_links = ("number",)
-    list_filter = (TypeFilter, DoorFilter, DayFilter, SessionFilter, StreamFilter)
+    list_filter = (GroupFilter, TypeFilter, DoorFilter, DayFilter, SessionFilter, StreamFilter)
     ordering = ("-position",)
     paginator = LogPaginator
     sortable_by = ("number",)

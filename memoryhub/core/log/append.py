@@ -12,13 +12,14 @@ from django.db import transaction as django_transaction
 
 from memoryhub.core import clock, ids, rows
 from memoryhub.core.errors import Conflict, Forbidden, Invalid
+from memoryhub.core.event_types import EventType
 from memoryhub.core.log.anchor import advance_anchor, require_anchored
 from memoryhub.core.log.digests import HEADER, chain_digest, new_payload_json, payload_digest
 from memoryhub.core.log.read import head as end_of_log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
-from memoryhub.core.permissions import act_of_event, demand, demand_hub
-from memoryhub.core.projection import Event, EventType, apply
+from memoryhub.core.permissions import demand, demand_hub
+from memoryhub.core.projection import Event, apply
 from memoryhub.core.routing import STORE_PREFIX, require_current_alias
 from memoryhub.core.sanitize import sanitize, sanitize_text
 from memoryhub.core.schemas import Payload
@@ -79,7 +80,7 @@ class _Head:
         self.position = self.start
 
 
-Guard = Callable[[str, Origin], Origin]
+Guard = Callable[[EventType[Any], Origin], Origin]
 _guards: list[Guard] = []
 
 
@@ -93,8 +94,8 @@ def guard(function: Guard) -> Guard:
     return function
 
 
-def _admitted(event_type: str, store: StoreId) -> Origin:
-    demand(act_of_event(event_type))
+def _admitted(event_type: EventType[Any], store: StoreId) -> Origin:
+    demand(event_type.act)
     if store.scope is not Scope.PROJECT:
         demand_hub()
     origin = current_origin()
@@ -164,7 +165,7 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     head = _head.get()
     if head is None:
         raise RuntimeError("append() needs an open log.transaction()")
-    origin = _admitted(draft.type.name, head.store)
+    origin = _admitted(draft.type, head.store)
     position = head.position + 1  # after the guards, which may append what must come before
     event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
     head.digest = _insert(event, draft.data, head, origin, _checked_key(idempotency_key))

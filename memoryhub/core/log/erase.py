@@ -10,10 +10,11 @@ from django.db.transaction import on_commit
 
 from memoryhub.core import rows
 from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.event_types import TurnRule, define_governance_event, event_type
 from memoryhub.core.log.append import append, prepare, transaction
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import GOVERNS, Event, define_event, event_type
+from memoryhub.core.projection import Event
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.schemas import Generated, Payload
 from memoryhub.core.vacuum import mark_unwiped
@@ -31,7 +32,9 @@ class PayloadErased(Payload):
     reason: str
 
 
-PAYLOAD_ERASED = define_event("payload.erased", PayloadErased, rollback=GOVERNS, changes_stream=False)
+PAYLOAD_ERASED = define_governance_event(
+    "payload.erased", PayloadErased, label="Erasure", turn=TurnRule.OPTIONAL, removes_text=True
+)
 
 _ERASE = (
     "UPDATE raw_events SET payload_json = NULL, salt = NULL "
@@ -88,7 +91,7 @@ def erase_events(positions: Sequence[int], *, reason: str) -> Event[PayloadErase
 def stands_alone(type_name: str) -> bool:
     """Whether events of this type can be erased one by one."""
     kind = event_type(type_name)
-    return kind is not None and kind.alone
+    return kind is not None and kind.stands_alone
 
 
 def _erase(payload: PayloadErased) -> Event[PayloadErased]:

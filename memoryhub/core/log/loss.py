@@ -6,11 +6,13 @@ from pydantic import Field
 
 from memoryhub.core import store_files
 from memoryhub.core.errors import Damaged, Invalid
+from memoryhub.core.event_types import define_governance_event
 from memoryhub.core.log.anchor import anchor_problem, read_anchor, replace_anchor
 from memoryhub.core.log.append import append, prepare, transaction
 from memoryhub.core.log.chain import verify
 from memoryhub.core.log.read import head
-from memoryhub.core.projection import GOVERNS, Event, define_event
+from memoryhub.core.permissions import Act
+from memoryhub.core.projection import Event
 from memoryhub.core.schemas import Payload, Sha256
 from memoryhub.core.stores import StoreId, current_store, use_store
 
@@ -28,7 +30,7 @@ class LossAccepted(Payload):
     reason: str = ""
 
 
-LOSS_ACCEPTED = define_event("log.loss_accepted", LossAccepted, rollback=GOVERNS, changes_stream=False)
+LOSS_ACCEPTED = define_governance_event("log.loss_accepted", LossAccepted, label="Log loss accepted", act=Act.WRITE)
 
 
 def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:

@@ -10,9 +10,10 @@ from typing import Any
 from django.db.models import QuerySet
 
 from memoryhub.core import rows
+from memoryhub.core.event_types import event_type, names_where, quoted
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import Event, event_type
+from memoryhub.core.projection import Event
 from memoryhub.core.schemas import STORED
 
 _BATCH = 1000
@@ -71,9 +72,7 @@ def digest_at(position: int) -> str | None:
 
 def last_erasure(database: str = "main") -> int:
     """Return the position of the last event that tells of an erasure or a redaction, 0 where there was none."""
-    found = rows.fetch(
-        f"SELECT max(position) FROM {database}.raw_events WHERE event_type IN ('payload.erased', 'payload.redacted')"
-    )
+    found = rows.fetch(f"SELECT max(position) FROM {database}.raw_events WHERE event_type IN ({_removing()})")
     return found[0][0] or 0
 
 
@@ -82,10 +81,14 @@ def erased_after(position: int, database: str = "main") -> bool:
     return bool(
         rows.fetch(
             f"SELECT 1 FROM {database}.raw_events NOT INDEXED WHERE position > %s "
-            "AND event_type IN ('payload.erased', 'payload.redacted') LIMIT 1",
+            f"AND event_type IN ({_removing()}) LIMIT 1",
             [position],
         )
     )
+
+
+def _removing() -> str:
+    return quoted(names_where(lambda known: known.removes_text))
 
 
 def read(window: ReplayWindow) -> Iterator[Event[Any]]:

@@ -17,16 +17,16 @@ from django.db import DatabaseError
 
 from memoryhub.core import ids, rows
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.event_types import event_type
 from memoryhub.core.log.append import COLUMNS, append, appending_to, prepare
 from memoryhub.core.log.copy import LIVE, apply_events, attached, take_events
 from memoryhub.core.log.digests import canonical_json, payload_digest
-from memoryhub.core.log.erase import PAYLOAD_ERASED
 from memoryhub.core.log.read import head, last_erasure
 from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.log.views import forget_views
-from memoryhub.core.projection import Event, event_type, finish_rebuild, read_models, text_caches
+from memoryhub.core.projection import Event, finish_rebuild, read_models, text_caches
 from memoryhub.core.schemas import STORED, Payload
 from memoryhub.core.stores import StoreId, current_store
 from memoryhub.core.vacuum import mark_unwiped
@@ -101,7 +101,7 @@ def _check(payloads: Mapping[int, Mapping[str, Any]]) -> None:
         raise Invalid(f"{missing} to redact")
     for position, payload in payloads.items():
         name, before = found[position]
-        if name in _TELLING and {**payload, "reason": ""} != {**json.loads(before), "reason": ""}:
+        if _removes_text(name) and {**payload, "reason": ""} != {**json.loads(before), "reason": ""}:
             raise Invalid(f"event #{position} tells of a redaction or an erasure; only its reason can be redacted")
         try:
             _schema(name).model_validate(payload, context=STORED)
@@ -116,7 +116,11 @@ def _schema(type_name: str) -> type[Payload]:
     return kind.schema
 
 
-_TELLING = frozenset({PAYLOAD_ERASED.name, PAYLOAD_REDACTED.name})
+def _removes_text(type_name: str) -> bool:
+    kind = event_type(type_name)
+    return kind is not None and kind.removes_text
+
+
 _PRESENT = (
     "SELECT position, event_type, payload_json FROM raw_events "
     "WHERE position IN (SELECT value FROM json_each(%s)) AND payload_json IS NOT NULL"

@@ -7,7 +7,7 @@ import json
 from pydantic import Field
 
 from memoryhub.core import rows
-from memoryhub.core.projection import GOVERNS, define_event
+from memoryhub.core.event_types import TurnRule, define_governance_event
 from memoryhub.core.schemas import Payload, Sha256
 
 
@@ -21,7 +21,9 @@ class PayloadRedacted(Payload):
     reason: str = ""
 
 
-PAYLOAD_REDACTED = define_event("payload.redacted", PayloadRedacted, rollback=GOVERNS, changes_stream=False)
+PAYLOAD_REDACTED = define_governance_event(
+    "payload.redacted", PayloadRedacted, label="Payload redacted", turn=TurnRule.OPTIONAL, removes_text=True
+)
 
 _TOLD = (
     "SELECT json_extract(payload_json, '$.digests') FROM {database}.raw_events {hint} "
