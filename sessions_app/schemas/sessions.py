@@ -45,12 +45,12 @@ class SessionStart(Command):
             return given
         rest = {name: value for name, value in given.items() if name not in ("name", "metadata")}
         metadata = given.get("metadata") or {}
-        if not isinstance(metadata, dict):
+        texts = [given[name] for name in ("name", "purpose") if given.get(name)]
+        if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in texts):
             return given
         if set(metadata) - {"mode"}:
             raise ValueError("metadata takes mode alone; keep what else there is with memory_write, scope=session")
-        said = [str(given[name]) for name in ("name", "purpose") if given.get(name)]
-        return {**metadata, **rest, "purpose": ": ".join(said)}
+        return {**metadata, **rest, "purpose": ": ".join(texts)}
 
 
 class SessionEnd(Command):

@@ -199,6 +199,11 @@ class InputTests(RestTestCase):
             self.assertTrue(found.json()["meaning"].endswith("."))
         self.call("GET", "problems/poem", expect=404)
 
+    def test_a_sessions_name_is_text(self) -> None:
+        detail = self.call("POST", "projects/alpha/sessions", {"name": [None, None]}, expect=422).data["detail"]
+        self.assertIn("'name' must be a text", detail)
+        self.assertEqual(self.call("GET", "projects/alpha/sessions").data["results"], [])
+
     def test_every_error_of_the_hub_has_a_page_of_its_meaning(self) -> None:
         self.assertEqual(self.call("GET", "problems/damaged").data["status"], 503)
         for code in ("invalid", "gone", "locked", "unavailable", "confirmation_required"):
