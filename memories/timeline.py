@@ -75,19 +75,19 @@ def timeline_line(event: dict[str, Any]) -> str:
     return flat(f"{head} #{event['id']} {event['title']}{session}").rstrip()
 
 
-@retrieval("stats")
-def stats(*, command: Stats) -> dict[str, Any]:  # noqa: ARG001 - how all questions are asked
+def stats(*, command: Stats) -> dict[str, Any]:
     """Return what the store holds: counts, sizes in bytes, how it searches, and whether its log is anchored."""
-    position, digest = log.head()
-    path = current_store().path
-    return {
-        "store": viewed_store().name,
-        "events": position,
-        "head_digest": digest,
-        "memories": count_by_type(),
-        **statistics(),
-        "rows": {model._meta.model_name: model._default_manager.count() for model in read_models()},
-        "mode": told_mode(),
-        "bytes": {each.name: each.stat().st_size for each in sorted(path.parent.glob("events.db*"))},
-        "sqlite": rows.fetch("SELECT sqlite_version()")[0][0],
-    }
+    with retrieval("stats", command):
+        position, digest = log.head()
+        path = current_store().path
+        return {
+            "store": viewed_store().name,
+            "events": position,
+            "head_digest": digest,
+            "memories": count_by_type(),
+            **statistics(),
+            "rows": {model._meta.model_name: model._default_manager.count() for model in read_models()},
+            "mode": told_mode(),
+            "bytes": {each.name: each.stat().st_size for each in sorted(path.parent.glob("events.db*"))},
+            "sqlite": rows.fetch("SELECT sqlite_version()")[0][0],
+        }

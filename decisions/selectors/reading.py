@@ -24,7 +24,6 @@ MAX_STEPS = 50
 """So many decisions of each side of a lineage are shown, nearest first."""
 
 
-@retrieval("decisions")
 def get_decisions(*, command: DecisionGet) -> list[dict[str, Any]]:
     """Return decisions whole: by id in the order asked for, of a topic, or behind a file, best first.
 
@@ -32,13 +31,14 @@ def get_decisions(*, command: DecisionGet) -> list[dict[str, Any]]:
         NotFound: one of the ids is no decision, or nothing was decided on the topic or the file.
         Invalid: not exactly one of ``ids``, ``topic`` and ``file_path`` is given.
     """
-    given = [name for name in ("ids", "topic", "file_path") if getattr(command, name)]
-    if len(given) != 1:
-        raise Invalid(f"give one of ids, topic and file_path; {' and '.join(given) or 'none'} was given")
-    found = views(_wanted(command))
-    if not command.lineage:
-        return found
-    return [{**each, "lineage": lineage_of(each["id"])} for each in found]
+    with retrieval("decisions", command):
+        given = [name for name in ("ids", "topic", "file_path") if getattr(command, name)]
+        if len(given) != 1:
+            raise Invalid(f"give one of ids, topic and file_path; {' and '.join(given) or 'none'} was given")
+        found = views(_wanted(command))
+        if not command.lineage:
+            return found
+        return [{**each, "lineage": lineage_of(each["id"])} for each in found]
 
 
 def _wanted(command: DecisionGet) -> list[Decision]:
@@ -117,22 +117,24 @@ def _brief(decision: Decision) -> dict[str, Any]:
     }
 
 
-@retrieval("decision_list")
 def list_decisions(*, command: DecisionList) -> Listing:
     """Return a page of decisions, the latest recorded first; others' writes neither skip nor repeat one."""
-    matching = filtered(command)
-    parts = decode_cursor(command.cursor, (int,))
-    rest = matching.filter(id__lt=parts[0]) if parts else matching
-    found = list(rest.order_by("-id")[: command.limit + 1])
-    shown = found[: command.limit]
-    return page(
-        [{"id": each.id, "title": each.title} for each in shown] if command.compact else views(shown, with_heads=False),
-        total=matching.count(),
-        more=len(found) > command.limit,
-        cursor_of=lambda item: encode_cursor(item["id"]),
-        line=decision_line,
-        max_tokens=command.max_tokens,
-    )
+    with retrieval("decision_list", command):
+        matching = filtered(command)
+        parts = decode_cursor(command.cursor, (int,))
+        rest = matching.filter(id__lt=parts[0]) if parts else matching
+        found = list(rest.order_by("-id")[: command.limit + 1])
+        shown = found[: command.limit]
+        return page(
+            [{"id": each.id, "title": each.title} for each in shown]
+            if command.compact
+            else views(shown, with_heads=False),
+            total=matching.count(),
+            more=len(found) > command.limit,
+            cursor_of=lambda item: encode_cursor(item["id"]),
+            line=decision_line,
+            max_tokens=command.max_tokens,
+        )
 
 
 def filtered(command: DecisionList) -> QuerySet[Decision]:

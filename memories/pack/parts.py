@@ -10,7 +10,7 @@ from typing import NamedTuple
 from memories.models import MemoryKind, MemoryScope
 from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
 from memories.review.packs import Told, tells, told
-from memories.schemas import MemorySearch, SearchSourceName
+from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
 from memoryhub.core import rows
@@ -64,7 +64,7 @@ def _guideline(level: Level, memory: Told) -> Item:
 
 def _facts(request: Request) -> list[Item]:
     """Return what is known: what answers the question best, and then what changed last."""
-    return without_repeats([*(_answering(request) if request.query else ()), *_latest(request)])
+    return without_repeats([*(_answering(request) if request.query.text else ()), *_latest(request)])
 
 
 def _latest(request: Request) -> list[Item]:
@@ -74,7 +74,7 @@ def _latest(request: Request) -> list[Item]:
 
 
 def _answering(request: Request) -> list[Item]:
-    question = MemorySearch(query=request.query, sources=[SearchSourceName.MEMORY])
+    question = request.query.among(SearchSourceName.MEMORY)
     found: list[tuple[float, Item]] = []
     for level in request.chain:
         with use_store(level.store):

@@ -83,7 +83,7 @@ class Candidates:
         where = every([*self._conditions(), *among])
         if not self._command.search:
             return joined("SELECT {} FROM memories_memory m WHERE {}", columns, where)
-        shares = words.shares(self._command.search, basic=self._basic, include_deleted=self._command.include_inactive)
+        shares = words.shares(self._asked.words, basic=self._basic, include_deleted=self._command.include_inactive)
         template = "SELECT {} FROM memories_memory m JOIN ({}) AS t ON t.id = m.id WHERE {}"
         return joined(template, columns, shares, where)
 

@@ -11,7 +11,6 @@ from memories.query.cursor import Asked
 from memories.query.engine import Hit
 from memories.query.sql import LISTED, as_list
 from memories.search.snippets import snippet
-from memories.search.text import terms
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
 from memoryhub.core import rows
@@ -32,10 +31,9 @@ def shown(asked: Asked, hits: Sequence[Hit]) -> list[dict[str, Any]]:
 def _of_store(asked: Asked, ids: list[int]) -> list[dict[str, Any]]:
     if asked.command.compact:
         return [dict(row) for row in Memory.objects.filter(id__in=ids).values("id", "kind", "title")]
-    words = terms(asked.command.search)
     events = _events_of(ids)
     items = [
-        {**item, "content": snippet(item["content"], words), "event": events.get(item["id"])}
+        {**item, "content": snippet(item["content"], asked.words), "event": events.get(item["id"])}
         for item in views(list(Memory.objects.filter(id__in=ids)))
     ]
     if not asked.command.include_versions:

@@ -6,8 +6,9 @@ them, so while others write, what is ranked would move between two pages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from memories.query.sql import LIVE, NOT_LIVE, Sql, as_list
-from memories.search.text import terms
 
 _INDEXED = (
     "SELECT search_fts.rowid AS id, count(*) * 0.5 / {words} AS share FROM json_each(%s) AS w CROSS JOIN search_fts "
@@ -16,12 +17,11 @@ _INDEXED = (
 _BODY = "(m.content LIKE {0} OR m.tags LIKE {0} OR m.attributes LIKE {0})"
 
 
-def shares(question: str, *, basic: bool, include_deleted: bool) -> Sql:
-    """Return the query of ``id, share`` for all that have any of the question's words; shares are 0 to 1.
+def shares(words: Sequence[str], *, basic: bool, include_deleted: bool) -> Sql:
+    """Return the query of ``id, share`` for all that have any of the words; shares are 0 to 1.
 
     The full-text index has only what is live; words of what is deleted or rejected are looked for by LIKE.
     """
-    words = terms(question)
     if not words:
         return Sql("SELECT 0 AS id, 0.0 AS share WHERE 0")
     if basic:
@@ -34,7 +34,7 @@ def shares(question: str, *, basic: bool, include_deleted: bool) -> Sql:
     return Sql(f"{found.text} UNION ALL {deleted.text}", (*found.parameters, *deleted.parameters))
 
 
-def _like(words: list[str], condition: str) -> Sql:
+def _like(words: Sequence[str], condition: str) -> Sql:
     """Look for words one by one: as parts of words, and of stored JSON, which is where tags are."""
     has = f"CASE WHEN m.title LIKE w.value THEN 2 WHEN {_BODY.format('w.value')} THEN 1 ELSE 0 END"
     text = (

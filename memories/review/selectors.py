@@ -51,10 +51,9 @@ def queue(state: ReviewState = ReviewState.PROPOSED) -> list[int]:
     return list(Memory.objects.in_review(state).order_by("updated_at", "id").values_list("id", flat=True))
 
 
-@retrieval("list")
 def list_reviews(*, command: ReviewList) -> Listing:
     """Return a page of what waits, what has waited longest first; the cursor neither skips nor repeats."""
-    with scopes.reading(command.scope):
+    with retrieval("list", command), scopes.reading(command.scope):
         matching = _matching(command)
         found = list(_after(matching, command.cursor).order_by("updated_at", "id")[: command.limit + 1])
         places = {memory.id: encode_cursor(memory.updated_at.isoformat(), memory.id) for memory in found}

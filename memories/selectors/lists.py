@@ -19,10 +19,9 @@ from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 
 
-@retrieval("list")
 def list_memories(*, command: MemoryList) -> Listing:
     """Return a page of memories, last changed first; the cursor neither skips nor repeats while others write."""
-    with scopes.reading(command.scope or MemoryScope.PROJECT):
+    with retrieval("list", command), scopes.reading(command.scope or MemoryScope.PROJECT):
         matching = filtered(command)
         found = list(_after(matching, command.cursor).order_by("-updated_at", "-id")[: command.limit + 1])
         places = {memory.id: _cursor_of(memory) for memory in found}

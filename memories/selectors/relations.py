@@ -69,7 +69,6 @@ def path_between(relation: RelationType, start: int, end: int) -> list[int]:
     return path[::-1]
 
 
-@retrieval("list")
 def list_relations(*, command: RelationList) -> Listing:
     """Return a page of relations, newest first; those of deleted memories only where they are asked for.
 
@@ -78,7 +77,7 @@ def list_relations(*, command: RelationList) -> Listing:
         Gone: it is deleted, and ``include_deleted`` is off.
         Invalid: a reference names something of another store, or not what is said of it.
     """
-    with scopes.reading(command.scope):
+    with retrieval("list", command), scopes.reading(command.scope):
         matching = _matching(command)
         before = decode_cursor(command.cursor, (int,))
         following = matching.filter(id__lt=before[0]) if before else matching

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 
 from memoryhub.core import rows
-from memoryhub.core.searchable import define_weights
 from sessions_app.settings import project_settings
 
 MOST = 0.10
@@ -36,6 +35,3 @@ def use_weights(ids: Sequence[int]) -> dict[int, float]:
 def weight_of(points: int) -> float:
     """Return the weight for so much use: 1.05 at five points, never as much as 1.1."""
     return 1 + MOST * points / (points + _HALF)
-
-
-define_weights("use", use_weights)
