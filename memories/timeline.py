@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Max
+
 from memories.models import SearchDocument
 from memories.schemas import Stats, Timeline
 from memories.search.mode import told_mode
@@ -58,9 +60,8 @@ def _centre(command: Timeline) -> int:
             raise NotFound(f"there is no #{command.id} here; the log ends at #{last}", id=command.id)
         return command.id
     if command.at is not None:
-        moment = clock.to_text(command.at)
-        found = rows.fetch("SELECT max(position) FROM raw_events WHERE occurred_at <= %s", [moment])
-        return found[0][0] or 0
+        until = RawEvent.objects.filter(occurred_at__lte=clock.to_text(command.at))
+        return until.aggregate(last=Max("position"))["last"] or 0
     return last
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 
 from decisions.models import Decision
 from decisions.present import decision_line
@@ -158,5 +158,5 @@ def suggest_decisions(typed: str) -> list[str]:
 
 def count_by_status() -> dict[str, int]:
     """Return the number of decisions of each status."""
-    counted = "SELECT status, count(*) FROM decisions_decision WHERE id {} GROUP BY status ORDER BY status"
-    return dict(rows.fetch(counted.format(OUTSIDE)))
+    found = outside_quarantine(Decision.objects.all())
+    return dict(found.values_list("status").annotate(Count("id")).order_by("status"))

@@ -18,7 +18,6 @@ from memories.review.schemas import ReviewItem, ReviewList
 from memories.schemas import MemoryView
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
-from memoryhub.core import rows
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.retrieval import retrieval
@@ -26,10 +25,6 @@ from memoryhub.core.schemas import Listing
 
 _REMEMBERED = 50
 """So many of the latest verdicts are looked through for one that can be taken back."""
-_WAITING = (
-    "SELECT count(*) FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed' "
-    "AND deleted_at IS NULL AND id NOT IN (SELECT id FROM quarantine)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,8 @@ class Given:
 
 def count_waiting() -> int:
     """Return how many memories of the current store wait for a person."""
-    return int(rows.fetch(_WAITING)[0][0])
+    found: int = Memory.objects.in_review(ReviewState.PROPOSED).count()
+    return found
 
 
 def queue(state: ReviewState = ReviewState.PROPOSED) -> list[int]:
