@@ -12,6 +12,7 @@ from memories.schemas import SearchSourceName
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.quarantine import OUTSIDE
 
 STANDING = (DecisionStatus.ACCEPTED, DecisionStatus.PROPOSED)
@@ -46,7 +47,7 @@ def _standing(rest: str, parameters: Sequence[Any] = ()) -> list[_Decision]:
 
 def _answering(query: ParsedQuery) -> list[_Decision]:
     ids = [each for each, _ in engine.rank(query.among(SearchSourceName.DECISION)).hits[:_MOST]]
-    found = {each.id: each for each in _standing("AND id IN (SELECT value FROM json_each(%s))", [json.dumps(ids)])}
+    found = {each.id: each for each in _standing(f"AND id IN {IDS}", [json.dumps(ids)])}
     return [found[each] for each in ids if each in found]
 
 

@@ -19,6 +19,7 @@ from memories.search.text import define_source_hint
 from memories.search.weights import define_demotion, define_successors
 from memories.search.why import define_notes
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, define_text, indexed_when
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
@@ -72,7 +73,7 @@ _REPLACED = "SELECT id FROM decisions_decision WHERE status IN ('superseded', 'd
 
 def standing_instead(ids: Sequence[int]) -> dict[int, list[int]]:
     """Return the decisions that replace those of the ids that no longer hold."""
-    found = rows.fetch(f"{_REPLACED} AND id IN (SELECT value FROM json_each(%s))", [json.dumps(list(ids))])
+    found = rows.fetch(f"{_REPLACED} AND id IN {IDS}", [json.dumps(list(ids))])
     replaced = heads(sorted(decision_id for (decision_id,) in found))
     return {decision_id: instead for decision_id, instead in replaced.items() if instead != [decision_id]}
 

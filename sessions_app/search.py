@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS, json_text
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
@@ -27,7 +28,7 @@ _MAX_PATHS = 200
 define_text("commit", "SELECT id, substr(message, 1, 200), message FROM sessions_app_commit")
 define_text(
     "message",
-    "SELECT position AS id, '' AS title, json_extract(payload_json, '$.content') AS body FROM raw_events "
+    f"SELECT position AS id, '' AS title, {json_text('payload_json', 'content')} AS body FROM raw_events "
     "WHERE event_type IN ('message.user', 'message.assistant', 'note.added')",
 )
 define_text("session", "SELECT id, purpose, summary FROM sessions_app_session")
@@ -134,11 +135,11 @@ def _beside(column: str, sign: str, order: str) -> str:
 
 
 _BEFORE, _AFTER = ("<", "DESC"), (">", "ASC")
-_EXCERPT = f"substr(json_extract(n.payload_json, '$.content'), 1, {_NEAR_CHARACTERS})"
-_THESE = f"FROM raw_events e WHERE e.position IN (SELECT value FROM json_each(%s)) AND e.{_SAID}"
+_EXCERPT = f"substr({json_text('n.payload_json', 'content')}, 1, {_NEAR_CHARACTERS})"
+_THESE = f"FROM raw_events e WHERE e.position IN {IDS} AND e.{_SAID}"
 _AROUND = f"SELECT {_beside('n.position', *_BEFORE)}, {_beside('n.position', *_AFTER)} {_THESE}"
 _MESSAGES = (
-    "SELECT e.position, e.event_type, e.session_id, e.occurred_at, json_extract(e.payload_json, '$.content'), "
+    f"SELECT e.position, e.event_type, e.session_id, e.occurred_at, {json_text('e.payload_json', 'content')}, "
     f"{_beside(_EXCERPT, *_BEFORE)}, {_beside(_EXCERPT, *_AFTER)} {_THESE} AND e.payload_json IS NOT NULL"
 )
 

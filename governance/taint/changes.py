@@ -11,6 +11,7 @@ from decisions.events import DECISION_MARKED, DECISION_RECORDED
 from governance.taint.direct import Direct
 from governance.taint.schemas import Left, Step
 from memoryhub.core import rows
+from memoryhub.core.dialect import TEXTS
 from sessions_app.events import PROJECT_CONFIGURED, PROJECT_DESCRIBED, ProjectDescribed
 
 _PAYLOADS = (
@@ -69,7 +70,7 @@ def statuses_told(decision_ids: Iterable[int]) -> dict[int, Told]:
     """Return which status each decision was given by those who recorded and marked it."""
     told: dict[int, Told] = {}
     streams = [f"decision:{each}" for each in sorted(decision_ids)]
-    wanted = "stream_id IN (SELECT value FROM json_each(%s)) AND event_type IN (%s, %s)"
+    wanted = f"stream_id IN {TEXTS} AND event_type IN (%s, %s)"
     names = (DECISION_RECORDED.name, DECISION_MARKED.name)
     for position, actor, payload in _payloads(wanted, json.dumps(streams), *names):
         decision_id = payload.get("decision_id", position)

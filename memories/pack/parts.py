@@ -14,6 +14,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, json_text
 from memoryhub.core.quarantine import OUTSIDE
 from memoryhub.core.stores import use_store
 
@@ -35,7 +36,7 @@ _LAST_SESSION = (
     "ORDER BY ended_at DESC NULLS LAST, id DESC LIMIT 1"
 )
 _ASKED = (
-    "SELECT position, occurred_at, json_extract(payload_json, '$.content') FROM raw_events "
+    f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
     f"WHERE event_type = 'message.user' AND payload_json IS NOT NULL AND position {OUTSIDE} "
     "ORDER BY position DESC LIMIT 12"
 )
@@ -79,7 +80,7 @@ def _answering(request: Request) -> list[Item]:
     for level in request.chain:
         with use_store(level.store):
             scores = dict(engine.rank(question, "auto", level).hits[:_MOST])
-            known = told(f"m.id IN (SELECT value FROM json_each(%s)) AND {_IS_FACT}", [json.dumps(list(scores))])
+            known = told(f"m.id IN {IDS} AND {_IS_FACT}", [json.dumps(list(scores))])
             found += [(scores[memory.id], _fact(level, memory)) for memory in known]
     return [item for _, item in sorted(found, key=lambda each: (-each[0], each[1].reference))]
 

@@ -9,11 +9,11 @@ from memories.models import Memory
 from memories.query.candidates import PARTS
 from memories.query.cursor import Asked
 from memories.query.engine import Hit
-from memories.query.sql import LISTED, as_list
 from memories.search.snippets import snippet
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, json_list
 from memoryhub.core.stores import StoreId, use_store
 
 
@@ -45,8 +45,8 @@ def _of_store(asked: Asked, ids: list[int]) -> list[dict[str, Any]]:
 def _events_of(ids: list[int]) -> dict[int, int]:
     """Return the event that wrote the current version of each memory."""
     found = rows.fetch(
-        f"SELECT memory_id, max(id) FROM memories_memoryversion WHERE memory_id IN {LISTED} GROUP BY memory_id",
-        [as_list(ids)],
+        f"SELECT memory_id, max(id) FROM memories_memoryversion WHERE memory_id IN {IDS} GROUP BY memory_id",
+        [json_list(ids)],
     )
     return dict(found)
 

@@ -91,7 +91,7 @@ def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, ot
 
 def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Hits:
     names = query.phrases if pipeline.phrases else ()
-    return fulltext.rank(query.terms, *query.conditions(level, "f.rowid"), names=names, pipeline=pipeline)
+    return fulltext.rank(query.terms, *query.conditions(level, fulltext.DOCUMENT_ID), names=names, pipeline=pipeline)
 
 
 def _marks(values: Sequence[Any]) -> str:

@@ -17,6 +17,8 @@ _LARGE_STORE = 20_000
 _TELLING_MATCHES = 5_000
 """Matches of the rarest words that are scored; words that would bring more are common."""
 _ALL = -1
+# The column of the index that has a document's id
+DOCUMENT_ID = "f.rowid"
 _ENOUGH = 50
 """Hits with which the rarest words answer the question."""
 

@@ -23,6 +23,7 @@ from memories.models import Memory, ReviewState
 from memories.search.weights import PROPOSED
 from memories.search.why import define_notes
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.projection import Event
 from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
 from sessions_app.choices import EndedWith
@@ -33,9 +34,7 @@ define_text("memory", "SELECT id, title, content FROM memories_memory")
 
 def review_notes(ids: Sequence[int]) -> dict[int, str]:
     """Return, for each of the ids that wait for a person, that it does, and which version holds until then."""
-    found = rows.fetch(
-        f"SELECT id, accepted_version {PROPOSED} AND id IN (SELECT value FROM json_each(%s))", [json.dumps(list(ids))]
-    )
+    found = rows.fetch(f"SELECT id, accepted_version {PROPOSED} AND id IN {IDS}", [json.dumps(list(ids))])
     return {row[0]: proposed_text(row[1]) for row in found}
 
 

@@ -11,6 +11,7 @@ from memories.search.parsed_query import ParsedQuery
 from memories.search.surroundings import Factors, Hits
 from memories.uses.ranking import use_weights
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS
 
 Successors = Callable[[Sequence[int]], Mapping[int, Sequence[int]]]
 Reason = tuple[str, Mapping[int, float]]
@@ -89,7 +90,7 @@ def _proposed() -> set[int]:
 
 def _among(ids: list[int], sql: str, *parameters: str) -> set[int]:
     found = rows.fetch(
-        f"SELECT id FROM ({sql}) AS picked WHERE id IN (SELECT value FROM json_each(%s))",
+        f"SELECT id FROM ({sql}) AS picked WHERE id IN {IDS}",
         [*parameters, json.dumps(ids)],
     )
     return {picked for (picked,) in found}

@@ -7,6 +7,7 @@ import time
 from datetime import timedelta
 
 from memoryhub.core import clock, log, rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.projection import NOTHING_DEPENDS, Event, define_event, projects
 from memoryhub.core.schemas import Payload
 
@@ -17,7 +18,6 @@ _DELETED = (
     "SELECT u.memory_id FROM memories_memoryuse u JOIN memories_memory m ON m.id = u.memory_id "
     "WHERE m.deleted_at < %s ORDER BY u.memory_id LIMIT %s"
 )
-_LISTED = "(SELECT value FROM json_each(%s))"
 
 
 class UsesPruned(Payload):
@@ -54,5 +54,5 @@ def _prune_some() -> int:
 def forget_uses(event: Event[UsesPruned]) -> None:
     """Drop the rows."""
     listed = [json.dumps(event.payload.memory_ids)]
-    rows.execute(f"DELETE FROM memories_memorycitation WHERE memory_id IN {_LISTED}", listed)
-    rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {_LISTED}", listed)
+    rows.execute(f"DELETE FROM memories_memorycitation WHERE memory_id IN {IDS}", listed)
+    rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {IDS}", listed)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 from sessions_app.settings import project_settings
 
 MOST = 0.10
@@ -20,7 +21,7 @@ _LOOKED_AT = 200
 
 _USED = (
     "SELECT memory_id, fetched + updated + 2 * cited FROM memories_memoryuse "
-    "WHERE memory_id IN (SELECT value FROM json_each(%s)) AND fetched + updated + cited > 0"
+    f"WHERE memory_id IN {IDS} AND fetched + updated + cited > 0"
 )
 
 

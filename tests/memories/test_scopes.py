@@ -9,7 +9,7 @@ from memories.models import Memory
 from memories.query import query
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
 from memories.schemas.query import MemoryQuery
-from memories.search import parsed_query
+from memories.search.text import terms_without
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
@@ -123,7 +123,7 @@ class InheritanceTests(ScopesTestCase):
 
     def test_the_question_is_parsed_once_for_all_scopes(self):
         for search in (self.found, lambda words: query(command=MemoryQuery(search=words)).results):
-            with mock.patch.object(parsed_query, "terms_without", wraps=parsed_query.terms_without) as parse:
+            with mock.patch("memories.search.parsed_query.terms_without", wraps=terms_without) as parse:
                 self.assertGreater(len(search("port of the server")), 1)
             parse.assert_called_once()
 
