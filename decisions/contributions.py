@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from django.db.models import Count
+
 from decisions.events import DECISION_RECORDED, DecisionRecorded
+from decisions.models import CommitLink
 from decisions.selectors import count_by_status, decisions_of_commits
 from memories.uses.citing import define_citing
-from memoryhub.core import rows
 from memoryhub.core.contributions import define_part, define_statistics
-from memoryhub.core.quarantine import OUTSIDE
+from memoryhub.core.quarantine import outside_quarantine
+from sessions_app.models import Commit
 
 
 def count_commits() -> dict[str, int]:
     """Return how many commits are evidence of a decision, and how many are of none."""
-    linked, known = rows.fetch(
-        f"SELECT (SELECT count(DISTINCT commit_id) FROM decisions_commitlink WHERE event {OUTSIDE} "
-        f"AND decision_id {OUTSIDE} AND commit_id {OUTSIDE}), "
-        f"(SELECT count(*) FROM sessions_app_commit WHERE id {OUTSIDE})"
-    )[0]
-    return {"with_decision": linked, "without_decision": known - linked}
+    links = CommitLink.objects.all()
+    for field in ("event", "decision_id", "commit_id"):
+        links = outside_quarantine(links, field)
+    linked = links.aggregate(commits=Count("commit_id", distinct=True))["commits"]
+    return {"with_decision": linked, "without_decision": outside_quarantine(Commit.objects.all()).count() - linked}
 
 
 def _texts(payload: DecisionRecorded) -> tuple[str, ...]:

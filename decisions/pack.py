@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from decisions.models import DecisionStatus
 from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
-from memories.schemas import MemorySearch, SearchSourceName
+from memories.schemas import SearchSourceName
 from memories.search import engine
+from memories.search.parsed_query import ParsedQuery
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.quarantine import OUTSIDE
 
 STANDING = (DecisionStatus.ACCEPTED, DecisionStatus.PROPOSED)
@@ -35,7 +37,7 @@ class _Decision(NamedTuple):
 def _decisions(request: Request) -> list[Item]:
     """Return the decisions that stand: what answers the question best, and then the latest."""
     latest = _standing(f"ORDER BY decided_at DESC, id DESC LIMIT {_MOST}")
-    answering = _answering(request.query) if request.query and latest else ()
+    answering = _answering(request.query) if request.query.text and latest else ()
     return without_repeats(map(_item, [*answering, *latest]))
 
 
@@ -43,10 +45,9 @@ def _standing(rest: str, parameters: Sequence[Any] = ()) -> list[_Decision]:
     return list(map(_Decision._make, rows.fetch(f"{_STANDING} {rest}", [*parameters])))
 
 
-def _answering(query: str) -> list[_Decision]:
-    question = MemorySearch(query=query, sources=[SearchSourceName.DECISION])
-    ids = [each for each, _ in engine.rank(question).hits[:_MOST]]
-    found = {each.id: each for each in _standing("AND id IN (SELECT value FROM json_each(%s))", [json.dumps(ids)])}
+def _answering(query: ParsedQuery) -> list[_Decision]:
+    ids = [each for each, _ in engine.rank(query.among(SearchSourceName.DECISION)).hits[:_MOST]]
+    found = {each.id: each for each in _standing(f"AND id IN {IDS}", [json.dumps(ids)])}
     return [found[each] for each in ids if each in found]
 
 

@@ -22,6 +22,7 @@ from decisions.events import (
 from decisions.models import ArtifactKind, Decision, EdgeRelation, LinkType
 from decisions.trailers import mentions, reverted_sha
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS, elements
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event, projects
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
@@ -79,7 +80,7 @@ def link_commit(event: Event[CommitRecorded]) -> None:
     payload = event.payload
     paths = json.dumps([file.path for file in payload.files])
     rows.execute(
-        "INSERT INTO decisions_commitfile (path, commit_id) SELECT DISTINCT value, %s FROM json_each(%s)",
+        f"INSERT INTO decisions_commitfile (path, commit_id) SELECT DISTINCT value, %s FROM {elements()} AS path",
         [event.position, paths],
     )
     named = dict(mentions(payload.message)) | dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
@@ -102,7 +103,7 @@ def link_known_commit(event: Event[CommitLinked]) -> None:
 def remove_erased(event: Event[PayloadErased]) -> None:
     """Drop the decisions and commits whose text was erased from the log, and what was linked to them."""
     for table in ("commitfile", "commitlink"):
-        sql = f"DELETE FROM decisions_{table} WHERE commit_id IN (SELECT value FROM json_each(%s))"
+        sql = f"DELETE FROM decisions_{table} WHERE commit_id IN {IDS}"
         rows.execute(sql, [json.dumps(event.payload.positions)])
     for stream in event.payload.streams:
         kind, _, decision_id = stream.partition(":")

@@ -15,17 +15,13 @@ from decisions.models import EdgeRelation
 from decisions.present import note_text
 from decisions.selectors.decisions import find_decisions, views
 from decisions.selectors.edges import heads
+from memories.search.text import define_source_hint
+from memories.search.weights import define_demotion, define_successors
+from memories.search.why import define_notes
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.projection import Event
-from memoryhub.core.searchable import (
-    Document,
-    define_asking,
-    define_demotion,
-    define_notes,
-    define_successors,
-    define_text,
-    indexed_when,
-)
+from memoryhub.core.searchable import Document, define_text, indexed_when
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 from sessions_app.models import Commit
 from sessions_app.search import known_commit_document
@@ -72,20 +68,14 @@ def linked_commit(event: Event[CommitRecorded | CommitLinked]) -> list[Document]
     return _commits([payload.commit_id if isinstance(payload, CommitLinked) else event.position])
 
 
-def replaced_among(ids: Sequence[int]) -> set[int]:
-    """Return those of the ids that are decisions which no longer stand."""
-    found = rows.fetch(
-        "SELECT id FROM decisions_decision WHERE id IN (SELECT value FROM json_each(%s)) "
-        "AND status IN ('superseded', 'deprecated', 'rejected')",
-        [json.dumps(list(ids))],
-    )
-    return {row[0] for row in found}
+_REPLACED = "SELECT id FROM decisions_decision WHERE status IN ('superseded', 'deprecated', 'rejected')"
 
 
 def standing_instead(ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return what stands instead of those of the ids that are superseded decisions."""
-    found = heads(sorted(replaced_among(ids)))
-    return {each: instead for each, instead in found.items() if instead != [each]}
+    """Return the decisions that replace those of the ids that no longer hold."""
+    found = rows.fetch(f"{_REPLACED} AND id IN {IDS}", [json.dumps(list(ids))])
+    replaced = heads(sorted(decision_id for (decision_id,) in found))
+    return {decision_id: instead for decision_id, instead in replaced.items() if instead != [decision_id]}
 
 
 def evidence_notes(ids: Sequence[int]) -> dict[int, str]:
@@ -106,8 +96,8 @@ ASKED = rf"""(?x)\b(?:
 ASKED_WEIGHT = 2.0
 """How much more a decision counts then."""
 
-define_asking("decision", pattern=ASKED, words=rf"\b(?:{_MADE}|{_NAMED})\b", weight=ASKED_WEIGHT)
-define_demotion(replaced_among, REPLACED_WEIGHT, why="replaced")
+define_source_hint("decision", pattern=ASKED, words=rf"\b(?:{_MADE}|{_NAMED})\b", weight=ASKED_WEIGHT)
+define_demotion(_REPLACED, REPLACED_WEIGHT, why="replaced")
 define_successors(standing_instead)
 define_notes("decision", evidence_notes)
 

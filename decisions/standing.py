@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from decisions.events import DECISION_EVIDENCED, DECISION_LINKED
 from decisions.selectors.edges import heads
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, elements, json_int, json_text
 from memoryhub.core.projection import Event, projects
 from memoryhub.core.quarantine import (
     OUTSIDE,
@@ -17,34 +18,34 @@ from memoryhub.core.quarantine import (
     QuarantinePlaced,
 )
 
-_BELOW = """
+_BELOW = f"""
 WITH RECURSIVE below(id) AS (
     SELECT to_id FROM decisions_decisionedge WHERE relation = 'supersedes'
-        AND (from_id IN (SELECT value FROM json_each(%s)) OR event IN (SELECT value FROM json_each(%s)))
+        AND (from_id IN {IDS} OR event IN {IDS})
     UNION SELECT e.to_id FROM below JOIN decisions_decisionedge e ON e.from_id = below.id AND e.relation = 'supersedes'
 )
 SELECT id FROM below
 """
 
 _SAID = (
-    "coalesce((SELECT json_extract(e.payload_json, '$.status') FROM raw_events e "
+    f"coalesce((SELECT {json_text('e.payload_json', 'status')} FROM raw_events e "
     "WHERE e.stream_id = 'decision:' || decisions_decision.id AND e.position < %s "
     "AND e.event_type IN ('decision.recorded', 'decision.marked') "
-    "AND json_extract(e.payload_json, '$.status') IN ('proposed', 'accepted') "
+    f"AND {json_text('e.payload_json', 'status')} IN ('proposed', 'accepted') "
     "ORDER BY e.stream_seq DESC LIMIT 1), 'accepted')"
 )
 """The status that a decision had before it was superseded."""
 
 # The streams of the decisions that some events gave evidence or edges to; the decisions themselves are not meant.
 _TOUCHED = (
-    "SELECT stream_id FROM raw_events WHERE position IN (SELECT value FROM json_each(%s)) "
+    f"SELECT stream_id FROM raw_events WHERE position IN {IDS} "
     f"AND event_type IN ('{DECISION_EVIDENCED.name}', '{DECISION_LINKED.name}')"
 )
 _EVIDENCE_OF_ANOTHER = f"""
 UPDATE decisions_artifactlink SET event = given.event FROM (
-    SELECT CAST(substr(e.stream_id, 10) AS INTEGER) AS decision_id, json_extract(a.value, '$.kind') AS kind,
-        json_extract(a.value, '$.value') AS text, min(e.position) AS event
-    FROM raw_events e JOIN json_each(e.payload_json, '$.artifacts') a
+    SELECT CAST(substr(e.stream_id, 10) AS INTEGER) AS decision_id, {json_text("a.value", "kind")} AS kind,
+        {json_text("a.value", "value")} AS text, min(e.position) AS event
+    FROM raw_events e JOIN {elements("e.payload_json", "artifacts")} a
     WHERE e.stream_id IN ({_TOUCHED}) AND e.position {OUTSIDE} AND e.position < %s GROUP BY 1, 2, 3
 ) AS given
 WHERE decisions_artifactlink.event IN (SELECT id FROM quarantine) AND decisions_artifactlink.kind = given.kind
@@ -53,8 +54,8 @@ WHERE decisions_artifactlink.event IN (SELECT id FROM quarantine) AND decisions_
 _EDGES_OF_ANOTHER = f"""
 UPDATE decisions_decisionedge SET event = given.event FROM (
     SELECT CAST(substr(e.stream_id, 10) AS INTEGER) AS from_id,
-        json_extract(e.payload_json, '$.edge.relation') AS relation,
-        json_extract(e.payload_json, '$.edge.to') AS to_id, min(e.position) AS event
+        {json_text("e.payload_json", "edge", "relation")} AS relation,
+        {json_int("e.payload_json", "edge", "to")} AS to_id, min(e.position) AS event
     FROM raw_events e WHERE e.stream_id IN ({_TOUCHED}) AND e.event_type = '{DECISION_LINKED.name}'
         AND e.payload_json IS NOT NULL AND e.position {OUTSIDE} AND e.position < %s GROUP BY 1, 2, 3
 ) AS given
@@ -86,6 +87,6 @@ def settle_standing(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
 
 def _update(change: str, condition: str, ids: Sequence[int], *parameters: int) -> None:
     rows.execute(
-        f"UPDATE decisions_decision SET {change} WHERE {condition} AND id IN (SELECT value FROM json_each(%s))",
+        f"UPDATE decisions_decision SET {change} WHERE {condition} AND id IN {IDS}",
         [*parameters, json.dumps(ids)],
     )

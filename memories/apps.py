@@ -17,4 +17,4 @@ class MemoriesConfig(AppConfig):
         from memories.search import checking as index_checking  # noqa: F401
         from memories.search import index, sources, upgrade  # noqa: F401
         from memories.uses import projectors as use_projectors  # noqa: F401
-        from memories.uses import prune, ranking  # noqa: F401
+        from memories.uses import prune  # noqa: F401

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
 
 from memories.embeddings.meaning import model_name
+from memories.models import MemoryScope
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
 from memories.search import engine
 from memories.search.mode import wanted_mode
+from memories.search.parsed_query import parse_search
 from memories.selectors import filtered, hits, listed
 from memories.uses.kinds import Use
 from memories.uses.notes import note_read
@@ -56,14 +59,15 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     question = MemorySearch(
         query=command.query, type=command.memory_type, tags=command.tags, sources=[SearchSourceName.MEMORY]
     )
-    ranked = engine.rank(question, wanted_mode(), others=True)
+    query = parse_search(question)
+    ranked = engine.rank(query, wanted_mode(), others=True)
     least = ranked.hits[0][1] * command.threshold if ranked.hits else 0.0
     good = [hit for hit in ranked.hits if hit[1] >= least]
     shown = good[command.offset : command.offset + command.limit]
     note_read(Use.FOUND, [memory_id for memory_id, _ in shown])
     return {
         "query": command.query,
-        "memories": hits(shown, question, reasons=ranked.why),
+        "memories": hits(shown, query.terms, MemoryScope.PROJECT, replace(ranked, factors={})),
         "pagination": _pagination(command.limit, command.offset, len(good)),
         "metadata": {
             "threshold": command.threshold,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Max
+
 from memories.models import SearchDocument
 from memories.schemas import Stats, Timeline
 from memories.search.mode import told_mode
@@ -58,9 +60,8 @@ def _centre(command: Timeline) -> int:
             raise NotFound(f"there is no #{command.id} here; the log ends at #{last}", id=command.id)
         return command.id
     if command.at is not None:
-        moment = clock.to_text(command.at)
-        found = rows.fetch("SELECT max(position) FROM raw_events WHERE occurred_at <= %s", [moment])
-        return found[0][0] or 0
+        until = RawEvent.objects.filter(occurred_at__lte=clock.to_text(command.at))
+        return until.aggregate(last=Max("position"))["last"] or 0
     return last
 
 
@@ -75,19 +76,19 @@ def timeline_line(event: dict[str, Any]) -> str:
     return flat(f"{head} #{event['id']} {event['title']}{session}").rstrip()
 
 
-@retrieval("stats")
-def stats(*, command: Stats) -> dict[str, Any]:  # noqa: ARG001 - how all questions are asked
+def stats(*, command: Stats) -> dict[str, Any]:
     """Return what the store holds: counts, sizes in bytes, how it searches, and whether its log is anchored."""
-    position, digest = log.head()
-    path = current_store().path
-    return {
-        "store": viewed_store().name,
-        "events": position,
-        "head_digest": digest,
-        "memories": count_by_type(),
-        **statistics(),
-        "rows": {model._meta.model_name: model._default_manager.count() for model in read_models()},
-        "mode": told_mode(),
-        "bytes": {each.name: each.stat().st_size for each in sorted(path.parent.glob("events.db*"))},
-        "sqlite": rows.fetch("SELECT sqlite_version()")[0][0],
-    }
+    with retrieval("stats", command):
+        position, digest = log.head()
+        path = current_store().path
+        return {
+            "store": viewed_store().name,
+            "events": position,
+            "head_digest": digest,
+            "memories": count_by_type(),
+            **statistics(),
+            "rows": {model._meta.model_name: model._default_manager.count() for model in read_models()},
+            "mode": told_mode(),
+            "bytes": {each.name: each.stat().st_size for each in sorted(path.parent.glob("events.db*"))},
+            "sqlite": rows.fetch("SELECT sqlite_version()")[0][0],
+        }

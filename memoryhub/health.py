@@ -109,7 +109,7 @@ def _project(project: str) -> str:
 def _touch(alias: str) -> None:
     """Read, and take the write lock as every transaction does, without changing anything."""
     with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM sqlite_master")
+        connections[alias].introspection.table_names(cursor)
 
 
 def _spooled() -> int:

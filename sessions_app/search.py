@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS, json_text
 from memoryhub.core.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event
@@ -29,7 +30,7 @@ define_text("commit", "SELECT id, substr(message, 1, 200), message FROM sessions
 define_text(
     "message",
     lambda: (
-        "SELECT position AS id, '' AS title, json_extract(payload_json, '$.content') AS body FROM raw_events "
+        f"SELECT position AS id, '' AS title, {json_text('payload_json', 'content')} AS body FROM raw_events "
         f"WHERE {_is_message()}"
     ),
 )
@@ -140,11 +141,11 @@ def _beside(column: str, sign: str, order: str) -> str:
 
 
 _BEFORE, _AFTER = ("<", "DESC"), (">", "ASC")
-_EXCERPT = f"substr(json_extract(n.payload_json, '$.content'), 1, {_NEAR_CHARACTERS})"
-_THESE = "FROM raw_events e WHERE e.position IN (SELECT value FROM json_each(%s)) AND e.{said}"
+_EXCERPT = f"substr({json_text('n.payload_json', 'content')}, 1, {_NEAR_CHARACTERS})"
+_THESE = f"FROM raw_events e WHERE e.position IN {IDS} AND e.{{said}}"
 _AROUND = f"SELECT {_beside('n.position', *_BEFORE)}, {_beside('n.position', *_AFTER)} {_THESE}"
 _MESSAGES = (
-    "SELECT e.position, e.event_type, e.session_id, e.occurred_at, json_extract(e.payload_json, '$.content'), "
+    f"SELECT e.position, e.event_type, e.session_id, e.occurred_at, {json_text('e.payload_json', 'content')}, "
     f"{_beside(_EXCERPT, *_BEFORE)}, {_beside(_EXCERPT, *_AFTER)} {_THESE} AND e.payload_json IS NOT NULL"
 )
 

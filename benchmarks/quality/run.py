@@ -12,6 +12,7 @@ from benchmarks.quality.stages import Stage
 from benchmarks.speed.figures import Amount, latency
 from memories.schemas import MemorySearch
 from memories.search import engine
+from memories.search.parsed_query import parse
 from memories.search.pipeline import Pipeline
 from memories.selectors import search
 from memoryhub.core.stores import use_store
@@ -75,7 +76,7 @@ def _of_half(scored: Sequence[Scored], half: int) -> Means:
 def ranked(question: Question, pipeline: Pipeline, *, others: bool = False) -> list[tuple[int, str]]:
     """Return the ids and sessions of what answers a question, best first."""
     with use_store(question.store):
-        found = engine.rank(MemorySearch(query=question.text), pipeline=pipeline, others=others)
+        found = engine.rank(parse(question.text), pipeline=pipeline, others=others)
         ids = [each for each, _ in found.hits]
         documents = engine.documents_of(ids)
     return [(each, documents[each]["session_id"]) for each in ids]

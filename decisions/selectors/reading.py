@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 
 from decisions.models import Decision
 from decisions.present import decision_line
@@ -24,7 +24,6 @@ MAX_STEPS = 50
 """So many decisions of each side of a lineage are shown, nearest first."""
 
 
-@retrieval("decisions")
 def get_decisions(*, command: DecisionGet) -> list[dict[str, Any]]:
     """Return decisions whole: by id in the order asked for, of a topic, or behind a file, best first.
 
@@ -32,13 +31,14 @@ def get_decisions(*, command: DecisionGet) -> list[dict[str, Any]]:
         NotFound: one of the ids is no decision, or nothing was decided on the topic or the file.
         Invalid: not exactly one of ``ids``, ``topic`` and ``file_path`` is given.
     """
-    given = [name for name in ("ids", "topic", "file_path") if getattr(command, name)]
-    if len(given) != 1:
-        raise Invalid(f"give one of ids, topic and file_path; {' and '.join(given) or 'none'} was given")
-    found = views(_wanted(command))
-    if not command.lineage:
-        return found
-    return [{**each, "lineage": lineage_of(each["id"])} for each in found]
+    with retrieval("decisions", command):
+        given = [name for name in ("ids", "topic", "file_path") if getattr(command, name)]
+        if len(given) != 1:
+            raise Invalid(f"give one of ids, topic and file_path; {' and '.join(given) or 'none'} was given")
+        found = views(_wanted(command))
+        if not command.lineage:
+            return found
+        return [{**each, "lineage": lineage_of(each["id"])} for each in found]
 
 
 def _wanted(command: DecisionGet) -> list[Decision]:
@@ -117,22 +117,24 @@ def _brief(decision: Decision) -> dict[str, Any]:
     }
 
 
-@retrieval("decision_list")
 def list_decisions(*, command: DecisionList) -> Listing:
     """Return a page of decisions, the latest recorded first; others' writes neither skip nor repeat one."""
-    matching = filtered(command)
-    parts = decode_cursor(command.cursor, (int,))
-    rest = matching.filter(id__lt=parts[0]) if parts else matching
-    found = list(rest.order_by("-id")[: command.limit + 1])
-    shown = found[: command.limit]
-    return page(
-        [{"id": each.id, "title": each.title} for each in shown] if command.compact else views(shown, with_heads=False),
-        total=matching.count(),
-        more=len(found) > command.limit,
-        cursor_of=lambda item: encode_cursor(item["id"]),
-        line=decision_line,
-        max_tokens=command.max_tokens,
-    )
+    with retrieval("decision_list", command):
+        matching = filtered(command)
+        parts = decode_cursor(command.cursor, (int,))
+        rest = matching.filter(id__lt=parts[0]) if parts else matching
+        found = list(rest.order_by("-id")[: command.limit + 1])
+        shown = found[: command.limit]
+        return page(
+            [{"id": each.id, "title": each.title} for each in shown]
+            if command.compact
+            else views(shown, with_heads=False),
+            total=matching.count(),
+            more=len(found) > command.limit,
+            cursor_of=lambda item: encode_cursor(item["id"]),
+            line=decision_line,
+            max_tokens=command.max_tokens,
+        )
 
 
 def filtered(command: DecisionList) -> QuerySet[Decision]:
@@ -156,5 +158,5 @@ def suggest_decisions(typed: str) -> list[str]:
 
 def count_by_status() -> dict[str, int]:
     """Return the number of decisions of each status."""
-    counted = "SELECT status, count(*) FROM decisions_decision WHERE id {} GROUP BY status ORDER BY status"
-    return dict(rows.fetch(counted.format(OUTSIDE)))
+    found = outside_quarantine(Decision.objects.all())
+    return dict(found.values_list("status").annotate(Count("id")).order_by("status"))

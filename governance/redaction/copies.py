@@ -13,6 +13,7 @@ from governance.redaction.schemas import KeptPlace, RedactionSelect
 from memories.events import CONTEXT_PACKED
 from memoryhub import env
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, entries, position_of
 from memoryhub.core.log.views import count_views
 from memoryhub.core.stores import current_store
 from memoryhub.core.wording import counted
@@ -21,13 +22,13 @@ from sessions_app.spooled import find_spooled
 _HEADERS = ("session_id", "turn_id", "actor", "idempotency_key", "trace_id")
 _MOST_HEADERS = 20
 _QUESTIONS = "SELECT query FROM memories_contextpack WHERE query <> ''"
-_LISTED = "(SELECT value FROM json_each(%s))"
+_HASH = position_of("'#'", "m.key")
 _COUNTS = {
-    "versions of memories": f"SELECT count(*) FROM memories_memoryversion WHERE id IN {_LISTED}",
-    "search documents": f"SELECT count(*) FROM memories_searchdocument WHERE id IN {_LISTED}",
-    "vectors": f"SELECT count(*) FROM memories_vector WHERE document_id IN {_LISTED}",
+    "versions of memories": f"SELECT count(*) FROM memories_memoryversion WHERE id IN {IDS}",
+    "search documents": f"SELECT count(*) FROM memories_searchdocument WHERE id IN {IDS}",
+    "vectors": f"SELECT count(*) FROM memories_vector WHERE document_id IN {IDS}",
     "context packs that told of it": "SELECT count(*) FROM memories_contextpack p WHERE EXISTS (SELECT 1 FROM "
-    f"json_each(p.marks) m WHERE CAST(substr(m.key, instr(m.key, '#') + 1) AS integer) IN {_LISTED})",
+    f"{entries('p.marks')} m WHERE CAST(substr(m.key, {_HASH} + 1) AS integer) IN {IDS})",
 }
 
 
@@ -35,7 +36,7 @@ def entities_of(positions: Sequence[int]) -> list[int]:
     """Return the ids of what the events are about: those of their streams' first events."""
     found = rows.fetch(
         "SELECT position FROM raw_events WHERE stream_seq = 1 AND stream_id IN (SELECT stream_id FROM raw_events "
-        f"WHERE position IN {_LISTED}) ORDER BY position",
+        f"WHERE position IN {IDS}) ORDER BY position",
         [json.dumps(list(positions))],
     )
     return [row[0] for row in found]

@@ -15,6 +15,7 @@ from memories import selectors
 from memories.events import TAG_CREATED
 from memories.schemas import MemorySearch
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, TEXTS, position_of
 from memoryhub.core.event_types import event_type
 from memoryhub.core.log import stands_alone
 from memoryhub.core.log.digests import canonical_json
@@ -148,10 +149,7 @@ def selected_events(selection: RedactionSelect) -> list[Event]:
 
 
 _COLUMNS = "position, event_type, stream_id, occurred_at, payload_json"
-_OF_STREAMS = (
-    f"SELECT {_COLUMNS} FROM raw_events WHERE payload_json IS NOT NULL "
-    "AND stream_id IN (SELECT value FROM json_each(%s))"
-)
+_OF_STREAMS = f"SELECT {_COLUMNS} FROM raw_events WHERE payload_json IS NOT NULL AND stream_id IN {TEXTS}"
 
 
 def _events(selection: RedactionSelect) -> Iterator[Event]:
@@ -172,18 +170,18 @@ def _conditions(selection: RedactionSelect) -> tuple[list[str], list[Any]]:
         conditions.append(_OF_ENTITIES)
         parameters += [json.dumps(_ids(selection))] * 2
     if selection.event_types:
-        conditions.append("event_type IN (SELECT value FROM json_each(%s))")
+        conditions.append(f"event_type IN {TEXTS}")
         parameters.append(json.dumps(selection.event_types))
     if selection.text and not selection.ignore_case:
         texts = selection.texts()
-        conditions.append(f"({' OR '.join(['instr(payload_json, %s) > 0'] * len(texts))})")
+        conditions.append(f"({' OR '.join([f'{_PLACE} > 0'] * len(texts))})")
         parameters += [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts]
     return conditions, parameters
 
 
+_PLACE = position_of("%s", "payload_json")
 _OF_ENTITIES = (
-    "(position IN (SELECT value FROM json_each(%s)) OR stream_id IN (SELECT stream_id FROM raw_events "
-    "WHERE stream_seq = 1 AND position IN (SELECT value FROM json_each(%s))))"
+    f"(position IN {IDS} OR stream_id IN (SELECT stream_id FROM raw_events WHERE stream_seq = 1 AND position IN {IDS}))"
 )
 """An id is the position of the first event of its stream; a message's is in the middle of its turn's."""
 

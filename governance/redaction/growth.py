@@ -11,6 +11,7 @@ from functools import cache
 from governance.redaction.finding import find_places
 from governance.redaction.schemas import RedactionSelect
 from memoryhub.core import rows
+from memoryhub.core.dialect import upsert
 from memoryhub.core.secrets.pack import lines
 from sessions_app.settings import project_settings
 
@@ -62,5 +63,5 @@ def look_through(progress: Callable[[int], None] = lambda _: None) -> Look:
     findings = find_places(RedactionSelect(rules=True), progress=progress)
     last = rows.fetch("SELECT coalesce(max(position), 0) FROM raw_events")[0][0]
     look = Look(digest, last, findings.count, len(findings.found))
-    rows.execute("INSERT OR REPLACE INTO store_meta (key, value) VALUES (%s, %s)", [_KEY, json.dumps(asdict(look))])
+    rows.execute(upsert("store_meta", "key", ["value"]), [_KEY, json.dumps(asdict(look))])
     return look

@@ -8,9 +8,10 @@ from typing import Any
 from governance.models import RetentionRun
 from governance.retention.events import RETENTION_RAN, RetentionBegan, RetentionRan
 from memoryhub.core import log, rows
+from memoryhub.core.dialect import elements, json_int
 from sessions_app.retaining import pack_types
 
-_RANGES = "(SELECT json_extract(value, '$[0]') AS low, json_extract(value, '$[1]') AS high FROM json_each(%s)) AS r"
+_RANGES = f"(SELECT {json_int('value', 0)} AS low, {json_int('value', 1)} AS high FROM {elements()} AS range) AS r"
 _LEFT_EVENTS = (
     "SELECT e.event_type, count(*), sum(octet_length(e.payload_json)) "
     f"FROM {_RANGES} CROSS JOIN raw_events e ON e.position BETWEEN r.low AND r.high "

@@ -6,8 +6,9 @@ from governance.models import Hold
 from governance.retention.events import HOLD_LIFTED, HOLD_PLACED, HoldLifted, HoldPlaced
 from governance.retention.schemas import HoldLift, HoldPlace, HoldView
 from governance.retention.selectors import find_hold, view_hold
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.errors import Conflict, NotFound
+from memoryhub.core.models import RawEvent
 
 EVERYTHING = "*"
 
@@ -54,11 +55,9 @@ def _require_stream(stream: str) -> None:
     if stream == EVERYTHING:
         return
     kind, _, name = stream.partition(":")
-    known = "SELECT 1 FROM raw_events WHERE stream_id = %s AND payload_json IS NOT NULL LIMIT 1"
-    if rows.fetch(known, [stream]):
+    if RawEvent.objects.filter(stream_id=stream, payload_json__isnull=False).exists():
         return
-    of_session = "SELECT 1 FROM raw_events WHERE session_id = %s LIMIT 1"
-    if kind == "session" and name and rows.fetch(of_session, [name]):
+    if kind == "session" and name and RawEvent.objects.filter(session_id=name).exists():
         return
     raise NotFound(
         f"there is nothing to hold called {stream[:80]!r}; name a stream such as memory:12, decision:7 or "

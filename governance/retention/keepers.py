@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryhub.core import rows
+from governance.models import Hold
 
 LABELS = {
     "hold": "a hold",
@@ -55,7 +55,7 @@ CONFLICT = (
     "WHERE c.memory_id = t.id AND c.resolved_at IS NULL ORDER BY c.id LIMIT 1"
 )
 REVIEW = "SELECT 'review:0' FROM memories_memory m WHERE m.id = t.id AND m.review = 'proposed'"
-KEPT_BY_RULE = "SELECT 'rule:' || t.first WHERE t.first IS NOT t.ageing"
+KEPT_BY_RULE = "SELECT 'rule:' || t.first WHERE t.first IS DISTINCT FROM t.ageing"
 
 
 def parse(keeper: str) -> tuple[str, int]:
@@ -66,4 +66,4 @@ def parse(keeper: str) -> tuple[str, int]:
 
 def hold_reasons() -> dict[int, str]:
     """Return the reasons of the holds that are in force."""
-    return dict(rows.fetch("SELECT id, reason FROM governance_hold WHERE lifted_at IS NULL"))
+    return dict(Hold.objects.filter(lifted_at__isnull=True).values_list("id", "reason"))

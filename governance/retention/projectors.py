@@ -16,6 +16,7 @@ from governance.retention.events import (
     RetentionRan,
 )
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.errors import Forbidden
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event, projects
@@ -48,8 +49,8 @@ def lift(event: Event[HoldLifted]) -> None:
 
 _HELD = (
     "SELECT h.id, h.stream_id, h.reason FROM governance_hold h WHERE h.lifted_at IS NULL AND (h.stream_id = '*' OR "
-    "h.stream_id IN (SELECT e.stream_id FROM raw_events e WHERE e.position IN (SELECT value FROM json_each(%s)) "
-    "UNION SELECT 'session:' || e.session_id FROM raw_events e WHERE e.position IN (SELECT value FROM json_each(%s)))) "
+    f"h.stream_id IN (SELECT e.stream_id FROM raw_events e WHERE e.position IN {IDS} "
+    f"UNION SELECT 'session:' || e.session_id FROM raw_events e WHERE e.position IN {IDS})) "
     "ORDER BY h.id LIMIT 1"
 )
 

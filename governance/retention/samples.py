@@ -10,12 +10,12 @@ from governance.retention import keepers
 from governance.retention.schemas import Sample
 from governance.retention.selection import Candidate
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS
 
 _CHARACTERS = 120
 _FIELDS = "title content command tool path subject phase description message purpose query summary".split()
 _PAYLOADS = (
-    "SELECT position, event_type, payload_json FROM raw_events WHERE position IN (SELECT value FROM json_each(%s)) "
-    "AND payload_json IS NOT NULL"
+    f"SELECT position, event_type, payload_json FROM raw_events WHERE position IN {IDS} AND payload_json IS NOT NULL"
 )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from governance.retention import keepers
 from governance.retention.policy import Policy, fitting
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.event_types import quoted
 from sessions_app.retaining import What, captured_types, pack_types
 
@@ -96,7 +97,7 @@ THINGS = (
     Source(
         What.DECISION,
         f"SELECT d.id AS id, '' AS sub, 'decision:' || d.id AS stream, {_LAST} AS at FROM decisions_decision d "
-        "WHERE 1 {only}",
+        "WHERE true {only}",
         "d.id",
         _OF_THING,
         iso=True,
@@ -111,7 +112,7 @@ THINGS = (
     Source(
         What.COMMIT,
         "SELECT c.id AS id, '' AS sub, e.stream_id AS stream, e.occurred_at AS at FROM sessions_app_commit c "
-        "JOIN raw_events e ON e.position = c.id WHERE 1 {only}",
+        "JOIN raw_events e ON e.position = c.id WHERE true {only}",
         "c.id",
         _OF_THING,
         iso=True,
@@ -135,7 +136,7 @@ def select(source: Source, policy: Policy, only: Sequence[int] | None = None) ->
     if not policy.takes(*source.whats):
         return
     fits = fitting(policy, *source.whats, columns=source.columns, pack=source.pack, iso=source.iso)
-    narrowed, listed = ("", []) if only is None else (f"AND {source.id} IN (SELECT value FROM json_each(%s))", [only])
+    narrowed, listed = ("", []) if only is None else (f"AND {source.id} IN {IDS}", [only])
     sizes = "1, t.bytes" if source.single else _SIZES
     found = ", ".join(f"({sql})" for sql in (*source.keepers, keepers.KEPT_BY_RULE))
     sql = (

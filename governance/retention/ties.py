@@ -13,6 +13,7 @@ from typing import NamedTuple
 from governance.retention.selection import Candidate
 from memories.uses.citing import named_in
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 from sessions_app.retaining import What
 
 Sorts = dict[What, list[int]]
@@ -28,7 +29,7 @@ class Tie(NamedTuple):
     """What is said of it, as ``kind:id``."""
 
 
-_AMONG = "IN (SELECT value FROM json_each(%s))"
+_AMONG = f"IN {IDS}"
 _STANDS = "d.status IN ('proposed', 'accepted')"
 _SESSION, _DECISION, _ITERATION, _COMMIT = What.SESSION, What.DECISION, What.ITERATION, What.COMMIT
 _RELATED = (What.DELETED, What.MEMORY, _SESSION, _DECISION, _COMMIT)

@@ -12,6 +12,7 @@ from governance.staleness.governing import LIVE_DECISION, LIVE_MEMORY, Governing
 from governance.staleness.schemas import Why
 from governance.staleness.touching import Touches
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import elements, greatest, json_int, json_text
 from memoryhub.core.wording import counted
 from sessions_app.settings import project_settings
 
@@ -25,18 +26,18 @@ SELECT d.id, d.review, coalesce(
    WHERE l.decision_id = d.id AND l.link_type = 'reverts'), d.decided_at) || ''
 FROM decisions_decision d WHERE d.review <> '' AND {LIVE_DECISION} {{among}}"""
 _POLICIES = (
-    "WITH policies(kind, type, days, cutoff) AS (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), "
-    "json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(%s)) "
+    f"WITH policies(kind, type, days, cutoff) AS (SELECT {json_text('value', 0)}, {json_text('value', 1)}, "
+    f"{json_int('value', 2)}, {json_text('value', 3)} FROM {elements()} AS policy) "
 )
 _OLD_MEMORIES = f"""{_POLICIES}
-SELECT m.id, max(m.updated_at, coalesce(a.affirmed_at, '')), p.days
+SELECT m.id, {greatest("m.updated_at", "coalesce(a.affirmed_at, m.updated_at)")}, p.days
 FROM policies p JOIN memories_memory m ON m.kind = p.kind AND m.updated_at <= p.cutoff
 LEFT JOIN governance_affirmation a ON a.entity_id = m.id
 WHERE (p.type = m.type OR (p.type = '' AND NOT EXISTS
     (SELECT 1 FROM policies own WHERE own.kind = m.kind AND own.type = m.type)))
   AND coalesce(a.affirmed_at, '') <= p.cutoff AND {LIVE_MEMORY} {{among}}"""
 _OLD_DECISIONS = f"""{_POLICIES}
-SELECT d.id, max(d.decided_at, coalesce(a.affirmed_at, '')), p.days
+SELECT d.id, {greatest("d.decided_at", "coalesce(a.affirmed_at, d.decided_at)")}, p.days
 FROM policies p JOIN decisions_decision d ON p.kind = 'decision' AND d.decided_at <= p.cutoff
 LEFT JOIN governance_affirmation a ON a.entity_id = d.id
 WHERE (p.type = d.impact OR (p.type = '' AND NOT EXISTS

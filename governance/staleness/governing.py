@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from decisions.models import ArtifactKind, DecisionStatus, LinkType
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, elements, greatest, json_text
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.quarantine import OUTSIDE
 from sessions_app.profile import root_of_project
@@ -27,24 +28,26 @@ LIVE_MEMORY = (
 LIVE_DECISION = f"d.status = '{DecisionStatus.ACCEPTED}' AND d.id {OUTSIDE}"
 """The condition on a decision that stands."""
 
+_LOOKED_AT = greatest("m.updated_at", "coalesce(a.affirmed_at, m.updated_at)")
+_RECORDED_AT = "replace(substr(e.occurred_at, 1, 19), 'T', ' ')"
 _FROM_MEMORIES = f"""
-SELECT m.id, max(v.id, coalesce(a.event, 0)), substr(max(m.updated_at, coalesce(a.affirmed_at, '')), 1, 19), {{path}}
+SELECT m.id, {greatest("v.id", "coalesce(a.event, 0)")}, substr({_LOOKED_AT}, 1, 19), {{path}}
 FROM memories_memory m
 JOIN memories_memoryversion v ON v.memory_id = m.id AND v.version = m.version
 LEFT JOIN governance_affirmation a ON a.entity_id = m.id
-JOIN json_each({{listed}}) link
+JOIN {{listed}} link
 WHERE {{governs}} AND {LIVE_MEMORY} {{among}}"""
 _LINKED = _FROM_MEMORIES.format(
-    path="json_extract(link.value, '$.uri')",
-    listed="m.resource_links",
-    governs=f"NOT (m.resource_links = '[]') AND json_extract(link.value, '$.type') = '{GOVERNS}'",
+    path=json_text("link.value", "uri"),
+    listed=elements("m.resource_links"),
+    governs=f"NOT (m.resource_links = '[]') AND {json_text('link.value', 'type')} = '{GOVERNS}'",
     among="{among}",
 )
 # Kinds may declare that an attribute lists files that the memory governs.
 _DECLARED = [
     _FROM_MEMORIES.format(
         path="link.value",
-        listed=f"json_extract(m.attributes, '$.{shape.name}')",
+        listed=elements("m.attributes", shape.name),
         governs=f"m.kind = '{kind.name}'",
         among="{among}",
     )
@@ -53,8 +56,8 @@ _DECLARED = [
     if shape.attribute.governs
 ]
 _FROM_DECISIONS = f"""
-SELECT d.id, max(d.id, coalesce(a.event, 0)),
-  max(replace(substr(e.occurred_at, 1, 19), 'T', ' '), coalesce(substr(a.affirmed_at, 1, 19), '')), {{path}}
+SELECT d.id, {greatest("d.id", "coalesce(a.event, 0)")},
+  {greatest(_RECORDED_AT, "coalesce(substr(a.affirmed_at, 1, 19), '')")}, {{path}}
 FROM decisions_decision d
 JOIN raw_events e ON e.position = d.id
 LEFT JOIN governance_affirmation a ON a.entity_id = d.id
@@ -66,10 +69,10 @@ _NAMED = _FROM_DECISIONS.format(
     among="{among}",
 )
 _CARRIED_OUT = _FROM_DECISIONS.format(
-    path="json_extract(file.value, '$.path')",
+    path=f"{json_text('file.value', 'path')}",
     joined=f"JOIN decisions_commitlink l ON l.decision_id = d.id AND l.link_type = '{LinkType.IMPLEMENTS}' "
     f"JOIN sessions_app_commit c ON c.id = l.commit_id AND json_array_length(c.files) <= {MAX_FILES} "
-    "JOIN json_each(c.files) file",
+    f"JOIN {elements('c.files')} file",
     among="{among}",
 )
 
@@ -111,7 +114,7 @@ def fetch_among(
     """Return the rows of a query whose ``{among}`` is to restrict a column to some ids, or to nothing."""
     if among is None:
         return rows.fetch(sql.format(among=""), [*parameters])
-    restricted = sql.format(among=f"AND {column} IN (SELECT value FROM json_each(%s))")
+    restricted = sql.format(among=f"AND {column} IN {IDS}")
     return rows.fetch(restricted, [*parameters, json.dumps(sorted(among))])
 
 

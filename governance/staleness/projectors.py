@@ -10,6 +10,7 @@ from django.db.models.expressions import RawSQL
 from governance.staleness.events import THING_AFFIRMED
 from memoryhub.core import log, rows
 from memoryhub.core.chronicle import entity_of
+from memoryhub.core.dialect import IDS
 from memoryhub.core.entities import find_entities
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.models import RawEvent
@@ -27,10 +28,7 @@ _AFFIRM = (
     "ON CONFLICT (entity_id) DO UPDATE SET event = excluded.event, actor = excluded.actor, "
     "reason = excluded.reason, affirmed_at = excluded.affirmed_at"
 )
-_STREAMS = (
-    "SELECT stream_id FROM raw_events WHERE position IN (SELECT value FROM json_each(%s)) "
-    f"AND event_type = '{THING_AFFIRMED.name}'"
-)
+_STREAMS = f"SELECT stream_id FROM raw_events WHERE position IN {IDS} AND event_type = '{THING_AFFIRMED.name}'"
 
 
 @project_headers
@@ -48,7 +46,7 @@ def affirm(event: Event[Any]) -> None:
 def settle_affirmations(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
     """Keep the latest affirmation that is not in quarantine, of each thing that one of these affirmed."""
     affirmed = RawEvent.objects.filter(
-        stream_id__in=RawSQL(_STREAMS, [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
+        stream_id__in=RawSQL(rows.rendered(_STREAMS), [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
         event_type=THING_AFFIRMED.name,
         position__lt=event.position,
     )
@@ -64,10 +62,8 @@ def settle_affirmations(event: Event[QuarantinePlaced | QuarantineLifted]) -> No
 def forget_erased(event: Event[PayloadErased]) -> None:
     """Drop the reasons that were erased, and the affirmations of things that were erased whole."""
     rows.execute(
-        "UPDATE governance_affirmation SET reason = '' WHERE event IN (SELECT value FROM json_each(%s))",
+        f"UPDATE governance_affirmation SET reason = '' WHERE event IN {IDS}",
         [json.dumps(event.payload.positions)],
     )
     gone = [int(tail) for _, _, tail in (each.partition(":") for each in event.payload.streams) if tail.isdecimal()]
-    rows.execute(
-        "DELETE FROM governance_affirmation WHERE entity_id IN (SELECT value FROM json_each(%s))", [json.dumps(gone)]
-    )
+    rows.execute(f"DELETE FROM governance_affirmation WHERE entity_id IN {IDS}", [json.dumps(gone)])

@@ -13,6 +13,7 @@ from typing import Any
 
 from governance.staleness.governing import Governing
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, elements, json_array_of
 from memoryhub.core.quarantine import OUTSIDE
 
 _COMMITS = (
@@ -20,23 +21,20 @@ _COMMITS = (
     f"WHERE committed_at >= %s AND id {OUTSIDE} ORDER BY committed_at, id"
 )
 """As text, as the store keeps it: to make a time of each costs more than all the rest."""
-_ON_FILES = """
-WITH governed(path) AS (SELECT value FROM json_each(%s))
+_ON_FILES = f"""
+WITH governed(path) AS (SELECT value FROM {elements()} AS paths)
 SELECT g.path,
-  (SELECT json_group_array(f.commit_id) FROM decisions_commitfile f WHERE f.path = g.path AND f.commit_id > %s),
-  (SELECT json_group_array(f.commit_id) FROM decisions_commitfile f
+  (SELECT {json_array_of("f.commit_id")} FROM decisions_commitfile f WHERE f.path = g.path AND f.commit_id > %s),
+  (SELECT {json_array_of("f.commit_id")} FROM decisions_commitfile f
    WHERE f.path > g.path || '/' AND f.path < g.path || '0' AND f.commit_id > %s)
 FROM governed g"""
 """The commits on each path, and on what is below it, as a list each: a row a commit takes twice as long."""
 _EVIDENCE = "SELECT decision_id, commit_id FROM decisions_commitlink WHERE commit_id > %s"
-_REVERTS = """
+_REVERTS = f"""
 SELECT l.decision_id, l.commit_id FROM decisions_commitlink l JOIN decisions_decision d ON d.id = l.decision_id
-WHERE l.link_type = 'reverts' AND d.review <> '' AND l.decision_id IN (SELECT value FROM json_each(%s))
+WHERE l.link_type = 'reverts' AND d.review <> '' AND l.decision_id IN {IDS}
 ORDER BY l.event DESC"""
-_SHOWN = (
-    "SELECT id, sha, message, author, committed_at, files FROM sessions_app_commit "
-    "WHERE id IN (SELECT value FROM json_each(%s))"
-)
+_SHOWN = f"SELECT id, sha, message, author, committed_at, files FROM sessions_app_commit WHERE id IN {IDS}"
 
 
 class Touches:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memoryhub.core import rows
+from memoryhub.core.dialect import TEXTS
 from memoryhub.core.event_types import rollback_groups, types_reversed_by
 from memoryhub.core.quarantine import quarantined_among
 from memoryhub.core.rollback import Effect, Left, Own, Reach, Step, Treatment, Values
 
 _PAYLOADS = (
-    "SELECT position, actor, payload_json FROM raw_events WHERE event_type IN (SELECT value FROM json_each(%s)) {} "
+    f"SELECT position, actor, payload_json FROM raw_events WHERE event_type IN {TEXTS} {{}} "
     "AND payload_json IS NOT NULL ORDER BY position"
 )
 _ASIDE = "in quarantine already"
@@ -59,7 +60,7 @@ def values_told(effect: Effect, ids: Iterable[int] = ()) -> dict[Any, Told]:
     told: dict[Any, Told] = {}
     types = json.dumps([*values.also, *(known.name for known in types_reversed_by(effect.step))])
     parameters = [types, json.dumps([f"{values.thing}:{each}" for each in sorted(ids)])] if values.thing else [types]
-    sql = _PAYLOADS.format("AND stream_id IN (SELECT value FROM json_each(%s))" if values.thing else "")
+    sql = _PAYLOADS.format(f"AND stream_id IN {TEXTS}" if values.thing else "")
     for position, actor, payload in rows.fetch(sql, parameters):
         for key, value in values.read(position, json.loads(payload)).items():
             told.setdefault(key, Told()).add(position, actor, value)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from governance.taint.direct import Direct, Touched, groups, in_groups, session_ids
 from governance.taint.selecting import Selected, listed
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, TEXTS, entries, int_entries, position_of
 from memoryhub.core.event_types import names_where
 from memoryhub.core.rollback import Treatment
 
@@ -22,20 +23,23 @@ GROUPS = {
 }
 """Every group of what was derived, and what a page calls it."""
 
-_LATER = """
+_CITING_STREAM = position_of("':'", "c.stream_id")
+_MARK = position_of("' #'", "j.key")
+
+_LATER = f"""
 WITH RECURSIVE later(memory_id, version, base) AS (
-    SELECT memory_id, version, 0 FROM memories_memoryversion WHERE id IN (SELECT value FROM json_each(%s))
+    SELECT memory_id, version, 0 FROM memories_memoryversion WHERE id IN {IDS}
     UNION
     SELECT v.memory_id, v.version, v.base_version FROM later
         JOIN memories_memoryversion v ON v.memory_id = later.memory_id AND v.base_version = later.version
 )
 SELECT v.memory_id, v.version, v.base_version, v.id FROM later
     JOIN memories_memoryversion v ON v.memory_id = later.memory_id AND v.version = later.version
-    WHERE v.id NOT IN (SELECT value FROM json_each(%s)) ORDER BY v.id
+    WHERE v.id NOT IN {IDS} ORDER BY v.id
 """
 
-_BUILT = """
-WITH RECURSIVE start(id, at) AS (SELECT CAST(key AS INTEGER), value FROM json_each(%s)),
+_BUILT = f"""
+WITH RECURSIVE start(id, at) AS (SELECT CAST(key AS INTEGER), value FROM {int_entries()} AS given),
 reach(id, via, how, at) AS (
     SELECT id, 0, '', at FROM start
     UNION SELECT e.from_id, e.to_id, e.relation, e.event FROM reach r
@@ -44,7 +48,7 @@ reach(id, via, how, at) AS (
     UNION SELECT m.source_id, m.target_id, m.relation, m.id FROM reach r
         JOIN memories_relation m ON m.target_id = r.id
         WHERE m.relation IN ('depends_on', 'supersedes', 'derived_from') AND m.id > r.at
-    UNION SELECT CAST(substr(c.stream_id, instr(c.stream_id, ':') + 1) AS INTEGER), c.memory_id, 'cites', r.at
+    UNION SELECT CAST(substr(c.stream_id, {_CITING_STREAM} + 1) AS INTEGER), c.memory_id, 'cites', r.at
         FROM reach r JOIN memories_memorycitation c ON c.memory_id = r.id
         WHERE (c.stream_id LIKE 'memory:%%' OR c.stream_id LIKE 'decision:%%') AND replace(c.cited_at, ' ', 'T') >=
             substr((SELECT occurred_at FROM raw_events WHERE position = r.at), 1, 19)
@@ -56,27 +60,27 @@ SELECT id, via, how, min(at) FROM reach WHERE via > 0 AND id NOT IN (SELECT id F
 """
 """From what the selection made, or since it changed it, to what names it afterwards, and on from there."""
 
-_RELATED = """
+_RELATED = f"""
 SELECT id, source_id, target_id, relation FROM memories_relation
-    WHERE (source_id IN (SELECT value FROM json_each(%s)) OR target_id IN (SELECT value FROM json_each(%s)))
-    AND id NOT IN (SELECT value FROM json_each(%s)) ORDER BY id
+    WHERE (source_id IN {IDS} OR target_id IN {IDS})
+    AND id NOT IN {IDS} ORDER BY id
 """
 
-_PACKS = """
-WITH s(id, at) AS MATERIALIZED (SELECT CAST(key AS INTEGER), value FROM json_each(%s)),
+_PACKS = f"""
+WITH s(id, at) AS MATERIALIZED (SELECT CAST(key AS INTEGER), value FROM {int_entries()} AS given),
 told(pack, session, id) AS MATERIALIZED (
-    SELECT p.id, p.session_id, CAST(substr(j.key, instr(j.key, ' #') + 2) AS INTEGER) FROM memories_contextpack p
-        JOIN json_each(p.marks) j WHERE p.id > %s AND instr(j.key, ' #') > 0
+    SELECT p.id, p.session_id, CAST(substr(j.key, {_MARK} + 2) AS INTEGER) FROM memories_contextpack p
+        JOIN {entries("p.marks")} j WHERE p.id > %s AND {_MARK} > 0
 )
 SELECT told.pack, told.session, min(s.id) FROM told JOIN s ON s.id = told.id
     WHERE told.pack > s.at GROUP BY told.pack ORDER BY told.pack
 """
 
-_INFLUENCED = """
-SELECT e.position, s.value FROM json_each(%s) s
+_INFLUENCED = f"""
+SELECT e.position, s.value FROM {int_entries()} s
     JOIN raw_events e ON e.session_id = s.key AND e.position > s.value
-    WHERE e.event_type IN (SELECT value FROM json_each(%s))
-    AND e.position NOT IN (SELECT value FROM json_each(%s)) ORDER BY e.position
+    WHERE e.event_type IN {TEXTS}
+    AND e.position NOT IN {IDS} ORDER BY e.position
 """
 
 

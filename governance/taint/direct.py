@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from governance.taint.selecting import Header, Selected, listed
 from governance.taint.standing import discarded_by
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, TEXTS, int_elements
 from memoryhub.core.event_types import event_type, rollback_groups, types_in_group
 from memoryhub.core.rollback import Rollback, Treatment
 
@@ -65,7 +66,7 @@ def _add(group: dict[int, Touched], thing: int, position: int) -> None:
 def _add_revised(found: dict[str, dict[int, Touched]], events: list[Header]) -> None:
     versions = rows.fetch(
         "SELECT id, memory_id, version, conflicts_with IS NOT NULL FROM memories_memoryversion "
-        "WHERE id IN (SELECT value FROM json_each(%s)) ORDER BY id",
+        f"WHERE id IN {IDS} ORDER BY id",
         [listed(each.position for each in events)],
     )
     created = found["memories_created"]
@@ -90,7 +91,7 @@ def _add_sessions(found: dict[str, dict[int, Touched]], events: list[Header]) ->
 def _add_turns(found: dict[str, dict[int, Touched]], events: list[Header]) -> None:
     """A turn's row shows its summary, which the event that ended it wrote."""
     turns = rows.fetch(
-        "SELECT e.position, t.id FROM json_each(%s) p JOIN raw_events e ON e.position = p.value "
+        f"SELECT e.position, t.id FROM {int_elements()} p JOIN raw_events e ON e.position = p.value "
         "JOIN sessions_app_turn t ON t.session_id = e.session_id AND t.turn_id = e.turn_id ORDER BY e.position",
         [listed(each.position for each in events)],
     )
@@ -105,7 +106,7 @@ _LOOKED_UP = {"memories_revised": _add_revised, "sessions": _add_sessions, "turn
 def session_ids(names: Iterable[str]) -> dict[str, int]:
     """Return the ids of sessions, by name."""
     found = rows.fetch(
-        "SELECT session_id, id FROM sessions_app_session WHERE session_id IN (SELECT value FROM json_each(%s))",
+        f"SELECT session_id, id FROM sessions_app_session WHERE session_id IN {TEXTS}",
         [json.dumps(sorted(names))],
     )
     return dict(found)

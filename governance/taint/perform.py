@@ -24,13 +24,14 @@ from memories.models import Memory
 from memories.projectors.review import ACCEPTED
 from memories.services.revise import append_version
 from memoryhub.core import log, rows
+from memoryhub.core.dialect import int_entries
 from memoryhub.core.event_types import EventType, types_reversed_by
 from memoryhub.core.models import RawEvent
 from memoryhub.core.quarantine import QUARANTINE_LIFTED, QUARANTINE_PLACED, QuarantineLifted, QuarantinePlaced
 from memoryhub.core.rollback import Apply, Effect, Step, effects
 
 _STATES = (
-    "SELECT v.memory_id, e.payload_json FROM json_each(%s) s JOIN memories_memoryversion v "
+    f"SELECT v.memory_id, e.payload_json FROM {int_entries()} s JOIN memories_memoryversion v "
     "ON v.memory_id = CAST(s.key AS INTEGER) AND v.version = s.value JOIN raw_events e ON e.position = v.id"
 )
 

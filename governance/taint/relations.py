@@ -14,22 +14,23 @@ from memories.events import RELATION_CREATED, RELATION_DELETED
 from memories.models import Relation
 from memories.models.link import BOTH_WAYS, NEVER_ROUND, statement
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, TEXTS, json_int, json_text
 from memoryhub.core.entities import find_entities
 from memoryhub.core.rollback import Left, Reach, Step
 
 # When each relation that says the same as one of these was made, and when it was removed.
 _CHANGES = f"""
 WITH said AS (
-    SELECT position, actor, json_extract(payload_json, '$.source_id') AS source,
-        json_extract(payload_json, '$.target_id') AS target, json_extract(payload_json, '$.relation') AS relation
+    SELECT position, actor, {json_int("payload_json", "source_id")} AS source,
+        {json_int("payload_json", "target_id")} AS target, {json_text("payload_json", "relation")} AS relation
     FROM raw_events WHERE event_type = '{RELATION_CREATED.name}' AND payload_json IS NOT NULL
 ),
 same AS MATERIALIZED (
     SELECT s.* FROM said s JOIN said w ON s.relation = w.relation AND (
             s.source = w.source AND s.target = w.target
-            OR s.source = w.target AND s.target = w.source AND s.relation IN (SELECT value FROM json_each(%s))
+            OR s.source = w.target AND s.target = w.source AND s.relation IN {TEXTS}
         )
-        WHERE w.position IN (SELECT value FROM json_each(%s)) GROUP BY s.position
+        WHERE w.position IN {IDS} GROUP BY s.position
 )
 SELECT position, actor, 1, position, source, target, relation FROM same
     WHERE position NOT IN (SELECT id FROM quarantine)

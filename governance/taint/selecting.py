@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from governance.taint.schemas import Point, Selection
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import TEXTS, json_list
 from memoryhub.core.event_types import names_where
 from memoryhub.core.rollback import Treatment
 
@@ -64,7 +65,7 @@ def select(selection: Selection) -> Selected:
 
 
 def _conditions(selection: Selection) -> tuple[list[str], list[Any]]:
-    wanted = ["event_type NOT IN (SELECT value FROM json_each(%s))"]
+    wanted = [f"event_type NOT IN {TEXTS}"]
     parameters: list[Any] = [json.dumps(names_where(lambda known: known.rollback.treatment is Treatment.GOVERNS))]
     if selection.session_id:
         wanted.append("(session_id = %s OR stream_id = %s)")
@@ -90,5 +91,5 @@ def _stored(point: Point) -> int | str:
 
 
 def listed(ids: Iterable[int]) -> str:
-    """Return ids as the JSON that ``json_each`` reads."""
-    return json.dumps(sorted(ids))
+    """Return ids as the parameter of ``IDS``, in order."""
+    return json_list(sorted(ids))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memoryhub.core import rows
+from django.db.models import Count, Max
+
+from memoryhub.core.models import RawEvent
 
 MAX_SESSIONS = 200
 MAX_ACTORS = 100
-
-_COUNTED = (
-    "SELECT {0}, count(*), max(occurred_at) FROM raw_events WHERE {0} <> '' GROUP BY {0} ORDER BY 3 DESC LIMIT %s"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +37,6 @@ def sources() -> Sources:
 
 
 def _of(column: str, most: int) -> list[Source]:
-    return [Source(*row) for row in rows.fetch(_COUNTED.format(column), [most])]
+    named = RawEvent.objects.exclude(**{column: ""}).values_list(column)
+    found = named.annotate(events=Count("*"), last=Max("occurred_at")).order_by("-last")[:most]
+    return [Source(*row) for row in found]

@@ -19,44 +19,45 @@ from memories.events import (
 )
 from memories.projectors.review import ACCEPTED
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, TEXTS, elements, int_elements, int_entries, json_int, json_text
 from memoryhub.core.event_types import types_that_change_streams
 from sessions_app.choices import EndedWith
 from sessions_app.events import SESSION_ENDED
 
 V = TypeVar("V")
 
-_CHANGED = """
-WITH s(stream, at) AS MATERIALIZED (SELECT key, value FROM json_each(%s)),
+_CHANGED = f"""
+WITH s(stream, at) AS MATERIALIZED (SELECT key, value FROM {int_entries()} AS given),
 last(stream, position) AS MATERIALIZED (
     SELECT s.stream, max(e.position) FROM s JOIN raw_events e ON e.stream_id = s.stream AND e.position > s.at
-        WHERE e.event_type IN (SELECT value FROM json_each(%s))
-        AND e.position NOT IN (SELECT value FROM json_each(%s)) GROUP BY s.stream
+        WHERE e.event_type IN {TEXTS}
+        AND e.position NOT IN {IDS} GROUP BY s.stream
 )
 SELECT last.stream, e.actor, e.position FROM last JOIN raw_events e ON e.position = last.position
-    WHERE e.position NOT IN (SELECT value FROM json_each(%s))
+    WHERE e.position NOT IN {IDS}
 """
 
-_MEMORIES = """
+_MEMORIES = f"""
 SELECT id, version, deleted_at IS NOT NULL, session_id, kind, scope, title, topic_key FROM memories_memory
-    WHERE id IN (SELECT value FROM json_each(%s))
+    WHERE id IN {IDS}
 """
 
-_HISTORY = """
-WITH wanted(id, stream) AS MATERIALIZED (SELECT value, 'memory:' || value FROM json_each(%s))
-SELECT w.id, e.position, e.event_type, {} FROM wanted w JOIN raw_events e ON e.stream_id = w.stream
-    WHERE e.event_type IN (SELECT value FROM json_each(%s)) ORDER BY e.position
+_HISTORY = f"""
+WITH wanted(id, stream) AS MATERIALIZED (SELECT value, 'memory:' || value FROM {int_elements()} AS given)
+SELECT w.id, e.position, e.event_type, {{}} FROM wanted w JOIN raw_events e ON e.stream_id = w.stream
+    WHERE e.event_type IN {TEXTS} ORDER BY e.position
 """
 _NO_VALUE = "NULL"
-_STANDING = "coalesce(json_extract(e.payload_json, '$.after'), json_extract(e.payload_json, '$.review'))"
+_STANDING = f"coalesce({json_text('e.payload_json', 'after')}, {json_text('e.payload_json', 'review')})"
 
 # The entries of scratch sessions that were live when the session ended, and whether that deleted them.
 _ENDED = f"""
 WITH ended(position, session, payload) AS MATERIALIZED (
     SELECT position, substr(stream_id, 9), payload_json FROM raw_events
-        WHERE position IN (SELECT value FROM json_each(%s)) AND json_extract(payload_json, '$.entries') IS NOT NULL
+        WHERE position IN {IDS} AND {json_text("payload_json", "entries")} IS NOT NULL
 )
-SELECT m.id, e.position, json_extract(e.payload, '$.entries') = '{EndedWith.DISCARD}'
-        AND m.id NOT IN (SELECT value FROM json_each(e.payload, '$.kept'))
+SELECT m.id, e.position, {json_text("e.payload", "entries")} = '{EndedWith.DISCARD}'
+        AND m.id NOT IN (SELECT value FROM {int_elements("e.payload", "kept")} AS kept)
     FROM ended e JOIN sessions_app_session s ON s.session_id = e.session
     JOIN memories_memory m ON m.session_id = s.session_id AND m.id > s.id AND m.id < e.position
     WHERE coalesce((
@@ -67,14 +68,14 @@ SELECT m.id, e.position, json_extract(e.payload, '$.entries') = '{EndedWith.DISC
 
 _ENDS_OF_SESSIONS = f"""
 SELECT position FROM raw_events WHERE event_type = '{SESSION_ENDED.name}' AND stream_id IN (
-    SELECT DISTINCT 'session:' || session_id FROM memories_memory WHERE id IN (SELECT value FROM json_each(%s))
+    SELECT DISTINCT 'session:' || session_id FROM memories_memory WHERE id IN {IDS}
 )
 """
 
-_CLEAN = """
-SELECT v.memory_id, max(v.version) FROM json_each(%s) s
+_CLEAN = f"""
+SELECT v.memory_id, max(v.version) FROM {int_entries()} s
     JOIN memories_memoryversion v ON v.memory_id = CAST(s.key AS INTEGER) AND v.id < s.value
-    WHERE v.id NOT IN (SELECT value FROM json_each(%s)) GROUP BY v.memory_id
+    WHERE v.id NOT IN {IDS} GROUP BY v.memory_id
 """
 
 _SAME_PLACE = "o.id <> m.id AND o.scope = m.scope AND (m.scope <> 'session' OR o.session_id = m.session_id)"
@@ -82,11 +83,12 @@ _NAMES = ("id", "scope", "session_id", "kind", "title", "topic_key")
 # Materialised, so that topics and titles are each found by an index.
 _RIVALS = f"""
 WITH m({", ".join(_NAMES)}) AS MATERIALIZED (
-    SELECT {", ".join(f"json_extract(value, '$.{name}')" for name in _NAMES)} FROM json_each(%s)
+    SELECT {", ".join((json_int if name == "id" else json_text)("value", name) for name in _NAMES)}
+        FROM {elements()} AS wanted
 ),
 o AS MATERIALIZED (
     SELECT {", ".join(_NAMES)} FROM memories_memory WHERE deleted_at IS NULL
-        AND id NOT IN (SELECT value FROM json_each(%s)) AND id NOT IN (SELECT id FROM quarantine)
+        AND id NOT IN {IDS} AND id NOT IN (SELECT id FROM quarantine)
 ),
 found(id, rival) AS (
     SELECT m.id, o.id FROM m JOIN o ON o.topic_key = m.topic_key AND {_SAME_PLACE}

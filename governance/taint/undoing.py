@@ -14,10 +14,11 @@ from governance.taint.standing import MemoryNow, changed_since, memories_now, ri
 from governance.taint.undone import void_positions
 from memories.models import Relation
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.quarantine import quarantined_among
 from memoryhub.core.rollback import Left, Own, Step, Undo, count_events, effects
 
-_PLACED = "SELECT id FROM quarantine WHERE placed_by = %s AND id IN (SELECT value FROM json_each(%s))"
+_PLACED = f"SELECT id FROM quarantine WHERE placed_by = %s AND id IN {IDS}"
 _IN_QUARANTINE = "in quarantine since"
 _INVERSE = {"delete": "restore", "restore": "delete", "revert": "revert", "review": "review"}
 

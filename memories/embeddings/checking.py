@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from memories.embeddings.vectors import DIGEST, NUMBERS, is_vector, texts
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.log.copy import LIVE
 from memoryhub.core.log.read import head
 from memoryhub.core.projection import define_check
@@ -20,7 +21,7 @@ _MODELS = (
     f"LEFT JOIN {LIVE}.projection_offsets AS o ON o.projector = 'embeddings-' || m.id"
 )
 _VECTORS = f"SELECT document_id, {DIGEST}, scale, {NUMBERS} FROM {LIVE}.memories_vector WHERE model_id = %s"
-_AMONG = " AND document_id IN (SELECT value FROM json_each(%s))"
+_AMONG = f" AND document_id IN {IDS}"
 
 
 def differing_vectors(sample: Sequence[int] | None) -> list[int]:

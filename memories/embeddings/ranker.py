@@ -10,6 +10,7 @@ from memories.embeddings import meaning
 from memories.embeddings.meaning import Meaning
 from memories.search.blend import Answered, Asked, Ranker, define_ranker
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 
 MEANING = "meaning"
 
@@ -32,7 +33,7 @@ def _passing(asked: Asked, found: Meaning) -> Answered:
     if not found.hits:
         return Answered(problem=found.problem, asked=found.model is not None)
     ids = json.dumps([each for each, _ in found.hits])
-    where = " AND ".join(["d.id IN (SELECT value FROM json_each(%s))", *asked.conditions])
+    where = " AND ".join([f"d.id IN {IDS}", *asked.conditions])
     passing = rows.fetch(f"SELECT d.id FROM memories_searchdocument d WHERE {where}", [ids, *asked.parameters])
     allowed = {document_id for (document_id,) in passing}
     return Answered([hit for hit in found.hits if hit[0] in allowed])

@@ -11,6 +11,7 @@ from django.db import transaction
 
 from memories.embeddings.engine import ModelId, Packed, StoreIndex
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, blob
 from memoryhub.core.projection import after_rebuild, define_text_cache
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.searchable import text_queries
@@ -22,8 +23,8 @@ _READ_CHARACTERS = 6_000
 """Of a text's beginning; a model reads no more of it."""
 
 # Read so because a text in their place would fail to be decoded.
-NUMBERS = "CASE typeof(numbers) WHEN 'blob' THEN numbers ELSE x'' END"
-DIGEST = "CASE typeof(content_hash) WHEN 'blob' THEN content_hash ELSE x'' END"
+NUMBERS = blob("numbers")
+DIGEST = blob("content_hash")
 # Numbers of one byte are rounded; so is the length that comes of them.
 _LENGTH_TOLERANCE = 0.01
 _SCALE_OF_NOTHING = 1e-10
@@ -86,11 +87,13 @@ def begin(model: ModelId) -> StoreModel:
     with transaction.atomic(using=require_current_alias()):
         rows.execute(
             "INSERT INTO memories_embeddingmodel (name, version, dimensions, revision, complete) "
-            "VALUES (%s, %s, %s, 0, 0) ON CONFLICT (name, version) DO NOTHING",
+            "VALUES (%s, %s, %s, 0, false) ON CONFLICT (name, version) DO NOTHING",
             [model.name, model.version, model.dimensions],
         )
         (found,) = _models("WHERE name = %s AND version = %s", [model.name, model.version])
-        rows.execute("INSERT OR IGNORE INTO projection_offsets (projector, position) VALUES (%s, 0)", [found.cursor])
+        rows.execute(
+            "INSERT INTO projection_offsets (projector, position) VALUES (%s, 0) ON CONFLICT DO NOTHING", [found.cursor]
+        )
     return found
 
 
@@ -103,7 +106,7 @@ def position(model: StoreModel) -> int:
 def texts(ids: Iterable[int]) -> list[Text]:
     """Return those of the documents that can be found now, with their texts."""
     wanted = json.dumps(list(ids))
-    among = "id IN (SELECT value FROM json_each(%s))"
+    among = f"id IN {IDS}"
     united = " UNION ALL ".join(f"SELECT * FROM ({sql}) WHERE {among}" for sql in text_queries().values())
     found = rows.fetch(
         f"WITH t (id, title, body) AS ({united}) SELECT t.id, t.title, substr(t.body, 1, {_READ_CHARACTERS}) "
@@ -140,7 +143,7 @@ def unchanged(model: StoreModel, found: Sequence[Text]) -> set[int]:
     wanted = json.dumps([each.id for each in found])
     stored = rows.fetch(
         f"SELECT document_id, {DIGEST}, scale, {NUMBERS} FROM memories_vector "
-        "WHERE document_id IN (SELECT value FROM json_each(%s)) AND model_id = %s",
+        f"WHERE document_id IN {IDS} AND model_id = %s",
         [wanted, model.key],
     )
     size = model.model.dimensions
@@ -176,7 +179,7 @@ _FORGET_UNFOUND = "DELETE FROM memories_vector WHERE document_id NOT IN (SELECT 
 def complete(model: StoreModel) -> None:
     """Let the model answer from now on; what others made goes, and what can't be found any more."""
     with transaction.atomic(using=require_current_alias()):
-        rows.execute("UPDATE memories_embeddingmodel SET complete = 1 WHERE id = %s", [model.key])
+        rows.execute("UPDATE memories_embeddingmodel SET complete = true WHERE id = %s", [model.key])
         rows.execute(_FORGET_UNFOUND)
         for other in all_models():
             if other.key != model.key:

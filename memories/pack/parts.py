@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from memories.models import MemoryScope
 from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
 from memories.review.packs import Told, tells, told
-from memories.schemas import MemorySearch, SearchSourceName
+from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, json_text
 from memoryhub.core.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kind_registry import Kind, PackSection
 from memoryhub.core.kinds import KINDS, type_name
@@ -40,7 +41,7 @@ _LAST_SESSION = (
     "ORDER BY ended_at DESC NULLS LAST, id DESC LIMIT 1"
 )
 _ASKED = (
-    "SELECT position, occurred_at, json_extract(payload_json, '$.content') FROM raw_events "
+    f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
     f"WHERE event_type IN ({{prompts}}) AND payload_json IS NOT NULL AND position {OUTSIDE} "
     "ORDER BY position DESC LIMIT 12"
 )
@@ -76,7 +77,7 @@ def _of_kind_item(level: Level, memory: Told, text_length: int) -> Item:
 
 def _facts(request: Request) -> list[Item]:
     """Return what is known: what answers the question best, and then what changed last."""
-    return without_repeats([*(_answering(request) if request.query else ()), *_latest(request)])
+    return without_repeats([*(_answering(request) if request.query.text else ()), *_latest(request)])
 
 
 def _latest(request: Request) -> list[Item]:
@@ -86,12 +87,12 @@ def _latest(request: Request) -> list[Item]:
 
 
 def _answering(request: Request) -> list[Item]:
-    question = MemorySearch(query=request.query, sources=[SearchSourceName.MEMORY])
+    question = request.query.among(SearchSourceName.MEMORY)
     found: list[tuple[float, Item]] = []
     for level in request.chain:
         with use_store(level.store):
             scores = dict(engine.rank(question, "auto", level).hits[:_MOST])
-            known = told(f"m.id IN (SELECT value FROM json_each(%s)) AND {_IS_FACT}", [json.dumps(list(scores))])
+            known = told(f"m.id IN {IDS} AND {_IS_FACT}", [json.dumps(list(scores))])
             found += [(scores[memory.id], _fact(level, memory)) for memory in known]
     return [item for _, item in sorted(found, key=lambda each: (-each[0], each[1].reference))]
 

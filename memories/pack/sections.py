@@ -9,6 +9,7 @@ from functools import cached_property
 
 from memories.pack.told import mark_of
 from memories.scopes import Level
+from memories.search.parsed_query import ParsedQuery
 from memoryhub.core.wording import flat
 
 
@@ -19,7 +20,7 @@ class Request:
     chain: Sequence[Level]
     """The stores that hold here, nearest first; or views of them, when an earlier pack is made again."""
     now: datetime
-    query: str = ""
+    query: ParsedQuery
     session_id: str = ""
     """Whose pack it is: a session is not its own last session."""
 

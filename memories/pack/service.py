@@ -12,6 +12,7 @@ from memories.pack.compose import Body, changed_since, compose
 from memories.pack.mark import MARK
 from memories.pack.sections import Request
 from memories.schemas.pack import ContextPackRequest, ContextReplay
+from memories.search.parsed_query import parse
 from memories.uses.notes import note_told
 from memoryhub.core import clock, log, rows
 from memoryhub.core.contributions import define_opening
@@ -123,7 +124,7 @@ def replay_pack(*, command: ContextReplay) -> Pack:
     with clock.frozen(sent.created_at):
         chain = [_past(name, position, sent.session_id) for name, position in sent.positions]
         with use_store(chain[0].store):
-            request = Request(chain, sent.created_at, sent.query, sent.session_id)
+            request = Request(chain, sent.created_at, parse(sent.query), sent.session_id)
             body = compose(request, sent.max_tokens)
     text = _text(sent.id, body, sent.positions[0][0].partition(":")[2])
     return Pack(sent.id, text, body.digest, body, as_sent=body.digest == sent.digest)
@@ -145,7 +146,7 @@ def _request(command: ContextPackRequest) -> Request:
     session_id = command.session_id or current_origin().session_id
     chain = scopes.levels(session_id=session_id)
     now = clock.from_text(clock.to_text(clock.now()))  # as precise as the log keeps it
-    return Request(chain, now, " ".join(command.query.split()), session_id)
+    return Request(chain, now, parse(" ".join(command.query.split())), session_id)
 
 
 def _positions(request: Request) -> list[tuple[str, int]]:
@@ -158,14 +159,14 @@ def _positions(request: Request) -> list[tuple[str, int]]:
 
 def _kept(command: ContextPackRequest, request: Request, body: Body) -> int | None:
     """Return the number of the last pack that the session was sent for the same question, if it said the same."""
-    found = rows.fetch(_LAST_LIKE_IT, [request.session_id, request.query, command.max_tokens])
+    found = rows.fetch(_LAST_LIKE_IT, [request.session_id, request.query.text, command.max_tokens])
     return next((pack_id for pack_id, digest in found if digest == body.digest), None)
 
 
 def _send(command: ContextPackRequest, request: Request, body: Body, positions: list[tuple[str, int]]) -> int:
     payload = ContextPacked(
         session_id=request.session_id,
-        query=request.query,
+        query=request.query.text,
         max_tokens=command.max_tokens,
         tokens=estimate_tokens(_text(log.head()[0] + 1, body, current_store().name)),
         digest=body.digest,

@@ -27,6 +27,7 @@ from memories.projectors.links import describe_tag, relate
 from memories.projectors.memories import open_conflict, resolve
 from memories.selectors.relations import path_between, same_relation
 from memoryhub.core import log, rows
+from memoryhub.core.dialect import IDS, TEXTS, json_int, json_text
 from memoryhub.core.entities import find_entities
 from memoryhub.core.models import RawEvent
 from memoryhub.core.projection import Event, projects
@@ -39,24 +40,23 @@ from memoryhub.core.quarantine import (
     quarantined_among,
 )
 
-_LISTED = "(SELECT value FROM json_each(%s))"
 _TOPIC = (
-    "(SELECT json_extract(e.payload_json, '$.topic_key') FROM memories_memoryversion v JOIN raw_events e "
+    f"(SELECT {json_text('e.payload_json', 'topic_key')} FROM memories_memoryversion v JOIN raw_events e "
     "ON e.position = v.id WHERE v.memory_id = memories_memory.id AND v.version = memories_memory.version)"
 )
 _REMOVED = (
-    f"SELECT stream_id FROM raw_events WHERE stream_id IN {_LISTED} AND event_type = '{RELATION_DELETED.name}' "
+    f"SELECT stream_id FROM raw_events WHERE stream_id IN {TEXTS} AND event_type = '{RELATION_DELETED.name}' "
     "AND position < %s"
 )
 # The conflicts that some events opened or resolved.
 _DISPUTED = (
-    "SELECT coalesce(json_extract(payload_json, '$.conflict_id'), position) FROM raw_events "
-    f"WHERE position IN {_LISTED} AND payload_json IS NOT NULL "
+    f"SELECT coalesce({json_int('payload_json', 'conflict_id')}, position) FROM raw_events "
+    f"WHERE position IN {IDS} AND payload_json IS NOT NULL "
     f"AND event_type IN ('{MEMORY_REVISED.name}', '{CONFLICT_RESOLVED.name}')"
 )
 _RESOLVED = (
     "SELECT max(position) FROM raw_events WHERE stream_id = %s AND position < %s AND payload_json IS NOT NULL "
-    f"AND event_type = '{CONFLICT_RESOLVED.name}' AND json_extract(payload_json, '$.conflict_id') = %s "
+    f"AND event_type = '{CONFLICT_RESOLVED.name}' AND {json_int('payload_json', 'conflict_id')} = %s "
     f"AND position {OUTSIDE}"
 )
 
@@ -65,20 +65,20 @@ _RESOLVED = (
 def give_up_names(event: Event[QuarantinePlaced]) -> None:
     """Let others have the topics, the relations and the tags."""
     ids = json.dumps(event.payload.ids)
-    rows.execute(f"UPDATE memories_memory SET topic_key = NULL WHERE id IN {_LISTED}", [ids])
+    rows.execute(f"UPDATE memories_memory SET topic_key = NULL WHERE id IN {IDS}", [ids])
     for table in ("relation", "tag"):
-        rows.execute(f"DELETE FROM memories_{table} WHERE id IN {_LISTED}", [ids])
+        rows.execute(f"DELETE FROM memories_{table} WHERE id IN {IDS}", [ids])
 
 
 @projects(QUARANTINE_LIFTED)
 def take_names_back(event: Event[QuarantineLifted]) -> None:
     """Give back what nobody else has taken: ``OR IGNORE`` leaves a memory without its topic where another has it."""
     rows.execute(
-        f"UPDATE OR IGNORE memories_memory SET topic_key = {_TOPIC} WHERE topic_key IS NULL AND id IN {_LISTED}",
+        f"UPDATE OR IGNORE memories_memory SET topic_key = {_TOPIC} WHERE topic_key IS NULL AND id IN {IDS}",
         [json.dumps(sorted(event.payload.ids))],
     )
     gone = RawEvent.objects.filter(
-        position__in=RawSQL(_LISTED, [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
+        position__in=RawSQL(rows.rendered(IDS), [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
         event_type__in=[RELATION_CREATED.name, TAG_CREATED.name],
         payload_json__isnull=False,
     )

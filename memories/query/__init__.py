@@ -16,14 +16,13 @@ from memories.query.results import shown
 from memories.schemas.query import MemoryQuery
 from memories.search.mode import wanted_mode
 from memories.uses.notes import note_found
-from memoryhub.core.paging import page
+from memoryhub.core.paging import fit_page
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 
 __all__ = ["query", "query_line"]
 
 
-@retrieval("query")
 def query(
     *, command: MemoryQuery, mode: str | None = None, line: Callable[[dict[str, Any]], str] = query_line
 ) -> Listing:
@@ -41,24 +40,22 @@ def query(
         Invalid: the cursor is not one of this question's, or the scope is not one that holds here.
         NotFound: there is nothing of the id or name that results are to be related to.
     """
-    question = asked(command)
-    found = engine.answer(question, mode=mode or wanted_mode())
-    items = shown(question, found.hits)
-    hits = {(hit.place.scope.value, hit.scored.id): hit for hit in found.hits}
-
-    def cursor_of(item: dict[str, Any]) -> str:
-        hit = hits[item["scope"], item["id"]]
-        return question.cursor_at(hit.scored.key, hit.place.rank, hit.scored.id)
-
-    listing = page(
-        items,
-        total=found.total,
-        more=found.more,
-        cursor_of=cursor_of,
-        line=line,
-        max_tokens=command.max_tokens,
-        mode=found.mode,
-    )
-    if command.search:
-        note_found(listing.results, {place.scope: place.store for place in question.places})
-    return listing
+    with retrieval("query", command):
+        question = asked(command)
+        found = engine.answer(question, mode=mode or wanted_mode())
+        items = shown(question, found.hits)
+        listing = fit_page(
+            items,
+            [line(item) for item in items],
+            total=found.total,
+            more=found.more,
+            max_tokens=command.max_tokens,
+            mode=found.mode,
+        )
+        if listing.meta.has_more and listing.results:
+            end = listing.results[-1]
+            last = next(hit for hit in found.hits if (hit.place.scope, hit.scored.id) == (end["scope"], end["id"]))
+            listing.meta.next_cursor = question.cursor_at(last.scored.key, last.place.rank, last.scored.id)
+        if command.search:
+            note_found(listing.results, {place.scope: place.store for place in question.places})
+        return listing

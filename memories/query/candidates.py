@@ -11,9 +11,10 @@ from memories.query.cursor import Asked
 from memories.query.names import NAMED
 from memories.query.places import PROXIMITY, Place, store_key
 from memories.query.related import related_ids, tags_at
-from memories.query.sql import LISTED, LIVE, Sql, as_list, every, joined
+from memories.query.sql import LIVE, Sql, every, joined
 from memories.schemas.query import QueryOrder
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, TEXTS, days_between, greatest, json_list
 from memoryhub.core.quarantine import OUTSIDE
 
 RECENT_DAYS = 30
@@ -57,12 +58,12 @@ class Candidates:
         kinds = set(self._command.types or NAMED) & set(NAMED)
         if not kinds:
             return []
-        among = Sql(f"m.kind IN {LISTED}", (as_list(sorted(kinds)),))
+        among = Sql(f"m.kind IN {TEXTS}", (json_list(sorted(kinds)),))
         return joined("{}", self._select(Sql("m.id, m.kind, m.title"), [among])).fetch()
 
     def page(self, hidden: Collection[int]) -> tuple[int, list[Scored]]:
         """Return how many there are, and one more than the page holds of those that come next, in order."""
-        among = [Sql(f"m.id NOT IN {LISTED}", (as_list(sorted(hidden)),))] if hidden else []
+        among = [Sql(f"m.id NOT IN {IDS}", (json_list(sorted(hidden)),))] if hidden else []
         scored = joined(
             "WITH parts AS MATERIALIZED ({}), scored AS MATERIALIZED ({})", self._parts(among), self._score()
         )
@@ -83,7 +84,7 @@ class Candidates:
         where = every([*self._conditions(), *among])
         if not self._command.search:
             return joined("SELECT {} FROM memories_memory m WHERE {}", columns, where)
-        shares = words.shares(self._command.search, basic=self._basic, include_deleted=self._command.include_inactive)
+        shares = words.shares(self._asked.words, basic=self._basic, include_deleted=self._command.include_inactive)
         template = "SELECT {} FROM memories_memory m JOIN ({}) AS t ON t.id = m.id WHERE {}"
         return joined(template, columns, shares, where)
 
@@ -95,7 +96,7 @@ class Candidates:
         else:
             yield Sql(f"m.id {OUTSIDE}")
         if command.types:
-            yield Sql(f"m.kind IN {LISTED}", (as_list(sorted(set(command.types))),))
+            yield Sql(f"m.kind IN {TEXTS}", (json_list(sorted(set(command.types))),))
         if command.type:
             yield Sql("m.type = %s", (command.type,))
         yield from self._of_tags()
@@ -104,19 +105,19 @@ class Candidates:
 
     def _of_tags(self) -> Iterator[Sql]:
         tags = self._command.tags
-        tagged = f"(SELECT memory_id FROM memories_memorytag WHERE tag IN {LISTED})"
+        tagged = f"(SELECT memory_id FROM memories_memorytag WHERE tag IN {TEXTS})"
         for tag in dict.fromkeys(tags.require):
             yield Sql("m.id IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", (tag,))
         if tags.include:
-            yield Sql(f"m.id IN {tagged}", (as_list(tags.include),))
+            yield Sql(f"m.id IN {tagged}", (json_list(tags.include),))
         if tags.exclude:
-            yield Sql(f"m.id NOT IN {tagged}", (as_list(tags.exclude),))
+            yield Sql(f"m.id NOT IN {tagged}", (json_list(tags.exclude),))
 
     def _parts(self, among: list[Sql]) -> Sql:
         now = rows.time_value(self._asked.now)
         columns = joined(
             "m.id AS id, m.title AS title, {} AS tags, coalesce(m.priority, 0) / 100.0 AS priority, {} AS text, "
-            "{} AS recency, coalesce(m.valid_until <= {}, 0) AS expired, m.review = 'proposed' AS proposed",
+            "{} AS recency, coalesce(m.valid_until <= {}, false) AS expired, m.review = 'proposed' AS proposed",
             self._overlap(),
             Sql("t.share" if self._command.search else "0.0"),
             self._recency(),
@@ -131,9 +132,9 @@ class Candidates:
         if not wanted:
             return Sql("0.0")
         return Sql(
-            f"(SELECT count(*) FROM memories_memorytag g WHERE g.memory_id = m.id AND g.tag IN {LISTED}) "
+            f"(SELECT count(*) FROM memories_memorytag g WHERE g.memory_id = m.id AND g.tag IN {TEXTS}) "
             f"* 1.0 / {len(wanted)}",
-            (as_list(sorted(wanted)),),
+            (json_list(sorted(wanted)),),
         )
 
     def _tags_of_related(self) -> list[str]:
@@ -148,10 +149,8 @@ class Candidates:
             "ELSE m.updated_at END"
         )
         now = rows.time_value(self._asked.now)
-        return Sql(
-            f"1.0 / (1.0 + max(0.0, julianday(%s) - julianday({changed})) / {RECENT_DAYS}.0)",
-            (now, place.position, place.position),
-        )
+        days = greatest("0.0", days_between(changed, "%s"))
+        return Sql(f"1.0 / (1.0 + {days} / {RECENT_DAYS}.0)", (now, place.position, place.position))
 
     def _score(self) -> Sql:
         weights = self._asked.weights
@@ -167,7 +166,7 @@ class Candidates:
         """Return the condition that a candidate comes after the page before."""
         after = self._asked.after
         if after is None:
-            return Sql("1")
+            return Sql("true")
         further = "<" if descending else ">"
         if self._place.rank == after.rank:
             text = f"(key {further} %s OR key = %s AND id < %s)"

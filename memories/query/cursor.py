@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from memories.query.places import Place, levels_of, places_of, positions_of
 from memories.query.related import End, resolve
 from memories.schemas.query import MemoryQuery
+from memories.search.parsed_query import parse
 from memoryhub.core import clock
 from memoryhub.core.asof import viewed_store
 from memoryhub.core.errors import Invalid
@@ -72,6 +73,8 @@ class Asked:
     weights: Ranking
     related: End | None
     after: Reached | None
+    words: tuple[str, ...]
+    """Search terms; none where it asks for no words, or for stop words alone."""
 
     def cursor_at(self, key: Key, rank: int, memory_id: int) -> str:
         """Return the cursor that goes on after a result."""
@@ -97,19 +100,21 @@ def asked(command: MemoryQuery) -> Asked:
     """
     levels = levels_of(command.scope)
     state = _state(command)
+    words = parse(command.search).terms
     if state:
-        return _going_on(command, state, places_of(levels, state.p))
+        return _going_on(command, state, places_of(levels, state.p), words)
     positions = positions_of(levels)
     related = resolve(command.related_to) if command.related_to else None
     places = places_of(levels, positions)
-    return Asked(command, clock.now(), positions, places, project_settings().ranking, related, None)
+    return Asked(command, clock.now(), positions, places, project_settings().ranking, related, None, words)
 
 
-def _going_on(command: MemoryQuery, state: _State, places: list[Place]) -> Asked:
+def _going_on(command: MemoryQuery, state: _State, places: list[Place], words: tuple[str, ...]) -> Asked:
     related = End(str(state.r[0]), str(state.r[1]), int(state.r[2])) if state.r else None
     weights = Ranking(**dict(zip(_WEIGHTS, state.w, strict=True)))
     after = Reached(state.k, state.s, state.i)
-    return Asked(command, datetime.fromtimestamp(state.t / 1000, UTC), state.p, places, weights, related, after)
+    now = datetime.fromtimestamp(state.t / 1000, UTC)
+    return Asked(command, now, state.p, places, weights, related, after, words)
 
 
 def _state(command: MemoryQuery) -> _State | None:

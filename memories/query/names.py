@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED
 from memories.models import MemoryScope
 from memories.query.places import Place
-from memories.query.sql import HOLDS, LISTED, LIVE, as_list
+from memories.query.sql import HOLDS, LIVE
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, TEXTS, json_list, unindexed
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.stores import use_store
 
@@ -40,9 +41,9 @@ def _of_place(place: Place, titles: set[str]) -> set[Name]:
     touched = _touched_since(place.position)
     holds = place.holds
     found = rows.fetch(
-        f"SELECT m.kind, m.title FROM memories_memory m WHERE m.title IN {LISTED} AND +m.kind IN {LISTED} "
-        f"AND {LIVE} AND {HOLDS} AND m.id NOT IN {LISTED} AND {holds.text}",
-        [as_list(sorted(titles)), as_list(NAMED), as_list(touched), *holds.parameters],
+        f"SELECT m.kind, m.title FROM memories_memory m WHERE m.title IN {TEXTS} AND {unindexed('m.kind')} IN {TEXTS} "
+        f"AND {LIVE} AND {HOLDS} AND m.id NOT IN {IDS} AND {holds.text}",
+        [json_list(sorted(titles)), json_list(NAMED), json_list(touched), *holds.parameters],
     )
     return {(kind, title) for kind, title in found} | (_earlier(place, touched) if touched else set())
 
@@ -67,8 +68,8 @@ def _earlier(place: Place, touched: dict[int, str]) -> set[Name]:
     found = rows.fetch(
         "SELECT m.id, m.kind, m.deleted_at IS NOT NULL, m.session_id, e.payload_json FROM memories_memory m "
         "JOIN raw_events e ON e.position = (SELECT max(v.id) FROM memories_memoryversion v "
-        f"WHERE v.memory_id = m.id AND v.id <= %s) WHERE m.id IN {LISTED}",
-        [place.position, as_list(touched)],
+        f"WHERE v.memory_id = m.id AND v.id <= %s) WHERE m.id IN {IDS}",
+        [place.position, json_list(touched)],
     )
     names: set[Name] = set()
     for memory_id, kind, is_deleted, session_id, payload_json in found:

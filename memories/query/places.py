@@ -12,6 +12,7 @@ from memories.schemas.query import QueryScope
 from memories.scopes import NEAREST_FIRST
 from memoryhub.core import log
 from memoryhub.core.asof import viewed_store
+from memoryhub.core.dialect import unindexed
 from memoryhub.core.stores import Scope, StoreId, use_store
 
 PROXIMITY = dict(zip(NEAREST_FIRST, (1.0, 2 / 3, 1 / 3, 0.0), strict=True))
@@ -36,7 +37,7 @@ class Place:
     @property
     def holds(self) -> Sql:
         """The condition on a memory ``m`` that it holds in this scope, as far as the log counts."""
-        up_to = Sql("+m.id <= %s", (self.position,))
+        up_to = Sql(f"{unindexed('m.id')} <= %s", (self.position,))
         if self.scope is MemoryScope.SESSION:
             text = f"m.scope = 'session' AND m.session_id = %s AND {up_to.text}"
             return Sql(text, (self.session_id, self.position))

@@ -9,12 +9,11 @@ from memories.models import Memory
 from memories.query.candidates import PARTS
 from memories.query.cursor import Asked
 from memories.query.engine import Hit
-from memories.query.sql import LISTED, as_list
 from memories.search.snippets import snippet
-from memories.search.text import terms
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, json_list
 from memoryhub.core.stores import StoreId, use_store
 
 
@@ -32,10 +31,9 @@ def shown(asked: Asked, hits: Sequence[Hit]) -> list[dict[str, Any]]:
 def _of_store(asked: Asked, ids: list[int]) -> list[dict[str, Any]]:
     if asked.command.compact:
         return [dict(row) for row in Memory.objects.filter(id__in=ids).values("id", "kind", "title")]
-    words = terms(asked.command.search)
     events = _events_of(ids)
     items = [
-        {**item, "content": snippet(item["content"], words), "event": events.get(item["id"])}
+        {**item, "content": snippet(item["content"], asked.words), "event": events.get(item["id"])}
         for item in views(list(Memory.objects.filter(id__in=ids)))
     ]
     if not asked.command.include_versions:
@@ -47,8 +45,8 @@ def _of_store(asked: Asked, ids: list[int]) -> list[dict[str, Any]]:
 def _events_of(ids: list[int]) -> dict[int, int]:
     """Return the event that wrote the current version of each memory."""
     found = rows.fetch(
-        f"SELECT memory_id, max(id) FROM memories_memoryversion WHERE memory_id IN {LISTED} GROUP BY memory_id",
-        [as_list(ids)],
+        f"SELECT memory_id, max(id) FROM memories_memoryversion WHERE memory_id IN {IDS} GROUP BY memory_id",
+        [json_list(ids)],
     )
     return dict(found)
 

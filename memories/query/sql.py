@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -34,14 +33,6 @@ def every(conditions: Iterable[Sql]) -> Sql:
     found = list(conditions)
     return joined(" AND ".join(["{}"] * len(found)), *found)
 
-
-def as_list(values: Iterable[Any]) -> str:
-    """Return values as the parameter of ``LISTED``: one statement for any number of them."""
-    return json.dumps(list(values))
-
-
-LISTED = "(SELECT value FROM json_each(%s))"
-"""The values of a list that is one parameter."""
 
 LIVE = f"m.deleted_at IS NULL AND m.review <> 'rejected' AND m.id {OUTSIDE}"
 """The condition that a memory is neither deleted nor rejected nor in quarantine."""

@@ -18,7 +18,6 @@ from memories.review.schemas import ReviewItem, ReviewList
 from memories.schemas import MemoryView
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
-from memoryhub.core import rows
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.retrieval import retrieval
@@ -26,10 +25,6 @@ from memoryhub.core.schemas import Listing
 
 _REMEMBERED = 50
 """So many of the latest verdicts are looked through for one that can be taken back."""
-_WAITING = (
-    "SELECT count(*) FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed' "
-    "AND deleted_at IS NULL AND id NOT IN (SELECT id FROM quarantine)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,8 @@ class Given:
 
 def count_waiting() -> int:
     """Return how many memories of the current store wait for a person."""
-    return int(rows.fetch(_WAITING)[0][0])
+    found: int = Memory.objects.in_review(ReviewState.PROPOSED).count()
+    return found
 
 
 def queue(state: ReviewState = ReviewState.PROPOSED) -> list[int]:
@@ -51,10 +47,9 @@ def queue(state: ReviewState = ReviewState.PROPOSED) -> list[int]:
     return list(Memory.objects.in_review(state).order_by("updated_at", "id").values_list("id", flat=True))
 
 
-@retrieval("list")
 def list_reviews(*, command: ReviewList) -> Listing:
     """Return a page of what waits, what has waited longest first; the cursor neither skips nor repeats."""
-    with scopes.reading(command.scope):
+    with retrieval("list", command), scopes.reading(command.scope):
         matching = _matching(command)
         found = list(_after(matching, command.cursor).order_by("updated_at", "id")[: command.limit + 1])
         places = {memory.id: encode_cursor(memory.updated_at.isoformat(), memory.id) for memory in found}

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from memories.schemas import MemorySearch
 from memories.scopes import Level
 from memories.search import fulltext
 from memories.search.blend import Asked, Blended, asking_others, blend_others, reasons
 from memories.search.fulltext import RANKED_AT_MOST
 from memories.search.mode import by_index
+from memories.search.parsed_query import ParsedQuery
 from memories.search.pipeline import USUAL, Pipeline
 from memories.search.surroundings import Factors, Hits, refine
-from memories.search.text import phrases, terms, terms_as_written
+from memories.search.weights import successors_of, weigh
 from memoryhub.core import rows
-from memoryhub.core.quarantine import OUTSIDE
-from memoryhub.core.searchable import askings, demotions, successors_of, text_queries, weights_of
-from sessions_app.selectors import find_iteration
+from memoryhub.core.searchable import text_queries
 
+# How many of the best hits are checked for a replacement
 _LOOKED_AFTER = 50
-"""So many of the best hits are asked what stands instead of them."""
 _SHOWN = ("id", "source", "kind", "type", "title", "session_id", "created_at")
 
 
@@ -41,7 +38,7 @@ class Ranked:
 
 
 def rank(
-    command: MemorySearch,
+    query: ParsedQuery,
     mode: str = "auto",
     level: Level | None = None,
     *,
@@ -51,33 +48,33 @@ def rank(
     """Return what matches the question and the filters in the current store.
 
     Args:
-        command: the question and its filters.
+        query: the question and its filters.
         mode: ``auto``; ``fts5`` for words alone, whatever else is there; ``basic`` for LIKE although FTS5 is there.
         level: whom its memories hold for; None for everyone.
         others: whether other rankings, by meaning say, are blended in; without them, the answer follows from the
             store alone and is the same at any time, whichever processes run.
         pipeline: what counts how much.
     """
-    factors: Factors = {}
     if by_index(mode):
-        blended = _by_index(command, level, pipeline, others=others and mode != "fts5")
+        blended = _by_index(query, level, pipeline, others=others and mode != "fts5")
         weights = pipeline.beside_others() if blended.scores else pipeline
-        found, factors = refine(blended.hits, terms(command.query), weights)
-        found = _weighed(_with_successors(found, command, level), command.query, factors)
+        found, factors = refine(blended.hits, query.terms, weights)
+        found = weigh(_with_successors(found, query, level), query, factors)
         return Ranked(found, "hybrid" if blended.scores else "fts5", factors, reasons(blended), blended.problems)
-    found = _like(command.query, *_conditions(command, level, "d.id"))
-    return Ranked(_weighed(_with_successors(found, command, level), command.query, factors), "basic", factors)
+    factors = {}
+    found = weigh(_with_successors(_like(query, level), query, level), query, factors)
+    return Ranked(found, "basic", factors)
 
 
-def _with_successors(hits: Hits, command: MemorySearch, level: Level | None) -> Hits:
-    """Let what stands instead of one of the best hits be found as well as that one, whatever its own words."""
+def _with_successors(hits: Hits, query: ParsedQuery, level: Level | None) -> Hits:
+    """Add what replaced one of the best hits, with at least that hit's score, whatever its own words are."""
     best = dict(hits[:_LOOKED_AFTER])
     raised: dict[int, float] = {}
-    for each, instead in successors_of(list(best)).items():
-        raised |= {head: max(best[each], raised.get(head, best[each])) for head in instead}
+    for replaced, heads in successors_of(list(best)).items():
+        raised |= {head: max(best[replaced], raised.get(head, best[replaced])) for head in heads}
     if not raised:
         return hits
-    conditions, parameters = _conditions(command, level, "d.id")
+    conditions, parameters = query.conditions(level, "d.id")
     where = " AND ".join([f"d.id IN ({_marks(list(raised))})", *conditions])
     found = rows.fetch(f"SELECT d.id FROM memories_searchdocument d WHERE {where}", [*raised, *parameters])
     scores = dict(hits)
@@ -85,88 +82,27 @@ def _with_successors(hits: Hits, command: MemorySearch, level: Level | None) -> 
     return sorted(scores.items(), key=lambda hit: -hit[1])
 
 
-def _by_index(command: MemorySearch, level: Level | None, pipeline: Pipeline, *, others: bool) -> Blended:
+def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, others: bool) -> Blended:
     if not others:
-        return Blended(_by_words(command, level, pipeline))
-    with asking_others(Asked(command.query, *_conditions(command, level, "d.id"))) as asked:
-        return blend_others(_by_words(command, level, pipeline), asked)
+        return Blended(_by_words(query, level, pipeline))
+    with asking_others(Asked(query.text, *query.conditions(level, "d.id"))) as asked:
+        return blend_others(_by_words(query, level, pipeline), asked)
 
 
-def _by_words(command: MemorySearch, level: Level | None, pipeline: Pipeline) -> Hits:
-    names = phrases(command.query) if pipeline.phrases else []
-    conditions, parameters = _conditions(command, level, "f.rowid")
-    return fulltext.rank(terms(command.query), conditions, parameters, names=names, pipeline=pipeline)
-
-
-def _weighed(hits: Hits, question: str, factors: Factors) -> Hits:
-    """Let what has expired or been replaced count less, and what the question asks for by its kind count more.
-
-    What was done to a hit is added to ``factors``.
-    """
-    ids = [each for each, _ in hits]
-    weights = dict.fromkeys(ids, 1.0)
-    picked = [(among(ids), weight, why) for among, weight, why in demotions() if ids]
-    picked += [(_of_source(ids, each.source), each.weight, "asked for") for each in askings(question) if ids]
-    for some, weight, why in picked:
-        weights |= {each: weights[each] * weight for each in some}
-        for each in some:
-            factors.setdefault(each, {})[why] = weight
-    for why, reason in weights_of(ids).items():
-        weights |= {each: weights[each] * weight for each, weight in reason.items()}
-        for each, weight in reason.items():
-            factors.setdefault(each, {})[why] = weight
-    if all(weight == 1.0 for weight in weights.values()):
-        return hits
-    return sorted(((each, score * weights[each]) for each, score in hits), key=lambda hit: -hit[1])
-
-
-def _of_source(ids: Sequence[int], source: str) -> set[int]:
-    found = rows.fetch(
-        "SELECT id FROM memories_searchdocument WHERE source = %s AND id IN (SELECT value FROM json_each(%s))",
-        [source, json.dumps(list(ids))],
-    )
-    return {row[0] for row in found}
-
-
-def _conditions(command: MemorySearch, level: Level | None, document: str) -> tuple[list[str], list[Any]]:
-    """Return the SQL conditions and their parameters; ``document`` is the column that has the id."""
-    wanted: list[tuple[str, list[Any]]] = [(f"{document} {OUTSIDE}", [])]
-    if level:
-        wanted.append(level.restrict(document))
-    if command.sources:
-        wanted.append((f"d.source IN ({_marks(command.sources)})", list(command.sources)))
-    exact = {column: getattr(command, column) for column in ("kind", "type", "session_id")}
-    wanted += [(f"d.{column} = %s", [value]) for column, value in exact.items() if value]
-    if command.since:
-        wanted.append(("d.created_at >= %s", [rows.time_value(command.since)]))
-    if command.until:
-        wanted.append(("d.created_at < %s", [rows.time_value(command.until)]))
-    if command.iteration_id:
-        wanted.append(_in_iteration(command.iteration_id, document))
-    tagged = f"{document} IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)"
-    wanted.extend((tagged, [tag]) for tag in command.tags)
-    return [sql for sql, _ in wanted if sql], [value for _, values in wanted for value in values]
-
-
-def _in_iteration(iteration_id: int, document: str) -> tuple[str, list[Any]]:
-    """Return the condition that a document came to be while the iteration was active, or is one of its commits."""
-    iteration = find_iteration(iteration_id)
-    end = iteration.end_position or 2**62
-    sql = (
-        f"(({document} BETWEEN %s AND %s AND d.source <> 'commit') OR "
-        f"{document} IN (SELECT id FROM sessions_app_commit WHERE iteration_id = %s))"
-    )
-    return sql, [iteration.id, end, iteration.id]
+def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Hits:
+    names = query.phrases if pipeline.phrases else ()
+    return fulltext.rank(query.terms, *query.conditions(level, fulltext.DOCUMENT_ID), names=names, pipeline=pipeline)
 
 
 def _marks(values: Sequence[Any]) -> str:
     return ", ".join(["%s"] * len(values))
 
 
-def _like(question: str, conditions: list[str], parameters: list[Any]) -> Hits:
-    words = terms_as_written(question)
+def _like(query: ParsedQuery, level: Level | None) -> Hits:
+    words = query.literal_terms
     if not words:
         return []
+    conditions, parameters = query.conditions(level, "d.id")
     texts = " UNION ALL ".join(text_queries().values())
     patterns = [f"%{word}%" for word in words]
     score = " + ".join([f"({USUAL.title} * (t.title LIKE %s) + (t.body LIKE %s))"] * len(words))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from memories.search.pipeline import USUAL, Pipeline
@@ -16,6 +17,8 @@ _LARGE_STORE = 20_000
 _TELLING_MATCHES = 5_000
 """Matches of the rarest words that are scored; words that would bring more are common."""
 _ALL = -1
+# The column of the index that has a document's id
+DOCUMENT_ID = "f.rowid"
 _ENOUGH = 50
 """Hits with which the rarest words answer the question."""
 
@@ -23,11 +26,11 @@ Hits = list[tuple[int, float]]
 
 
 def rank(
-    words: list[str],
+    words: Sequence[str],
     conditions: list[str],
     parameters: list[Any],
     *,
-    names: list[str] | None = None,
+    names: Sequence[str] = (),
     pipeline: Pipeline = USUAL,
 ) -> Hits:
     """Return the ids that match any of ``words`` and all conditions on ``d``, best first, with their scores.
@@ -45,7 +48,7 @@ def rank(
     """
     if not words:
         return []
-    wanted = [*words, *(names or [])]
+    wanted = [*words, *names]
     rare = _rarest(words) if len(words) > 1 and _is_large() else words
     if len(rare) < len(words):
         hits = _scored(_each_twice(rare, wanted), conditions, parameters, pipeline)
@@ -54,7 +57,7 @@ def rank(
     return _scored(match_any(wanted), conditions, parameters, pipeline)
 
 
-def _each_twice(rare: list[str], words: list[str]) -> str:
+def _each_twice(rare: Sequence[str], words: Sequence[str]) -> str:
     """Return the expression that is met by what has a rare word, and scores every word twice.
 
     bm25 counts each place where a word stands in the expression, and an expression can't say that a word is only to
@@ -80,7 +83,7 @@ def _is_large() -> bool:
     return (found[0][0] or 0) > _LARGE_STORE
 
 
-def _rarest(words: list[str]) -> list[str]:
+def _rarest(words: Sequence[str]) -> list[str]:
     """Return the rarest of ``words`` that together match a few thousand documents, or find enough at least."""
     counted = sorted((_count(word, _TELLING_MATCHES + 1), word) for word in words)
     if sum(count for count, _ in counted if count <= _TELLING_MATCHES) < _ENOUGH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memories.search.folding import folded_with_places
@@ -22,7 +23,7 @@ class Excerpt:
     """A snippet as data."""
 
     text: str
-    words: list[str]
+    words: Sequence[str]
 
     @property
     def matches(self) -> Spans:
@@ -30,12 +31,12 @@ class Excerpt:
         return spans(self.text, self.words)
 
 
-def excerpt(text: str, words: list[str]) -> Excerpt:
+def excerpt(text: str, words: Sequence[str]) -> Excerpt:
     """Return a snippet, which tells where in it the words are."""
     return Excerpt(snippet(text, words), words)
 
 
-def snippet(text: str, words: list[str]) -> str:
+def snippet(text: str, words: Sequence[str]) -> str:
     """Return about 200 characters of ``text`` around where most of ``words`` stand together, on one line."""
     flat = " ".join(text[:_READ].split())
     if len(flat) <= LENGTH:

@@ -18,41 +18,23 @@ from memories.events import (
     MemoryTouched,
     MemoryWritten,
 )
-from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT, attribute_text
+from memories.kinds import attribute_text
 from memories.models import Memory, ReviewState
-from memoryhub.core import clock, rows
+from memories.search.weights import PROPOSED
+from memories.search.why import define_notes
+from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.projection import Event
-from memoryhub.core.searchable import Document, Removal, define_demotion, define_notes, define_text, indexed_when
+from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
 from sessions_app.choices import EndedWith
 from sessions_app.events import SESSION_ENDED, SessionEnded
 
 define_text("memory", "SELECT id, title, content FROM memories_memory")
 
 
-def expired_among(ids: Sequence[int]) -> set[int]:
-    """Return those of the ids that have expired; few memories have an end at all."""
-    found = rows.fetch("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
-    return {row[0] for row in found}.intersection(ids)
-
-
-define_demotion(expired_among, EXPIRED_WEIGHT, why="expired")
-
-
-def proposed_among(ids: Sequence[int]) -> set[int]:
-    """Return those of the ids that wait for a person; an index has just those."""
-    return {row[0] for row in rows.fetch(f"SELECT id {_WAITING}")}.intersection(ids)
-
-
-_WAITING = "FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed'"
-
-define_demotion(proposed_among, PROPOSED_WEIGHT, why="proposed")
-
-
 def review_notes(ids: Sequence[int]) -> dict[int, str]:
     """Return, for each of the ids that wait for a person, that it does, and which version holds until then."""
-    found = rows.fetch(
-        f"SELECT id, accepted_version {_WAITING} AND id IN (SELECT value FROM json_each(%s))", [json.dumps(list(ids))]
-    )
+    found = rows.fetch(f"SELECT id, accepted_version {PROPOSED} AND id IN {IDS}", [json.dumps(list(ids))])
     return {row[0]: proposed_text(row[1]) for row in found}
 
 

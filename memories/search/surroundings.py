@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from memories.search.folding import folded
 from memories.search.pipeline import Pipeline
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 
 REFINED = 200
 """So many of the best hits are looked at again."""
@@ -21,12 +22,12 @@ Hits = list[tuple[int, float]]
 Scores = dict[int, float]
 Factors = dict[int, dict[str, float]]
 
-_PLACES = """
+_PLACES = f"""
 SELECT d.id, d.session_id, d.title, (
     SELECT max(p.id) FROM memories_searchdocument p
     WHERE p.source = 'message' AND p.session_id = d.session_id AND p.id < d.id
 ) FROM memories_searchdocument d WHERE d.source = 'message' AND d.session_id <> ''
-AND d.id IN (SELECT value FROM json_each(%s))
+AND d.id IN {IDS}
 """
 _SPEAKER = re.compile(r"\W{0,3}([^\W\d_][\w .'-]{0,40}?)\W{0,3}:\s")
 """A transcript's way to say who speaks: ``Ada: …``, ``**Ada Lovelace**: …``."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from memories.search.folding import folded
 from memories.search.shaping import MONTHS, UNSPACED, name_parts, pairs
-from memoryhub.core.searchable import askings
 
 _WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"[^\W_]+(?:[-._/:\\]{1,2}[^\W_]+){1,7}")
@@ -35,26 +34,49 @@ SPANISH_STOP_WORDS = frozenset(
 """The same in Spanish, without their accents; words that say something in English or in code are not among them."""
 
 
+@dataclass(frozen=True, slots=True)
+class SourceHint:
+    """Wording by which a question asks for one source, such as "what did we decide" for decisions."""
+
+    source: str
+    # What such a question contains
+    pattern: re.Pattern[str]
+    # Its words that say where to look, not what for; they are no search terms
+    words: re.Pattern[str]
+    # Factor on the scores of the source's documents
+    weight: float
+
+
+_hints: list[SourceHint] = []
+
+
+def define_source_hint(source: str, *, pattern: str, words: str, weight: float) -> None:
+    """Register how a question asks for a source; the patterns ignore case. See ``SourceHint``."""
+    _hints.append(SourceHint(source, re.compile(pattern, re.IGNORECASE), re.compile(words, re.IGNORECASE), weight))
+
+
+def hints_in(question: str) -> tuple[SourceHint, ...]:
+    """Return the ways in which a question asks for a source."""
+    return tuple(hint for hint in _hints if hint.pattern.search(question))
+
+
 def terms(question: str) -> list[str]:
     """Return the words to look for, without repeats; stop words only where nothing else is left.
 
     Of a camelCase name, the whole and its parts; of what is written without spaces, every two signs that follow each
     other; of a date such as 2023-05-08, the day and the month as people write them.
     """
-    return list(_terms(folded(question)))
+    plain = folded(question)
+    return list(terms_without(plain, hints_in(plain)))
 
 
-def terms_as_written(question: str) -> list[str]:
-    """Return the words to look for by LIKE, which compares signs as they were written."""
-    return list(_terms(unicodedata.normalize("NFC", question)))
-
-
-@lru_cache(maxsize=64)
-def _terms(question: str) -> tuple[str, ...]:
-    """A search asks for them several times: to find, to mark, and to say why."""
-    words = list(dict.fromkeys(_words(question)))
-    telling = [word for word in dict.fromkeys(_words(_without_asking(question))) if not is_stop_word(word)]
-    return tuple((telling or words)[:_MAX_TERMS])
+def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]:
+    """Return the terms of a text that is folded already, or that is to be compared as it is written."""
+    rest = question
+    for hint in hints:
+        rest = hint.words.sub(" ", rest)
+    telling = [word for word in dict.fromkeys(_words(rest)) if not is_stop_word(word)]
+    return tuple((telling or list(dict.fromkeys(_words(question))))[:_MAX_TERMS])
 
 
 def is_stop_word(word: str) -> bool:
@@ -68,7 +90,7 @@ def phrases(question: str) -> list[str]:
     return list(dict.fromkeys(found))[:_MAX_PHRASES]
 
 
-def match_any(words: list[str]) -> str:
+def match_any(words: Sequence[str]) -> str:
     """Return the FTS5 expression that any of the words meets; each is quoted, so none is an operator."""
     return " OR ".join(f'"{word}"*' if _is_one_sign(word) else f'"{word}"' for word in words)
 
@@ -99,10 +121,3 @@ def _without_accents(word: str) -> str:
     if word.isascii():
         return word
     return "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
-
-
-def _without_asking(question: str) -> str:
-    """Return the question without the words that say where to look."""
-    for asking in askings(question):
-        question = asking.words.sub(" ", question)
-    return question

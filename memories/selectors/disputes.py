@@ -27,37 +27,38 @@ _HEAD = ("id", "memory_id", "detected_at", "resolution", "reason", "resolved_by"
 _OF_VERSION = ("version", "base_version", "event", "title", "content", "tags", "reason", "actor", "session_id")
 
 
-@retrieval("conflicts")
 def list_conflicts(*, command: ConflictList) -> Listing:
     """Return a page of conflicts, those of the nearest scope first, and of each scope's the newest first."""
-    reached = decode_cursor(command.cursor, (int, int))
-    items: list[dict[str, Any]] = []
-    total = 0
-    for level in _levels(command):
-        with use_store(level.store):
-            found = _matching(command)
-            total += found.count()
-            rest = _after(found, _rank(level), reached)
-            if len(items) <= command.limit and rest is not None:
-                items += _views(list(rest[: command.limit + 1 - len(items)]), level.scopes[-1], compact=command.compact)
-    return page(
-        items[: command.limit],
-        total=total,
-        more=len(items) > command.limit,
-        cursor_of=lambda item: encode_cursor(NEAREST_FIRST.index(item["scope"]), item["id"]),
-        line=conflict_text,
-        max_tokens=command.max_tokens,
-    )
+    with retrieval("conflicts", command):
+        reached = decode_cursor(command.cursor, (int, int))
+        items: list[dict[str, Any]] = []
+        total = 0
+        for level in _levels(command):
+            with use_store(level.store):
+                found = _matching(command)
+                total += found.count()
+                rest = _after(found, _rank(level), reached)
+                if len(items) <= command.limit and rest is not None:
+                    items += _views(
+                        list(rest[: command.limit + 1 - len(items)]), level.scopes[-1], compact=command.compact
+                    )
+        return page(
+            items[: command.limit],
+            total=total,
+            more=len(items) > command.limit,
+            cursor_of=lambda item: encode_cursor(NEAREST_FIRST.index(item["scope"]), item["id"]),
+            line=conflict_text,
+            max_tokens=command.max_tokens,
+        )
 
 
-@retrieval("conflicts")
 def get_conflict(*, command: ConflictGet) -> dict[str, Any]:
     """Return one conflict, settled or not.
 
     Raises:
         NotFound: there is none of that id.
     """
-    with scopes.reading(command.scope):
+    with retrieval("conflicts", command), scopes.reading(command.scope):
         return _views([find_conflict(command.id)], scopes.own_scope(), compact=False)[0]
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.db.models import Count
+
 from memories import scopes
 from memories.models import Memory, MemoryQuerySet, MemoryScope
 from memories.present import memory_line
 from memories.schemas import MemoryList
 from memories.search.snippets import snippet
 from memories.selectors.memories import views
-from memoryhub.core import rows
 from memoryhub.core.origin import current_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
-from memoryhub.core.quarantine import OUTSIDE, outside_quarantine
+from memoryhub.core.quarantine import outside_quarantine
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
 
 
-@retrieval("list")
 def list_memories(*, command: MemoryList) -> Listing:
     """Return a page of memories, last changed first; the cursor neither skips nor repeats while others write."""
-    with scopes.reading(command.scope or MemoryScope.PROJECT):
+    with retrieval("list", command), scopes.reading(command.scope or MemoryScope.PROJECT):
         matching = filtered(command)
         found = list(_after(matching, command.cursor).order_by("-updated_at", "-id")[: command.limit + 1])
         places = {memory.id: _cursor_of(memory) for memory in found}
@@ -72,8 +72,4 @@ def listed(memories: Sequence[Memory], *, compact: bool) -> list[dict[str, Any]]
 
 def count_by_type() -> dict[str, int]:
     """Return the number of live memories of each type."""
-    found = rows.fetch(
-        "SELECT type, count(*) FROM memories_memory WHERE deleted_at IS NULL AND review <> 'rejected' "
-        f"AND id {OUTSIDE} GROUP BY type ORDER BY type"
-    )
-    return dict(found)
+    return dict(Memory.objects.live().values_list("type").annotate(Count("id")).order_by("type"))

@@ -61,7 +61,6 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     ]
 
 
-@retrieval("get")
 def get_memories(*, command: MemoryGet) -> list[dict[str, Any]]:
     """Return memories by id, in the order asked for, or the nearest one of a title or topic.
 
@@ -69,10 +68,11 @@ def get_memories(*, command: MemoryGet) -> list[dict[str, Any]]:
         NotFound: one of them does not exist; the message names which.
         Gone: one of them is deleted, and ``include_deleted`` is off.
     """
-    if command.ids:
-        with scopes.reading(command.scope or MemoryScope.PROJECT):
-            return _whole(_by_ids(command.ids), command)
-    return _by_name(command)
+    with retrieval("get", command):
+        if command.ids:
+            with scopes.reading(command.scope or MemoryScope.PROJECT):
+                return _whole(_by_ids(command.ids), command)
+        return _by_name(command)
 
 
 def _whole(found: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from memories.models.link import BOTH_WAYS
 from memories.present_links import relation_line
 from memories.schemas.links import Direction, RelationList, RelationView
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import NotFound
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
@@ -69,7 +70,6 @@ def path_between(relation: RelationType, start: int, end: int) -> list[int]:
     return path[::-1]
 
 
-@retrieval("list")
 def list_relations(*, command: RelationList) -> Listing:
     """Return a page of relations, newest first; those of deleted memories only where they are asked for.
 
@@ -78,7 +78,7 @@ def list_relations(*, command: RelationList) -> Listing:
         Gone: it is deleted, and ``include_deleted`` is off.
         Invalid: a reference names something of another store, or not what is said of it.
     """
-    with scopes.reading(command.scope):
+    with retrieval("list", command), scopes.reading(command.scope):
         matching = _matching(command)
         before = decode_cursor(command.cursor, (int,))
         following = matching.filter(id__lt=before[0]) if before else matching
@@ -184,7 +184,7 @@ def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
         return {}
     found = rows.fetch(
         "SELECT target_id, source_id FROM memories_relation WHERE relation = %s AND target_type = %s "
-        f"AND target_id IN (SELECT value FROM json_each(%s)) AND source_id {OUTSIDE} "
+        f"AND target_id IN {IDS} AND source_id {OUTSIDE} "
         "AND (source_type <> %s OR EXISTS (SELECT 1 FROM memories_memory AS by "
         "WHERE by.id = source_id AND by.deleted_at IS NULL AND (by.review = 'accepted' OR "
         "by.accepted_version IS NOT NULL))) ORDER BY id",

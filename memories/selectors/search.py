@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +13,16 @@ from memories.schemas import MemorySearch
 from memories.search import engine
 from memories.search.blend import TEXT
 from memories.search.mode import wanted_mode
+from memories.search.parsed_query import ParsedQuery, parse_search
 from memories.search.snippets import excerpt
-from memories.search.text import terms
-from memories.search.why import why
+from memories.search.why import notes_of, why
 from memories.search.words import words_in
 from memories.selectors.conflicts import open_conflicts
 from memories.selectors.relations import superseded_by
 from memories.uses.notes import note_found
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
-from memoryhub.core.searchable import notes_of
 from memoryhub.core.stores import current_store, use_store
 
 _BEST = 3
@@ -60,7 +59,6 @@ class _Answer:
         return [problem for ranked in self.ranked for problem in ranked.problems]
 
 
-@retrieval("search")
 def search(
     *, command: MemorySearch, mode: str | None = None, whole_store: bool = False, explained: bool = True
 ) -> Listing:
@@ -72,46 +70,50 @@ def search(
         whole_store: all of the current store and nothing else, for whatever session it holds.
         explained: say of each hit where its words are and why it ranks there, which its line does not tell.
     """
-    chain = (
-        [scopes.Level(current_store(), ())]
-        if whole_store
-        else scopes.levels(command.scope, inherit=command.scope is None, session_id=command.session_id or "")
-    )
-    if command.iteration_id:
-        chain = [level for level in chain if level.store == current_store()]
-    answer = _ranked(chain, command, mode or wanted_mode())
-    parts = decode_cursor(command.cursor, (int,))
-    start = parts[0] if parts else 0
-    shown = answer.found[start : start + command.limit]
-    hits = _hits(chain, answer, shown, command, explained=explained)
-    ends = {id(hit): start + index for index, hit in enumerate(hits, 1)}
-    listing = page(
-        hits,
-        total=len(answer.found),
-        more=start + command.limit < len(answer.found),
-        cursor_of=lambda hit: encode_cursor(ends[id(hit)]),
-        line=hit_line,
-        max_tokens=command.max_tokens,
-        mode=answer.mode,
-        note=f"by words alone: {answer.problems[0]}" if answer.problems else None,
-    )
-    note_found(listing.results, {_scope_of(level): level.store for level in chain})
-    return listing
+    with retrieval("search", command):
+        chain = _chain(command, whole_store=whole_store)
+        query = parse_search(command)
+        answer = _ranked(chain, query, mode or wanted_mode())
+        parts = decode_cursor(command.cursor, (int,))
+        start = parts[0] if parts else 0
+        shown = answer.found[start : start + command.limit]
+        found = _hits(chain, answer, shown, query, compact=command.compact, explained=explained)
+        listing = fit_page(
+            found,
+            list(map(hit_line, found)),
+            total=len(answer.found),
+            more=start + command.limit < len(answer.found),
+            max_tokens=command.max_tokens,
+            mode=answer.mode,
+            note=f"by words alone: {answer.problems[0]}" if answer.problems else None,
+        )
+        if listing.meta.has_more and listing.results:
+            listing.meta.next_cursor = encode_cursor(start + len(listing.results))
+        note_found(listing.results, {_scope_of(level): level.store for level in chain})
+        return listing
 
 
-def _ranked(chain: Sequence[scopes.Level], command: MemorySearch, mode: str) -> _Answer:
+def _chain(command: MemorySearch, *, whole_store: bool) -> list[scopes.Level]:
+    if whole_store:
+        return [scopes.Level(current_store(), ())]
+    chain = scopes.levels(command.scope, inherit=command.scope is None, session_id=command.session_id or "")
+    # An iteration belongs to one store
+    return [level for level in chain if level.store == current_store()] if command.iteration_id else chain
+
+
+def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _Answer:
     ranked, found = [], []
     for place, level in enumerate(chain):
         with use_store(level.store):
-            ranked.append(engine.rank(command, mode, level, others=True))
-            scale = _scale(ranked[-1], command) if len(chain) > 1 else 1.0
-        found += [(score * scale, place, each) for each, score in ranked[-1].hits]
+            ranked.append(engine.rank(query, mode, level, others=True))
+            scale = _scale(ranked[-1], query.terms) if len(chain) > 1 else 1.0
+        found += [(score * scale, place, hit_id) for hit_id, score in ranked[-1].hits]
     if len(chain) > 1:
         found.sort(key=lambda hit: (-hit[0], hit[1]))
     return _Answer(found, ranked)
 
 
-def _scale(ranked: engine.Ranked, command: MemorySearch) -> float:
+def _scale(ranked: engine.Ranked, words: Sequence[str]) -> float:
     """Return what makes a store's scores comparable with another's: its best hit then scores as it answers.
 
     A score by words depends on how rare they are in its store, so that in a store of two memories the right one has
@@ -120,7 +122,6 @@ def _scale(ranked: engine.Ranked, command: MemorySearch) -> float:
     best = [each for each, _ in ranked.hits[:_BEST]]
     if not best or ranked.hits[0][1] <= 0:
         return 1.0
-    words = terms(command.query)
     titles, texts = engine.documents_of(best), engine.texts_of(best)
     answers = max(len(words_in(f"{titles[each]['title']} {texts.get(each, '')}", words)) for each in best)
     return max(answers / max(len(words), 1), _LEAST_SHARE) / ranked.hits[0][1]
@@ -130,8 +131,9 @@ def _hits(
     chain: Sequence[scopes.Level],
     answer: _Answer,
     shown: Sequence[_Found],
-    command: MemorySearch,
+    query: ParsedQuery,
     *,
+    compact: bool,
     explained: bool,
 ) -> list[dict[str, Any]]:
     by_place: dict[int, dict[int, dict[str, Any]]] = {}
@@ -139,8 +141,11 @@ def _hits(
         mine = [(each, score) for score, there, each in shown if there == place]
         if mine:
             with use_store(level.store):
-                scope = _scope_of(level)
-                found_here = hits(mine, command, scope, ranked.factors, ranked.why, explained=explained)
+                found_here = (
+                    compact_hits(mine, _scope_of(level))
+                    if compact
+                    else hits(mine, query.terms, _scope_of(level), ranked, explained=explained)
+                )
             by_place[place] = {hit["id"]: hit for hit in found_here}
     return [by_place[place][each] for _, place, each in shown]
 
@@ -149,12 +154,17 @@ def _scope_of(level: scopes.Level) -> MemoryScope:
     return level.scopes[-1] if level.scopes else scopes.own_scope()
 
 
+def compact_hits(shown: Sequence[tuple[int, float]], scope: MemoryScope) -> list[dict[str, Any]]:
+    """Return ranked ids of the current store with their titles alone."""
+    documents = engine.documents_of([hit_id for hit_id, _ in shown])
+    return [{"id": hit_id, "scope": scope.value, "title": documents[hit_id]["title"]} for hit_id, _ in shown]
+
+
 def hits(
-    shown: list[tuple[int, float]],
-    command: MemorySearch,
-    scope: MemoryScope = MemoryScope.PROJECT,
-    factors: Mapping[int, Mapping[str, float]] | None = None,
-    reasons: Mapping[int, str] | None = None,
+    shown: Sequence[tuple[int, float]],
+    words: Sequence[str],
+    scope: MemoryScope,
+    ranked: engine.Ranked,
     *,
     explained: bool = True,
 ) -> list[dict[str, Any]]:
@@ -162,18 +172,14 @@ def hits(
 
     Args:
         shown: ids with their scores.
-        command: the question.
+        words: the search terms, to mark where they are.
         scope: that of the store.
-        factors: what raised or lowered their scores, as the engine says.
-        reasons: by what each was found; default: its words.
+        ranked: by what the hits were found, and what changed their scores.
         explained: with ``matches`` and ``why``.
     """
     ids = [document_id for document_id, _ in shown]
-    documents = engine.documents_of(ids)
-    if command.compact:
-        return [{"id": each, "scope": scope.value, "title": documents[each]["title"]} for each in ids]
-    texts, words, conflicts = engine.texts_of(ids), terms(command.query), open_conflicts(ids)
-    notes, successors = _notes(documents), superseded_by(ids)
+    documents, texts, conflicts = engine.documents_of(ids), engine.texts_of(ids), open_conflicts(ids)
+    notes, successors = notes_of(documents), superseded_by(ids)
     excerpts = {each: excerpt(texts.get(each, ""), words) for each in ids}
     found = [
         {
@@ -189,20 +195,12 @@ def hits(
         for document_id, score in shown
     ]
     for hit in found if explained else ():
-        by_words = why(hit["title"], texts.get(hit["id"], ""), words, (factors or {}).get(hit["id"], {}))
+        by_words = why(hit["title"], texts.get(hit["id"], ""), words, ranked.factors.get(hit["id"], {}))
         hit["matches"] = excerpts[hit["id"]].matches
-        hit["why"] = _why(by_words, (reasons or {}).get(hit["id"], TEXT))
+        hit["why"] = _why(by_words, ranked.why.get(hit["id"], TEXT))
     return found
 
 
 def _why(by_words: str, found_by: str) -> str:
     """Return why a hit ranks where it does: by its words, by what else it was found, or by that alone."""
     return by_words + found_by.removeprefix(TEXT) if found_by.startswith(TEXT) else found_by
-
-
-def _notes(documents: dict[int, dict[str, Any]]) -> dict[int, str]:
-    """Return what hits say of themselves beside their text, asked of each source once."""
-    by_source: dict[str, list[int]] = {}
-    for document_id, document in documents.items():
-        by_source.setdefault(document["source"], []).append(document_id)
-    return {key: note for source, ids in by_source.items() for key, note in notes_of(source, ids).items()}

@@ -26,10 +26,9 @@ _USES = (
 """Looks up the few that do not count, in indexes, and not the many that do."""
 
 
-@retrieval("list")
 def list_tags(*, command: TagList) -> Listing:
     """Return a page of tags by name; counts are of the memories that hold here."""
-    with scopes.reading(command.scope):
+    with retrieval("list", command), scopes.reading(command.scope):
         matching = [tag for tag in view_tags() if _matches(tag, command)]
         after = decode_cursor(command.cursor, (str,))
         following = [tag for tag in matching if after is None or tag.name > after[0]]

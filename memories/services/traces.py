@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, position_of
 from memoryhub.core.event_types import event_type
 from memoryhub.core.log import erase_streams
 from memoryhub.core.shapes import TEXT, Leaf, Shape, payload_shape
@@ -26,13 +27,10 @@ _SHORTEST = 5
 _ERASED = "[REDACTED:erased]"
 _TAG = re.compile(r"\[REDACTED:[^\]\s]{1,64}\]")
 _WORD = re.compile(r"\w+")
-_PAYLOADS = (
-    "SELECT event_type, payload_json FROM raw_events "
-    "WHERE payload_json IS NOT NULL AND position IN (SELECT value FROM json_each(%s))"
-)
+_PAYLOADS = f"SELECT event_type, payload_json FROM raw_events WHERE payload_json IS NOT NULL AND position IN {IDS}"
 _ELSEWHERE = (
     "SELECT 1 FROM raw_events WHERE payload_json IS NOT NULL AND event_type <> 'context.packed' "
-    "AND position NOT IN (SELECT value FROM json_each(%s)) AND instr(lower(payload_json), %s) > 0 LIMIT 1"
+    f"AND position NOT IN {IDS} AND {position_of('%s', 'lower(payload_json)')} > 0 LIMIT 1"
 )
 _QUESTIONS = "SELECT id, query FROM memories_contextpack WHERE query <> '' ORDER BY id"
 

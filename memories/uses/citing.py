@@ -10,6 +10,7 @@ from typing import Any
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryState
 from memories.uses.counting import cite
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import json_text
 from memoryhub.core.event_types import EventType
 from memoryhub.core.projection import Event, projects
 from sessions_app.events import SESSION_ENDED, SessionEnded
@@ -60,7 +61,7 @@ def cite_again(stream: str) -> None:
 
 
 _MESSAGES_LEFT = (
-    "SELECT position, occurred_at, json_extract(payload_json, '$.content') FROM raw_events "
+    f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
     "WHERE +event_type = %s AND stream_id = %s AND payload_json IS NOT NULL ORDER BY position"
 )
 

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from memories.uses.kinds import Use
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, greatest, int_entries
 
 _WHEN = {use: "last_given_at" if use is Use.GIVEN else "last_read_at" for use in Use}
 _NAMES = [use.value for use in Use]
-_LISTED = "(SELECT value FROM json_each(%s))"
 
 
 def count(use: Use, counts: Mapping[int, int], at: datetime) -> None:
@@ -26,9 +26,9 @@ def count(use: Use, counts: Mapping[int, int], at: datetime) -> None:
     values = ", ".join("CAST(j.value AS integer)" if name == use else "0" for name in _NAMES)
     rows.execute(
         f"INSERT INTO memories_memoryuse (memory_id, {named}, {when}) SELECT m.id, {values}, %s "
-        "FROM json_each(%s) AS j CROSS JOIN memories_memory AS m ON m.id = CAST(j.key AS integer) WHERE true "
+        f"FROM {int_entries()} AS j CROSS JOIN memories_memory AS m ON m.id = CAST(j.key AS integer) WHERE true "
         f"ON CONFLICT (memory_id) DO UPDATE SET {use.value} = {use.value} + excluded.{use.value}, "
-        f"{when} = max(coalesce({when}, ''), excluded.{when})",
+        f"{when} = {greatest(f'coalesce({when}, excluded.{when})', f'excluded.{when}')}",
         [rows.time_value(at), json.dumps({str(each): number for each, number in counts.items()})],
     )
 
@@ -37,7 +37,7 @@ def cite(ids: Collection[int], *, by: str, at: datetime) -> None:
     """Keep that the stream ``by`` names memories; one counts once, however often it does, and names itself in vain."""
     rows.execute(
         f"INSERT INTO memories_memorycitation (memory_id, stream_id, cited_at) SELECT id, %s, %s FROM memories_memory "
-        f"WHERE id IN {_LISTED} AND %s <> 'memory:' || id "
+        f"WHERE id IN {IDS} AND %s <> 'memory:' || id "
         "ON CONFLICT (memory_id, stream_id) DO UPDATE SET cited_at = excluded.cited_at",
         [by, rows.time_value(at), json.dumps(sorted(ids)), by],
     )
@@ -49,7 +49,7 @@ def _count_citations(ids: Collection[int]) -> None:
     values = ", ".join("count(*)" if name == Use.CITED else "0" for name in _NAMES)
     rows.execute(
         f"INSERT INTO memories_memoryuse (memory_id, {named}, last_cited_at) SELECT memory_id, {values}, max(cited_at) "
-        f"FROM memories_memorycitation WHERE memory_id IN {_LISTED} GROUP BY memory_id "
+        f"FROM memories_memorycitation WHERE memory_id IN {IDS} GROUP BY memory_id "
         "ON CONFLICT (memory_id) DO UPDATE SET cited = excluded.cited, last_cited_at = excluded.last_cited_at",
         [json.dumps(sorted(ids))],
     )
@@ -70,9 +70,7 @@ def forget_citing(stream: str) -> None:
         return
     listed = json.dumps(cited)
     rows.execute("DELETE FROM memories_memorycitation WHERE stream_id = %s", [stream])
-    rows.execute(
-        f"UPDATE memories_memoryuse SET cited = 0, last_cited_at = NULL WHERE memory_id IN {_LISTED}", [listed]
-    )
+    rows.execute(f"UPDATE memories_memoryuse SET cited = 0, last_cited_at = NULL WHERE memory_id IN {IDS}", [listed])
     _count_citations(cited)
     unused = " AND ".join(f"{name} = 0" for name in _NAMES)
-    rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {_LISTED} AND {unused}", [listed])
+    rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {IDS} AND {unused}", [listed])

@@ -20,6 +20,7 @@ from memories.uses.events import MEMORIES_USED, MemoriesUsed
 from memories.uses.kinds import Use
 from memories.uses.notes import WAITING, folder_of, read_notes
 from memoryhub.core import clock, log, rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.file_locks import try_lock
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import current_store
@@ -93,10 +94,7 @@ def _keep(payload: MemoriesUsed) -> None:
 
 def _memories_among(ids: set[int]) -> set[int]:
     among = json.dumps(sorted(ids))
-    return {row[0] for row in rows.fetch("SELECT id FROM memories_memory WHERE id IN " + _LISTED, [among])}
-
-
-_LISTED = "(SELECT value FROM json_each(%s))"
+    return {row[0] for row in rows.fetch(f"SELECT id FROM memories_memory WHERE id IN {IDS}", [among])}
 
 
 def _folded_last() -> list[str]:

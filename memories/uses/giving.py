@@ -9,32 +9,32 @@ from collections.abc import Iterable, Sequence
 from memories.uses.events import MEMORIES_USED
 from memories.uses.kinds import Use
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS, entries, int_elements, int_entries, json_text
 
-_LISTED = "(SELECT value FROM json_each(%s))"
 _PACKS = (
     "SELECT p.id, p.marks, e.occurred_at FROM memories_contextpack p JOIN raw_events e ON e.position = p.id "
-    f"WHERE p.id IN {_LISTED}"
+    f"WHERE p.id IN {IDS}"
 )
 _PRUNED = (
-    "SELECT j.value, max(e.position) FROM raw_events e, json_each(e.payload_json, '$.memory_ids') j "
-    f"WHERE e.event_type = 'memories.uses_pruned' AND e.payload_json IS NOT NULL AND j.value IN {_LISTED} GROUP BY 1"
+    f"SELECT j.value, max(e.position) FROM raw_events e, {int_elements('e.payload_json', 'memory_ids')} j "
+    f"WHERE e.event_type = 'memories.uses_pruned' AND e.payload_json IS NOT NULL AND j.value IN {IDS} GROUP BY 1"
 )
 _TAKE_BACK = (
-    "UPDATE memories_memoryuse SET given = given - CAST(j.value AS integer) FROM json_each(%s) AS j "
+    f"UPDATE memories_memoryuse SET given = given - CAST(j.value AS integer) FROM {int_entries()} AS j "
     "WHERE memory_id = CAST(j.key AS integer)"
 )
-_IN_DOUBT = f"SELECT memory_id FROM memories_memoryuse WHERE memory_id IN {_LISTED} AND last_given_at <= %s"
+_IN_DOUBT = f"SELECT memory_id FROM memories_memoryuse WHERE memory_id IN {IDS} AND last_given_at <= %s"
 _STILL_GIVEN = (
     "SELECT p.id, p.marks, e.occurred_at FROM memories_contextpack p JOIN raw_events e ON e.position = p.id "
     "WHERE e.occurred_at <= %s"
 )
 _NOTED = (
-    "SELECT e.position, j.key, json_extract(e.payload_json, '$.used_at') FROM raw_events e, "
-    f"json_each(e.payload_json, '$.uses.given') j WHERE e.event_type = '{MEMORIES_USED.name}' "
-    f"AND e.payload_json IS NOT NULL AND CAST(j.key AS integer) IN {_LISTED}"
+    f"SELECT e.position, j.key, {json_text('e.payload_json', 'used_at')} FROM raw_events e, "
+    f"{entries('e.payload_json', 'uses', 'given')} j WHERE e.event_type = '{MEMORIES_USED.name}' "
+    f"AND e.payload_json IS NOT NULL AND CAST(j.key AS integer) IN {IDS}"
 )
 _SET_LAST = "UPDATE memories_memoryuse SET last_given_at = %s WHERE memory_id = %s"
-_UNUSED = f"DELETE FROM memories_memoryuse WHERE memory_id IN {_LISTED} AND " + " AND ".join(
+_UNUSED = f"DELETE FROM memories_memoryuse WHERE memory_id IN {IDS} AND " + " AND ".join(
     f"{use.value} = 0" for use in Use
 )
 
@@ -50,7 +50,7 @@ def forget_packs(positions: Sequence[int]) -> None:
     packs = rows.fetch(_PACKS, [json.dumps(list(positions))])
     if not packs:
         return
-    rows.execute(f"DELETE FROM memories_contextpack WHERE id IN {_LISTED}", [json.dumps([each[0] for each in packs])])
+    rows.execute(f"DELETE FROM memories_contextpack WHERE id IN {IDS}", [json.dumps([each[0] for each in packs])])
     told = {position: own_memories(json.loads(marks)) for position, marks, _ in packs}
     pruned = _pruned({each for ids in told.values() for each in ids})
     counts = Counter(each for position, ids in told.items() for each in ids if position > pruned.get(each, 0))

@@ -12,6 +12,7 @@ from memories.uses.events import MEMORIES_USED, MemoriesUsed
 from memories.uses.giving import forget_packs, own_memories
 from memories.uses.kinds import Use
 from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS, TEXTS
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.projection import Event, projects
 from sessions_app.events.client import ASSISTANT_MESSAGE
@@ -53,6 +54,6 @@ def forget_erased(event: Event[PayloadErased]) -> None:
 
 
 _STREAMS_LEFT = (
-    "SELECT DISTINCT stream_id FROM raw_events WHERE position IN (SELECT value FROM json_each(%s)) "
-    f"AND event_type = '{ASSISTANT_MESSAGE.name}' AND stream_id NOT IN (SELECT value FROM json_each(%s))"
+    f"SELECT DISTINCT stream_id FROM raw_events WHERE position IN {IDS} "
+    f"AND event_type = '{ASSISTANT_MESSAGE.name}' AND stream_id NOT IN {TEXTS}"
 )

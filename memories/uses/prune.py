@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from memories.events import USE
 from memoryhub.core import clock, log, rows
+from memoryhub.core.dialect import IDS
 from memoryhub.core.event_types import Retention, define_event
 from memoryhub.core.projection import Event, projects
 from memoryhub.core.rollback import NOTHING_DEPENDS
@@ -20,7 +21,6 @@ _DELETED = (
     "SELECT u.memory_id FROM memories_memoryuse u JOIN memories_memory m ON m.id = u.memory_id "
     "WHERE m.deleted_at < %s ORDER BY u.memory_id LIMIT %s"
 )
-_LISTED = "(SELECT value FROM json_each(%s))"
 
 
 class UsesPruned(Payload):
@@ -65,5 +65,5 @@ def _prune_some() -> int:
 def forget_uses(event: Event[UsesPruned]) -> None:
     """Drop the rows."""
     listed = [json.dumps(event.payload.memory_ids)]
-    rows.execute(f"DELETE FROM memories_memorycitation WHERE memory_id IN {_LISTED}", listed)
-    rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {_LISTED}", listed)
+    rows.execute(f"DELETE FROM memories_memorycitation WHERE memory_id IN {IDS}", listed)
+    rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {IDS}", listed)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from memoryhub.core import rows
-from memoryhub.core.searchable import define_weights
+from memoryhub.core.dialect import IDS
 from sessions_app.settings import project_settings
 
 MOST = 0.10
@@ -21,7 +21,7 @@ _LOOKED_AT = 200
 
 _USED = (
     "SELECT memory_id, fetched + updated + 2 * cited FROM memories_memoryuse "
-    "WHERE memory_id IN (SELECT value FROM json_each(%s)) AND fetched + updated + cited > 0"
+    f"WHERE memory_id IN {IDS} AND fetched + updated + cited > 0"
 )
 
 
@@ -36,6 +36,3 @@ def use_weights(ids: Sequence[int]) -> dict[int, float]:
 def weight_of(points: int) -> float:
     """Return the weight for so much use: 1.05 at five points, never as much as 1.1."""
     return 1 + MOST * points / (points + _HALF)
-
-
-define_weights("use", use_weights)

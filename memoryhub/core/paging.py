@@ -43,8 +43,6 @@ def page(
     cursor_of: Callable[[dict[str, Any]], str],
     line: Callable[[dict[str, Any]], str],
     max_tokens: int | None,
-    mode: str | None = None,
-    note: str | None = None,
 ) -> Listing:
     """Cut ``items`` to the token budget and say what was left out.
 
@@ -55,22 +53,46 @@ def page(
         cursor_of: the cursor that goes on after an item.
         line: an item as text, by which its tokens are counted.
         max_tokens: the budget, or None.
+    """
+    listing = fit_page(items, [line(item) for item in items], total=total, more=more, max_tokens=max_tokens)
+    if listing.meta.has_more and listing.results:
+        listing.meta.next_cursor = cursor_of(listing.results[-1])
+    return listing
+
+
+def fit_page(
+    items: Sequence[dict[str, Any]],
+    lines: Sequence[str],
+    *,
+    total: int,
+    more: bool,
+    max_tokens: int | None,
+    mode: str | None = None,
+    note: str | None = None,
+) -> Listing:
+    """Cut ``items`` to the token budget, as ``page`` does; the caller sets the cursor.
+
+    Args:
+        items: the page, as JSON data.
+        lines: each item as text, by which its tokens are counted.
+        total: how many there are in all.
+        more: whether more follow ``items``.
+        max_tokens: the budget, or None.
         mode: how a search was done, if it is one.
         note: what to know of that.
     """
-    kept = tokens.fit(items, max_tokens, lambda item: hanging(line(item)))
-    has_more = more or len(kept) < len(items)
+    kept = tokens.fit(list(map(hanging, lines)), max_tokens, lambda text: text)
     meta = Meta(
         total_count=total,
         returned_count=len(kept),
         truncated=len(kept) < len(items),
-        estimated_tokens=sum(tokens.estimate_tokens(hanging(line(item))) + 1 for item in kept),
-        has_more=has_more,
-        next_cursor=cursor_of(kept[-1]) if has_more and kept else None,
+        estimated_tokens=sum(tokens.estimate_tokens(text) + 1 for text in kept),
+        has_more=more or len(kept) < len(items),
+        next_cursor=None,
         mode=mode,
         note=note,
     )
-    return Listing(results=kept, meta=meta)
+    return Listing(results=list(items[: len(kept)]), meta=meta)
 
 
 def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> str:

@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 from pydantic import Field
 
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, int_elements, json_text
 from memoryhub.core.event_types import define_governance_event
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.models import Quarantine
@@ -44,8 +45,11 @@ class QuarantineLifted(Payload):
 QUARANTINE_PLACED = define_governance_event("quarantine.placed", QuarantinePlaced, label="Quarantine placed", version=2)
 QUARANTINE_LIFTED = define_governance_event("quarantine.lifted", QuarantineLifted, label="Quarantine lifted", version=2)
 
-_PLACE = "INSERT OR IGNORE INTO quarantine (id, placed_by) SELECT value, %s FROM json_each(%s)"
-_LIFT = "DELETE FROM quarantine WHERE id IN (SELECT value FROM json_each(%s))"
+_PLACE = (
+    f"INSERT INTO quarantine (id, placed_by) SELECT value, %s FROM {int_elements()} AS placed WHERE true "
+    "ON CONFLICT DO NOTHING"
+)
+_LIFT = f"DELETE FROM quarantine WHERE id IN {IDS}"
 
 
 @projects(QUARANTINE_PLACED)
@@ -68,13 +72,13 @@ def forget_erased(event: Event[PayloadErased]) -> None:
 
 def quarantined_among(ids: Sequence[int]) -> set[int]:
     """Return those of the ids that are set aside."""
-    sql = "SELECT id FROM quarantine WHERE id IN (SELECT value FROM json_each(%s))"
+    sql = f"SELECT id FROM quarantine WHERE id IN {IDS}"
     return {row[0] for row in rows.fetch(sql, [json.dumps(list(ids))])}
 
 
 _MARKS = (
-    "SELECT q.id, q.placed_by, coalesce(json_extract(e.payload_json, '$.reason'), '') FROM quarantine q "
-    "JOIN raw_events e ON e.position = q.placed_by WHERE q.id IN (SELECT value FROM json_each(%s))"
+    f"SELECT q.id, q.placed_by, coalesce({json_text('e.payload_json', 'reason')}, '') FROM quarantine q "
+    f"JOIN raw_events e ON e.position = q.placed_by WHERE q.id IN {IDS}"
 )
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
 from memoryhub.core import clock, counters
 from memoryhub.core.asof import as_of
 from memoryhub.core.schemas import Command, Moment, Position, unlisted
-
-T = TypeVar("T")
 
 RETRIEVALS = counters.define_timer("retrieval_seconds", "How long answers to questions took", "kind")
 
@@ -41,21 +39,11 @@ class Retrieval(Command):
     )
 
 
-def retrieval(kind: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Time the decorated selector as ``kind``, and run it in the past where its ``command`` has ``as_of``.
+@contextmanager
+def retrieval(kind: str, command: Retrieval) -> Iterator[None]:
+    """Time the block as ``kind``; inside it the store is as it was at ``command.as_of``, where that is given.
 
-    It must return what is read already, no lazy query.
+    Everything is read inside the block: a lazy query that leaves it would read the present.
     """
-
-    def decorate(selector: Callable[..., T]) -> Callable[..., T]:
-        @wraps(selector)
-        def answer(*, command: Any, **options: Any) -> T:
-            with RETRIEVALS.time(kind):
-                if command.as_of is None:
-                    return selector(command=command, **options)
-                with as_of(command.as_of):
-                    return selector(command=command, **options)
-
-        return answer
-
-    return decorate
+    with RETRIEVALS.time(kind), nullcontext() if command.as_of is None else as_of(command.as_of):
+        yield

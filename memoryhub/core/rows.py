@@ -14,6 +14,7 @@ from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub.core import clock
+from memoryhub.core.dialect import render
 from memoryhub.core.routing import require_current_alias
 from memoryhub.core.sqlite.gathered import Gathered
 
@@ -77,6 +78,11 @@ def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[
     with connection.wrap_database_errors:
         rows: list[tuple[Any, ...]] = connection.run(sql, parameters).fetchall()  # type: ignore[attr-defined]
     return rows
+
+
+def rendered(sql: str) -> str:
+    """Return SQL in the form of the current store's database; only what does not go through this module needs it."""
+    return render(sql, connections[require_current_alias()].vendor)
 
 
 def iterate(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -14,8 +14,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from memories import services
 from memories.models import Memory, SearchDocument
-from memories.schemas import IfExists, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
+from memories.schemas import IfExists, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
 from memories.search import engine
+from memories.search.parsed_query import parse
 from memoryhub.core import log, rows
 from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.log.anchor import anchor_path, read_anchor
@@ -134,7 +135,7 @@ class ImmutabilityTests(StoreTestCase):
         self.assertIsNone(event.salt)
         self.assertTrue(log.verify().ok)
         self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [kept.id])
-        self.assertEqual(engine.rank(MemorySearch(query="Miriam")).hits, [])
+        self.assertEqual(engine.rank(parse("Miriam")).hits, [])
         self.assertTrue(log.rebuild().identical)
 
 

@@ -9,14 +9,13 @@ from decisions.prompts import LibrarianQuestion, ask_librarian
 from memories.pack import pack_context
 from memories.schemas import MemorySearch, MemoryWrite, Timeline
 from memories.schemas.pack import ContextPackRequest
-from memories.search.text import terms
+from memories.search.text import hints_in, terms
 from memories.selectors import search
 from memories.services import write_memory
 from memories.timeline import timeline
 from memoryhub.core import log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
-from memoryhub.core.searchable import askings
 from sessions_app.schemas import CommitRead, IterationComplete, IterationGet, IterationStart
 from sessions_app.selectors import get_iteration, view_commit
 from sessions_app.services import record_commit
@@ -113,7 +112,7 @@ class AskingTests(DecisionsTestCase):
             "¿Qué decisión hay? locking",
         ):
             with self.subTest(question):
-                self.assertTrue(askings(question))
+                self.assertTrue(hints_in(question))
                 self.assertFalse({"decide", "decided", "decisions", "chosen"} & set(terms(question)))
                 self.assertIn("locking", terms(question))
 

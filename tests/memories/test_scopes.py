@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from memories import selectors, services
 from memories.models import Memory
+from memories.query import query
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
+from memories.schemas.query import MemoryQuery
+from memories.search.text import terms_without
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
@@ -115,6 +120,12 @@ class InheritanceTests(ScopesTestCase):
         with self.store("gamma"):
             self.write("Port of the server", content="The server listens on 8321.")
             self.assertEqual(self.found("which port has the server")[0], ("project", "Port of the server"))
+
+    def test_the_question_is_parsed_once_for_all_scopes(self):
+        for search in (self.found, lambda words: query(command=MemoryQuery(search=words)).results):
+            with mock.patch("memories.search.parsed_query.terms_without", wraps=terms_without) as parse:
+                self.assertGreater(len(search("port of the server")), 1)
+            parse.assert_called_once()
 
     def test_what_holds_for_another_session_is_not_found(self):
         with use_origin(session_id="s-2"):

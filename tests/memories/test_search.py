@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memories import selectors, services
 from memories.schemas import MemoryList, MemorySearch, MemoryTouch, MemoryWrite
 from memories.search import engine, fulltext
+from memories.search.parsed_query import parse_search
 from memories.search.snippets import snippet
 from memories.search.text import match_any, terms
 from memories.tools.core import search, search_text
@@ -127,7 +128,7 @@ class LargeStoreTests(SearchTestCase):
         services.write_memories(commands=commands)
 
     def hits(self, query: str, **filters: object) -> list[tuple[int, float]]:
-        return engine.rank(MemorySearch(query=query, **filters)).hits
+        return engine.rank(parse_search(MemorySearch(query=query, **filters))).hits
 
     def test_leaving_common_words_aside_gives_the_same_best_hits(self):
         questions = ["common item 42", "words about topic 3", "common words topic", "coffee about common"]

@@ -10,6 +10,7 @@ from memories.embeddings.remote import RemoteEngine
 from memories.resources import SearchByOffset, search_by_offset
 from memories.schemas import MemorySearch
 from memories.search import engine
+from memories.search.parsed_query import parse
 from memories.search.pipeline import Pipeline
 from memoryhub.core.schemas import Listing
 from sessions_app.schemas import SessionStart
@@ -64,7 +65,7 @@ class HybridTests(EmbeddingTestCase):
             self.assertEqual(self.search("feline pets").results, [])
 
     def test_what_must_be_the_same_tomorrow_asks_the_words_alone(self):
-        question = MemorySearch(query="feline pets")
+        question = parse("feline pets")
         self.assertEqual(engine.rank(question).hits, [])
         self.assertEqual([each for each, _ in engine.rank(question, others=True).hits], [self.cats])
 
@@ -75,7 +76,7 @@ class HybridTests(EmbeddingTestCase):
             append_automatically(turn=turn, type="message.user", payload={"content": text})
         close_turn(turn)
         self.embed()
-        question = MemorySearch(query="where does the heron nest")
+        question = parse("where does the heron nest")
         by_words, hybrid = engine.rank(question), engine.rank(question, others=True)
         self.assertEqual(hybrid.mode, "hybrid")
         self.assertAlmostEqual(by_words.factors[by_words.hits[0][0]]["session"], 2.0)

@@ -10,6 +10,7 @@ from memories.models import SearchDocument
 from memories.schemas import MemorySearch, MemoryTouch, MemoryWrite
 from memories.search import engine
 from memories.search.index import forget_removed
+from memories.search.parsed_query import parse
 from memories.search.pipeline import USUAL, Pipeline
 from memoryhub.core import clock, log, rows
 from memoryhub.core.models import RawEvent
@@ -43,7 +44,7 @@ class MessagesTestCase(HubTestCase):
         return ids
 
     def found(self, query: str, pipeline: Pipeline = USUAL) -> list[int]:
-        return [each for each, _ in engine.rank(MemorySearch(query=query), pipeline=pipeline).hits]
+        return [each for each, _ in engine.rank(parse(query), pipeline=pipeline).hits]
 
     def matching(self, expression: str) -> set[int]:
         found = rows.fetch("SELECT rowid FROM search_fts WHERE search_fts MATCH %s", [expression])
@@ -76,7 +77,7 @@ class SurroundingsTests(MessagesTestCase):
         self.say("two", *["The kayak trip to the lake was long.", "Fog.", "We took the kayak trip with the lake crew."])
         hits = self.found("kayak trip lake crew weather")
         self.assertEqual(hits[-1], stray)
-        ranked = engine.rank(MemorySearch(query="kayak trip lake crew weather"))
+        ranked = engine.rank(parse("kayak trip lake crew weather"))
         self.assertGreater(ranked.factors[hits[0]]["session"], 1.5)
         self.assertLess(ranked.factors[stray].get("session", 1), 1.01)
 
@@ -87,7 +88,7 @@ class SurroundingsTests(MessagesTestCase):
 
     def test_without_any_stage_only_its_own_words_count(self):
         question, _ = self.say("s", "Which paint for the boathouse?", "The dark green one.")
-        ranked = engine.rank(MemorySearch(query="boathouse"), pipeline=WORDS_ALONE)
+        ranked = engine.rank(parse("boathouse"), pipeline=WORDS_ALONE)
         self.assertEqual(ranked.hits[0][0], question)
         self.assertEqual(ranked.factors, {})
 
@@ -111,8 +112,8 @@ class MixedSourcesTests(MessagesTestCase):
 
     def test_the_best_message_has_the_score_it_had_without_the_stages(self):
         self.say("s", "The heron nests.", "Herons, again?", "Another heron nest.")
-        plain = engine.rank(MemorySearch(query="heron nest"), pipeline=Pipeline(neighbours=0, session=0, speaker=0))
-        usual = engine.rank(MemorySearch(query="heron nest"))
+        plain = engine.rank(parse("heron nest"), pipeline=Pipeline(neighbours=0, session=0, speaker=0))
+        usual = engine.rank(parse("heron nest"))
         self.assertAlmostEqual(usual.hits[0][1], plain.hits[0][1])
         self.assertEqual({each for each, _ in usual.hits}, {each for each, _ in plain.hits})
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from django.db.transaction import on_commit
 
 from memoryhub.core import rows
+from memoryhub.core.dialect import IDS, int_elements
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.event_types import TurnRule, define_governance_event, event_type
 from memoryhub.core.log.append import append, prepare, transaction
@@ -36,21 +37,15 @@ PAYLOAD_ERASED = define_governance_event(
     "payload.erased", PayloadErased, label="Erasure", turn=TurnRule.OPTIONAL, removes_text=True
 )
 
-_ERASE = (
-    "UPDATE raw_events SET payload_json = NULL, salt = NULL "
-    "WHERE position IN (SELECT value FROM json_each(%s)) AND payload_json IS NOT NULL"
-)
-_TYPES = (
-    "SELECT DISTINCT event_type FROM raw_events "
-    "WHERE position IN (SELECT value FROM json_each(%s)) AND payload_json IS NOT NULL"
-)
+_ERASE = f"UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position IN {IDS} AND payload_json IS NOT NULL"
+_TYPES = f"SELECT DISTINCT event_type FROM raw_events WHERE position IN {IDS} AND payload_json IS NOT NULL"
 
 
 def erased_positions(database: str = "main") -> set[int]:
     """Return the positions that the log's own events record as erased."""
     found = rows.fetch(
-        f"SELECT value FROM {database}.raw_events AS erasure, json_each(erasure.payload_json, '$.positions') "
-        "WHERE erasure.event_type = 'payload.erased'"
+        f"SELECT value FROM {database}.raw_events AS e, {int_elements('e.payload_json', 'positions')} AS gone "
+        "WHERE e.event_type = 'payload.erased'"
     )
     return {position for (position,) in found}
 

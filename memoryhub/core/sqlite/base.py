@@ -12,6 +12,7 @@ from typing import Any
 from django.db.backends.sqlite3 import base
 from django.db.utils import OperationalError
 
+from memoryhub.core.dialect import render
 from memoryhub.core.sqlite.gathered import Gathered, Row
 from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
 
@@ -73,7 +74,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _run_many(self, sql: str, rows: list[Row]) -> None:
         with self.wrap_database_errors:
-            self.connection.executemany(_with_question_marks(sql), rows)
+            self.connection.executemany(_as_sqlite(sql), rows)
 
     def run(self, sql: str, parameters: Sequence[Any]) -> Any:
         """Run one statement straight on the driver's connection, and return its cursor.
@@ -84,7 +85,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if self.gathered is not None:
             self.gathered.insert_named_in(sql)
         with self.wrap_database_errors:
-            return self.connection.execute(_with_question_marks(sql), parameters)
+            return self.connection.execute(_as_sqlite(sql), parameters)
 
     def _start_transaction_under_autocommit(self) -> None:
         raw = self.connection
@@ -106,5 +107,5 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 @cache
-def _with_question_marks(sql: str) -> str:
-    return sql.replace("%s", "?")
+def _as_sqlite(sql: str) -> str:
+    return render(sql, base.DatabaseWrapper.vendor).replace("%s", "?")

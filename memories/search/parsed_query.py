@@ -1,0 +1,98 @@
+"""A question as every step of a search takes it: parsed once, where the search begins."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memories.schemas import MemorySearch, SearchSourceName
+from memories.scopes import Level
+from memories.search.folding import folded
+from memories.search.text import SourceHint, hints_in, phrases, terms_without
+from memoryhub.core import rows
+from memoryhub.core.quarantine import OUTSIDE
+from sessions_app.selectors import find_iteration
+
+# SQL on ``{id}``, the column with a document's id, and on ``d``, its row; with the parameters
+Condition = tuple[str, Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """A question and its filters; ``parse`` makes it."""
+
+    text: str
+    # Search terms, folded as the index is
+    terms: tuple[str, ...]
+    # The same as they were written, for LIKE
+    literal_terms: tuple[str, ...]
+    # Names of several parts, each as words in their order
+    phrases: tuple[str, ...]
+    # Sources that the wording asks for
+    hints: tuple[SourceHint, ...]
+    filters: tuple[Condition, ...] = ()
+
+    def among(self, source: SearchSourceName) -> ParsedQuery:
+        """Return the same question to one source, without other filters."""
+        return replace(self, filters=(_one_of("d.source", [source]),))
+
+    def conditions(self, level: Level | None, column: str) -> tuple[list[str], list[Any]]:
+        """Return the SQL conditions that a hit must meet, and their parameters.
+
+        Args:
+            level: the scopes whose memories count; None for all of them.
+            column: the one that has the document's id.
+        """
+        wanted = [(f"{column} {OUTSIDE}", ()), *([level.restrict(column)] if level else []), *self.filters]
+        conditions = [sql.format(id=column) for sql, _ in wanted if sql]
+        return conditions, [value for _, values in wanted for value in values]
+
+
+def parse(text: str) -> ParsedQuery:
+    """Parse a question without filters."""
+    folded_text, written = folded(text), unicodedata.normalize("NFC", text)
+    # All three forms of ASCII are the same; each is parsed once
+    hints = {form: hints_in(form) for form in {text, folded_text, written}}
+    terms = {form: terms_without(form, hints[form]) for form in {folded_text, written}}
+    return ParsedQuery(text, terms[folded_text], terms[written], tuple(phrases(folded_text)), hints[text])
+
+
+def parse_search(command: MemorySearch) -> ParsedQuery:
+    """Parse a search with its filters.
+
+    Raises:
+        NotFound: there is no such iteration in the current store.
+    """
+    return replace(parse(command.query), filters=tuple(_filters(command)))
+
+
+def _filters(command: MemorySearch) -> Iterator[Condition]:
+    if command.sources:
+        yield _one_of("d.source", command.sources)
+    for column in ("kind", "type", "session_id"):
+        if value := getattr(command, column):
+            yield f"d.{column} = %s", [value]
+    if command.since:
+        yield "d.created_at >= %s", [rows.time_value(command.since)]
+    if command.until:
+        yield "d.created_at < %s", [rows.time_value(command.until)]
+    if command.iteration_id:
+        yield _in_iteration(command.iteration_id)
+    for tag in command.tags:
+        yield "{id} IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", [tag]
+
+
+def _one_of(column: str, values: Sequence[str]) -> Condition:
+    return f"{column} IN ({', '.join(['%s'] * len(values))})", list(values)
+
+
+def _in_iteration(iteration_id: int) -> Condition:
+    """Return the condition that a document was created while the iteration was active, or is one of its commits."""
+    iteration = find_iteration(iteration_id)
+    sql = (
+        "(({id} BETWEEN %s AND %s AND d.source <> 'commit') OR "
+        "{id} IN (SELECT id FROM sessions_app_commit WHERE iteration_id = %s))"
+    )
+    return sql, [iteration.id, iteration.end_position or 2**62, iteration.id]

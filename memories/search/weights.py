@@ -1,0 +1,96 @@
+"""What raises or lowers the score of a hit, beside its words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
+from memories.search.parsed_query import ParsedQuery
+from memories.search.surroundings import Factors, Hits
+from memories.uses.ranking import use_weights
+from memoryhub.core import clock, rows
+from memoryhub.core.dialect import IDS
+
+Successors = Callable[[Sequence[int]], Mapping[int, Sequence[int]]]
+Reason = tuple[str, Mapping[int, float]]
+
+
+class _Demotion(NamedTuple):
+    why: str
+    weight: float
+    sql: str
+
+
+_demotions: list[_Demotion] = []
+_successors: list[Successors] = []
+
+# A partial index has the few that are not accepted; the condition is written as the index has it
+PROPOSED = "FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed'"
+
+
+def define_demotion(sql: str, weight: float, *, why: str) -> None:
+    """Register documents whose score is lowered.
+
+    Args:
+        sql: a SELECT of their ids.
+        weight: factor on the score, below 1.
+        why: one word for it, shown with such hits.
+    """
+    _demotions.append(_Demotion(why, weight, sql))
+
+
+def define_successors(successors: Successors) -> None:
+    """Register what replaces documents: the successors of a good hit are found as well as it is."""
+    _successors.append(successors)
+
+
+def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
+    """Return the replacements of those of the ids that were replaced."""
+    found: dict[int, list[int]] = {}
+    for successors in _successors if ids else ():
+        for replaced, heads in successors(ids).items():
+            found.setdefault(replaced, []).extend(heads)
+    return found
+
+
+def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
+    """Return the hits with their scores weighed, best first; what was done to each is added to ``factors``."""
+    weights = {hit_id: 1.0 for hit_id, _ in hits}
+    for why, reason in _reasons(list(weights), query) if hits else ():
+        for hit_id, weight in reason.items():
+            weights[hit_id] *= weight
+            factors.setdefault(hit_id, {})[why] = weight
+    if all(weight == 1.0 for weight in weights.values()):
+        return hits
+    return sorted(((hit_id, score * weights[hit_id]) for hit_id, score in hits), key=lambda hit: -hit[1])
+
+
+def _reasons(ids: list[int], query: ParsedQuery) -> Iterator[Reason]:
+    yield "expired", dict.fromkeys(_expired().intersection(ids), EXPIRED_WEIGHT)
+    yield "proposed", dict.fromkeys(_proposed().intersection(ids), PROPOSED_WEIGHT)
+    for why, weight, sql in _demotions:
+        yield why, dict.fromkeys(_among(ids, sql), weight)
+    for hint in query.hints:
+        of_source = "SELECT id FROM memories_searchdocument WHERE source = %s"
+        yield "asked for", dict.fromkeys(_among(ids, of_source, hint.source), hint.weight)
+    yield "use", use_weights(ids)
+
+
+def _expired() -> set[int]:
+    """Return the memories that have expired; few have an end at all."""
+    found = rows.fetch("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
+    return {memory_id for (memory_id,) in found}
+
+
+def _proposed() -> set[int]:
+    return {memory_id for (memory_id,) in rows.fetch(f"SELECT id {PROPOSED}")}
+
+
+def _among(ids: list[int], sql: str, *parameters: str) -> set[int]:
+    found = rows.fetch(
+        f"SELECT id FROM ({sql}) AS picked WHERE id IN {IDS}",
+        [*parameters, json.dumps(ids)],
+    )
+    return {picked for (picked,) in found}

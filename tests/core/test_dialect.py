@@ -1,0 +1,177 @@
+"""SQL in two forms: SQLite's is run, PostgreSQL's is compared as text; and which modules keep to SQLite."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.test import SimpleTestCase
+
+from memoryhub.core import dialect, rows
+from memoryhub.core.dialect import (
+    IDS,
+    TEXTS,
+    blob,
+    days_between,
+    elements,
+    entries,
+    greatest,
+    int_elements,
+    int_entries,
+    json_array_of,
+    json_int,
+    json_list,
+    json_text,
+    position_of,
+    render,
+    unindexed,
+    upsert,
+)
+from tests.support import HubTestCase
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "docs/decisions/0041-sql-is-written-for-two-databases.md"
+_ONLY_SQLITE = re.compile(
+    r"\bjson_(?:each|extract|group_array|group_object|type|array|set|valid|tree)\(|\b(?:INSERT|UPDATE) OR [A-Z]+\b"
+    r"|\bPRAGMA\b|\bpragma_\w+|writable_schema|\bMATCH\b|\bbm25\(|\bfts5|\browid\b|\btypeof\(|\bINDEXED BY\b"
+    r"|\bNOT INDEXED\b|\b(?:ATTACH|DETACH|VACUUM)\b|\bBEGIN IMMEDIATE\b|\bsqlite_(?:master|schema|version|sequence)\b"
+    r"|\b(?:julianday|strftime|unixepoch|instr|total|zeroblob)\(|\bGLOB\b|\bRAISE ?\(|\bIS (?:NOT )?[a-z]\w*\.\w+"
+    r"|\b(?:max|min)\([^()]*(?:\([^()]*\)[^()]*)?,|(?<![\w)%])\+[a-z]\.\w+|\b(?:WHERE|AND) [01]\b"
+)
+_SQL = re.compile(
+    r"\b(?:SELECT|INSERT|UPDATE|DELETE|CREATE|FROM|WHERE|WITH|IN|AND|OR|AS|BEGIN|PRAGMA|ATTACH|DETACH)\b|\("
+)
+
+
+class SQLiteFormTests(HubTestCase):
+    """What each helper gives in a real store."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha"))
+
+    def value(self, sql: str, *parameters: Any) -> Any:
+        ((found,),) = rows.fetch(f"SELECT {sql}", parameters)
+        return found
+
+    def test_lists_are_one_parameter_whatever_their_length(self):
+        self.assertEqual([self.value(f"2 IN {IDS}", json_list(ids)) for ids in ([], [1, 2], range(50_000))], [0, 1, 1])
+        self.assertEqual(self.value(f"'b' IN {TEXTS}", json_list("ab")), 1)
+
+    def test_arrays_and_objects_are_rows(self):
+        self.assertEqual(rows.fetch(f"SELECT value FROM {elements()} AS e", ['["a", "b"]']), [("a",), ("b",)])
+        self.assertEqual(rows.fetch(f"SELECT value FROM {int_elements('%s', 'ids')} AS e", ['{"ids": [3]}']), [(3,)])
+        self.assertEqual(rows.fetch(f"SELECT key, value FROM {entries()} AS e", ['{"a": "b"}']), [("a", "b")])
+        self.assertEqual(
+            rows.fetch(
+                f"SELECT key, value FROM {int_entries('%s', 'at', 'last')} AS e", ['{"at": {"last": {"7": 9}}}']
+            ),
+            [("7", 9)],
+        )
+
+    def test_fields_of_json_are_found_by_name_and_place(self):
+        given = '{"edge": {"to": 7, "relation": "refines"}, "pair": [1, "two"]}'
+        self.assertEqual(self.value(json_int("%s", "edge", "to"), given), 7)
+        self.assertEqual(self.value(json_text("%s", "edge", "relation"), given), "refines")
+        self.assertEqual(self.value(json_text("%s", "pair", 1), given), "two")
+        self.assertIsNone(self.value(json_text("%s", "nothing"), given))
+
+    def test_the_other_functions(self):
+        self.assertEqual(self.value(greatest("%s", "%s", "2"), 1, 3), 3)
+        self.assertEqual(self.value(position_of("'lo'", "'hello'")), 4)
+        self.assertEqual(self.value(days_between("'2026-01-01 12:00'", "'2026-01-03'")), 1.5)
+        self.assertEqual(self.value(f"{blob('x')} FROM (SELECT 'text' AS x)"), b"")
+        self.assertEqual(self.value(f"{json_array_of('value')} FROM {elements()} AS e", "[1, 2]"), "[1,2]")
+        self.assertEqual(self.value(f"{unindexed('e.value')} FROM {elements()} AS e", "[5]"), 5)
+
+    def test_an_upsert_inserts_and_then_replaces(self):
+        for value in ("first", "second"):
+            rows.execute(upsert("store_meta", "key", ["value"]), ["mark", value])
+        self.assertEqual(self.value("value FROM store_meta WHERE key = 'mark'"), "second")
+
+
+class PostgreSQLFormTests(SimpleTestCase):
+    """The texts that PostgreSQL gets."""
+
+    def form(self, sql: str) -> str:
+        return render(sql, "postgresql")
+
+    def test_lists_and_rows_of_json(self):
+        self.assertEqual(
+            self.form(f"id IN {IDS}"),
+            "id IN (SELECT CAST(value AS bigint) FROM jsonb_array_elements_text(%s::jsonb))",
+        )
+        self.assertEqual(self.form(TEXTS), "(SELECT value FROM jsonb_array_elements_text(%s::jsonb))")
+        self.assertEqual(self.form(elements("e.x", "a", "b")), "jsonb_array_elements_text((e.x)::jsonb -> 'a' -> 'b')")
+        self.assertEqual(self.form(entries()), "jsonb_each_text((%s)::jsonb)")
+        numbers = "(SELECT key, CAST(value AS bigint) AS value FROM jsonb_each_text((%s)::jsonb))"
+        self.assertEqual(self.form(int_entries()), f"LATERAL {numbers}")
+
+    def test_fields_of_json(self):
+        self.assertEqual(self.form(json_text("e.x", "edge", "to")), "((e.x)::jsonb -> 'edge' ->> 'to')")
+        self.assertEqual(self.form(json_text("value", 0)), "((value)::jsonb ->> 0)")
+        self.assertEqual(self.form(json_int("x", "n")), "CAST(((x)::jsonb ->> 'n') AS bigint)")
+
+    def test_functions_one_inside_another(self):
+        inside = greatest("0.0", position_of("%s", "lower(x)"))
+        self.assertEqual(self.form(inside), "greatest(0.0, strpos(lower(x), %s))")
+        self.assertEqual(render(inside, "sqlite"), "max(0.0, instr(lower(x), %s))")
+        self.assertEqual(self.form(unindexed("m.id")), "m.id")
+        self.assertEqual(self.form(blob("numbers")), "numbers")
+
+    def test_the_rest_is_left_as_it_is(self):
+        sql = upsert("store_meta", "key", ["value"])
+        self.assertEqual(self.form(sql), sql)
+        self.assertEqual(self.form("SELECT '[]', '{}', 1 % 2"), "SELECT '[]', '{}', 1 % 2")
+
+
+class PortabilityTests(SimpleTestCase):
+    def test_the_record_names_the_modules_that_keep_to_sqlite(self):
+        found = {str(path.relative_to(ROOT)) for path in _modules() if any(map(_is_sqlite_only, _texts(path)))}
+        listed = [line for line in RECORD.read_text().splitlines() if line.startswith("|")]
+        named = set(re.findall(r"`([a-z_/]+\.py)`", "".join(listed)))
+        self.assertEqual(found - {str(Path(dialect.__file__).relative_to(ROOT))}, named)
+
+    def test_the_rule_tells_the_two_apart(self):
+        for sql in (
+            "SELECT max(a, b)",
+            "WHERE x IS NOT t.y",
+            "INSERT OR IGNORE INTO t",
+            "AND +m.kind IN",
+            "SELECT rowid",
+        ):
+            self.assertTrue(_is_sqlite_only(sql), sql)
+        for sql in (
+            "SELECT max(a), min(b)",
+            "WHERE x IS NOT NULL",
+            "ON CONFLICT DO NOTHING",
+            "a + b.c",
+            "WHERE id IN (1)",
+        ):
+            self.assertFalse(_is_sqlite_only(sql), sql)
+
+
+def _modules() -> Iterator[Path]:
+    for package in ("memoryhub", "sessions_app", "memories", "decisions", "governance"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if not {"migrations", "benchmarking", "evaluation"} & set(path.parts):
+                yield path
+
+
+def _is_sqlite_only(text: str) -> bool:
+    return bool(_SQL.search(text) and _ONLY_SQLITE.search(text))
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Yield the string literals of a module but its docstrings; a value in one stands as ``{}``."""
+    tree = ast.parse(path.read_text())
+    left_out = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    left_out |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
+            yield node.value
