@@ -16,7 +16,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import project_store, use_store
 from tests.mcp.client import McpTestCase
 from tests.support import HubTestCase, forget_all_stores
-from tests.web.server import run, serving, temporary_home
+from tests.web.server import Shell, serving, temporary_home
 
 ALPHA = project_store("alpha")
 
@@ -201,17 +201,19 @@ class DoorTests(McpTestCase):
             self.assertIn("the log ends at #", listed.headers["Memory-Hub-Warning"])
             web.end()
 
-            code, output = run("search", "early", "--project", "alpha", home=home)
+            shell = Shell(home)
+            self.addCleanup(shell.close)
+            code, output = shell.run("search", "early", "--project", "alpha")
             self.assertEqual(code, 0, output)
             self.assertRegex(output, "warning: the log ends at #")
-            code, output = run("doctor", "--project", "alpha", home=home)
+            code, output = shell.run("doctor", "--project", "alpha")
             self.assertEqual(code, 15)
             self.assertIn("its tail was cut", output)
             self.assertIn("memory-hub doctor --accept-loss --project alpha", output)
-            code, output = run("doctor", "--project", "alpha", "--accept-loss", "gone with the disk", home=home)
+            code, output = shell.run("doctor", "--project", "alpha", "--accept-loss", "gone with the disk")
             self.assertEqual(code, 0, output)
             self.assertRegex(output, r"accepted: \d+ events? lost; #\d+ records it")
-            code, output = run("verify", "--project", "alpha", home=home)
+            code, output = shell.run("verify", "--project", "alpha")
             self.assertEqual(code, 0, output)
 
     def contents(self, home: Path) -> bytes:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,11 +18,12 @@ from typing import Any
 
 from django.test import SimpleTestCase
 
+from tests.home import run_home
 from tests.mcp.client import McpTestCase
 from tests.mcp.client import Server as McpServer
 from tests.mcp.http_server import HttpServer, HttpSession
 from tests.torture.rounds import rounds
-from tests.web.server import Server, run, serving, temporary_home
+from tests.web.server import Server, migrated_home, run, serving, temporary_home
 
 ROUNDS = rounds(2, long=200)
 CALLS = 48
@@ -43,10 +47,19 @@ Call = Callable[[int], str]
 @contextmanager
 def filled_home() -> Iterator[Path]:
     """A home whose project alpha has some hundred memories."""
-    with temporary_home() as home:
-        code, output = run("import", "markdown", "docs", "--project", "alpha", home=home)
-        assert code == 0, output
+    with temporary_home(fresh=True) as home:
+        shutil.copytree(imported_home(), home)
         yield home
+
+
+@cache
+def imported_home() -> Path:
+    """The home that the others of this process are copies of."""
+    home = Path(tempfile.mkdtemp(prefix="imported-", dir=run_home())) / "home"
+    shutil.copytree(migrated_home(), home)
+    code, output = run("import", "markdown", "docs", "--project", "alpha", home=home)
+    assert code == 0, output
+    return home
 
 
 def at_once(*calls: Call) -> set[str]:
