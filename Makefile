@@ -33,8 +33,15 @@ run: $(BIN)/.installed
 TEST_MODE := PYTHONDEVMODE=1 PYTHONMALLOC=default
 WORKERS ?= 3
 
+# COVERAGE=1 measures every process that a test starts, which takes three quarters more time.
 test: $(BIN)/.installed-dev
+ifdef COVERAGE
+	rm -f .coverage .coverage.*
+	$(TEST_MODE) $(BIN)/coverage run manage.py test --parallel $(WORKERS) $(TESTS)
+	@$(BIN)/coverage combine --quiet
+else
 	$(TEST_MODE) $(BIN)/python manage.py test --parallel $(WORKERS) $(TESTS)
+endif
 
 # The long form of the attacks and the fuzzing that `make test` does briefly.
 torture: $(BIN)/.installed-dev
@@ -46,11 +53,8 @@ lint: $(BIN)/.installed-dev
 	$(BIN)/mypy .
 	$(BIN)/lint-imports
 
-# The same tests with coverage, which takes three quarters more time: every process that a test starts is measured too.
 coverage: $(BIN)/.installed-dev
-	rm -f .coverage .coverage.*
-	$(TEST_MODE) $(BIN)/coverage run manage.py test --parallel $(WORKERS) $(TESTS)
-	@$(BIN)/coverage combine --quiet
+	test -f .coverage || $(MAKE) test COVERAGE=1
 	$(BIN)/coverage report
 
 check: lint coverage
