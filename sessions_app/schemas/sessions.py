@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Line, Paging, self_evident, unlisted
 from sessions_app.models import SessionMode, SessionStatus
 
 _MODES = {"working_period": SessionMode.WORKING.value, "scratch_space": SessionMode.SCRATCH.value}
+Mode = Annotated[SessionMode, BeforeValidator(lambda mode: _MODES.get(str(mode), mode))]
 ModeAlone = Annotated[
-    dict[str, JsonValue],
+    dict[str, Mode],
     WithJsonSchema(
         {
             "type": "object",
@@ -27,9 +28,7 @@ class SessionStart(Command):
     """Begin a session."""
 
     purpose: Line = Field("", max_length=2_000, description="what the session is for")
-    mode: Annotated[SessionMode, BeforeValidator(lambda mode: _MODES.get(str(mode), mode))] = Field(
-        SessionMode.WORKING, description="working, or scratch for a throw-away space"
-    )
+    mode: Mode = Field(SessionMode.WORKING, description="working, or scratch for a throw-away space")
     directory: Line = Field("", max_length=1_000, description="where the work happens")
     agent: Line = Field("", max_length=200, description="who works; default: the client's name")
     session_id: Identifier | None = Field(None, description="default: a new one")
@@ -50,6 +49,8 @@ class SessionStart(Command):
             return given
         if set(metadata) - {"mode"}:
             raise ValueError("metadata takes mode alone; keep what else there is with memory_write, scope=session")
+        if "mode" in rest:  # it decides, but what it overrides must be valid too
+            metadata = {"metadata": metadata}
         return {**metadata, **rest, "purpose": ": ".join(texts)}
 
 

@@ -202,6 +202,8 @@ class InputTests(RestTestCase):
     def test_a_sessions_name_is_text(self) -> None:
         detail = self.call("POST", "projects/alpha/sessions", {"name": [None, None]}, expect=422).data["detail"]
         self.assertIn("'name' must be a text", detail)
+        body = {"mode": "working", "metadata": {"mode": {}}}
+        self.assertIn("mode", self.call("POST", "projects/alpha/sessions", body, expect=422).data["detail"])
         self.assertEqual(self.call("GET", "projects/alpha/sessions").data["results"], [])
 
     def test_every_error_of_the_hub_has_a_page_of_its_meaning(self) -> None:
