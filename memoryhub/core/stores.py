@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -162,12 +163,20 @@ def _translated(store: StoreId) -> Iterator[None]:
             raise
         if "disk is full" not in str(error):
             _failed.add(store.alias)
+            _release_cursors(error)
             store_connections.retire(store.alias)
         raise _unavailable(store, error) from error
     except OSError as error:
         if error.errno not in _OF_THE_DISK and not _is_in_home(error.filename):
             raise
         raise _unavailable(store, error) from error
+
+
+def _release_cursors(error: BaseException | None) -> None:
+    """Let go of the cursors that the frames of an error hold: a connection is closed only after its last cursor."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
