@@ -12,4 +12,4 @@ class DecisionsConfig(AppConfig):
 
     def ready(self) -> None:
         """Register events, projectors, entities, what can be found, and what is told of decisions elsewhere."""
-        from decisions import capturing, contributions, entities, pack, projectors, search, services, standing  # noqa: F401
+        from decisions import agent_guard, contributions, events, projectors, quarantine, search, services  # noqa: F401

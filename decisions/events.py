@@ -8,10 +8,11 @@ from typing import Literal
 from pydantic import Field
 
 from decisions.models import ArtifactKind, DecisionStatus, EdgeRelation, Impact, LinkType
-from memoryhub.core.event_types import EventGroup, Retention, define_event
-from memoryhub.core.rollback import reverses, sets_aside
+from memoryhub.core.entities import define_entity
+from memoryhub.core.events.event_types import EventGroup, Retention, define_event
+from memoryhub.core.events.rollback import reverses, sets_aside
 from memoryhub.core.schemas import Instant, Payload
-from sessions_app.events.commits import EVIDENCE
+from sessions_app.events.work import EVIDENCE
 
 
 class Alternative(Payload):
@@ -120,3 +121,6 @@ DECISION_MARKED = _define(
 DECISION_EVIDENCED = _define(
     "decision.evidenced", DecisionEvidenced, label="Decision evidenced", rollback=EVIDENCE, changes_stream=False
 )
+
+
+define_entity("decision", "SELECT id, title, '' AS kind, 0 AS deleted FROM decisions_decision", shown_by="decision_get")

@@ -100,7 +100,7 @@ def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], 
     routes = {(start, end): _route(places[start], places[end]) for start, end in pairs}
     by_column = _ordered(places, routes)
     height = _stack(by_column)
-    told = _told(drawn)
+    told = _relations_in_words(drawn)
     nodes = [
         _node(place, known[place.node], told.get(place.node, []), is_current=place.node == current)
         for column in by_column
@@ -248,7 +248,7 @@ def _node(place: _Place, decision: Mapping[str, Any], told: Sequence[str], *, is
     )
 
 
-def _told(edges: Sequence[Edge]) -> dict[int, list[str]]:
+def _relations_in_words(edges: Sequence[Edge]) -> dict[int, list[str]]:
     """Return in words how each decision stands to those that it names."""
     told: dict[int, list[str]] = {}
     for start, relation, end in edges:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from decisions.schemas import DecisionResult
-from memoryhub.core.wording import flat, hanging, indented
+from memoryhub.core.text import flat, hanging, indented
 
 _FIRST = 120
 _TITLE = 60

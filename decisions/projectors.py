@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from decisions.events import (
     DECISION_EVIDENCED,
@@ -20,12 +21,47 @@ from decisions.events import (
     Edge,
 )
 from decisions.models import ArtifactKind, Decision, EdgeRelation, LinkType
-from decisions.trailers import mentions, reverted_sha
-from memoryhub.core import clock, rows
-from memoryhub.core.dialect import IDS, elements
+from memoryhub.core import clock
+from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
-from memoryhub.core.projection import Event, projects
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, elements
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
+
+_TRAILER = re.compile(r"^(decisions?|refs):[ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
+_ID = re.compile(r"#(\d{1,15})\b")
+_REVERTED = re.compile(r"^This reverts commit ([0-9a-f]{7,64})", re.IGNORECASE | re.MULTILINE)
+_MAX_IDS = 50
+
+
+class Mention(NamedTuple):
+    """A decision that a commit's message names."""
+
+    decision_id: int
+    link_type: LinkType
+
+
+def mentions(message: str) -> list[Mention]:
+    """Return the decisions that trailers name: ``Decision: #412`` implements it, ``Refs: #412`` relates to it."""
+    found: dict[int, LinkType] = {}
+    for decision_id, link_type in _mentions(message):
+        if found.get(decision_id) is not LinkType.IMPLEMENTS:
+            found[decision_id] = link_type
+    return [Mention(*item) for item in list(found.items())[:_MAX_IDS]]
+
+
+def _mentions(message: str) -> Iterator[tuple[int, LinkType]]:
+    for match in _TRAILER.finditer(message):
+        link_type = LinkType.RELATES if match[1].lower() == "refs" else LinkType.IMPLEMENTS
+        for number in _ID.findall(match[2]):
+            yield int(number), link_type
+
+
+def reverted_sha(message: str) -> str | None:
+    """Return the hash of the commit that this one reverts, as git writes it."""
+    found = _REVERTED.search(message)
+    return found[1].lower() if found else None
+
 
 _PLAIN = ("title", "context", "chosen", "rationale", "impact", "phase", "topic", "status", "author", "source")
 _UNLESS_ASIDE = "DO UPDATE SET event = excluded.event WHERE event IN (SELECT id FROM quarantine)"

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 
-from decisions.librarian import instructions
 from memoryhub.core.schemas import Command
+from memoryhub.core.text import hanging
 from memoryhub.core.tools import Prompt, register_prompts
-from memoryhub.core.wording import hanging
+
+AGENT_FILE = Path(__file__).with_name("librarian.md")
+"""Front matter between ``---`` lines (name, description, tools, model, colour), then what the librarian is told."""
+
+
+def agent_file() -> str:
+    """Return the whole agent file."""
+    return AGENT_FILE.read_text()
+
+
+def instructions() -> str:
+    """Return what the librarian is told, without the front matter."""
+    return agent_file().split("\n---\n", 1)[1].strip()
 
 
 class LibrarianQuestion(Command):

@@ -9,7 +9,6 @@ from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJ
 
 from decisions.events import Alternative
 from decisions.models import DecisionStatus, EdgeRelation, Impact, LinkType
-from memoryhub.core.retrieval import Retrieval
 from memoryhub.core.schemas import (
     LISTED_AS,
     Command,
@@ -22,7 +21,8 @@ from memoryhub.core.schemas import (
     self_evident,
     unlisted,
 )
-from memoryhub.core.wording import NOT_BLANK
+from memoryhub.core.search.retrieval import Retrieval
+from memoryhub.core.text import NOT_BLANK
 
 Title = Annotated[FilledLine, StringConstraints(max_length=200)]
 Text = Annotated[str, StringConstraints(max_length=50_000)]

@@ -15,13 +15,14 @@ from decisions.models import EdgeRelation
 from decisions.present import note_text
 from decisions.selectors.decisions import find_decisions, views
 from decisions.selectors.edges import heads
+from memories.search.pipeline import define_notes
 from memories.search.text import define_source_hint
 from memories.search.weights import define_demotion, define_successors
-from memories.search.why import define_notes
-from memoryhub.core import clock, rows
-from memoryhub.core.dialect import IDS
-from memoryhub.core.projection import Event
-from memoryhub.core.searchable import Document, define_text, indexed_when
+from memoryhub.core import clock
+from memoryhub.core.events.projection import Event
+from memoryhub.core.search.searchable import Document, define_text, indexed_when
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 from sessions_app.models import Commit
 from sessions_app.search import known_commit_document
@@ -71,7 +72,7 @@ def linked_commit(event: Event[CommitRecorded | CommitLinked]) -> list[Document]
 _REPLACED = "SELECT id FROM decisions_decision WHERE status IN ('superseded', 'deprecated', 'rejected')"
 
 
-def standing_instead(ids: Sequence[int]) -> dict[int, list[int]]:
+def find_successors(ids: Sequence[int]) -> dict[int, list[int]]:
     """Return the decisions that replace those of the ids that no longer hold."""
     found = rows.fetch(f"{_REPLACED} AND id IN {IDS}", [json.dumps(list(ids))])
     replaced = heads(sorted(decision_id for (decision_id,) in found))
@@ -98,7 +99,7 @@ ASKED_WEIGHT = 2.0
 
 define_source_hint("decision", pattern=ASKED, words=rf"\b(?:{_MADE}|{_NAMED})\b", weight=ASKED_WEIGHT)
 define_demotion(_REPLACED, REPLACED_WEIGHT, why="replaced")
-define_successors(standing_instead)
+define_successors(find_successors)
 define_notes("decision", evidence_notes)
 
 

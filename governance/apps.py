@@ -12,9 +12,9 @@ class GovernanceConfig(AppConfig):
 
     def ready(self) -> None:
         """Register events, projectors and effects, and check that every effect which an event type names is there."""
-        from governance import redaction, retention, staleness, taint
-        from memoryhub.core.event_types import require_effects
+        from governance import redaction, retention, rollback, staleness
+        from memoryhub.core.events.event_types import require_effects
 
-        for part in (retention, redaction, taint, staleness):
+        for part in (retention, redaction, rollback, staleness):
             part.register()
         require_effects()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from governance.redaction.growth import last_look, look_through
+from governance.present import size
+from governance.redaction.copies import last_look, look_through
 from governance.retention.policy import Policy
-from governance.retention.present import size
 from governance.retention.run import run_due
 from memories.services.erase import wipe_traces
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
-from memoryhub.core.vacuum import is_unwiped
-from memoryhub.core.wording import counted
+from memoryhub.core.stores.wal import is_unwiped
+from memoryhub.core.text import counted
 
 
 class _TimeIsUp(Exception):

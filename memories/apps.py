@@ -12,9 +12,9 @@ class MemoriesConfig(AppConfig):
 
     def ready(self) -> None:
         """Register events, projectors, entities, packs and the search index."""
-        from memories import entities, pack, projectors  # noqa: F401
-        from memories.embeddings import checking, ranker  # noqa: F401
+        from memories import events, pack, projectors  # noqa: F401
+        from memories.embeddings import following, meaning  # noqa: F401
         from memories.search import checking as index_checking  # noqa: F401
-        from memories.search import index, sources, upgrade  # noqa: F401
+        from memories.search import index, sources  # noqa: F401
+        from memories.uses import drain  # noqa: F401
         from memories.uses import projectors as use_projectors  # noqa: F401
-        from memories.uses import prune  # noqa: F401

@@ -13,17 +13,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from memories.duplicates import Existing
 from memories.events import MEMORY_DELETED, MemoryState
-from memories.existing import Existing
 from memories.models import Memory, MemoryKind, MemoryScope, MemoryVersion
 from memories.schemas import IfExists, MemoryRestore, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult, WriteStatus
 from memories.services import delete_memory, restore_memory, update_memory, write_memories
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict
-from memoryhub.core.kinds import GUIDELINE
+from memoryhub.core.kinds.builtin import GUIDELINE
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import GLOBAL_STORE, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, use_store
 
 ACTOR = "memory-hub bootstrap"
 """Who the events say has written them; a version by anybody else is an edit."""

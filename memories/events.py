@@ -9,12 +9,13 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue
 
 from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
-from memoryhub.core.event_types import EventGroup, Retention, TurnRule, define_event
-from memoryhub.core.kinds import DEFAULT_KIND, KINDS
+from memoryhub.core.entities import define_entity
+from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
+from memoryhub.core.events.rollback import NOTHING_DEPENDS, reverses, sets_aside
+from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act
-from memoryhub.core.rollback import NOTHING_DEPENDS, reverses, sets_aside
 from memoryhub.core.schemas import Generated, Instant, Payload, Sha256, StoredTag
-from memoryhub.core.stores import SLUG
+from memoryhub.core.stores.store import SLUG
 
 
 class ResourceLink(Payload):
@@ -58,7 +59,7 @@ class MemoryState(Payload):
 _PLAIN = tuple(name for name in MemoryState.model_fields if name not in ("type", "tags", "resource_links"))
 
 
-class Standing(Payload):
+class ReviewStatus(Payload):
     """Whether a person stands behind a memory, and why not."""
 
     state: ReviewState = ReviewState.ACCEPTED
@@ -71,7 +72,7 @@ class Standing(Payload):
 class MemoryWritten(MemoryState):
     """A memory came to be."""
 
-    review: Standing | None = None
+    review: ReviewStatus | None = None
     """Only where it is not accepted."""
 
 
@@ -84,7 +85,7 @@ class MemoryRevised(MemoryState):
     reason: str = ""
     conflicts_with: int | None = None
     """The version that the writer had not seen, when it was written within the conflict window."""
-    review: Standing | None = None
+    review: ReviewStatus | None = None
     """Only where it is not accepted."""
 
 
@@ -104,7 +105,7 @@ class Merged(Payload):
     version: int
     """That it has since."""
     before_version: int
-    before: Standing
+    before: ReviewStatus
 
 
 class MemoryReviewed(Payload):
@@ -117,8 +118,8 @@ class MemoryReviewed(Payload):
     stands: int
     """The version that stands since: another one where she edited it, or where an earlier one holds again."""
     reason: str = ""
-    before: Standing
-    after: Standing
+    before: ReviewStatus
+    after: ReviewStatus
     merged: Merged | None = None
 
 
@@ -268,4 +269,11 @@ CONTEXT_PACKED = define_event(
     turn=TurnRule.OPTIONAL,
     own_icon="note",
     nouns=("context pack", "context packs"),
+)
+
+
+define_entity(
+    "memory",
+    "SELECT id, title, kind, deleted_at IS NOT NULL AS deleted FROM memories_memory",
+    shown_by="memory_get",
 )

@@ -7,6 +7,8 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Status
 
+from memories.review import selectors, services
+from memories.review.schemas import ReviewList, ReviewResult, ReviewVerdict
 from memories.schemas.links import (
     LinkStatus,
     RelationCreate,
@@ -115,3 +117,30 @@ def delete_relation(
 ) -> Any:
     """Answers with what it was."""
     return relations.delete_relation(command=command_of(RelationDelete, body, id=relation_id))
+
+
+VerdictBody = without(ReviewVerdict, "id")
+
+
+@router.get("reviews", response=Listing, tags=["review"], summary="List what waits for a person")
+def list_reviews(request: HttpRequest, command: Query[ReviewList]) -> Any:
+    """What has waited longest comes first, each with who proposed it, why it waits, and what it changes."""
+    return selectors.list_reviews(command=command)
+
+
+@router.post(
+    "memories/{memory_id}/review",
+    response={200: ReviewResult, **problems(403, 409, 410, 412)},
+    tags=["review"],
+    summary="Accept or reject a memory",
+)
+def review_memory(
+    request: HttpRequest,
+    memory_id: EntityId,
+    body: VerdictBody,  # type: ignore[valid-type]
+    response: HttpResponse,
+) -> Any:
+    """409 where it is so already, 412 where it has changed since ``base_version``, 403 to who wrote it."""
+    result = services.review_memory(command=command_of(ReviewVerdict, body, id=memory_id))
+    response["ETag"] = entity_tag(result.version)
+    return result

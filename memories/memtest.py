@@ -12,11 +12,11 @@ from pydantic import Field, ValidationError
 
 from memories.pack import compose_pack
 from memories.schemas import MemorySearch
-from memories.schemas.pack import DEFAULT_TOKENS, ContextPackRequest
+from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest
 from memories.selectors import search
 from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.schemas import Command
-from memoryhub.core.tokens import estimate_tokens
 from memoryhub.core.validation import explain
 
 FILE_NAME = "memory.tests.yml"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from memoryhub.core.schemas import Command
+from memoryhub.core.text import hanging
 from memoryhub.core.tools import Prompt, register_prompts
-from memoryhub.core.wording import hanging
 
 
 class SessionBeginning(Command):

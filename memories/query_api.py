@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from django.http import HttpRequest
-from ninja import Query, Router
+from django.http import HttpRequest, HttpResponse
+from ninja import Header, Query, Router, Status
 
 from memories import services
+from memories.pack import pack_context, pack_digest, replay_pack
 from memories.query import query
 from memories.schemas import ConflictResult
-from memories.schemas.query import ConflictGet, ConflictList, ConflictSettle, MemoryQuery
-from memories.selectors import disputes
+from memories.schemas.query import (
+    ConflictGet,
+    ConflictList,
+    ConflictSettle,
+    ContextPackRequest,
+    ContextReplay,
+    MemoryQuery,
+)
+from memories.selectors import conflicts
 from memoryhub.core.rest import command_of, problems, without
 from memoryhub.core.schemas import EntityId, Listing
 
@@ -30,7 +38,7 @@ def ask(request: HttpRequest, command: MemoryQuery) -> Any:
 @router.get("conflicts", response=Listing, tags=["conflicts"], summary="List conflicts")
 def list_conflicts(request: HttpRequest, command: Query[ConflictList]) -> Any:
     """Open ones, or all; both versions with who, when and why, and what differs as ``[-gone-]`` and ``{+come+}``."""
-    return disputes.list_conflicts(command=command)
+    return conflicts.list_conflicts(command=command)
 
 
 @router.get("conflicts/{conflict_id}", response=dict[str, Any], tags=["conflicts"], summary="Get a conflict")
@@ -40,7 +48,7 @@ def get_conflict(
     show: Query[ConflictShow],  # type: ignore[valid-type]
 ) -> Any:
     """As the list shows it; settled ones too."""
-    return disputes.get_conflict(command=command_of(ConflictGet, show, id=conflict_id))
+    return conflicts.get_conflict(command=command_of(ConflictGet, show, id=conflict_id))
 
 
 @router.post(
@@ -56,3 +64,32 @@ def resolve_conflict(
 ) -> Any:
     """Keep a (the earlier version), keep b, merge them, or keep both. 409 where it is settled already."""
     return services.resolve_conflict(command=command_of(ConflictSettle, body, id=conflict_id))
+
+
+@router.get(
+    "context",
+    response={200: dict[str, Any], 304: None},
+    tags=["search"],
+    summary="What to know before going on, within a budget of tokens",
+)
+def get_context(
+    request: HttpRequest,
+    command: Query[ContextPackRequest],
+    response: HttpResponse,
+    if_none_match: Annotated[str | None, Header(None, alias="If-None-Match", description="the ETag you have")] = None,
+) -> Any:
+    """The same bytes as before while nothing changed; 304 where they are those of ``If-None-Match``.
+
+    Each pack that says something new is an event, and can be made again: ``context/{id}``.
+    """
+    if if_none_match and if_none_match.strip().strip('"') == pack_digest(command=command):
+        return Status(304, None)
+    sent = pack_context(command=command)
+    response["ETag"] = f'"{sent.digest}"'
+    return sent.data()
+
+
+@router.get("context/{pack_id}", response=dict[str, Any], tags=["search"], summary="Make a context pack again")
+def get_sent_context(request: HttpRequest, pack_id: EntityId) -> Any:
+    """From the stores as they stood; ``meta.as_sent`` is false where something of it was erased since."""
+    return replay_pack(command=ContextReplay(id=pack_id)).data()

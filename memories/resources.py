@@ -11,10 +11,10 @@ from memories.embeddings.meaning import model_name
 from memories.models import MemoryScope
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
 from memories.search import engine
-from memories.search.mode import wanted_mode
 from memories.search.parsed_query import parse_search
+from memories.search.pipeline import wanted_mode
 from memories.selectors import filtered, hits, listed
-from memories.uses.kinds import Use
+from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memoryhub.core.schemas import Command
 

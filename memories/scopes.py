@@ -15,9 +15,9 @@ from memories.events import MEMORY_WRITTEN
 from memories.models import MemoryScope
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.origin import current_origin, use_origin
-from memoryhub.core.stores import GLOBAL_STORE, Scope, StoreId, current_store, org_store, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, current_store, org_store, use_store
 from sessions_app.gatekeeper import require_turn
-from sessions_app.profile import org_of_project
+from sessions_app.selectors import org_of_project
 
 NEAREST_FIRST = (MemoryScope.SESSION, MemoryScope.PROJECT, MemoryScope.ORG, MemoryScope.GLOBAL)
 _OWN = {

@@ -10,8 +10,8 @@ from memories.schemas import SimilarMemory
 from memories.search.folding import folded
 from memories.search.index import has_full_text
 from memories.search.text import STOP_WORDS
-from memoryhub.core import rows
-from memoryhub.core.quarantine import OUTSIDE
+from memoryhub.core.log.quarantine import OUTSIDE
+from memoryhub.core.stores import rows
 
 _WORD = re.compile(r"\w{2,40}")
 _MOST_CHARACTERS = 20_000

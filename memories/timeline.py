@@ -8,18 +8,18 @@ from django.db.models import Max
 
 from memories.models import SearchDocument
 from memories.schemas import Stats, Timeline
-from memories.search.mode import told_mode
+from memories.search.pipeline import mode_name
 from memories.selectors import count_by_type
-from memoryhub.core import clock, log, rows
-from memoryhub.core.asof import viewed_store
-from memoryhub.core.chronicle import chronicle, entity_of, kept_quiet
+from memoryhub.core import clock, log
 from memoryhub.core.contributions import statistics
 from memoryhub.core.errors import NotFound
+from memoryhub.core.events.projection import read_models
+from memoryhub.core.log.event_view import chronicle, entity_of, kept_quiet, viewed_store
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import read_models
-from memoryhub.core.retrieval import retrieval
-from memoryhub.core.stores import current_store
-from memoryhub.core.wording import flat
+from memoryhub.core.search.retrieval import retrieval
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store
+from memoryhub.core.text import flat
 from sessions_app.selectors import find_iteration
 
 OF_ITERATION = 100
@@ -88,7 +88,7 @@ def stats(*, command: Stats) -> dict[str, Any]:
             "memories": count_by_type(),
             **statistics(),
             "rows": {model._meta.model_name: model._default_manager.count() for model in read_models()},
-            "mode": told_mode(),
+            "mode": mode_name(),
             "bytes": {each.name: each.stat().st_size for each in sorted(path.parent.glob("events.db*"))},
             "sqlite": rows.fetch("SELECT sqlite_version()")[0][0],
         }

@@ -15,7 +15,7 @@ class HubConfig(AppConfig):
     def ready(self) -> None:
         """Have the roles' groups made whenever hub.db is migrated; a process that works on stores alone knows none."""
         if apps.is_installed("django.contrib.auth"):
-            from memoryhub.access.roles import sync_groups
+            from memoryhub.registry.people import sync_groups
 
             post_migrate.connect(sync_groups, sender=self)
         post_migrate.connect(_install_schedules, dispatch_uid="memoryhub.schedules")
@@ -24,6 +24,6 @@ class HubConfig(AppConfig):
 def _install_schedules(app_config: AppConfig, using: str, **_: object) -> None:
     """Have the schedules of the jobs installed with the queue's tables."""
     if app_config.label == "django_q" and using == "jobs":
-        from memoryhub.jobs import install_schedules
+        from memoryhub.ops.jobs import install_schedules
 
         install_schedules()

@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
 
         return serve_mcp(argv[2:])
     if argv[1:2] == ["hook"] and not _asks_for_help(argv):
-        from memoryhub.hook.front import main as take_hook
+        from memoryhub.client.hook.front import main as take_hook
 
         take_hook(argv[2:])
     try:

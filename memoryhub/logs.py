@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from memoryhub.core.wording import flat, printable
+from memoryhub.core.text import flat, printable
 
 _FOREIGN_HOST = "refused a request for the host %r: this hub answers under its own address only"
 _SHOWN_OF_HOST = 100

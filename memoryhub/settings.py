@@ -32,7 +32,7 @@ DEBUG = False
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 
 INSTALLED_APPS = [
-    "memoryhub.site.HubAdminConfig",
+    "memoryhub.web.site.HubAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -45,24 +45,24 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "memoryhub.middleware.ContentSecurityPolicy",
-    "memoryhub.middleware.ApiProblems",
-    "memoryhub.middleware.KnownHost",
+    "memoryhub.web.middleware.ContentSecurityPolicy",
+    "memoryhub.web.middleware.ApiProblems",
+    "memoryhub.web.middleware.KnownHost",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "memoryhub.middleware.StoreAddress",
+    "memoryhub.web.middleware.StoreAddress",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     # The last, because it calls the view: every check above comes before a store is opened.
-    "memoryhub.middleware.CurrentStore",
+    "memoryhub.web.middleware.CurrentStore",
 ]
 
 ROOT_URLCONF = "memoryhub.urls"
-STORE_URLCONF = "memoryhub.store_urls"
+STORE_URLCONF = "memoryhub.web.store_urls"
 """What is under ``/p/<project>/``, ``/o/<organisation>/`` and ``/global/``."""
 WSGI_APPLICATION = "memoryhub.wsgi.application"
 

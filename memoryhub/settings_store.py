@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memoryhub import env
-from memoryhub.core.sqlite.driver import install
-from memoryhub.core.sqlite.options import connection_settings
+from memoryhub.core.backends.sqlite.driver import install
+from memoryhub.core.backends.sqlite.options import connection_settings
 
 install()
 
@@ -16,7 +16,7 @@ DATABASES = {
     "default": connection_settings(str(HOME / "hub.db"), create=True),
     "jobs": connection_settings(str(HOME / "jobs.db"), create=True),
 }
-DATABASE_ROUTERS = ["memoryhub.core.routing.StoreRouter"]
+DATABASE_ROUTERS = ["memoryhub.core.stores.routing.StoreRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 USE_TZ = True

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from django.urls import path
 
-from memoryhub import home, jobs_page, making, signin
-from memoryhub.access import people_page, tokens_page
-from memoryhub.api import api
-from memoryhub.problems import not_found_in_a_line
+from memoryhub.rest.api import api
+from memoryhub.rest.problems import not_found_in_a_line
+from memoryhub.web import create_pages, jobs_page, people_page, projects_page, signin
+from memoryhub.web import people_page as tokens_page
 
 urlpatterns = [
     path(".well-known/<path:name>", not_found_in_a_line),
-    path("", home.show_projects, name="home"),
-    path("new/project", making.new_project, name="new-project"),
-    path("new/organisation", making.new_org, name="new-org"),
+    path("", projects_page.show_projects, name="home"),
+    path("new/project", create_pages.new_project, name="new-project"),
+    path("new/organisation", create_pages.new_org, name="new-org"),
     path("people", people_page.show_people, name="people"),
     path("people/<str:name>/<str:what>", people_page.change_person, name="change-person"),
     path("tokens", tokens_page.show_tokens, name="tokens"),

@@ -16,6 +16,8 @@ from memoryhub.core.schemas import Identifier, Listing, Paging
 from sessions_app import selectors, services
 from sessions_app.replay import AuditReplay, replay_page
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionList, SessionStart, SessionView
+from sessions_app.schemas.work import Sanitise, Sanitised
+from sessions_app.services.profile import try_rules
 
 router = Router()
 by_name = Router()
@@ -103,3 +105,9 @@ def verify_events(request: HttpRequest) -> Any:
 def get_session(request: HttpRequest, session_id: Identifier) -> Any:
     """Return one session."""
     return selectors.view_session(services.find_session(session_id=session_id))
+
+
+@router.post("sanitise", response=Sanitised, tags=["settings"], summary="See what would be taken out of a text")
+def sanitise(request: HttpRequest, command: Sanitise) -> Any:
+    """With the project's own rules and allow-list, or with those of the body; nothing is written."""
+    return try_rules(command=command)

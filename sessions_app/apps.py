@@ -12,4 +12,5 @@ class SessionsConfig(AppConfig):
 
     def ready(self) -> None:
         """Register events, projectors and entities."""
-        from sessions_app import entities, folder_file, gatekeeper, own_rules, projectors, search  # noqa: F401
+        from memoryhub.config import current_rules, folder_file  # noqa: F401
+        from sessions_app import entities, gatekeeper, projectors, search  # noqa: F401

@@ -8,7 +8,7 @@ from pathlib import Path
 from memoryhub.core import log
 from memoryhub.core.log.checkpoint import Checkpoint, checkpoint_at, read_checkpoint, write_checkpoint
 from memoryhub.core.schemas import Command
-from memoryhub.core.stores import current_store
+from memoryhub.core.stores.store import current_store
 
 
 class AuditVerify(Command):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from memoryhub.config.project_settings import project_settings
+from memoryhub.config.retention_rules import TurnPolicy
 from memoryhub.core import log
-from memoryhub.core.event_types import EventType, TurnRule
+from memoryhub.core.events.event_types import EventType, TurnRule
 from memoryhub.core.origin import Origin
-from sessions_app.choices import TurnPolicy
 from sessions_app.services.turns import require_open_turn
-from sessions_app.settings import project_settings
 
 CLIENT_DOORS = frozenset({"mcp", "rest"})
 """The doors that the policy is for; a person at the admin or the command line keeps no turns."""

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from memoryhub.config.repository import is_folder
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.repository import is_folder
-from memoryhub.core.wording import flat
+from memoryhub.core.text import flat
 from sessions_app.events import FileChange
-from sessions_app.events.commits import MAX_LINES
+from sessions_app.events.work import MAX_LINES
 from sessions_app.schemas import CommitRecord
 
 _TIMEOUT = 30

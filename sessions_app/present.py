@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memoryhub.core.wording import counted, flat, hanging
+from memoryhub.core.text import counted, flat, hanging
 
 _SAID = {"implements": "implements", "reverts": "reverts", "relates": "relates to"}
 

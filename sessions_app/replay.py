@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 
 from memoryhub.core import clock, log
-from memoryhub.core.chronicle import telling
 from memoryhub.core.log import ReplayWindow
+from memoryhub.core.log.event_view import main_text
 from memoryhub.core.log.read import described
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Command, Listing, Moment, Paging
-from memoryhub.core.wording import NOT_BLANK, flat
+from memoryhub.core.text import NOT_BLANK, flat
 
 EventTypeName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64, pattern=NOT_BLANK)]
 
@@ -66,7 +66,7 @@ def event_line(event: dict[str, Any]) -> str:
         return f"#{event['position']} {event['event_type']}"
     session = f" session={event['session_id']}" if event["session_id"] else ""
     turn = f" turn={event['turn_id']}" if event["turn_id"] else ""
-    about = "(erased)" if event["payload"] is None else telling(event["payload"])
+    about = "(erased)" if event["payload"] is None else main_text(event["payload"])
     head = f"#{event['position']} {event['occurred_at']} {event['event_type']} {event['stream_id']}"
     who = f"by {event['actor']} via {event['source']}"
     return flat(f"{head}/{event['stream_seq']} {who}{session}{turn} {about}").rstrip()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from memoryhub.core import clock, rows
-from memoryhub.core.dialect import IDS, json_text
-from memoryhub.core.event_types import Speech, names_of_speech, quoted
+from memoryhub.core import clock
+from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
+from memoryhub.core.events.projection import Event
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
-from memoryhub.core.projection import Event
-from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
+from memoryhub.core.search.searchable import Document, Removal, define_text, indexed_when
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, json_text
 from sessions_app.events import (
     COMMIT_LINKED,
     COMMIT_RECORDED,

@@ -7,20 +7,22 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from memoryhub.core.chronicle import chronicle, kept_quiet
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.errors import NotFound
+from memoryhub.core.log.event_view import chronicle, kept_quiet
+from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
-from memoryhub.core.quarantine import outside_quarantine
 from memoryhub.core.schemas import Listing, Paging
-from sessions_app.models import Commit, Iteration, Session, Turn
+from memoryhub.core.stores import rows
+from sessions_app.models import Commit, Iteration, Profile, Session, Turn
 from sessions_app.present import commit_line, iteration_line, session_line, turn_line
 from sessions_app.schemas import (
     CommitView,
     IterationGet,
     IterationList,
     IterationView,
+    ProfileView,
     SessionList,
     SessionView,
     TurnList,
@@ -155,3 +157,23 @@ def _page(found: list[dict[str, Any]], matching: QuerySet[Any], command: Paging,
 
 def _listed_session(session: Session, *, compact: bool) -> dict[str, Any]:
     return {"id": session.id, "session_id": session.session_id} if compact else view_session(session)
+
+
+def profile() -> ProfileView:
+    """Return the profile of the current store."""
+    found = Profile.objects.first()
+    if found is None:
+        return ProfileView()
+    return ProfileView(**{name: getattr(found, name) for name in ProfileView.model_fields})
+
+
+def org_of_project() -> str | None:
+    """Return the id of the organisation that the current project belongs to, or None."""
+    found = rows.fetch("SELECT org FROM sessions_app_profile")
+    return found[0][0] if found else None
+
+
+def root_of_project() -> str:
+    """Return the folder in which the current project's repository is; "" where nobody has said it."""
+    found = rows.fetch("SELECT root_path FROM sessions_app_profile")
+    return found[0][0] if found else ""

@@ -15,9 +15,9 @@ from typing import Any
 from memoryhub.core import spool
 from memoryhub.core.errors import HubError
 from memoryhub.core.spool import Kept
-from memoryhub.core.stores import Scope, StoreId, current_store, use_store
-from sessions_app.clients import CLIENTS
-from sessions_app.hearing import hear, project_of
+from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
+from sessions_app.hook_clients import CLIENTS
+from sessions_app.hook_parser import parse_hook, project_of
 
 Cleaner = Callable[[Any], tuple[Any, list[str]]]
 """Takes JSON data; returns a copy of it without some text, and what was taken out."""
@@ -136,6 +136,6 @@ def _is_ours(line: str) -> bool:
 def _owner(kept: Kept) -> str:
     """Return the project that an event waits for; "" where none can be told, and any project may clean the event."""
     try:
-        return project_of(hear(client=kept.client, event=kept.event, told=kept.payload), kept.project)
+        return project_of(parse_hook(client=kept.client, event=kept.event, told=kept.payload), kept.project)
     except HubError:
         return ""

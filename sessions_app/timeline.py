@@ -12,11 +12,11 @@ from typing import Any
 from django.db.models import Count, Min, Q, QuerySet
 
 from memoryhub.core import clock
-from memoryhub.core.chronicle import entity_of
-from memoryhub.core.event_types import Speech, event_type, names_of_speech
+from memoryhub.core.events.event_types import Speech, event_type, names_of_speech
+from memoryhub.core.log.event_view import entity_of
 from memoryhub.core.models import RawEvent
-from sessions_app.entries import about, body, first_line
-from sessions_app.events.turns import TURN_BEGAN, TURN_ENDED
+from sessions_app.event_summaries import about, body, first_line
+from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED
 from sessions_app.models import Iteration, Session, Turn, TurnStatus
 
 PAGE = 200

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Status
 from pydantic import BaseModel
 
+from memoryhub.config.project_settings import ProjectSettings, project_settings
 from memoryhub.core.rest import command_of, problems, without
 from memoryhub.core.schemas import EntityId, Identifier, Listing
 from sessions_app import selectors, services
@@ -30,8 +31,7 @@ from sessions_app.schemas import (
     TurnView,
 )
 from sessions_app.services import iterations, turns
-from sessions_app.services.settings import change_settings
-from sessions_app.settings import ProjectSettings, project_settings
+from sessions_app.services.profile import change_settings
 
 router = Router()
 

@@ -14,8 +14,8 @@ from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate, TagCreate
 from memories.services import relations, tags, update_memory, write_memory
 from sessions_app.schemas import CommitRecord, EventAppend, IterationAdvance, IterationStart, SessionStart, TurnBegin
-from sessions_app.schemas.profile import ProjectDescribe
 from sessions_app.schemas.sessions import SessionEnd
+from sessions_app.schemas.work import ProjectDescribe
 from sessions_app.services import end_session, iterations, record_commits, start_session, turns
 from sessions_app.services.profile import describe
 

@@ -14,10 +14,12 @@ from unittest import mock
 from django.db import connections
 from django.test import TestCase
 
-from memoryhub.core import schema, store_connections, stores
 from memoryhub.core.origin import use_origin
-from memoryhub.core.routing import STORE_PREFIX
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores import connections as store_connections
+from memoryhub.core.stores import schema
+from memoryhub.core.stores import store as stores
+from memoryhub.core.stores.routing import STORE_PREFIX
+from memoryhub.core.stores.store import project_store, use_store
 from tests.home import run_home
 
 
@@ -75,7 +77,7 @@ def _share_template(home: Path) -> None:
         os.link(made, home / "templates" / name)
     else:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(run_home())):
-            from memoryhub.core import store_files
+            from memoryhub.core.stores import files
 
-            store_files.template_path()
+            files.template_path()
         _share_template(home)

@@ -14,7 +14,7 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 
 from memoryhub.core.errors import Unavailable
-from memoryhub.ops import bench
+from memoryhub.management import bench
 from tests.home import UNMEASURED
 from tests.support import HubTestCase
 

@@ -19,7 +19,7 @@ from django.core.management import CommandError, call_command
 from memories.schemas import MemoryWrite
 from memories.services import write_memories
 from memoryhub import __version__
-from memoryhub.jobs.runs import Outcome
+from memoryhub.ops.jobs.runs import Outcome
 from tests.hostile import fill, forged_lines, forging
 from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import Shell
@@ -237,7 +237,7 @@ class HostileTextTests(HubTestCase):
     def test_what_a_job_says_is_printed_on_its_line(self) -> None:
         outcome = mock.Mock(spec=Outcome, result="failed", message=self.text)
         outcome.target.title = "project alpha"
-        with mock.patch("memoryhub.jobs.run_job", return_value=[outcome]):
+        with mock.patch("memoryhub.ops.jobs.run_job", return_value=[outcome]):
             printed = self.run_command("jobs", "verify-stores", "--project", "alpha")
         self.assertIn("project alpha: failed: #987654321", printed)
         self.assertEqual((obeyed_by_terminals(printed), forged_lines(printed)), (set(), []))

@@ -10,13 +10,13 @@ from typing import Any
 from django.test import SimpleTestCase
 from pydantic import BaseModel
 
-from memoryhub.api import api
+from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import errors
-from memoryhub.core.event_types import EventType, event_types
-from memoryhub.core.rollback import effects
+from memoryhub.core.events.event_types import EventType, event_types
+from memoryhub.core.events.rollback import effects
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import listed_tools, load_tools
-from sessions_app.settings import ProjectSettings
+from memoryhub.rest.api import api
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 from memories.models import Memory
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import project_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import project_store
 from tests.home import UNMEASURED
 from tests.support import HubTestCase
 from tests.torture.rounds import rounds
@@ -20,9 +21,9 @@ from tests.torture.rounds import rounds
 PREPARE = """
 import django, os, sys
 django.setup()
-from memoryhub.core.sqlite import base
+from memoryhub.core.backends.sqlite import base
 base.BUSY_TIMEOUT_SECONDS = 60.0  # a slow disk takes a second for what eight write
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 from memories.services import write_memory
 from memories.schemas import MemoryWrite
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 from django.core.management import CommandError, call_command
 
-from memoryhub.core.identity import bind_project
+from memoryhub.config.identity import bind_project
 from tests.home import run_home
 from tests.support import HubTestCase
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden
-from memoryhub.core.stores import Scope, StoreId, org_store, project_store, use_store
-from memoryhub.organizations import OrgCreate, create_org
-from memoryhub.projects import ProjectCard, ProjectCreate, ProjectDetails, ProjectGet, create_project, get_project
+from memoryhub.core.stores.store import Scope, StoreId, org_store, project_store, use_store
+from memoryhub.registry.organizations import OrgCreate, create_org
+from memoryhub.registry.projects import (
+    ProjectCard,
+    ProjectCreate,
+    ProjectDetails,
+    ProjectGet,
+    create_project,
+    get_project,
+)
 from tests.support import HubTestCase
 
 

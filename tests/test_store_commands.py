@@ -9,8 +9,8 @@ from django.core.management import CommandError, call_command
 from memories import services
 from memories.models import Memory, MemoryScope
 from memories.schemas import MemoryWrite
-from memoryhub.core.stores import GLOBAL_STORE, org_store, use_store
-from memoryhub.organizations import OrgCreate, create_org
+from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
+from memoryhub.registry.organizations import OrgCreate, create_org
 from tests.support import HubTestCase
 
 

@@ -24,12 +24,11 @@ from benchmarks.quality.questions import QuestionSet
 from benchmarks.quality.report import as_data, render
 from benchmarks.quality.run import SetResult, evaluate
 from benchmarks.quality.stages import stages
-from memories.embeddings.choice import AUTO, wanted_name
-from memories.embeddings.current import use_engine
-from memoryhub.core.commands import HubCommand
+from memories.embeddings.choice import AUTO, use_engine, wanted_name
+from memoryhub.config.layers import PREFIX
 from memoryhub.core.errors import Invalid
-from memoryhub.ops.bench import temporary_home
-from sessions_app.layers import PREFIX
+from memoryhub.management.base import HubCommand
+from memoryhub.management.bench import temporary_home
 
 _PIPED_WIDTH = 120
 _DATA = "MEMORY_HUB_EVALUATION_DATA"

@@ -17,7 +17,7 @@ from benchmarks.quality.questions import Question, QuestionSet
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn

@@ -6,7 +6,7 @@ import math
 
 from benchmarks.quality.questions import QuestionSet
 from memories.embeddings.following import embed_current_store
-from memoryhub.core.stores import use_store
+from memoryhub.core.stores.store import use_store
 
 
 def embed(questions: QuestionSet) -> None:

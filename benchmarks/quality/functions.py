@@ -15,7 +15,7 @@ from benchmarks.quality.questions import Question, QuestionSet
 from memories.schemas import MemoryWrite
 from memories.services import write_memories
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 
 COUNT = 1_500
 _SEED = "memory-hub"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memoryhub.core.stores import StoreId
+from memoryhub.core.stores.store import StoreId
 
 
 @dataclass(frozen=True, slots=True)

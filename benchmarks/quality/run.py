@@ -15,7 +15,7 @@ from memories.search import engine
 from memories.search.parsed_query import parse
 from memories.search.pipeline import Pipeline
 from memories.selectors import search
-from memoryhub.core.stores import use_store
+from memoryhub.core.stores.store import use_store
 
 Progress = Callable[[str, int, int], None]
 _EVERY = 50

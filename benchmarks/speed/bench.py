@@ -13,7 +13,7 @@ from benchmarks.speed.rest import RestServer, rest_client
 from benchmarks.speed.service import ServiceDoor
 from benchmarks.speed.stdio import StdioClient
 from benchmarks.speed.twin import Twin
-from memoryhub.core.stores import StoreId, project_store
+from memoryhub.core.stores.store import StoreId, project_store
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""

@@ -19,8 +19,8 @@ from benchmarks.speed.measures import MEASURES, NAMES, SIZED_MEASURES
 from benchmarks.speed.report import as_data
 from benchmarks.speed.run import Plan, run
 from benchmarks.speed.table import render
-from memoryhub.core.commands import HubCommand
-from memoryhub.ops.bench import temporary_home
+from memoryhub.management.base import HubCommand
+from memoryhub.management.bench import temporary_home
 
 EXIT_FAILED = 1
 EXIT_TERMINATED = 143

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from memories.embeddings.choice import NONE
-from sessions_app.layers import PREFIX
+from memoryhub.config.layers import PREFIX
 
 ANSWER_SECONDS = 60.0
 _END_SECONDS = 30.0

@@ -17,8 +17,8 @@ from benchmarks.speed.bench import Bench, Progress, Samples, SizedBench
 from benchmarks.speed.figures import Failure, Figure, ProfileRow, Results
 from benchmarks.speed.measures import MEASURES, SIZED_MEASURES
 from benchmarks.speed.profiling import profile_writes
-from memoryhub.core import stores
 from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import store
 
 T = TypeVar("T", Figure, ProfileRow)
 
@@ -75,7 +75,7 @@ def _measure_size(results: Results, plan: Plan, bench: Bench, size: int) -> None
                 results.figures += _take(results, name, size, partial(measure, sized)) or []
         if plan.profile and size == plan.sizes[0]:
             results.profile = _take(results, "profile", size, partial(profile_writes, sized)) or []
-    stores.forget(sized.store)
+    store.forget(sized.store)
 
 
 def _take(results: Results, name: str, size: int | None, measure: Callable[[], Iterable[T]]) -> list[T] | None:

@@ -16,7 +16,7 @@ from memories.models import PROJECT, EndType, Memory, MemoryKind, MemoryScope, R
 from memories.schemas import MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import StoreId, org_store, use_store
+from memoryhub.core.stores.store import StoreId, org_store, use_store
 from sessions_app.events import PROJECT_DESCRIBED, ProjectDescribed
 
 SESSION = "bench-session"

@@ -6,7 +6,7 @@ from typing import Any
 
 from memories import selectors, services
 from memories.schemas import MemorySearch, MemoryWrite
-from memoryhub.core.stores import StoreId, use_store
+from memoryhub.core.stores.store import StoreId, use_store
 
 
 class ServiceDoor:

@@ -14,11 +14,12 @@ from typing import Any
 from benchmarks.speed.timing import WALL, Clock, seconds_by
 from memories.search.index import PUT_TEXT, text_row
 from memories.search.text import match_any, terms
-from memoryhub.core import log, rows, store_files
+from memoryhub.core import log
+from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
+from memoryhub.core.events.projection import read_models
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import read_models
-from memoryhub.core.searchable import Document, makers_for
-from memoryhub.core.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
+from memoryhub.core.search.searchable import Document, makers_for
+from memoryhub.core.stores import files, rows
 
 _TABLES = {
     "raw_events": "position",
@@ -46,7 +47,7 @@ class Twin:
     """The twin of the store that is current whenever it is used."""
 
     def __init__(self, path: Path) -> None:
-        store_files.create_store(path)
+        files.create_store(path)
         self._connection = connect(path)
         self._position = 0
         self._others: dict[str, set[tuple[Any, ...]]] = {

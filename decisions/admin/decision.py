@@ -7,23 +7,109 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_POST
 
-from decisions.admin import marks
+from decisions.admin import listing
 from decisions.admin.editing import DecisionEditing
-from decisions.admin.lineage import lineage_shown
-from decisions.admin.relations import edges_shown
 from decisions.events import DECISION_MARKED
-from decisions.models import ArtifactKind, Decision, DecisionStatus, LinkType
+from decisions.lineage_svg import Edge, draw_lineage
+from decisions.models import LINEAGE, ArtifactKind, Decision, DecisionEdge, DecisionStatus, EdgeRelation, LinkType
 from decisions.selectors.decisions import views
+from decisions.selectors.reading import lineage_of
 from memories.admin.relations import shown_of
 from memories.admin.rendering import render
 from memoryhub.core.admin import needs
+from memoryhub.core.admin.cells import counted
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act
 from sessions_app.models import Iteration, Turn
+
+MAX_SHOWN = 100
+_THE_OTHER_WAY = {
+    EdgeRelation.SUPERSEDES: "superseded by",
+    EdgeRelation.REFINES: "refined by",
+    EdgeRelation.DEPENDS_ON: "needed by",
+    EdgeRelation.CONFLICTS_WITH: "conflicts with",
+    EdgeRelation.RELATES_TO: "relates to",
+}
+_OFFERED = [*(each for each in EdgeRelation if each is not EdgeRelation.SUPERSEDES), EdgeRelation.SUPERSEDES]
+"""The one that changes the other's status comes last."""
+
+
+def edges_shown(decision: Decision) -> dict[str, Any]:
+    """Return the edges of both ways, those that it names itself first, at most 100, and how many are left out."""
+    edges = DecisionEdge.objects.filter(Q(from_id=decision.id) | Q(to_id=decision.id))
+    found = list(edges.order_by("event", "relation").values_list("from_id", "relation", "to_id")[: MAX_SHOWN + 1])
+    order = list(EdgeRelation)
+    shown = sorted(found[:MAX_SHOWN], key=lambda edge: (edge[0] != decision.id, order.index(EdgeRelation(edge[1]))))
+    ends = {start if end == decision.id else end for start, _, end in shown}
+    known = {each.id: each for each in Decision.objects.filter(id__in=ends).only("title", "status", "decided_at")}
+    return {
+        "edges": [_shown(edge, decision.id, known) for edge in shown],
+        "edges_cut": MAX_SHOWN if len(found) > MAX_SHOWN else 0,
+        "edge_choices": [(each.value, str(each.label).lower()) for each in _OFFERED],
+    }
+
+
+def _shown(edge: tuple[int, str, int], decision_id: int, known: dict[int, Decision]) -> dict[str, Any]:
+    start, name, end = edge
+    relation = EdgeRelation(name)
+    is_out = start == decision_id
+    other = known[end if is_out else start]
+    return {
+        "name": str(relation.label).lower() if is_out else _THE_OTHER_WAY[relation],
+        "id": other.id,
+        "title": other.title,
+        "struck": listing.is_struck(other.status),
+        "mark": listing.status(other.status),
+        "decided_at": other.decided_at,
+    }
+
+
+def lineage_shown(decision: Decision) -> dict[str, Any]:
+    """Return the drawing, the steps of each side as a list, and what is left out; without a lineage, no drawing."""
+    found = lineage_of(decision.id)
+    sides = [*found["ancestors"], *found["descendants"]]
+    this = {
+        "id": decision.id,
+        "title": decision.title,
+        "status": decision.status,
+        "decided_at": decision.decided_at.date().isoformat(),
+    }
+    shown = [this, *sides]
+    return {
+        "drawing": draw_lineage(shown, _edges_among([each["id"] for each in shown]), decision.id) if sides else None,
+        "before": [_step_row(step, named_by=True) for step in found["ancestors"]],
+        "after": [_step_row(step, named_by=False) for step in found["descendants"]],
+        "hidden": _hidden(found),
+        "heads": [head for head in found["heads"] if head["id"] != decision.id],
+    }
+
+
+def _edges_among(ids: list[int]) -> list[Edge]:
+    """Return the edges of lineage between these decisions."""
+    found = DecisionEdge.objects.filter(relation__in=LINEAGE, from_id__in=ids, to_id__in=ids)
+    return list(found.values_list("from_id", "relation", "to_id"))
+
+
+def _step_row(step: dict[str, Any], *, named_by: bool) -> dict[str, Any]:
+    relation = str(EdgeRelation(step["relation"]).label).lower()
+    told = f"#{step['via']} {relation} it" if named_by else f"it {relation} #{step['via']}"
+    return {**step, "told": told, "mark": listing.status(step["status"])}
+
+
+def _hidden(lineage: dict[str, Any]) -> str:
+    """Return in one sentence how much is left out; nothing where all is shown."""
+    left = [
+        f"{counted(lineage[f'{name}_count'] - len(lineage[f'{name}s']), word)} {where}"
+        for name, word, where in (("ancestor", "earlier decision", "before"), ("descendant", "later one", "after"))
+        if lineage[f"{name}_count"] > len(lineage[f"{name}s"])
+    ]
+    return f"Farther away, and not drawn: {' and '.join(left)}. Open the farthest one to go on." if left else ""
+
 
 _TEXTS = (("context", "Context"), ("chosen", "Decision"), ("rationale", "Rationale"))
 _MARKS = (DecisionStatus.ACCEPTED, DecisionStatus.DEPRECATED, DecisionStatus.REJECTED)
@@ -73,9 +159,9 @@ class DecisionAdmin(DecisionEditing):
         (view,) = views([found], with_heads=False)
         return {
             "title": found.title,
-            "mark": marks.status(found.status),
-            "impact": marks.impact(found.impact),
-            "struck": marks.is_struck(found.status),
+            "mark": listing.status(found.status),
+            "impact": listing.impact(found.impact),
+            "struck": listing.is_struck(found.status),
             "texts": [(name, label, render(getattr(found, name))) for name, label in _TEXTS if getattr(found, name)],
             "event": RawEvent.objects.filter(position=found.id).defer("payload_json").first(),
             "turn": Turn.objects.filter(session_id=found.session_id, turn_id=found.turn_id).only("id").first(),

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from decisions import services
 from decisions.admin.filters import used_words
-from decisions.admin.forms import MORE, DecisionForm, RecordForm, SupersedeForm, ids_in, said, with_more_rows
+from decisions.admin.forms import MORE, DecisionForm, RecordForm, SupersedeForm, error_text, ids_in, with_more_rows
 from decisions.admin.listing import DecisionListAdmin
 from decisions.models import Decision, DecisionStatus
 from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark, DecisionResult
@@ -133,7 +133,7 @@ class DecisionEditing(DecisionListAdmin):
         try:
             (found,) = find_decisions([int(typed)])
         except NotFound as error:
-            return plain_answer(said(error), is_found=False)
+            return plain_answer(error_text(error), is_found=False)
         return plain_answer(f"{found.get_status_display()}: {found.title}", is_found=True)
 
     def _changed(
@@ -142,9 +142,9 @@ class DecisionEditing(DecisionListAdmin):
         try:
             result = change()
         except ValidationError as error:
-            messages.error(request, said(Invalid(explain(error))))
+            messages.error(request, error_text(Invalid(explain(error))))
         except _REFUSALS as refusal:
-            messages.error(request, said(refusal))
+            messages.error(request, error_text(refusal))
         else:
             messages.success(request, told if result.is_new else "It is there already.")
             warn_of_redactions(request, result.redacted)

@@ -48,7 +48,7 @@ _TOOL_NAMES = {
 }
 
 
-def said(error: HubError) -> str:
+def error_text(error: HubError) -> str:
     """Return an error as a person reads it here, where tools have buttons instead of names."""
     text = error.message
     for name, instead in _TOOL_NAMES.items():
@@ -153,7 +153,7 @@ class DecisionForm(forms.Form):
         """Show what a service refused; errors that are no one's input go on."""
         if not isinstance(error, Conflict | Invalid | NotFound):
             raise error
-        self.add_error(None, said(error))
+        self.add_error(None, error_text(error))
 
 
 class RecordForm(DecisionForm):

@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from decisions.admin import marks
 from decisions.admin.filters import (
     ImpactFilter,
     IterationFilter,
@@ -19,12 +18,43 @@ from decisions.admin.filters import (
     StatusFilter,
     TopicFilter,
 )
-from decisions.models import CommitLink, Decision
+from decisions.models import CommitLink, Decision, DecisionStatus, Impact
 from memories.admin.listing import BEST, MAX_QUERY, RankedChangeList, in_order
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.selectors import search
 from memoryhub.core.admin import HubChangeList, HubModelAdmin, cells
 from memoryhub.core.permissions import Act, may
+
+_FIRST = 160
+
+
+def status(value: str) -> SafeString:
+    """Return the status as a mark."""
+    return cells.badge(value, str(DecisionStatus(value).label))
+
+
+def impact(value: str) -> SafeString:
+    """Return the impact as a mark."""
+    return cells.badge(f"impact-{value}", str(Impact(value).label))
+
+
+def warnings(decision: Decision) -> SafeString:
+    """Return marks for what to know before relying on a decision."""
+    found = [cells.badge("review", "To review")] if decision.review else []
+    return format_html_join(" ", "{}", ((each,) for each in found))
+
+
+def is_struck(value: str) -> bool:
+    """Whether what has this status does not hold any more."""
+    return value in (DecisionStatus.SUPERSEDED, DecisionStatus.REJECTED)
+
+
+def brief(text: str) -> str:
+    """Return the first paragraph of a text as one line of at most 160 characters, without the marks of Markdown."""
+    paragraph = text.strip().split("\n\n", 1)[0]
+    line = " ".join(paragraph.split()).lstrip("#>- ").replace("**", "").replace("`", "")
+    return f"{line[:_FIRST].rstrip()} …" if len(line) > _FIRST else line
+
 
 _NOT_LISTED = ("context", "rationale", "alternatives", "source")
 
@@ -97,20 +127,20 @@ class DecisionListAdmin(HubModelAdmin):
     @admin.display(description="decision", ordering="title")
     def about(self, decision: Decision) -> SafeString:
         """Return the title, struck through where it holds no more, and what was chosen or what it was found by."""
-        css = "title struck" if marks.is_struck(decision.status) else "title"
+        css = "title struck" if is_struck(decision.status) else "title"
         title = cells.link(self.url("change", decision.id), decision.title, css)
-        under = getattr(decision, "snippet", "") or marks.brief(decision.chosen)
-        return format_html('{} {}<span class="snippet">{}</span>', title, marks.warnings(decision), under)
+        under = getattr(decision, "snippet", "") or brief(decision.chosen)
+        return format_html('{} {}<span class="snippet">{}</span>', title, warnings(decision), under)
 
     @admin.display(description="status", ordering="status")
     def state(self, decision: Decision) -> SafeString:
         """Return the status."""
-        return marks.status(decision.status)
+        return status(decision.status)
 
     @admin.display(description="impact")
     def weight(self, decision: Decision) -> SafeString:
         """Return how much depends on it."""
-        return marks.impact(decision.impact)
+        return impact(decision.impact)
 
     @admin.display(description="decided", ordering="decided_at")
     def decided(self, decision: Decision) -> SafeString:

@@ -10,14 +10,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from decisions.importing.folder import FileEdge, Records, in_order, read_records, resolve, topic_of
-from decisions.importing.known import STATUS_OF_FILE, Known, edges_there, key_of, read_known
+from decisions.importing.links import STATUS_OF_FILE, Known, edges_there, key_of, read_known
 from decisions.importing.reading import Adr
 from decisions.models import DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord
 from decisions.selectors.edges import heads
 from decisions.services import link_decisions, mark_decision, record_decision
 from memoryhub.core.errors import Conflict, Gone, HubError
-from memoryhub.core.sanitize import sanitize
+from memoryhub.core.secrets.sanitize import sanitize
 from memoryhub.core.validation import explain
 
 _SAID = ("title", "context", "chosen", "alternatives", "rationale", "impact", "phase")

@@ -14,8 +14,8 @@ from decisions.models import LINEAGE, DecisionStatus, EdgeRelation
 from memories.importing import find_files
 from memories.importing.files import MARKDOWN, read_text
 from memoryhub.core.errors import HubError
-from memoryhub.core.sanitize import sanitize_text
-from memoryhub.core.wording import flat
+from memoryhub.core.secrets.sanitize import sanitize_text
+from memoryhub.core.text import flat
 from sessions_app import git
 
 _NOT_RECORDS = {"readme", "index", "toc", "template", "adr-template", "changelog", "contributing"}

@@ -40,7 +40,7 @@ def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str
         found = [(option, _take(reasons, option)) for option in options]
     else:
         found = [_split(option) for option in options]
-    number = _number_of(chosen, [option for option, _ in found])
+    number = _option_number(chosen, [option for option, _ in found])
     said = found.pop(number)[1] if number is not None else ""
     return [{"option": option, "why_not": why_not} for option, why_not in found if option], said
 
@@ -76,11 +76,11 @@ def _unlinked(option: str) -> str:
 
 def _take(reasons: list[tuple[str, str]], option: str) -> str:
     """Return, and use up, what is said of an option."""
-    number = _number_of(option, [name for name, _ in reasons])
+    number = _option_number(option, [name for name, _ in reasons])
     return "" if number is None else reasons.pop(number)[1]
 
 
-def _number_of(wanted: str | None, names: Sequence[str]) -> int | None:
+def _option_number(wanted: str | None, names: Sequence[str]) -> int | None:
     """Return which of the names is meant: the same, or one that begins the other."""
     if wanted is None:
         return None

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 
+from decisions.importing.links import links_in
+from decisions.models import DecisionStatus
 from memories.importing.sections import Section, parse_document
+from memoryhub.core import clock
+from memoryhub.core.errors import Invalid
 
 _COMMENT = re.compile(r"(^(`{3,}|~{3,}).*?^\2[^\n]*$)|<!--.*?-->", re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r"\A(?:adr[-_ #]*\d+\s*[.:)–—-]?|\d+\s*[.:)–—-])\s+", re.IGNORECASE)
@@ -137,3 +142,60 @@ def _with_headings(pieces: Iterable[Piece], depth: int) -> Iterator[str]:
         if len(piece.headings) > depth:
             yield f"{'#' * min(max(len(piece.headings) + 1, 3), 6)} {piece.headings[-1]}"
         yield piece.text
+
+
+_STATUSES = {
+    DecisionStatus.SUPERSEDED: "superseded superceded replaced obsoleted",
+    DecisionStatus.DEPRECATED: "deprecated obsolete retired",
+    DecisionStatus.REJECTED: "rejected declined withdrawn abandoned",
+    DecisionStatus.PROPOSED: "proposed proposal draft pending wip rfc open review",
+    DecisionStatus.ACCEPTED: "accepted approved agreed decided done implemented active adopted final",
+}
+_LINKED = re.compile(r"(?<!!)\[[^\[\]]*\]\([^()]*\)")
+_DATE_FORMS = ("%Y/%m/%d", "%d.%m.%Y", "%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y")
+_ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?![\dT])")
+
+
+def status_of(text: str) -> DecisionStatus:
+    """Return the status that a text names; one that names other records alone, or none, is accepted.
+
+    Raises:
+        Invalid: it names none that is known.
+    """
+    said = _LINKED.sub(" ", text).lower()
+    words = re.findall(r"[a-z]+", said)
+    if DecisionStatus.SUPERSEDED in map(_status_of_word, words):
+        return DecisionStatus.SUPERSEDED
+    named = [status for word in words if (status := _status_of_word(word))]
+    if named:
+        return named[0]
+    if not words or links_in(text):
+        return DecisionStatus.ACCEPTED
+    raise Invalid(f"status {text.strip()[:60]!r} is not known; write one of {', '.join(DecisionStatus)}")
+
+
+def _status_of_word(word: str) -> DecisionStatus | None:
+    return next((status for status, words in _STATUSES.items() if word in words.split()), None)
+
+
+def moment_of(text: str) -> datetime | None:
+    """Return the time that a text names; a day begins at midnight, UTC. Without a text there is none.
+
+    Raises:
+        Invalid: it is no date.
+    """
+    said = text.strip().strip("*_`")
+    if not said:
+        return None
+    day = _ISO_DAY.match(said)
+    for form in ("", *_DATE_FORMS):
+        try:
+            return _read(day[0] if day else said, form)
+        except ValueError:
+            continue
+    raise Invalid(f"date {said[:60]!r} is no date; write one such as 2026-11-20")
+
+
+def _read(text: str, form: str) -> datetime:
+    """Read a time in that form, or in ISO 8601 where there is none."""
+    return datetime.strptime(text, form).replace(tzinfo=UTC) if form else clock.from_text(text)

@@ -13,14 +13,13 @@ from pydantic import TypeAdapter, ValidationError
 from decisions.events import Alternative
 from decisions.importing.links import Link, links_in, without_links
 from decisions.importing.options import alternatives_of, chosen_of
-from decisions.importing.outline import Outline, Part, Piece, folded, outline_of
-from decisions.importing.saying import moment_of, status_of
+from decisions.importing.outline import Outline, Part, Piece, folded, moment_of, outline_of, status_of
 from decisions.models import DecisionStatus, EdgeRelation
 from decisions.schemas import Alternatives
-from memories.importing.front_matter import split_front_matter
+from memories.importing.files import split_front_matter
 from memoryhub.core.errors import Invalid
+from memoryhub.core.text import flat
 from memoryhub.core.validation import explain
-from memoryhub.core.wording import flat
 
 _AUTHORS = ("decision-makers", "deciders", "decision makers", "decisionmakers", "author", "authors", "owner", "owners")
 _LISTS = ("commits", "files", "prs", "notes", "validations")

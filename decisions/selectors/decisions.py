@@ -8,9 +8,9 @@ from typing import Any
 from decisions.models import Decision, DecisionStatus
 from decisions.schemas import DecisionView
 from decisions.selectors.edges import TOLD, heads
-from memoryhub.core import rows
 from memoryhub.core.entities import not_found
-from memoryhub.core.quarantine import OUTSIDE, quarantine_marks
+from memoryhub.core.log.quarantine import OUTSIDE, quarantine_marks
+from memoryhub.core.stores import rows
 
 _STORED = [
     name

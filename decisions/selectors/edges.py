@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from django.db.models import QuerySet
 
 from decisions.models import LINEAGE, DecisionEdge, EdgeRelation
-from memoryhub.core import rows
-from memoryhub.core.quarantine import OUTSIDE, outside_quarantine, quarantined_among
+from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantined_among
+from memoryhub.core.stores import rows
 
 TOLD = f"e.event {OUTSIDE} AND e.from_id {OUTSIDE} AND e.to_id {OUTSIDE}"
 """The condition on an edge ``e`` that is told of: neither it nor its ends are in quarantine."""
@@ -66,11 +66,11 @@ def heads(decision_ids: Sequence[int]) -> dict[int, list[int]]:
         above.setdefault(decision_id, []).extend([] if replacing is None else [replacing])
     standing: dict[int, frozenset[int]] = {}
     for decision_id in above:
-        _find_standing(decision_id, above, standing, void)
+        _find_in_force(decision_id, above, standing, void)
     return {each: sorted(standing[each], reverse=True) for each in decision_ids if each in standing}
 
 
-def _find_standing(
+def _find_in_force(
     decision_id: int, above: dict[int, list[int]], standing: dict[int, frozenset[int]], void: set[int]
 ) -> None:
     """Note what stands instead of a decision and of those on the way there, which have no cycle."""
@@ -93,7 +93,7 @@ def superseded_among(decision_ids: Sequence[int]) -> list[int]:
     return [each for each in decision_ids if standing.get(each, [each]) not in ([each], [])]
 
 
-def told_edges() -> QuerySet[DecisionEdge]:
+def visible_edges() -> QuerySet[DecisionEdge]:
     """Return the edges that are told of: neither they nor their ends are in quarantine."""
     edges: QuerySet[DecisionEdge] = DecisionEdge.objects.all()
     for field in ("event", "from_id", "to_id"):

@@ -12,13 +12,13 @@ from decisions.present import decision_line
 from decisions.schemas import DecisionGet, DecisionList
 from decisions.selectors.decisions import find_decisions, views
 from decisions.selectors.edges import Step, ancestors, descendants, heads
-from memories.selectors.suggestions import ids_among
-from memoryhub.core import rows
+from memories.selectors.tags import ids_among
 from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
-from memoryhub.core.quarantine import OUTSIDE, outside_quarantine
-from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
+from memoryhub.core.search.retrieval import retrieval
+from memoryhub.core.stores import rows
 
 MAX_STEPS = 50
 """So many decisions of each side of a lineage are shown, nearest first."""

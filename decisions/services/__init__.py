@@ -1,7 +1,6 @@
 """What changes decisions; each function appends events."""
 
-from decisions.services.evidence import add_evidence
 from decisions.services.graph import link_decisions, mark_decision
-from decisions.services.record import record_decision, supersede_decision
+from decisions.services.record import add_evidence, record_decision, supersede_decision
 
 __all__ = ["add_evidence", "link_decisions", "mark_decision", "record_decision", "supersede_decision"]

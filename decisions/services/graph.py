@@ -9,11 +9,11 @@ from decisions.events import DECISION_LINKED, DECISION_MARKED, DECISION_RECORDED
 from decisions.models import LINEAGE, Decision, DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionResult
 from decisions.selectors.decisions import find_decision, find_decisions
-from decisions.selectors.edges import heads, path_between, superseded_among, told_edges
+from decisions.selectors.edges import heads, path_between, superseded_among, visible_edges
 from decisions.services.record import refuse_superseded
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
-from memoryhub.core.rollback import Effect, Step, Values, define_effect
+from memoryhub.core.events.rollback import Effect, Step, Values, define_effect
 
 _ENDS = 10
 """So many decisions of each end of a path are named."""
@@ -78,7 +78,7 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
 
 
 def _is_there(command: DecisionLink) -> bool:
-    edges = told_edges().filter(from_id=command.id, relation=command.relation, to_id=command.to)
+    edges = visible_edges().filter(from_id=command.id, relation=command.relation, to_id=command.to)
     return bool(edges.exists())
 
 

@@ -2,30 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from governance.admin.retention_form import PolicyForm
-from governance.admin.retention_rows import going_rows, kept_rows, rule_rows
+from governance.admin.retention_form import PolicyForm, rules_in_words, share_words
 from governance.admin.section import GovernanceAdmin
 from governance.models import RetentionRun
-from governance.retention.present import size
+from governance.present import size
 from governance.retention.run import run_retention
-from governance.retention.schemas import Report, RetentionPlanRequest, RetentionRunRequest, RunView
+from governance.retention.schemas import Going, Kept, Report, RetentionPlanRequest, RetentionRunRequest, RunView
 from governance.retention.selectors import plan_retention, view_run
+from memoryhub.config.project_settings import project_settings
 from memoryhub.core.admin import cells
 from memoryhub.core.admin.access import needs
 from memoryhub.core.errors import HubError
 from memoryhub.core.permissions import Act
-from memoryhub.core.stores import current_store
+from memoryhub.core.stores.store import current_store
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
-from sessions_app.settings import project_settings
+from sessions_app.services.profile import change_settings
+
+_WIDTH = 120
+
+
+def going_rows(report: Report) -> list[dict[str, Any]]:
+    """Return a row for each group that goes."""
+    most, words = _most(report.going), rules_in_words()
+    return [
+        {**_row(each, most), "says": _rule_text(f"{each.rule}: {each.says}", words), "warning": each.warning}
+        for each in report.going
+    ]
+
+
+def kept_rows(report: Report) -> list[dict[str, Any]]:
+    """Return a row for each group that stays; what keeps most comes first."""
+    most, words = _most(report.kept), rules_in_words()
+    return [
+        {**_row(each, most), "says": _rule_text(each.says, words)}
+        for each in sorted(report.kept, key=lambda each: -each.things)
+    ]
+
+
+def rule_rows() -> list[dict[str, str]]:
+    """Return today's rules in order, each in words and as the settings call it."""
+    return [{"says": said, "name": named.partition(":")[0]} for named, said in rules_in_words().items()]
+
+
+def _rule_text(named: str, words: dict[str, str]) -> str:
+    """Return a rule in words; one of a run that has long been changed, and what is no rule, as it was told."""
+    return words.get(named, named)
+
+
+def _most(shares: Sequence[Going | Kept]) -> int:
+    return max((each.bytes for each in shares), default=0)
+
+
+def _row(share: Going | Kept, most: int) -> dict[str, Any]:
+    oldest, newest = f"{share.oldest:%Y-%m-%d}", f"{share.newest:%Y-%m-%d}"
+    return {
+        "name": share_words(share),
+        "things": share.things,
+        "size": size(share.bytes),
+        "gauge": _gauge(share.bytes, most),
+        "from": oldest,
+        "to": newest if newest != oldest else "",
+        "samples": share.samples,
+    }
+
+
+def _gauge(value: int, most: int) -> SafeString:
+    """Return a bar that is as long as the share of the largest."""
+    return format_html(
+        '<svg class="share" height="6" viewBox="0 0 {} 6" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="gauge-ground" width="{}" height="6"/><rect class="gauge-fill" width="{}" height="6"/></svg>',
+        _WIDTH,
+        _WIDTH,
+        round(max(2.0, _WIDTH * value / most) if most else 0, 1),
+    )
+
 
 _LATEST = 20
 
@@ -62,7 +123,7 @@ class RetentionAdmin(GovernanceAdmin):
             return self._page(request, unconfirmed="The plan was not named; look at it again.")
         if run is None:
             return redirect(self.url("changelist"))
-        messages.success(request, f"{_told(run)} It is for good: no one can bring it back.")
+        messages.success(request, f"{_outcome(run)} It is for good: no one can bring it back.")
         return redirect(self.url("change", run.id))
 
     def policy_view(self, request: HttpRequest) -> HttpResponse:
@@ -85,7 +146,7 @@ class RetentionAdmin(GovernanceAdmin):
     def detail(self, request: HttpRequest, found: RetentionRun) -> dict[str, Any]:
         """Return the report of one run."""
         run = view_run(found)
-        return {"title": f"Retention #{run.id}", "run": run, "told": _told(run), **_shown(run.report)}
+        return {"title": f"Retention #{run.id}", "run": run, "told": _outcome(run), **_shown(run.report)}
 
     detail_template = "admin/governance/retention_run.html"
 
@@ -112,7 +173,7 @@ def _shown(report: Report) -> dict[str, Any]:
     }
 
 
-def _told(run: RunView) -> str:
+def _outcome(run: RunView) -> str:
     if run.ran_at is None:
         return "This run was cut off; run retention again to bring it to its end."
     things, events = cells.counted(run.report.things, "thing"), cells.counted(run.events, "event")

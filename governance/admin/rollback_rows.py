@@ -7,12 +7,12 @@ from typing import Any
 
 from django.urls import reverse
 
-from governance.retention.samples import words_of
-from governance.taint.direct import groups
-from governance.taint.schemas import Group, RollbackPlan, Thing
+from governance.retention.candidates import words_of
+from governance.rollback.effects import groups
+from governance.rollback.schemas import Group, RollbackPlan, Thing
 from memoryhub.core.entities import Entity, find_entities
+from memoryhub.core.events.rollback import effects
 from memoryhub.core.models import RawEvent
-from memoryhub.core.rollback import effects
 
 _PAGES = {
     "memory": "memories_memory",
@@ -91,12 +91,12 @@ def address(thing: Thing) -> str:
     return reverse("admin:core_rawevent_change", args=[thing.event])
 
 
-def counts_said(counts: Mapping[str, int]) -> str:
+def counts_text(counts: Mapping[str, int]) -> str:
     """Return what is done in words: ``3 set aside, 1 deleted``."""
     return ", ".join(f"{count:,} {effects()[do].words}" for do, count in counts.items())
 
 
-def selection_said(selection: Mapping[str, Any]) -> str:
+def selection_text(selection: Mapping[str, Any]) -> str:
     """Return what was chosen in words."""
     names = {"session_id": "session", "actor": "client", "source": "door", "since": "from", "until": "until"}
     told = [f"{names[name]} {selection[name]}" for name in names if selection.get(name)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
@@ -9,9 +10,10 @@ from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from governance.admin.patch import patch
 from governance.admin.section import GovernanceAdmin
 from governance.models import Affirmation
 from governance.staleness.schemas import Affirm, Retire, StaleKind
@@ -22,8 +24,40 @@ from memories.admin.rendering import render
 from memoryhub.core import clock
 from memoryhub.core.admin import needs
 from memoryhub.core.errors import HubError, NotFound
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.permissions import Act
+
+_LEFT_OUT = ("index ", "--- ", "+++ ", "similarity ", "old mode", "new mode")
+_MARKS = {"+": "come", "-": "gone", "@": "place", "\\": "note", "…": "note"}
+
+
+def patch(diff: str) -> SafeString:
+    """Return the diff; every line keeps its sign, so that it is told without colours too."""
+    parts = ((name, _lines(lines)) for name, lines in _files(diff))
+    return format_html_join("", '<h4 class="patch-file">{}</h4><pre class="patch" tabindex="0">{}</pre>', parts)
+
+
+def _files(diff: str) -> Iterator[tuple[str, list[str]]]:
+    name = ""
+    lines: list[str] = []
+    for line in diff.split("\n"):
+        if line.startswith("diff --git "):
+            if name:
+                yield name, lines
+            name, lines = line.rpartition(" b/")[2], []
+        else:
+            lines.append(line)
+    if name:
+        yield name, lines
+
+
+def _lines(lines: list[str]) -> SafeString:
+    """Return the lines of one file, without what git says of it before its first change."""
+    start = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
+    head = [line for line in lines[:start] if line and not line.startswith(_LEFT_OUT)]
+    shown = (*(("note", line) for line in head), *((_MARKS.get(line[:1], "same"), line) for line in lines[start:]))
+    return format_html_join("", '<span class="line-{}">{}\n</span>', shown) or format_html("{}", "")
+
 
 _PAGE = "admin/governance/staleness.html"
 _KEYS = (

@@ -5,4 +5,4 @@ from __future__ import annotations
 
 def register() -> None:
     """Register events and projectors."""
-    from governance.redaction import projectors  # noqa: F401
+    from governance import projectors  # noqa: F401

@@ -2,22 +2,62 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 
-from governance.redaction.finding import Findings
+from governance.redaction.finding import Findings, find_places
 from governance.redaction.matching import Matcher
-from governance.redaction.proof import Proof
 from governance.redaction.schemas import KeptPlace, RedactionSelect
 from memories.events import CONTEXT_PACKED
 from memoryhub import env
-from memoryhub.core import rows
-from memoryhub.core.dialect import IDS, entries, position_of
+from memoryhub.config.project_settings import project_settings
 from memoryhub.core.log.views import count_views
-from memoryhub.core.stores import current_store
-from memoryhub.core.wording import counted
+from memoryhub.core.secrets.catalogue import lines
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, entries, position_of, upsert
+from memoryhub.core.stores.store import current_store
+from memoryhub.core.text import counted
 from sessions_app.spooled import find_spooled
+
+logger = logging.getLogger(__name__)
+
+_READER = Path(__file__).with_name("reading.py")
+
+
+@dataclass(slots=True)
+class Proof:
+    """What reading every file found."""
+
+    files: int = 0
+    bytes: int = 0
+    left: list[Path] = field(default_factory=list)
+    """Those that hold one of the texts."""
+    complete: bool = True
+    """False where the files could not be read."""
+
+
+def search_home(texts: Collection[str]) -> Proof:
+    """Read every file of the home folder for any of the texts, as they are and as JSON writes them; never raises.
+
+    Another process reads: see there why.
+    """
+    asked = json.dumps({"folder": str(env.home()), "texts": sorted(texts)})
+    command = [sys.executable, "-P", str(_READER)]
+    try:
+        ended = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)  # noqa: S603
+        found = json.loads(ended.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        logger.warning("the home folder could not be searched: %s", type(error).__name__)
+        return Proof(complete=False)
+    return Proof(found["files"], found["bytes"], [Path(each) for each in found["left"]])
+
 
 _HEADERS = ("session_id", "turn_id", "actor", "idempotency_key", "trace_id")
 _MOST_HEADERS = 20
@@ -115,3 +155,55 @@ def _why(path: Path, own: Path, *, wiped: bool) -> str:
     if wiped:
         return "it stands elsewhere in this store: in what was not selected, in a field that stays, or in a name"
     return "others held on to the store; what is left there goes within the hour while the hub is served"
+
+
+_KEY = "looked_for_secrets"
+"""In ``store_meta``: it is of this copy of the store alone, and no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the last look through the whole log found."""
+
+    rules: str
+    """A digest of the rules that it was made with."""
+    position: int
+    """Up to where in the log; what was written since was sanitised by rules as new as these."""
+    finds: int
+    events: int
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the rules are still those of today."""
+        return self.rules == rules_digest()
+
+
+def rules_digest() -> str:
+    """Return a digest of the rules that hold in the current store now: the pack's, and its own."""
+    settings = project_settings().model_dump(mode="json", include={"secret_rules", "secret_allow"})
+    return hashlib.sha256(f"{_pack_digest()} {json.dumps(settings, sort_keys=True)}".encode()).hexdigest()[:16]
+
+
+@cache
+def _pack_digest() -> str:
+    return hashlib.sha256(json.dumps(list(lines()), sort_keys=True).encode()).hexdigest()
+
+
+def last_look() -> Look | None:
+    """Return what the last look found, or None where there was none."""
+    found = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_KEY])
+    return Look(**json.loads(found[0][0])) if found else None
+
+
+def look_through(progress: Callable[[int], None] = lambda _: None) -> Look:
+    """Look through the current store's log with the rules of today, and keep what was found; changes no event.
+
+    Args:
+        progress: called with the position of each event that was read; what it raises ends the look without a result.
+    """
+    digest = rules_digest()
+    findings = find_places(RedactionSelect(rules=True), progress=progress)
+    last = rows.fetch("SELECT coalesce(max(position), 0) FROM raw_events")[0][0]
+    look = Look(digest, last, findings.count, len(findings.found))
+    rows.execute(upsert("store_meta", "key", ["value"]), [_KEY, json.dumps(asdict(look))])
+    return look

@@ -9,8 +9,8 @@ from typing import Any
 
 from governance.redaction.schemas import RedactionSelect
 from memoryhub.core.errors import Invalid
-from memoryhub.core.sanitize import sanitize, sanitize_text
-from memoryhub.core.shapes import TEXT, Leaf, Shape
+from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
+from memoryhub.core.secrets.shapes import TEXT, Leaf, Shape
 from sessions_app.spooled import hook_names
 
 Span = tuple[int, int]

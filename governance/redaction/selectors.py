@@ -8,7 +8,7 @@ from governance.models import Redaction
 from memoryhub.core import clock
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
-from memoryhub.core.wording import counted
+from memoryhub.core.text import counted
 
 
 class RedactionList(Paging):

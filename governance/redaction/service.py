@@ -13,12 +13,19 @@ from governance.redaction.copies import (
     kept_files,
     kept_headers,
     kept_unselected,
+    look_through,
+    search_home,
 )
-from governance.redaction.excerpts import places_of, texts_of, whole_places
-from governance.redaction.finding import Event, Findings, find_places, selected_events
-from governance.redaction.growth import look_through
+from governance.redaction.finding import (
+    Event,
+    Findings,
+    find_places,
+    places_of,
+    selected_events,
+    texts_of,
+    whole_places,
+)
 from governance.redaction.matching import Matcher
-from governance.redaction.proof import search_home
 from governance.redaction.schemas import (
     KeptPlace,
     Place,
@@ -32,7 +39,7 @@ from memories.services.traces import Traces
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.permissions import Act, demand
-from memoryhub.core.wording import counted
+from memoryhub.core.text import counted
 from sessions_app.spooled import Spooled, cleaning, find_spooled
 
 _ROUNDS = 3

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from governance.retention.candidates import CAPTURED, THINGS, Candidate, select
 from governance.retention.policy import Policy
-from governance.retention.selection import CAPTURED, THINGS, Candidate, select
-from governance.retention.ties import Tie, citations, kept_by_ties
+from governance.retention.references import Tie, citations, kept_by_ties
 
 
 class Survey:

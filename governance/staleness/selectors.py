@@ -9,12 +9,12 @@ from typing import Any
 
 from decisions.models import Decision
 from governance.models import Affirmation
-from governance.staleness.diffs import add_diffs
-from governance.staleness.due import Due, Queue, Reason, moment_of, queue
-from governance.staleness.present import stale_line
+from governance.present import stale_line
+from governance.staleness.file_changes import add_diffs, on_governed, reverting, shown_commits
 from governance.staleness.schemas import StaleKind, StaleList, StaleView, Why
-from governance.staleness.touching import on_governed, reverting, shown_commits
+from governance.staleness.stale import Due, Queue, Reason, moment_of, queue
 from memories.models import Memory
+from memories.pack.sections import Item, Request, Section, define_section
 from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
@@ -200,3 +200,27 @@ def _decisions(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
         }
         for each in Decision.objects.filter(id__in=list(ids))
     }
+
+
+_MOST = 12
+_LONGEST = 260
+
+
+def _stale(request: Request) -> list[Item]:
+    """Return what has waited longest, and why; nothing where nothing waits. What has expired is in no pack."""
+    found = queue(now=request.now)
+    told = [due for due in found.due if any(reason.why is not Why.EXPIRED for reason in due.reasons)]
+    return [Item(f"#{each['id']}", f"- {stale_line(each)}") for each in views(found, told[:_MOST])]
+
+
+define_section(
+    Section(
+        "stale",
+        "To look at again: memory_affirm what holds, else supersede or update it",
+        45,
+        0.1,
+        _LONGEST,
+        _stale,
+        "memory_stale",
+    )
+)

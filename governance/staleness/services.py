@@ -8,8 +8,8 @@ from decisions.models import Decision, DecisionStatus
 from decisions.schemas import DecisionMark
 from decisions.selectors import heads
 from decisions.services import mark_decision
+from governance.events import THING_AFFIRMED, ThingAffirmed
 from governance.models import Affirmation
-from governance.staleness.events import THING_AFFIRMED, ThingAffirmed
 from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
 from memories.models import Memory, ReviewState
 from memories.schemas import MemoryTouch, MemoryUpdate
@@ -18,7 +18,7 @@ from memories.services.results import live_memory
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Conflict, Invalid, NotFound
-from memoryhub.core.quarantine import quarantined_among
+from memoryhub.core.log.quarantine import quarantined_among
 
 
 def affirm(*, command: Affirm) -> AffirmResult:
@@ -34,7 +34,7 @@ def affirm(*, command: Affirm) -> AffirmResult:
         Invalid: ``valid_until`` is in the past, or is given for what has no end.
     """
     with log.transaction():
-        thing = _standing(command.id)
+        thing = _live_entry(command.id)
         first = log.find_by_key(command.idempotency_key, THING_AFFIRMED)
         if first:
             return _result(thing, is_new=False)
@@ -52,7 +52,7 @@ def retire(*, command: Retire) -> RetireResult:
         NotFound, Gone, Conflict: as ``affirm``.
     """
     with log.transaction():
-        thing = _standing(command.id)
+        thing = _live_entry(command.id)
         if isinstance(thing, Decision):
             mark = {"status": DecisionStatus.DEPRECATED, "reviewed": bool(thing.review), "reason": command.reason}
             mark_decision(command=DecisionMark(id=thing.id, **mark))
@@ -61,7 +61,7 @@ def retire(*, command: Retire) -> RetireResult:
     return RetireResult(id=thing.id, kind=_kind(thing), title=thing.title)
 
 
-def _standing(entity_id: int) -> Memory | Decision:
+def _live_entry(entity_id: int) -> Memory | Decision:
     """Return the thing, which must hold."""
     entity = find_entities([entity_id]).get(entity_id)
     if entity is None or entity.type not in ("memory", "decision"):

@@ -14,8 +14,8 @@ from django.utils.safestring import SafeString
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from memoryhub.core.kind_attributes import attribute_of
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.attributes import attribute_of
+from memoryhub.core.kinds.builtin import KINDS
 
 _WITHIN = "__"
 _LINE = 500

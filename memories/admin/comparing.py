@@ -13,7 +13,7 @@ from memories.admin.diff import marked, side_by_side, word_diff
 from memories.models import Memory
 from memories.selectors import versions_of
 from memoryhub.core.admin import cells
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.builtin import KINDS
 
 Version = dict[str, Any]
 """A version as ``memories.selectors.versions_of`` gives it."""

@@ -19,7 +19,7 @@ from memories import services
 from memories.admin.answers import sentence
 from memories.admin.comparing import head, history_of, sides
 from memories.admin.section import SectionAdmin
-from memories.merge import merge_texts
+from memories.diff import merge_texts
 from memories.models import Conflict, Resolution
 from memories.schemas import ConflictResolve
 from memoryhub.core.admin import DefaultFilter, cells, needs

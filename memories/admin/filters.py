@@ -13,8 +13,8 @@ from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag
 from memories.scopes import own_scope
 from memoryhub.core import clock
 from memoryhub.core.admin import DefaultFilter, SinceFilter, ValueFilter
-from memoryhub.core.kind_attributes import Shape
-from memoryhub.core.kinds import DEFAULT_KIND, KINDS
+from memoryhub.core.kinds.attributes import Shape
+from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from sessions_app.models import Session
 
 _OFFERED = 20

@@ -12,8 +12,8 @@ from memories.admin.attributes import attribute_fields, faults_by_field, shown_a
 from memories.admin.filters import type_label
 from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryUpdate, MemoryWrite
-from memoryhub.core.kind_registry import Kind
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds.definition import Kind
 from memoryhub.core.validation import explain_faults
 
 _FIELD_OF = {"resource_links": "links", "attributes": ""}

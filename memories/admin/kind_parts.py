@@ -9,13 +9,13 @@ from typing import Any
 
 from django.utils.safestring import SafeString
 
-from memories.admin import marks
+from memories.admin import listing
 from memories.admin.filters import type_label
 from memories.models import Memory
 from memoryhub.core.admin import cells
-from memoryhub.core.kind_attributes import INDEXED, Shape, Show
-from memoryhub.core.kind_registry import Kind
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.attributes import INDEXED, Shape, Show
+from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds.definition import Kind
 
 Column = Callable[[Memory], SafeString | str]
 
@@ -47,9 +47,9 @@ def _named(column: Any, name: str, description: str, ordering: str) -> Column:
 def _cell(shape: Shape, memory: Memory) -> SafeString | str:
     value = getattr(KINDS[memory.kind].attributes.model_validate(memory.attributes), shape.name)
     if shape.name == "valid_until":
-        return marks.validity(memory)
+        return listing.validity(memory)
     if shape.show is Show.BAR:
-        return marks.bar(value, shape.highest)
+        return listing.bar(value, shape.highest)
     if isinstance(value, bool):
         return "Yes" if value else "No"
     if isinstance(value, datetime):

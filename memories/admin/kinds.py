@@ -20,11 +20,11 @@ from memories.admin.filters import (
 )
 from memories.admin.kind_parts import attribute_column, type_column
 from memories.admin.lists import MemoryListAdmin
-from memories.admin.review_lists import ReviewFilter
-from memories.admin.uses import UseFilter
+from memories.admin.rendering import UseFilter
+from memories.admin.review_item import ReviewFilter
 from memories.models import KIND_MODELS, MemoryKind
-from memoryhub.core.kind_registry import Kind
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds.definition import Kind
 
 _COMMON = (ReviewFilter, DeletedFilter, ConflictFilter, UseFilter, ScopeFilter, UpdatedFilter, TagFilter, SessionFilter)
 

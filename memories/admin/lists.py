@@ -12,18 +12,18 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memories import services
-from memories.admin import marks
+from memories.admin import listing
 from memories.admin.answers import done, sentence, show_error
 from memories.admin.filters import most_used_tags, used_types
 from memories.admin.forms import NewMemoryForm
 from memories.admin.listing import MemoryChangeList, search
-from memories.admin.review_lists import ReviewActions
+from memories.admin.review_item import ReviewActions
 from memories.admin.section import page_name
 from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryTouch
 from memoryhub.core.admin import HubChangeList, cells
 from memoryhub.core.errors import Conflict, Gone, HubError
-from memoryhub.core.kinds import DEFAULT_KIND, KINDS
+from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act, may, require
 
 FORM = "admin/memories/memory/form.html"
@@ -129,12 +129,12 @@ class MemoryListAdmin(ReviewActions):
         under = format_html('<span class="snippet">{}</span>', snippet) if snippet else ""
         tags = cells.tag_links(memory.tags, "") if memory.tags else ""
         has_column = self.kind is not None and "valid_until" in KINDS[self.kind].columns
-        return format_html("{} {}{}{}", title, marks.warnings(memory, with_expiry=not has_column), under, tags)
+        return format_html("{} {}{}{}", title, listing.warnings(memory, with_expiry=not has_column), under, tags)
 
     @admin.display(description="kind", ordering="kind")
     def kind_badge(self, memory: Memory) -> SafeString:
         """Return the kind, and the type below it."""
-        return marks.kind_and_type(memory)
+        return listing.kind_and_type(memory)
 
     @admin.display(description="version", ordering="version")
     def revision(self, memory: Memory) -> str:

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from memories.admin.answers import sentence
 from memories.admin.section import SectionAdmin
-from memories.ends import end_id, require_ends
 from memories.models import Memory, RelationType
+from memories.references import end_id, require_ends
 from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete
 from memories.scopes import own_scope
 from memories.selectors.relations import relations_of

@@ -152,7 +152,7 @@ class ReviewViews(SectionAdmin):
 
     def _said(self, request: HttpRequest, result: ReviewResult, following: int | None) -> HttpResponse:
         """Say what a verdict did, and lead to what comes next."""
-        messages.success(request, said_of(result))
+        messages.success(request, verdict_text(result))
         warn_of_redactions(request, result.redacted)
         if request.POST.get("back") == "memory":
             return redirect("admin:memories_memory_change", result.id)
@@ -177,7 +177,7 @@ class ReviewViews(SectionAdmin):
         return self.page(request, _PAGE, None, **context)
 
 
-def said_of(result: ReviewResult) -> str:
+def verdict_text(result: ReviewResult) -> str:
     """Return what a verdict did, as one sentence."""
     if result.merged_into:
         shape = _MERGED

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from memories.admin.answers import sentence
 from memories.admin.forms import ChangedMemoryForm, initial_of
-from memories.ends import end_id
 from memories.events import Verdict
 from memories.models import Memory, MemoryKind
+from memories.references import end_id
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewVerdict
 from memoryhub.core.errors import Conflict, HubError, Invalid, PreconditionFailed
 from memoryhub.core.validation import explain

@@ -6,19 +6,80 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memories.admin import marks
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from memories.admin import listing
+from memories.admin.answers import sentence
 from memories.admin.attributes import attribute_fields, outer_name, shown_attributes
 from memories.admin.comparing import Version, change, history_of
 from memories.admin.diff import side_by_side
 from memories.admin.rendering import render
-from memories.existing import Existing
-from memories.merge import merge_texts
-from memories.models import Memory
+from memories.admin.section import SectionAdmin
+from memories.diff import merge_texts
+from memories.duplicates import Existing
+from memories.events import Verdict
+from memories.models import Memory, ReviewState
+from memories.review.schemas import ReviewVerdict
+from memories.review.services import review_many
 from memories.selectors.memories import find_memory
 from memories.services.results import live_memory
 from memories.similar import near_memories
-from memoryhub.core.admin import cells
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.admin import DefaultFilter, cells
+from memoryhub.core.errors import HubError
+from memoryhub.core.kinds.builtin import KINDS
+
+_AT_ONCE = 200
+
+
+class ReviewFilter(DefaultFilter):
+    """What a person has rejected is hidden until it is asked for."""
+
+    title = "review"
+    parameter_name = "review"
+    options = {
+        "kept": "Not rejected",
+        "accepted": "Accepted",
+        "proposed": "Proposed",
+        "rejected": "Rejected",
+        "all": "All",
+    }
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep what the choice says."""
+        chosen = self.chosen()
+        if chosen == "all":
+            return queryset
+        return queryset.filter(review=chosen) if chosen != "kept" else queryset.exclude(review=ReviewState.REJECTED)
+
+
+class ReviewActions(SectionAdmin):
+    """Verdicts on the chosen memories."""
+
+    @admin.action(description="Accept", permissions=["change"])
+    def accept_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+        """Accept the chosen memories."""
+        _review_chosen(request, queryset, Verdict.ACCEPTED)
+
+    @admin.action(description="Reject", permissions=["change"])
+    def reject_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+        """Reject the chosen memories."""
+        _review_chosen(request, queryset, Verdict.REJECTED)
+
+
+def _review_chosen(request: HttpRequest, queryset: QuerySet[Memory], verdict: Verdict) -> None:
+    ids = list(queryset.values_list("id", flat=True)[: _AT_ONCE + 1])
+    if len(ids) > _AT_ONCE:
+        messages.error(request, f"Choose at most {_AT_ONCE} memories at a time; nothing was changed.")
+        return
+    outcomes = review_many(commands=[ReviewVerdict(id=each, verdict=verdict) for each in ids])
+    for outcome in outcomes:
+        if outcome.refused:
+            messages.warning(request, sentence(HubError(outcome.refused)))
+    done = sum(not outcome.refused for outcome in outcomes)
+    if done:
+        messages.success(request, f"{cells.counted(done, 'memory', 'memories')} {verdict}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +116,7 @@ def shown_item(memory_id: int) -> dict[str, Any]:
     return {
         "memory": memory,
         "rendered": render(memory.content, KINDS[memory.kind].rendering),
-        "mark": marks.kind_and_type(memory),
+        "mark": listing.kind_and_type(memory),
         "own": _own(memory),
         "version": present,
         "door": cells.badge("door", present["source"]),
@@ -99,7 +160,7 @@ def _alike(memory: Memory) -> list[dict[str, Any]]:
             "memory": others[each.id],
             "percent": round(each.alike * 100),
             "sides": side_by_side(others[each.id].content, memory.content),
-            "warnings": marks.warnings(others[each.id]),
+            "warnings": listing.warnings(others[each.id]),
         }
         for each in found
     ]

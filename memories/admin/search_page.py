@@ -5,25 +5,151 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from django import forms
 from django.contrib import admin
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django_q.models import Task
+from pydantic import ValidationError
 
 from memories.admin.answers import sentence
-from memories.admin.search_page_form import SearchForm
-from memories.admin.search_page_health import index_health
+from memories.admin.listing import MAX_QUERY
 from memories.admin.section import SectionAdmin, section_pages
-from memories.ends import reference
-from memories.models import MemoryScope, SearchDocument
+from memories.models import EmbeddingModel, MemoryKind, MemoryScope, SearchDocument, Vector
 from memories.present import warnings
-from memories.schemas import MemorySearch
+from memories.references import reference
+from memories.schemas import MemorySearch, SearchSourceName
+from memories.search.index import has_full_text, index_problem
 from memories.tools.core import search
+from memoryhub.core import log
 from memoryhub.core.admin import cells
 from memoryhub.core.errors import HubError, Invalid, NotFound
-from memoryhub.core.tokens import estimate_tokens
+from memoryhub.core.models import ProjectionOffset
+from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.validation import explain_faults
+
+_SOURCES = {
+    SearchSourceName.MEMORY: "Memories",
+    SearchSourceName.DECISION: "Decisions",
+    SearchSourceName.COMMIT: "Commits",
+    SearchSourceName.SESSION: "Sessions",
+    SearchSourceName.MESSAGE: "Messages",
+}
+_DAY = forms.DateInput(attrs={"type": "date"})
+
+
+def _choices(all_label: str, labels: dict[Any, str]) -> list[tuple[str, str]]:
+    return [("", all_label), *((value.value, label) for value, label in labels.items())]
+
+
+class SearchForm(forms.Form):
+    """The question and its filters; the rules are the schema's."""
+
+    query = forms.CharField(
+        required=False,
+        label="Question",
+        widget=forms.TextInput(
+            attrs={"type": "search", "maxlength": MAX_QUERY, "placeholder": "Ask in your own words, as an agent would"}
+        ),
+    )
+    source = forms.ChoiceField(required=False, label="In", choices=_choices("Everything", _SOURCES))
+    kind = forms.ChoiceField(
+        required=False, choices=_choices("Any kind", {kind: str(kind.label) for kind in MemoryKind})
+    )
+    type = forms.CharField(required=False, max_length=64)
+    scope = forms.ChoiceField(
+        required=False, choices=_choices("All that hold here", {each: str(each.label) for each in MemoryScope})
+    )
+    tags = forms.CharField(required=False, help_text="Separated by commas.")
+    session_id = forms.CharField(required=False, label="Session", max_length=200)
+    since = forms.DateField(required=False, widget=_DAY)
+    until = forms.DateField(required=False, widget=_DAY)
+    limit = forms.IntegerField(required=False, label="Hits", min_value=1, max_value=100)
+    max_tokens = forms.IntegerField(required=False, label="Token budget", min_value=50, max_value=100_000)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"label_suffix": "", **kwargs})
+        self.fields["limit"].widget.attrs["placeholder"] = str(MemorySearch.model_fields["limit"].default)
+        self.fields["max_tokens"].widget.attrs["placeholder"] = "none"
+
+    @property
+    def filters(self) -> list[Any]:
+        """The fields below the question."""
+        return [self[name] for name in self.fields if name != "query"]
+
+    @property
+    def filtered(self) -> bool:
+        """Whether any of them was used."""
+        return any(self.data.get(name) for name in self.fields if name != "query")
+
+    def command(self) -> MemorySearch | None:
+        """Return the command, or None where nothing was asked or the form says what is wrong."""
+        if not self.is_valid() or not self.cleaned_data["query"].strip():
+            return None
+        typed = self.cleaned_data
+        tags = [tag.strip() for tag in typed.pop("tags").split(",") if tag.strip()]
+        source = typed.pop("source")
+        try:
+            return MemorySearch(
+                **{name: value for name, value in typed.items() if value}, tags=tags, sources=[source] if source else []
+            )
+        except ValidationError as error:
+            self.add_error(None, f"{explain_faults(error.errors())}.")
+            return None
+
+
+_JOBS = {"embed texts": "texts embedded", "count uses": "uses counted"}
+_PLURALS = {"memory": "memories"}
+_CURSOR = "embeddings-"
+
+
+def index_health() -> dict[str, Any]:
+    """Return what the page says of the index, by a fixed number of queries."""
+    counted = dict(SearchDocument.objects.values_list("source").annotate(documents=Count("pk")).order_by("-documents"))
+    by_source = [cells.counted(count, source, _PLURALS.get(source, "")) for source, count in counted.items()]
+    return {
+        "documents": sum(counted.values()),
+        "by_source": by_source,
+        "full_text": has_full_text(),
+        "problem": index_problem(),
+        "models": _models(sum(counted.values())),
+        "jobs": _jobs(),
+    }
+
+
+def _models(documents: int) -> list[dict[str, Any]]:
+    models = list(EmbeddingModel.objects.order_by("id"))
+    if not models:
+        return []
+    vectors = dict(Vector.objects.values_list("model_id").annotate(count=Count("document_id")))
+    followed = dict(ProjectionOffset.objects.filter(projector__startswith=_CURSOR).values_list("projector", "position"))
+    head = log.head()[0]
+    return [
+        {
+            "name": model.name,
+            "version": model.version,
+            "dimensions": model.dimensions,
+            "complete": model.complete,
+            "embedded": vectors.get(model.pk, 0),
+            "documents": documents,
+            "behind": max(0, head - followed.get(f"{_CURSOR}{model.pk}", 0)),
+        }
+        for model in models
+    ]
+
+
+def _jobs() -> list[dict[str, Any]]:
+    """Return when each job of the index last ran, if ever, and how it ended."""
+    found: dict[str, Task] = {}
+    for task in Task.objects.filter(group__in=_JOBS).order_by("-stopped")[:20]:
+        found.setdefault(task.group, task)
+    ended = [(label, found[name]) for name, label in _JOBS.items() if name in found]
+    return [{"label": label, "at": task.stopped, "success": task.success} for label, task in ended]
+
 
 _PAGES = {
     "memory": "memories_memory_change",

@@ -11,7 +11,7 @@ from django.urls import reverse
 from memories.models import Conflict
 from memories.review.selectors import count_waiting
 from memoryhub.core.admin import HubModelAdmin
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.builtin import KINDS
 
 _PAGES = (
     ("All", "memory"),

@@ -5,14 +5,37 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from memories.embeddings.engine import Engine
+from memories.embeddings.remote import RemoteEngine
 from memories.embeddings.wordpiece import BUNDLED_VOCABULARY
 from memoryhub.core.errors import Unavailable
+
+_own: ContextVar[Engine | None] = ContextVar("embedding_engine", default=None)
+
+
+def current_engine() -> Engine:
+    """Return what this process asks: the running hub, unless ``use_engine`` says otherwise."""
+    return _own.get() or RemoteEngine()
+
+
+@contextmanager
+def use_engine(engine: Engine) -> Iterator[None]:
+    """Ask ``engine`` inside the block."""
+    token = _own.set(engine)
+    try:
+        yield
+    finally:
+        _own.reset(token)
+
 
 AUTO, NONE = "auto", "none"
 BUNDLED = "all-MiniLM-L6-v2-int8"

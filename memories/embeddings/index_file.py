@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memories.embeddings.index_check import BEGIN, HEAD, MAGIC, SUM
-from memoryhub.core.store_files import sync
+from memoryhub.core.stores.files import sync
 
 Matrix = NDArray[np.float32]
 

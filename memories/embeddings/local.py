@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float32]
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -13,11 +21,30 @@ from typing import Any
 import numpy as np
 
 from memories.embeddings.choice import find_files
-from memories.embeddings.embedder import Embedder
 from memories.embeddings.engine import Answer, ModelId, Nearest, Packed, StoreIndex
 from memories.embeddings.index_file import quantized
 from memories.embeddings.indexes import Indexes
 from memoryhub.core.errors import Unavailable
+
+
+class Embedder(Protocol):
+    """A model that is loaded."""
+
+    @property
+    def name(self) -> str:
+        """What a setting names it by."""
+
+    @property
+    def version(self) -> str:
+        """What differs where the same text may get another vector."""
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers of a vector."""
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """Return a row a text, each of length 1, as float32."""
+
 
 _QUESTIONS_KEPT = 256
 _MODELS_KEPT = 2

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from memories.embeddings.engine import ModelId, Packed, StoreIndex
-from memoryhub.core import rows
-from memoryhub.core.dialect import IDS, blob
-from memoryhub.core.projection import after_rebuild, define_text_cache
-from memoryhub.core.routing import require_current_alias
-from memoryhub.core.searchable import text_queries
-from memoryhub.core.stores import current_store
+from memoryhub.core.events.projection import after_rebuild, define_text_cache
+from memoryhub.core.search.searchable import text_queries
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, blob
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.store import current_store
 
 define_text_cache("memories_vector", "document_id")
 

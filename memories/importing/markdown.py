@@ -10,16 +10,15 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
 
-from memories.importing.files import find_files, read_text
-from memories.importing.kept_away import GONE_FROM_FILE, without_deleted
+from memories.importing.files import GONE_FROM_FILE, find_files, read_text, without_deleted
 from memories.importing.sections import Document, Section, parse_document, split_text
 from memories.models import Memory
-from memories.pack.told import is_told_text
+from memories.pack.echo import is_echo
 from memories.schemas import MAX_CONTENT, MemoryTouch, MemoryWrite, WriteStatus
 from memories.services import delete_memory, write_memories
 from memoryhub.core.errors import Invalid
-from memoryhub.core.sanitize import sanitize_text
-from memoryhub.core.wording import flat
+from memoryhub.core.secrets.sanitize import sanitize_text
+from memoryhub.core.text import flat
 from sessions_app import git
 
 _TOPIC = "import:markdown:"
@@ -78,7 +77,7 @@ def import_markdown(
     while batch := list(islice(commands, _BATCH)):
         known = without_deleted(batch)
         report.left_deleted += len(batch) - len(known)
-        wanted = [command for command in known if not _is_told(command, report)]
+        wanted = [command for command in known if not _is_echo(command, report)]
         counted = Counter(result.status for result in write_memories(commands=wanted))
         report.created += counted[WriteStatus.CREATED]
         report.updated += counted[WriteStatus.UPDATED]
@@ -88,9 +87,9 @@ def import_markdown(
     return report
 
 
-def _is_told(command: MemoryWrite, report: MarkdownReport) -> bool:
+def _is_echo(command: MemoryWrite, report: MarkdownReport) -> bool:
     """Whether a section is what the hub itself has told: then it is no news, and is left out."""
-    told = is_told_text(command.content)
+    told = is_echo(command.content)
     if told:
         report.skipped.append((command.title, "a context pack of this hub"))
     return told

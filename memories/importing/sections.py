@@ -10,8 +10,7 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
-from memories.importing.files import MARKDOWN
-from memories.importing.front_matter import split_front_matter
+from memories.importing.files import MARKDOWN, split_front_matter
 from memoryhub.core.errors import Invalid
 
 _MARKDOWN = MarkdownIt("commonmark").disable("inline")

@@ -1,8 +1,7 @@
 """Read models of what we know. Projectors alone write them."""
 
-from memories.models.conflict import Conflict, Resolution
 from memories.models.kinds import KIND_MODELS
-from memories.models.link import PROJECT, EndType, Relation, RelationType, Tag
+from memories.models.link import PROJECT, Conflict, EndType, Relation, RelationType, Resolution, Tag
 from memories.models.memory import (
     Memory,
     MemoryKind,
@@ -12,10 +11,7 @@ from memories.models.memory import (
     MemoryVersion,
     ReviewState,
 )
-from memories.models.pack import ContextPack
-from memories.models.search import SearchDocument
-from memories.models.use import MemoryCitation, MemoryUse
-from memories.models.vector import EmbeddingModel, Vector
+from memories.models.search import ContextPack, EmbeddingModel, MemoryCitation, MemoryUse, SearchDocument, Vector
 
 __all__ = [
     "KIND_MODELS",

@@ -8,8 +8,8 @@ from typing import Any
 from django.db import models
 
 from memories.models.memory import Memory, MemoryManager
-from memoryhub.core.kind_registry import Kind
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds.definition import Kind
 
 
 class _KindManager(MemoryManager):

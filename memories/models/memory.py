@@ -8,9 +8,9 @@ from django.db import models
 from django.db.models.expressions import RawSQL
 
 from memoryhub.core.fields import PositionField
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.models import Quarantine, StoreModel
-from memoryhub.core.routing import StoreManager
+from memoryhub.core.stores.routing import StoreManager
 
 
 class MemoryKind(models.TextChoices):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from datetime import datetime
+from typing import Any, ClassVar
 
 from django.db import models
 
 from memoryhub.core.fields import PositionField
 from memoryhub.core.models import StoreModel
+from memoryhub.core.stores.routing import StoreManager
 
 
 class SearchDocument(StoreModel):
@@ -33,3 +35,113 @@ class SearchDocument(StoreModel):
 
     def __str__(self) -> str:
         return f"#{self.id} {self.title}"[:120]
+
+
+class EmbeddingModel(StoreModel):
+    """A model that this store's texts were, or are being, embedded with. Two are here while one replaces the other."""
+
+    from_log: ClassVar[bool] = False
+
+    name = models.CharField(max_length=300)
+    version = models.CharField(max_length=64)
+    dimensions = models.PositiveIntegerField()
+    revision = models.PositiveBigIntegerField(default=0, help_text="Rises whenever its vectors change")
+    complete = models.BooleanField(default=False, help_text="Whether it has been through the whole log once")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["name", "version"], name="embedding_model_name")]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+class Vector(StoreModel):
+    """What one model makes of one document's text: whole numbers of one byte each, and what they are multiplied by."""
+
+    from_log: ClassVar[bool] = False
+
+    pk = models.CompositePrimaryKey("document_id", "model_id")
+    document_id = PositionField()
+    model_id = models.IntegerField()
+    content_hash = models.BinaryField(max_length=16)
+    scale = models.FloatField()
+    numbers = models.BinaryField()
+
+    class Meta:
+        indexes = [models.Index(fields=["content_hash"], name="vector_content")]
+
+    def __str__(self) -> str:
+        return f"#{self.document_id} by model {self.model_id}"
+
+
+class MemoryUseQuerySet(models.QuerySet["MemoryUse"]):
+    """Filters that more than one caller needs."""
+
+    def ignored(self) -> MemoryUseQuerySet:
+        """Keep what packs told, and what nobody came back to."""
+        return self.filter(given__gt=0, found=0, fetched=0, cited=0, updated=0)
+
+    def used(self) -> MemoryUseQuerySet:
+        """Keep what was found, fetched, cited or updated."""
+        return self.exclude(found=0, fetched=0, cited=0, updated=0)
+
+
+class MemoryUse(StoreModel):
+    """How often a memory came to use; one that never did has no row."""
+
+    memory_id = PositionField(primary_key=True)
+    given = models.PositiveIntegerField(default=0, help_text="Told by a context pack")
+    found = models.PositiveIntegerField(default=0, help_text="Shown by a search")
+    fetched = models.PositiveIntegerField(default=0, help_text="Asked for by id or name")
+    cited = models.PositiveIntegerField(default=0, help_text="Things that name it")
+    updated = models.PositiveIntegerField(default=0, help_text="New versions")
+    last_given_at = models.DateTimeField(null=True)
+    last_read_at = models.DateTimeField(null=True, help_text="Found, fetched or updated")
+    last_cited_at = models.DateTimeField(null=True)
+
+    objects: ClassVar[Any] = StoreManager.from_queryset(MemoryUseQuerySet)()
+
+    def __str__(self) -> str:
+        return f"use of #{self.memory_id}"
+
+    @property
+    def last_used_at(self) -> datetime | None:
+        """When it was last found, fetched, cited or updated; that a pack told it is no use yet."""
+        return max(filter(None, (self.last_read_at, self.last_cited_at)), default=None)
+
+
+class MemoryCitation(StoreModel):
+    """Something of the store names a memory; once for each that does."""
+
+    pk = models.CompositePrimaryKey("memory_id", "stream_id")
+    memory_id = PositionField()
+    stream_id = models.CharField("what names it", max_length=200)
+    cited_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["stream_id"], name="memory_citation_stream")]
+
+    def __str__(self) -> str:
+        return f"{self.stream_id} cites #{self.memory_id}"
+
+
+class ContextPack(StoreModel):
+    """A pack as it was sent first; its text is not kept, but made again from the stores as they stood."""
+
+    id = PositionField(primary_key=True)
+    session_id = models.CharField("session", max_length=200, blank=True)
+    query = models.TextField(blank=True)
+    max_tokens = models.PositiveIntegerField()
+    tokens = models.PositiveIntegerField()
+    digest = models.CharField(max_length=64, help_text="SHA-256 of what it said")
+    marks = models.JSONField(default=dict)
+    """``{"facts #412": mark}``: what it told, and by which mark a change of it is known."""
+    positions = models.JSONField(default=list)
+    """``[["project:alpha", 412]]``: how far the logs had come, the nearest store first."""
+    created_at = models.DateTimeField("sent")
+
+    class Meta:
+        indexes = [models.Index(fields=["session_id", "id"], name="context_pack_session")]
+
+    def __str__(self) -> str:
+        return f"pack #{self.id}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memories.pack.sections import Item, Request, Section, all_sections, one_line
-from memoryhub.core.tokens import estimate_tokens
+from memoryhub.core.paging import estimate_tokens
 
 _LEAST_TOKENS = 30
 _FRAME_TOKENS = 90

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 from memories.models import MemoryScope
 from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
-from memories.review.packs import Told, tells, told
+from memories.review.selectors import PackEntry, may_be_packed, pack_entries
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
-from memoryhub.core import rows
-from memoryhub.core.dialect import IDS, json_text
-from memoryhub.core.event_types import Speech, names_of_speech, quoted
-from memoryhub.core.kind_registry import Kind, PackSection
-from memoryhub.core.kinds import KINDS, type_name
-from memoryhub.core.quarantine import OUTSIDE
-from memoryhub.core.stores import use_store
+from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
+from memoryhub.core.kinds.builtin import KINDS, type_name
+from memoryhub.core.kinds.definition import Kind, PackSection
+from memoryhub.core.log.quarantine import OUTSIDE
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, json_text
+from memoryhub.core.stores.store import use_store
 
 _MOST = 40
 """Candidates of a section and store; more would never fit."""
@@ -69,7 +69,7 @@ def _of_kind(kind: Kind, text_length: int, request: Request) -> list[Item]:
     return [item for _, item in sorted(found.values(), key=lambda ranked: -ranked[0] if by_priority else 0)]
 
 
-def _of_kind_item(level: Level, memory: Told, text_length: int) -> Item:
+def _of_kind_item(level: Level, memory: PackEntry, text_length: int) -> Item:
     priority = "" if memory.priority is None else f" p{memory.priority}"
     text = _titled(memory.title, memory.content, text_length)
     return Item(_name(level, memory), f"- {_name(level, memory)}{priority} {memory.type}: {text}")
@@ -92,17 +92,17 @@ def _answering(request: Request) -> list[Item]:
     for level in request.chain:
         with use_store(level.store):
             scores = dict(engine.rank(question, "auto", level).hits[:_MOST])
-            known = told(f"m.id IN {IDS} AND {_IS_FACT}", [json.dumps(list(scores))])
+            known = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [json.dumps(list(scores))])
             found += [(scores[memory.id], _fact(level, memory)) for memory in known]
     return [item for _, item in sorted(found, key=lambda each: (-each[0], each[1].reference))]
 
 
-def _fact(level: Level, memory: Told) -> Item:
+def _fact(level: Level, memory: PackEntry) -> Item:
     name = _name(level, memory)
     return Item(name, partial(_fact_line, name, memory))
 
 
-def _fact_line(name: str, memory: Told) -> str:
+def _fact_line(name: str, memory: PackEntry) -> str:
     text = _titled(memory.title, memory.content, _FACT)
     return f"- {name} {type_name(memory.kind, memory.type)} {memory.updated_at[:10]} {text}"
 
@@ -113,7 +113,7 @@ def _conflicts(request: Request) -> list[Item]:
     for level in request.chain:
         with use_store(level.store):
             opened = map(_Conflict._make, rows.fetch(_OPEN_CONFLICTS))
-            found += [_conflict(level, conflict) for conflict in opened if tells(conflict.review)]
+            found += [_conflict(level, conflict) for conflict in opened if may_be_packed(conflict.review)]
     return found
 
 
@@ -167,17 +167,17 @@ def _commits() -> Iterator[Item]:
         yield Item(f"#{each}", f"- #{each} commit {sha[:10]} {committed_at[:10]} {subject}")
 
 
-def _in_each(request: Request, condition: str, order: str) -> Iterator[tuple[Level, Told]]:
+def _in_each(request: Request, condition: str, order: str) -> Iterator[tuple[Level, PackEntry]]:
     """Yield the live memories that hold, of each store in turn, the session's before the project's."""
     for level in request.chain:
         with use_store(level.store):
             holding = f"(m.scope <> 'session' OR m.session_id = %s) AND {condition}"
-            found = told(holding, [level.session_id], order=f"{order}, m.id DESC", most=_MOST, now=request.now)
+            found = pack_entries(holding, [level.session_id], order=f"{order}, m.id DESC", most=_MOST, now=request.now)
         found.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
         yield from ((level, memory) for memory in found)
 
 
-def _name(level: Level, memory: Told) -> str:
+def _name(level: Level, memory: PackEntry) -> str:
     return _reference(level, memory.id)
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from memories.pack.told import mark_of
+from memories.pack.echo import mark_of
 from memories.scopes import Level
 from memories.search.parsed_query import ParsedQuery
-from memoryhub.core.wording import flat
+from memoryhub.core.text import flat
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,16 @@ from memories.models import ContextPack, MemoryScope
 from memories.pack.compose import Body, changed_since, compose
 from memories.pack.mark import MARK
 from memories.pack.sections import Request
-from memories.schemas.pack import ContextPackRequest, ContextReplay
+from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.search.parsed_query import parse
-from memories.uses.notes import note_told
-from memoryhub.core import clock, log, rows
+from memories.uses.notes import note_packed
+from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_opening
 from memoryhub.core.errors import Locked, NotFound, Unavailable
 from memoryhub.core.origin import current_origin
-from memoryhub.core.stores import Scope, StoreId, current_store, use_store
-from memoryhub.core.tokens import estimate_tokens
+from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}
 _LAST_LIKE_IT = (
@@ -177,7 +178,7 @@ def _send(command: ContextPackRequest, request: Request, body: Body, positions: 
     draft = log.prepare(CONTEXT_PACKED, payload)
     with log.transaction():
         pack_id = log.append(draft, entity="pack").position
-    note_told(body.told(), request.chain)
+    note_packed(body.told(), request.chain)
     return pack_id
 
 

@@ -8,25 +8,55 @@ from typing import Any
 
 from memories.events import (
     CONFLICT_RESOLVED,
+    CONTEXT_PACKED,
     MEMORY_DELETED,
     MEMORY_RESTORED,
+    MEMORY_REVIEWED,
     MEMORY_REVISED,
     MEMORY_SEEN,
     MEMORY_WRITTEN,
+    RELATION_CREATED,
+    RELATION_DELETED,
+    TAG_CREATED,
     ConflictResolved,
+    ContextPacked,
+    MemoryReviewed,
     MemoryRevised,
     MemoryState,
     MemoryTouched,
     MemoryWritten,
+    RelationCreated,
+    RelationDeleted,
+    ReviewStatus,
+    TagCreated,
 )
 from memories.kinds import attribute_columns
-from memories.models import Conflict, Memory, MemoryTag, MemoryVersion
-from memories.projectors.review import standing_columns
-from memoryhub.core import rows
-from memoryhub.core.projection import Event, projects
-from sessions_app.choices import EndedWith
+from memories.models import Conflict, ContextPack, Memory, MemoryTag, MemoryVersion, Relation, Tag
+from memoryhub.config.retention_rules import EndedWith
+from memoryhub.core import clock
+from memoryhub.core.events.projection import Event, projects
+from memoryhub.core.stores import rows
 from sessions_app.events import SESSION_ENDED, SessionEnded
 from sessions_app.models import SessionMode
+
+ACCEPTED = ReviewStatus()
+"""How every memory stands where nobody asks for more."""
+
+
+def review_columns(standing: ReviewStatus | None) -> dict[str, Any]:
+    """Return how a memory stands as its read model has it; None is accepted."""
+    stands = standing or ACCEPTED
+    return {
+        "review": stands.state,
+        "review_reason": stands.reason,
+        "accepted_version": stands.accepted_version,
+    }
+
+
+@projects(MEMORY_REVIEWED)
+def give_verdict(event: Event[MemoryReviewed]) -> None:
+    """Let the memory stand as the verdict says."""
+    rows.update(Memory, event.payload.memory_id, **review_columns(event.payload.after))
 
 
 @lru_cache(maxsize=1024)
@@ -52,7 +82,7 @@ def write(event: Event[MemoryWritten]) -> None:
         created_at=now,
         updated_at=now,
         deleted_at=None,
-        **standing_columns(event.payload.review),
+        **review_columns(event.payload.review),
         **_state_columns(event.payload),
     )
     _add_version(event, event.position, version=1, base_version=None, reason="", conflicts_with=None)
@@ -68,7 +98,7 @@ def revise(event: Event[MemoryRevised]) -> None:
         payload.memory_id,
         version=payload.version,
         updated_at=event.occurred_at,
-        **standing_columns(payload.review),
+        **review_columns(payload.review),
         **_state_columns(payload),
     )
     _add_version(
@@ -175,3 +205,36 @@ def delete(event: Event[MemoryTouched]) -> None:
 def restore(event: Event[MemoryTouched]) -> None:
     """Take the mark away."""
     rows.update(Memory, event.payload.memory_id, deleted_at=None)
+
+
+@projects(TAG_CREATED)
+def describe_tag(event: Event[TagCreated]) -> None:
+    """Add the tag's description, or replace it."""
+    rows.execute("DELETE FROM memories_tag WHERE name = %s", [event.payload.name])
+    rows.insert(Tag, id=event.position, created_at=event.occurred_at, **event.payload.model_dump())
+
+
+@projects(RELATION_CREATED)
+def relate(event: Event[RelationCreated]) -> None:
+    """Add the relation."""
+    rows.insert(
+        Relation,
+        id=event.position,
+        actor=event.actor,
+        session_id=event.session_id,
+        created_at=event.occurred_at,
+        **event.payload.model_dump(),
+    )
+
+
+@projects(RELATION_DELETED)
+def unrelate(event: Event[RelationDeleted]) -> None:
+    """Take the relation away."""
+    rows.execute("DELETE FROM memories_relation WHERE id = %s", [event.payload.relation_id])
+
+
+@projects(CONTEXT_PACKED)
+def keep_pack(event: Event[ContextPacked]) -> None:
+    """Note what was told, to whom, and from which state of the logs."""
+    told = event.payload.model_dump(exclude={"packed_at"})
+    rows.insert(ContextPack, id=event.position, created_at=clock.from_text(event.payload.packed_at), **told)

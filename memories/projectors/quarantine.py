@@ -21,17 +21,15 @@ from memories.events import (
     RelationCreated,
     TagCreated,
 )
-from memories.models import Memory, Relation, Tag
+from memories.models import EndType, Memory, Relation, Tag
 from memories.models.link import NEVER_ROUND
-from memories.projectors.links import describe_tag, relate
-from memories.projectors.memories import open_conflict, resolve
+from memories.projectors.memories import describe_tag, open_conflict, relate, resolve
 from memories.selectors.relations import path_between, same_relation
-from memoryhub.core import log, rows
-from memoryhub.core.dialect import IDS, TEXTS, json_int, json_text
+from memoryhub.core import log
 from memoryhub.core.entities import find_entities
-from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import Event, projects
-from memoryhub.core.quarantine import (
+from memoryhub.core.events.projection import Event, projects
+from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.log.quarantine import (
     OUTSIDE,
     QUARANTINE_LIFTED,
     QUARANTINE_PLACED,
@@ -39,6 +37,9 @@ from memoryhub.core.quarantine import (
     QuarantinePlaced,
     quarantined_among,
 )
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, TEXTS, json_int, json_text
 
 _TOPIC = (
     f"(SELECT {json_text('e.payload_json', 'topic_key')} FROM memories_memoryversion v JOIN raw_events e "
@@ -137,3 +138,28 @@ def _open_again(opened: Event[MemoryRevised], before: int) -> None:
     ((resolved,),) = rows.fetch(_RESOLVED, [opened.stream_id, before, opened.position])
     if resolved:
         resolve(log.event_of(RawEvent.objects.get(position=resolved)))
+
+
+_OF_MEMORY = (
+    "DELETE FROM memories_memorytag WHERE memory_id = %s",
+    "DELETE FROM memories_memoryversion WHERE memory_id = %s",
+    "DELETE FROM memories_conflict WHERE memory_id = %s",
+    "DELETE FROM memories_memory WHERE id = %s",
+)
+_OF_END = (
+    "DELETE FROM memories_relation WHERE source_type = %s AND source_id = %s",
+    "DELETE FROM memories_relation WHERE target_type = %s AND target_id = %s",
+)
+
+
+@projects(PAYLOAD_ERASED)
+def remove_erased(event: Event[PayloadErased]) -> None:
+    """Drop the memories whose text was erased from the log, and every relation that they were an end of."""
+    for stream in event.payload.streams:
+        kind, _, memory_id = stream.partition(":")
+        if kind != EndType.MEMORY:
+            continue
+        for sql in _OF_MEMORY:
+            rows.execute(sql, [memory_id])
+        for sql in _OF_END:
+            rows.execute(sql, [EndType.MEMORY, memory_id])

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memories.query import engine
+from memories.query import results
 from memories.query.cursor import asked
-from memories.query.present import query_line
-from memories.query.results import shown
+from memories.query.results import query_line, shown
 from memories.schemas.query import MemoryQuery
-from memories.search.mode import wanted_mode
+from memories.search.pipeline import wanted_mode
 from memories.uses.notes import note_found
 from memoryhub.core.paging import fit_page
-from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
+from memoryhub.core.search.retrieval import retrieval
 
 __all__ = ["query", "query_line"]
 
@@ -42,7 +41,7 @@ def query(
     """
     with retrieval("query", command):
         question = asked(command)
-        found = engine.answer(question, mode=mode or wanted_mode())
+        found = results.answer(question, mode=mode or wanted_mode())
         items = shown(question, found.hits)
         listing = fit_page(
             items,

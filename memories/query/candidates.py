@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
-from memories.query import words
+from memories.query import names
 from memories.query.cursor import Asked
 from memories.query.names import NAMED
-from memories.query.places import PROXIMITY, Place, store_key
 from memories.query.related import related_ids, tags_at
+from memories.query.scope_ranges import PROXIMITY, Place, store_key
 from memories.query.sql import LIVE, Sql, every, joined
 from memories.schemas.query import QueryOrder
-from memoryhub.core import rows
-from memoryhub.core.dialect import IDS, TEXTS, days_between, greatest, json_list
-from memoryhub.core.quarantine import OUTSIDE
+from memoryhub.core.log.quarantine import OUTSIDE
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, TEXTS, days_between, greatest, json_list
 
 RECENT_DAYS = 30
 """A memory that is so old counts half as recent as one of now."""
@@ -84,7 +84,7 @@ class Candidates:
         where = every([*self._conditions(), *among])
         if not self._command.search:
             return joined("SELECT {} FROM memories_memory m WHERE {}", columns, where)
-        shares = words.shares(self._asked.words, basic=self._basic, include_deleted=self._command.include_inactive)
+        shares = names.shares(self._asked.words, basic=self._basic, include_deleted=self._command.include_inactive)
         template = "SELECT {} FROM memories_memory m JOIN ({}) AS t ON t.id = m.id WHERE {}"
         return joined(template, columns, shares, where)
 

@@ -13,15 +13,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from memories.query.places import Place, levels_of, places_of, positions_of
 from memories.query.related import End, resolve
+from memories.query.scope_ranges import Place, levels_of, places_of, positions_of
 from memories.schemas.query import MemoryQuery
 from memories.search.parsed_query import parse
+from memoryhub.config.project_settings import Ranking, project_settings
 from memoryhub.core import clock
-from memoryhub.core.asof import viewed_store
 from memoryhub.core.errors import Invalid
+from memoryhub.core.log.event_view import viewed_store
 from memoryhub.core.paging import decode_cursor, encode_cursor
-from sessions_app.settings import Ranking, project_settings
 
 _OF_THE_PAGE = {"cursor", "limit", "compact", "max_tokens", "include_versions"}
 _WEIGHTS = tuple(Ranking.model_fields)

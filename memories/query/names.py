@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED
 from memories.models import MemoryScope
-from memories.query.places import Place
-from memories.query.sql import HOLDS, LIVE
-from memoryhub.core import rows
-from memoryhub.core.dialect import IDS, TEXTS, json_list, unindexed
-from memoryhub.core.kinds import KINDS
-from memoryhub.core.stores import use_store
+from memories.query.scope_ranges import Place
+from memories.query.sql import HOLDS, LIVE, NOT_LIVE, Sql
+from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, TEXTS, elements, json_list, unindexed
+from memoryhub.core.stores.store import use_store
 
 # The kinds whose titles are unique names
 NAMED = tuple(kind.name for kind in KINDS.values() if kind.entry)
@@ -88,3 +88,37 @@ def _is_session(place: Place) -> bool:
 def _was_deleted(first: str, *, is_deleted: bool) -> bool:
     """The first deletion since says that it was not deleted before, the first restoring that it was."""
     return first == MEMORY_RESTORED.name if first else is_deleted
+
+
+_INDEXED = (
+    f"SELECT search_fts.rowid AS id, count(*) * 0.5 / {{words}} AS share FROM {elements()} AS w CROSS JOIN search_fts "
+    "WHERE search_fts MATCH w.value GROUP BY search_fts.rowid"
+)
+_BODY = "(m.content LIKE {0} OR m.tags LIKE {0} OR m.attributes LIKE {0})"
+
+
+def shares(words: Sequence[str], *, basic: bool, include_deleted: bool) -> Sql:
+    """Return the query of ``id, share`` for all that have any of the words; shares are 0 to 1.
+
+    The full-text index has only what is live; words of what is deleted or rejected are looked for by LIKE.
+    """
+    if not words:
+        return Sql("SELECT 0 AS id, 0.0 AS share WHERE false")
+    if basic:
+        return _like(words, "" if include_deleted else LIVE)
+    expressions = [form for word in words for form in (f'{{title body}} : "{word}"', f'title : "{word}"')]
+    found = Sql(_INDEXED.format(words=len(words)), (json_list(expressions),))
+    if not include_deleted:
+        return found
+    deleted = _like(words, NOT_LIVE)
+    return Sql(f"{found.text} UNION ALL {deleted.text}", (*found.parameters, *deleted.parameters))
+
+
+def _like(words: Sequence[str], condition: str) -> Sql:
+    """Look for words one by one: as parts of words, and of stored JSON, which is where tags are."""
+    has = f"CASE WHEN m.title LIKE w.value THEN 2 WHEN {_BODY.format('w.value')} THEN 1 ELSE 0 END"
+    text = (
+        f"SELECT id, share FROM (SELECT m.id AS id, (SELECT sum({has}) FROM {elements()} AS w) * 0.5 / {len(words)} "
+        f"AS share FROM memories_memory m WHERE {condition or 'true'}) WHERE share > 0"
+    )
+    return Sql(text, (json_list(f"%{word}%" for word in words),))

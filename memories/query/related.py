@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from memories import scopes
 from memories.models import PROJECT, EndType, MemoryScope
-from memories.query.places import Place, places_of, positions_of, store_key
+from memories.query.scope_ranges import Place, places_of, positions_of, store_key
 from memories.query.sql import LIVE, Sql
 from memories.schemas.query import RelatedTo, RelatedType
-from memoryhub.core import rows
-from memoryhub.core.asof import viewed_store
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Invalid, NotFound
-from memoryhub.core.stores import current_store, use_store
+from memoryhub.core.log.event_view import viewed_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store, use_store
 
 _OTHER_ENDS = {
     RelatedType.DECISION: EndType.DECISION,

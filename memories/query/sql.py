@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from memoryhub.core import rows
-from memoryhub.core.quarantine import OUTSIDE
+from memoryhub.core.log.quarantine import OUTSIDE
+from memoryhub.core.stores import rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memories.events import MemoryState, Standing
-from memories.existing import Existing
+from memories.duplicates import Existing
+from memories.events import MemoryState, ReviewStatus
 from memories.kinds import attribute_columns
 from memories.models import MemoryScope, ReviewState
 from memories.projectors.memories import content_hash
+from memoryhub.config.project_settings import ProjectSettings, project_settings
+from memoryhub.config.retention_rules import ReviewPolicy
 from memoryhub.core.origin import Origin, current_origin
-from sessions_app.choices import ReviewPolicy
-from sessions_app.settings import ProjectSettings, project_settings
 
 PERSONS_DOOR = "admin"
 """The door at which a person sits, and signs what she writes with it."""
@@ -32,12 +32,12 @@ class Policy:
         """Return the policy of the current store, for whoever writes now."""
         return cls(project_settings(), current_origin())
 
-    def of_new(self, state: MemoryState) -> Standing | None:
+    def of_new(self, state: MemoryState) -> ReviewStatus | None:
         """Return how a new memory stands; None where it is accepted."""
         reason = self._asks(state)
-        return Standing(state=ReviewState.PROPOSED, reason=reason) if reason else None
+        return ReviewStatus(state=ReviewState.PROPOSED, reason=reason) if reason else None
 
-    def of_revision(self, existing: Existing, state: MemoryState) -> Standing | None:
+    def of_revision(self, existing: Existing, state: MemoryState) -> ReviewStatus | None:
         """Return how a memory stands with its next version; None where it is accepted.
 
         A person accepts by writing. Nobody else does: what waits goes on waiting, and what was rejected waits again.
@@ -48,12 +48,12 @@ class Policy:
         if before.state is ReviewState.PROPOSED:
             return before
         if before.state is ReviewState.REJECTED:
-            return Standing(state=ReviewState.PROPOSED, reason=_AGAIN)
+            return ReviewStatus(state=ReviewState.PROPOSED, reason=_AGAIN)
         reason = self._asks(state)
         if not reason:
             return None
         is_promoted = existing.state.scope is MemoryScope.SESSION
-        return Standing(
+        return ReviewStatus(
             state=ReviewState.PROPOSED, reason=reason, accepted_version=None if is_promoted else existing.version
         )
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from memories.events import Verdict
 from memories.models import MemoryKind, MemoryScope, ReviewState
 from memories.schemas import Content, MemoryUpdate, MemoryView
-from memoryhub.core.retrieval import Retrieval
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Paging, Version, self_evident
+from memoryhub.core.search.retrieval import Retrieval
 
 
 class ReviewTouch(Command):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from memories import scopes
-from memories.events import MEMORY_REVIEWED, MemoryReviewed, Merged, Standing, Verdict
-from memories.existing import Existing, standing_of
-from memories.models import Memory, MemoryVersion, ReviewState
-from memories.projectors.review import ACCEPTED
+from memories.duplicates import Existing, review_status_of
+from memories.events import MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict
+from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
+from memories.projectors.memories import ACCEPTED
 from memories.review.policy import PERSONS_DOOR
-from memories.review.results import result_of, result_of_event
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict
 from memories.schemas import MemoryUpdate
@@ -20,8 +20,31 @@ from memories.services.results import live_memory, refuse_taken_title
 from memories.services.revise import append_version, update_memory
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, HubError, Invalid, PreconditionFailed
+from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin
-from memoryhub.core.wording import flat
+from memoryhub.core.text import flat
+
+
+def result_of(memory: Memory, said: MemoryReviewed, redactions: Sequence[str] = ()) -> ReviewResult:
+    """Return how a memory stands after a verdict."""
+    return ReviewResult(
+        id=memory.id,
+        version=memory.version,
+        title=memory.title,
+        scope=MemoryScope(memory.scope),
+        verdict=said.verdict,
+        review=ReviewState(memory.review),
+        review_reason=memory.review_reason,
+        merged_into=said.merged.memory_id if said.merged else None,
+        redacted=list(redactions),
+    )
+
+
+def result_of_event(event: RawEvent) -> ReviewResult:
+    """Return the first answer to a call that came again with its idempotency key."""
+    said = MemoryReviewed.model_validate(json.loads(event.payload_json or "{}"))
+    return result_of(find_memory(said.memory_id), said)
+
 
 _MOST_TAGS = 32
 
@@ -92,7 +115,7 @@ def merge_into(*, command: ReviewMerge) -> ReviewResult:
     with scopes.writing(command.scope), log.transaction():
         memory = _looked_at(command.id, command.base_version)
         target = _target(command)
-        before = standing_of(target)
+        before = review_status_of(target)
         tags = list(dict.fromkeys(map(flat, [*target.tags, *memory.tags])))[:_MOST_TAGS]
         update = MemoryUpdate(
             id=target.id,
@@ -147,7 +170,7 @@ def _unmerge(merged: Merged) -> None:
     _bring_back(target, merged.before_version, merged.before)
 
 
-def _bring_back(memory: Memory, version: int, standing: Standing) -> int:
+def _bring_back(memory: Memory, version: int, standing: ReviewStatus) -> int:
     """Make an earlier version the current one again, as a new version, and return its number."""
     existing = Existing.of(memory)
     state = state_at(memory.id, version)
@@ -157,11 +180,11 @@ def _bring_back(memory: Memory, version: int, standing: Standing) -> int:
 
 
 def _reject(memory: Memory, command: ReviewTouch, merged: Merged | None = None) -> ReviewResult:
-    before = standing_of(memory)
+    before = review_status_of(memory)
     if before.state is ReviewState.REJECTED:
         raise Conflict(f"memory #{memory.id} is rejected already", id=memory.id, version=memory.version)
     if before.accepted_version is None:
-        after = Standing(state=ReviewState.REJECTED, reason=command.reason)
+        after = ReviewStatus(state=ReviewState.REJECTED, reason=command.reason)
         return _give(memory, Verdict.REJECTED, command, after, merged=merged)
     existing = Existing.of(memory)
     state = state_at(memory.id, before.accepted_version)
@@ -216,7 +239,7 @@ def _give(
     memory: Memory,
     verdict: Verdict,
     command: ReviewTouch,
-    after: Standing,
+    after: ReviewStatus,
     *,
     stands: int | None = None,
     merged: Merged | None = None,
@@ -227,7 +250,7 @@ def _give(
         version=memory.version,
         stands=stands or memory.version,
         reason=command.reason,
-        before=standing_of(memory),
+        before=review_status_of(memory),
         after=after,
         **({"merged": merged} if merged else {}),
     )

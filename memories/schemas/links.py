@@ -11,8 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, StringConstra
 from memories.models import EndType, MemoryScope, RelationType
 from memories.schemas.writing import WriteStatus
 from memories.vocabulary import FREE
-from memoryhub.core.kinds import kind_members
-from memoryhub.core.retrieval import Retrieval
+from memoryhub.core.kinds.builtin import kind_members
 from memoryhub.core.schemas import (
     LISTED_AS,
     LOWERED,
@@ -26,7 +25,8 @@ from memoryhub.core.schemas import (
     self_evident,
     unlisted,
 )
-from memoryhub.core.wording import FILLED_LINE
+from memoryhub.core.search.retrieval import Retrieval
+from memoryhub.core.text import FILLED_LINE
 
 
 class EntryType(StrEnum):
@@ -49,7 +49,7 @@ def _as_list(value: object) -> object:
 
 
 EndReference = Annotated[Identifier, BeforeValidator(_as_text)]
-"""An id, with or without its ``#``, or ``project``; ``memories.ends`` reads it."""
+"""An id, with or without its ``#``, or ``project``; ``memories.references`` reads it."""
 _TAG_FORMS: list[JsonValue] = [
     {"type": "string", "minLength": 1, "maxLength": 64, "pattern": FILLED_LINE},
     {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER},

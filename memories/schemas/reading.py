@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 
 from memories.models import MemoryKind, MemoryScope
 from memories.schemas.writing import Tags, TypeName
-from memoryhub.core.retrieval import Retrieval
 from memoryhub.core.schemas import Command, EntityId, Moment, Paging, self_evident, unlisted
+from memoryhub.core.search.retrieval import Retrieval
 
 
 class MemoryView(BaseModel):

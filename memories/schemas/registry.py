@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 
 from memories.models import MemoryKind, MemoryScope
 from memories.schemas.writing import Content, IfExists, MemoryWrite, Tags, Title, TypeName
-from memoryhub.core.kind_registry import Entry, Kind
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds.definition import Entry, Kind
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Paging, Version, unlisted
 
 Fields = dict[str, Any]

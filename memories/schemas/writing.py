@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, model_valid
 
 from memories.events import ResourceLink
 from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
-from memoryhub.core.kinds import DEFAULT_KIND, KINDS, attribute_outlines
+from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS, attribute_outlines
 from memoryhub.core.schemas import (
     LOWERED,
     Command,
@@ -23,7 +23,7 @@ from memoryhub.core.schemas import (
     self_evident,
     unlisted,
 )
-from memoryhub.core.wording import NOT_BLANK, ONE_LINE
+from memoryhub.core.text import NOT_BLANK, ONE_LINE
 
 MAX_CONTENT = 100_000
 

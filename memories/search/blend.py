@@ -80,7 +80,7 @@ def define_ranker(ranker: Ranker) -> None:
 
 
 @contextmanager
-def asking_others(asked: Asked) -> Iterator[Others]:
+def ask_other_rankings(asked: Asked) -> Iterator[Others]:
     """Ask every registered ranking, and let them find their answers while something else is done."""
     with ExitStack() as stack:
         yield [(ranker, stack.enter_context(ranker.asking(asked))) for ranker in _rankers]

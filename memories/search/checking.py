@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from memoryhub.core import rows
+from memoryhub.core.events.projection import define_check
 from memoryhub.core.log.copy import LIVE
-from memoryhub.core.projection import define_check
+from memoryhub.core.stores import rows
 
 # How many documents are named; more are not looked for.
 _MOST = 1000

@@ -8,15 +8,14 @@ from typing import Any
 
 from memories.scopes import Level
 from memories.search import fulltext
-from memories.search.blend import Asked, Blended, asking_others, blend_others, reasons
+from memories.search.blend import Asked, Blended, ask_other_rankings, blend_others, reasons
 from memories.search.fulltext import RANKED_AT_MOST
-from memories.search.mode import by_index
 from memories.search.parsed_query import ParsedQuery
-from memories.search.pipeline import USUAL, Pipeline
-from memories.search.surroundings import Factors, Hits, refine
+from memories.search.pipeline import USUAL, Pipeline, by_index
+from memories.search.snippets import Factors, Hits, refine
 from memories.search.weights import successors_of, weigh
-from memoryhub.core import rows
-from memoryhub.core.searchable import text_queries
+from memoryhub.core.search.searchable import text_queries
+from memoryhub.core.stores import rows
 
 # How many of the best hits are checked for a replacement
 _LOOKED_AFTER = 50
@@ -85,7 +84,7 @@ def _with_successors(hits: Hits, query: ParsedQuery, level: Level | None) -> Hit
 def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, others: bool) -> Blended:
     if not others:
         return Blended(_by_words(query, level, pipeline))
-    with asking_others(Asked(query.text, *query.conditions(level, "d.id"))) as asked:
+    with ask_other_rankings(Asked(query.text, *query.conditions(level, "d.id"))) as asked:
         return blend_others(_by_words(query, level, pipeline), asked)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from memories.search.pipeline import USUAL, Pipeline
 from memories.search.text import match_any
-from memoryhub.core import rows
+from memoryhub.core.stores import rows
 
 RANKED_AT_MOST = 1000
 """So many matches are ranked and counted."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import connections
+from django.db import connections, transaction
 
 from memories.embeddings.vectors import forget
 from memories.search.shaping import date_words, shaped
-from memoryhub.core import rows
-from memoryhub.core.projection import Event, after_rebuild, define_companions, project_every_event
-from memoryhub.core.routing import require_current_alias
-from memoryhub.core.schema import require_optional_sql, require_sql
-from memoryhub.core.searchable import Document, Removal, makers_for
+from memoryhub.core.events.projection import Event, after_rebuild, define_companions, project_every_event
+from memoryhub.core.log.read import read_all
+from memoryhub.core.search.searchable import Document, Removal, makers_for
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.schema import after_ensuring, require_optional_sql, require_sql
 
 CREATE = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS search_fts USING fts5(title, body, near, date, "
@@ -152,3 +153,30 @@ _UNFOUND_DOCUMENT = (
     "SELECT 1 FROM (SELECT max(id) AS newest FROM memories_searchdocument) "
     "WHERE newest IS NOT NULL AND newest NOT IN (SELECT id FROM search_fts_docsize)"
 )
+
+
+_INDEX_COLUMNS = ["title", "body", "near", "date"]
+_IS_OURS = "SELECT 1 FROM store_meta WHERE key = 'search_form' AND value = %s"
+_MARK = "INSERT OR REPLACE INTO store_meta (key, value) VALUES ('search_form', %s)"
+
+
+@after_ensuring
+def renew_index() -> None:
+    """Make the current store's full-text index anew from the log, in one transaction, where it is not as we make it.
+
+    Where SQLite has no FTS5 there is no index, and nothing is done.
+    """
+    columns = _columns()
+    if not columns or (columns == _INDEX_COLUMNS and rows.fetch(_IS_OURS, [FORM])):
+        return
+    with transaction.atomic(using=require_current_alias()):
+        rows.execute("DROP TABLE search_fts")
+        rows.execute(CREATE)
+        for event in read_all():
+            if event.payload is not None:
+                index_event(event)
+        rows.execute(_MARK, [FORM])
+
+
+def _columns() -> list[str]:
+    return [name for (name,) in rows.fetch("SELECT name FROM pragma_table_info('search_fts') ORDER BY cid")]

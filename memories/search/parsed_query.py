@@ -11,8 +11,8 @@ from memories.schemas import MemorySearch, SearchSourceName
 from memories.scopes import Level
 from memories.search.folding import folded
 from memories.search.text import SourceHint, hints_in, phrases, terms_without
-from memoryhub.core import rows
-from memoryhub.core.quarantine import OUTSIDE
+from memoryhub.core.log.quarantine import OUTSIDE
+from memoryhub.core.stores import rows
 from sessions_app.selectors import find_iteration
 
 # SQL on ``{id}``, the column with a document's id, and on ``d``, its row; with the parameters

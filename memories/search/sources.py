@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memories.ends import proposed_text
 from memories.events import (
     MEMORY_DELETED,
     MEMORY_RESTORED,
@@ -20,13 +19,14 @@ from memories.events import (
 )
 from memories.kinds import attribute_text
 from memories.models import Memory, ReviewState
+from memories.references import proposed_text
+from memories.search.pipeline import define_notes
 from memories.search.weights import PROPOSED
-from memories.search.why import define_notes
-from memoryhub.core import rows
-from memoryhub.core.dialect import IDS
-from memoryhub.core.projection import Event
-from memoryhub.core.searchable import Document, Removal, define_text, indexed_when
-from sessions_app.choices import EndedWith
+from memoryhub.config.retention_rules import EndedWith
+from memoryhub.core.events.projection import Event
+from memoryhub.core.search.searchable import Document, Removal, define_text, indexed_when
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
 from sessions_app.events import SESSION_ENDED, SessionEnded
 
 define_text("memory", "SELECT id, title, content FROM memories_memory")

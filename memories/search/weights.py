@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
 from memories.search.parsed_query import ParsedQuery
-from memories.search.surroundings import Factors, Hits
-from memories.uses.ranking import use_weights
-from memoryhub.core import clock, rows
-from memoryhub.core.dialect import IDS
+from memories.search.snippets import Factors, Hits
+from memories.uses.selectors import use_weights
+from memoryhub.core import clock
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
 
 Successors = Callable[[Sequence[int]], Mapping[int, Sequence[int]]]
 Reason = tuple[str, Mapping[int, float]]

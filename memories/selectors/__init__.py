@@ -1,9 +1,7 @@
 """What can be asked of memories; nothing here changes anything."""
 
-from memories.selectors.conflicts import find_conflict, open_conflicts
-from memories.selectors.disputes import conflict_text, get_conflict, list_conflicts
-from memories.selectors.lists import count_by_type, filtered, list_memories, listed
-from memories.selectors.memories import find_memory, get_memories, views
+from memories.selectors.conflicts import conflict_text, find_conflict, get_conflict, list_conflicts, open_conflicts
+from memories.selectors.memories import count_by_type, filtered, find_memory, get_memories, list_memories, listed, views
 from memories.selectors.search import hits, search
 from memories.selectors.versions import state_at, versions_of
 

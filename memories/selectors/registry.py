@@ -6,15 +6,14 @@ from typing import Any
 
 from memories import scopes
 from memories.models import MemoryKind, MemoryScope
-from memories.present import version_text
-from memories.present_registry import entry_line
+from memories.present import entry_line, version_text
 from memories.query import query
 from memories.schemas import MemoryGet
 from memories.schemas.query import MemoryQuery, QueryOrder, QueryScope, QueryTags
 from memories.schemas.registry import EntryList, EntryRef
 from memories.selectors.memories import get_memories
 from memoryhub.core.errors import Invalid, NotFound
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.origin import current_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging

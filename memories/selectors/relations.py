@@ -9,20 +9,20 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from memories import scopes
-from memories.ends import end_id, require_ends, view_end
 from memories.models import EndType, Memory, Relation, RelationType
 from memories.models.link import BOTH_WAYS
-from memories.present_links import relation_line
+from memories.present import relation_line
+from memories.references import end_id, require_ends, view_end
 from memories.schemas.links import Direction, RelationList, RelationView
-from memoryhub.core import rows
-from memoryhub.core.dialect import IDS
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import NotFound
+from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
-from memoryhub.core.quarantine import OUTSIDE, outside_quarantine
-from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
-from memoryhub.core.stores import Scope, current_store
+from memoryhub.core.search.retrieval import retrieval
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.store import Scope, current_store
 
 _WALK = """
 WITH RECURSIVE walk(id, came_from) AS (

@@ -12,18 +12,17 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.search import engine
 from memories.search.blend import TEXT
-from memories.search.mode import wanted_mode
 from memories.search.parsed_query import ParsedQuery, parse_search
+from memories.search.pipeline import notes_of, wanted_mode, why
 from memories.search.snippets import excerpt
-from memories.search.why import notes_of, why
 from memories.search.words import words_in
 from memories.selectors.conflicts import open_conflicts
 from memories.selectors.relations import superseded_by
 from memories.uses.notes import note_found
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
-from memoryhub.core.retrieval import retrieval
 from memoryhub.core.schemas import Listing
-from memoryhub.core.stores import current_store, use_store
+from memoryhub.core.search.retrieval import retrieval
+from memoryhub.core.stores.store import current_store, use_store
 
 _BEST = 3
 """Hits of a store by which it is judged how well it answers."""

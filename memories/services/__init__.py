@@ -1,7 +1,7 @@
 """What changes memories; each function appends events."""
 
 from memories.services.conflicts import resolve_conflict
-from memories.services.lifecycle import delete_memory, restore_memory
+from memories.services.registry import delete_memory, restore_memory
 from memories.services.revise import update_memory
 from memories.services.write import write_memories, write_memory
 

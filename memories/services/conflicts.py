@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memories import scopes
+from memories.duplicates import Existing
 from memories.events import CONFLICT_RESOLVED, MEMORY_WRITTEN, ConflictResolved, MemoryState, MemoryWritten
-from memories.existing import Existing
 from memories.models import Conflict, MemoryScope, Resolution
 from memories.review.policy import Policy
 from memories.schemas import ConflictResolve, ConflictResult

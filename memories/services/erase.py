@@ -17,9 +17,9 @@ from memories.services.traces import Traces
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, PreconditionFailed
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import StoreId, current_store, use_store
-from memoryhub.core.vacuum import wipe_free_space
-from memoryhub.core.wording import counted
+from memoryhub.core.stores.store import StoreId, current_store, use_store
+from memoryhub.core.stores.wal import wipe_free_space
+from memoryhub.core.text import counted
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from memories import scopes
-from memories.ends import end_id, require_ends
 from memories.events import RELATION_CREATED, RELATION_DELETED, RelationCreated, RelationDeleted
 from memories.models import EndType, Relation, RelationType
 from memories.models.link import NEVER_ROUND
+from memories.references import end_id, require_ends
 from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete, RelationResult
 from memories.selectors.relations import find_relation, path_between, same_relation, view_relations
 from memoryhub.core import clock, log

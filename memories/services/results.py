@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from memories.duplicates import Existing, ExistingMemories, review_status_of
 from memories.embeddings.meaning import renewal
 from memories.events import (
     MEMORY_DELETED,
@@ -13,16 +14,15 @@ from memories.events import (
     MEMORY_SEEN,
     MEMORY_WRITTEN,
     MemoryState,
-    Standing,
+    ReviewStatus,
 )
-from memories.existing import Existing, ExistingMemories, standing_of
 from memories.models import Memory
 from memories.schemas import WriteResult, WriteStatus
 from memories.selectors.memories import find_memory
 from memoryhub.core.errors import Conflict, Gone
 from memoryhub.core.log import Draft
+from memoryhub.core.log.quarantine import quarantine_marks
 from memoryhub.core.models import RawEvent
-from memoryhub.core.quarantine import quarantine_marks
 
 _STATUS_OF_EVENT = {
     MEMORY_WRITTEN.name: WriteStatus.CREATED,
@@ -103,7 +103,7 @@ def kept(existing: Existing, status: WriteStatus) -> WriteResult:
         status=status,
         title=state.title,
         scope=state.scope,
-        **_told(existing.standing),
+        **_review_fields(existing.standing),
     )
 
 
@@ -125,12 +125,12 @@ def written(
     )
 
 
-def with_standing(result: WriteResult, standing: Standing | None) -> WriteResult:
+def with_review_status(result: WriteResult, standing: ReviewStatus | None) -> WriteResult:
     """Return an answer that says how the memory stands."""
-    return result.model_copy(update=_told(standing)) if standing else result
+    return result.model_copy(update=_review_fields(standing)) if standing else result
 
 
-def _told(standing: Standing) -> dict[str, Any]:
+def _review_fields(standing: ReviewStatus) -> dict[str, Any]:
     return {
         "review": standing.state,
         "review_reason": standing.reason,
@@ -148,6 +148,6 @@ def result_of(event: RawEvent, redactions: Sequence[str] = ()) -> WriteResult:
         title=memory.title,
         scope=memory.scope,
         redacted=list(redactions),
-        **_told(standing_of(memory)),
+        **_review_fields(review_status_of(memory)),
     )
     return with_embedding([result])[0]

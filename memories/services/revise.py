@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 from memories import scopes
-from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryRevised, MemoryState, MemoryWritten, Standing
-from memories.existing import Existing
+from memories.duplicates import Existing
+from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryRevised, MemoryState, MemoryWritten, ReviewStatus
 from memories.kinds import check_attributes, check_type
 from memories.models import Memory, MemoryScope, MemoryVersion
-from memories.pack.told import refuse_told_text
-from memories.projectors.review import ACCEPTED
+from memories.pack.echo import refuse_echo
+from memories.projectors.memories import ACCEPTED
 from memories.review.policy import Policy
 from memories.schemas import Embedding, MemoryRestore, MemoryUpdate, WriteResult, WriteStatus
 from memories.selectors.versions import state_at
@@ -21,12 +21,12 @@ from memories.services.results import (
     refuse_taken_title,
     result_of,
     with_embedding,
-    with_standing,
+    with_review_status,
     written,
 )
+from memoryhub.config.project_settings import project_settings
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Invalid, PreconditionFailed
-from sessions_app.settings import project_settings
 
 _CHANGEABLE = {"title", "content", "type", "tags", "author", "source", "resource_links"}
 
@@ -92,7 +92,7 @@ def append_version(
     reason: str,
     key: str | None,
     unseen: int | None = None,
-    standing: Standing | None = None,
+    standing: ReviewStatus | None = None,
 ) -> WriteResult:
     """Append the next version of ``existing``; needs an open transaction of the log.
 
@@ -121,7 +121,7 @@ def append_version(
     same_text = (existing.state.title, existing.state.content) == (draft.payload.title, draft.payload.content)
     existing.revised(draft.payload, draft.payload.review)
     status = WriteStatus.UPDATED if unseen is None else WriteStatus.CONFLICT
-    result = with_standing(written(existing.id, existing.version, status, draft.payload, draft), stands)
+    result = with_review_status(written(existing.id, existing.version, status, draft.payload, draft), stands)
     told = {"embedding": Embedding.KEPT} if same_text else {}
     opened = {} if unseen is None else {"conflict": event.position}
     return with_embedding([result.model_copy(update={**told, **opened})])[0]
@@ -146,7 +146,7 @@ def _unseen(memory: Memory, base: int | None, window: timedelta) -> int | None:
 
 
 def _changed(read: MemoryState, command: MemoryUpdate) -> MemoryState:
-    refuse_told_text(command.content or "")
+    refuse_echo(command.content or "")
     changes: dict[str, Any] = command.model_dump(include=_CHANGEABLE, exclude_none=True)
     if command.type is not None:
         changes["type"] = check_type(read.kind, command.type)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memories import scopes
-from memories.ends import end_id, require_ends, view_end
 from memories.events import TAG_CREATED, TagCreated
 from memories.models import PROJECT, EndType, Tag
+from memories.references import end_id, require_ends, view_end
 from memories.schemas import MemoryUpdate, WriteStatus
 from memories.schemas.links import TagAttach, TagCreate, TagDetach, TagResult, TagsChanged
 from memories.selectors.tags import tag_names, view_tags
@@ -16,10 +16,10 @@ from memories.services.revise import update_memory
 from memories.vocabulary import PREDEFINED
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Gone, Invalid
-from memoryhub.core.wording import flat
-from sessions_app.events.profile import PROJECT_DESCRIBED
-from sessions_app.profile import profile
+from memoryhub.core.text import flat
+from sessions_app.events.work import PROJECT_DESCRIBED
 from sessions_app.schemas import OrgDescribe
+from sessions_app.selectors import profile
 from sessions_app.services.profile import describe
 
 MAX_ON_MEMORY = 32

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from memoryhub.core import rows
-from memoryhub.core.dialect import IDS, position_of
-from memoryhub.core.event_types import event_type
+from memoryhub.core.events.event_types import event_type
 from memoryhub.core.log import erase_streams
-from memoryhub.core.shapes import TEXT, Leaf, Shape, payload_shape
-from memoryhub.core.stores import StoreId, current_store, use_store
+from memoryhub.core.secrets.shapes import TEXT, Leaf, Shape, payload_shape
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, position_of
+from memoryhub.core.stores.store import StoreId, current_store, use_store
 from sessions_app.spooled import Spooled, cleaning, find_spooled, hook_names
 
 _RUN = 4

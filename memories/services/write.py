@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memories import scopes
+from memories.duplicates import Existing, ExistingMemories
 from memories.events import (
     MEMORY_REVISED,
     MEMORY_SEEN,
@@ -13,13 +14,12 @@ from memories.events import (
     MemoryTouched,
     MemoryWritten,
 )
-from memories.existing import Existing, ExistingMemories
 from memories.kinds import check_attributes, check_type
 from memories.models import MemoryScope
-from memories.pack.told import refuse_told_text
+from memories.pack.echo import refuse_echo
 from memories.review.policy import Policy
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
-from memories.services.results import kept, result_of, with_embedding, with_standing, written
+from memories.services.results import kept, result_of, with_embedding, with_review_status, written
 from memories.services.revise import append_version
 from memories.similar import similar_memories
 from memoryhub.core import log
@@ -80,7 +80,7 @@ def _with_similar(result: WriteResult, state: MemoryState) -> WriteResult:
 
 
 def _written(command: MemoryWrite, scope: MemoryScope, policy: Policy) -> MemoryWritten:
-    refuse_told_text(command.content)
+    refuse_echo(command.content)
     fields = command.model_dump(exclude=_NOT_STATE, exclude_unset=True)
     if command.type:
         check_type(command.kind, command.type)
@@ -110,7 +110,7 @@ def _write(command: MemoryWrite, draft: Draft[MemoryWritten], existing: Existing
         return _meet_title(titled, command, draft)
     event = log.append(draft, entity="memory", idempotency_key=key)
     existing.add(event.position, payload)
-    return with_standing(written(event.position, 1, WriteStatus.CREATED, payload, draft), payload.review)
+    return with_review_status(written(event.position, 1, WriteStatus.CREATED, payload, draft), payload.review)
 
 
 def _meet_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:

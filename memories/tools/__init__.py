@@ -1,5 +1,6 @@
 """The MCP tools and resources of memories: importing this registers them, in the order in which they are listed."""
 
-from memories.tools import context, core, query, registry, tags
+from memories.tools import core, query, registry, tags
+from memories.tools import query as context
 
 __all__ = ["context", "core", "query", "registry", "tags"]

@@ -18,9 +18,9 @@ from memories.schemas import (
     Timeline,
     WriteResult,
 )
-from memories.selectors.suggestions import suggest_ids, suggest_tags, suggest_types
-from memories.tools.parsing import parsed
-from memoryhub.core import tokens
+from memories.selectors.tags import suggest_ids, suggest_tags, suggest_types
+from memories.tools.tags import parsed
+from memoryhub.core import paging
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import Listing
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
@@ -50,7 +50,7 @@ _NOTHING = "nothing found; try fewer or other words"
 def get(command: MemoryGet) -> Answer:
     """Answer with whole memories, as many as fit the budget."""
     found = selectors.get_memories(command=command)
-    kept = tokens.fit(found, command.max_tokens, memory_text)
+    kept = paging.fit(found, command.max_tokens, memory_text)
     left = [f"#{memory['id']}" for memory in found[len(kept) :]]
     note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
     return Answer("\n\n".join([*map(memory_text, kept), *note]), {"results": kept, "left_out": left})

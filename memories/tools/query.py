@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memories import services
+from memories.pack import pack_context
 from memories.query import query, query_line
 from memories.schemas import ConflictResult
-from memories.schemas.query import ConflictList, ConflictSettle, MemoryQuery
-from memories.selectors.disputes import conflict_text, list_conflicts
+from memories.schemas.query import ConflictList, ConflictSettle, ContextPackRequest, MemoryQuery
+from memories.selectors.conflicts import conflict_text, list_conflicts
+from memories.tools.tags import parsed
 from memoryhub.core.paging import as_lines
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+
+
+def pack(command: ContextPackRequest) -> Answer:
+    """Answer with a context pack."""
+    sent = pack_context(command=command)
+    return Answer(sent.text, sent.data())
+
+
+def read_pack(parameters: dict[str, str]) -> dict[str, Any]:
+    """Read ``context://pack{?max_tokens}``."""
+    return pack_context(command=parsed(ContextPackRequest, parameters)).data()
+
+
+register_tools(
+    Tool(
+        "memory_context",
+        "What to know before going on: guidelines, decisions, facts, recent turns, conflicts, the last session.",
+        ContextPackRequest,
+        pack,
+        records=True,
+        aliases=("context_pack",),
+    )
+)
+register_resources(
+    Resource("context://pack{?max_tokens}", "context pack", "What to know before going on", read_pack, records=True)
+)
 
 
 def ask(command: MemoryQuery) -> Answer:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from memories.present import memory_text, version_text, write_text
-from memories.present_registry import entry_line
+from memories.present import entry_line, memory_text, version_text, write_text
 from memories.schemas import WriteResult
 from memories.schemas.registry import REGISTRY, EntryList, RegistryKind
 from memories.selectors.registry import entry_history, find_entry, list_entries

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from memories.present_links import relation_line, relation_text, tag_line, tag_text, tags_changed_text
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from memories.present import relation_line, relation_text, tag_line, tag_text, tags_changed_text
 from memories.schemas.links import (
     RelationCreate,
     RelationDelete,
@@ -16,8 +20,25 @@ from memories.schemas.links import (
 from memories.selectors import relations as existing_relations
 from memories.selectors import tags as existing_tags
 from memories.services import relations, tags
+from memoryhub.core.errors import Invalid
 from memoryhub.core.paging import as_lines
 from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.validation import explain
+
+C = TypeVar("C", bound=BaseModel)
+
+
+def parsed(schema: type[C], parameters: dict[str, Any]) -> C:
+    """Return the command that the parameters make.
+
+    Raises:
+        Invalid: one of them breaks a rule.
+    """
+    try:
+        return schema.model_validate(parameters)
+    except ValidationError as error:
+        raise Invalid(explain(error)) from error
+
 
 _ENTRY = {"entry_id": "id", "memory_id": "id", "tag": "tags", "tag_id": "tags", "tag_name": "tags"}
 _ENDS = {"source_id": "source", "target_id": "target", "relation_type": "relation"}
@@ -50,7 +71,7 @@ def detach_tags(command: TagDetach) -> Answer:
 
 def create_relation(command: RelationCreate) -> Answer:
     """Answer with the relation, made or kept."""
-    return _told(relations.create_relation(command=command))
+    return _answer(relations.create_relation(command=command))
 
 
 def list_relations(command: RelationList) -> Answer:
@@ -62,10 +83,10 @@ def list_relations(command: RelationList) -> Answer:
 
 def delete_relation(command: RelationDelete) -> Answer:
     """Answer with the relation that was taken away."""
-    return _told(relations.delete_relation(command=command))
+    return _answer(relations.delete_relation(command=command))
 
 
-def _told(result: RelationResult) -> Answer:
+def _answer(result: RelationResult) -> Answer:
     return Answer(relation_text(result), result.model_dump(mode="json"))
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from memories.scopes import Level
-from memories.uses.kinds import NOTED, Use
+from memories.uses.events import NOTED, Use
 from memoryhub.core.origin import current_origin
-from memoryhub.core.stores import Scope, StoreId, current_store
+from memoryhub.core.stores.store import Scope, StoreId, current_store
 
 FOLDER = "uses"
 WAITING = ".notes"
@@ -63,7 +63,7 @@ def note_found(hits: Iterable[Mapping[str, Any]], stores: Mapping[str, StoreId])
         note_read(Use.FOUND, ids, store)
 
 
-def note_told(references: Iterable[str], chain: Sequence[Level]) -> None:
+def note_packed(references: Iterable[str], chain: Sequence[Level]) -> None:
     """Note what a pack told of wider scopes; what it told of its own store is in its event.
 
     Args:

@@ -6,15 +6,14 @@ import json
 
 from memories.events import CONTEXT_PACKED, MEMORY_REVISED, ContextPacked, MemoryRevised
 from memories.models import EndType
-from memories.uses.citing import cite_again
-from memories.uses.counting import count, forget_citing, forget_memory
-from memories.uses.events import MEMORIES_USED, MemoriesUsed
-from memories.uses.giving import forget_packs, own_memories
-from memories.uses.kinds import Use
-from memoryhub.core import clock, rows
-from memoryhub.core.dialect import IDS, TEXTS
+from memories.uses.counting import cite_again, count, forget_citing, forget_memory
+from memories.uses.events import MEMORIES_USED, MemoriesUsed, Use
+from memories.uses.unpack import forget_packs, own_memories
+from memoryhub.core import clock
+from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
-from memoryhub.core.projection import Event, projects
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, TEXTS
 from sessions_app.events.client import ASSISTANT_MESSAGE
 
 

@@ -13,4 +13,5 @@ class CoreConfig(AppConfig):
 
     def ready(self) -> None:
         """Register events and projectors."""
-        from memoryhub.core import quarantine, tag_key  # noqa: F401
+        from memoryhub.core.log import quarantine  # noqa: F401
+        from memoryhub.core.secrets import tags  # noqa: F401

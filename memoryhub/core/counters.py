@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
+import json
 import os
 import threading
 import time
@@ -16,9 +18,131 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from memoryhub.core.counter_files import CounterFile, read_sums
-from memoryhub.core.routing import STORE_PREFIX, current_alias
+from memoryhub import env
+from memoryhub.core import ids
+from memoryhub.core.file_locks import try_lock
+from memoryhub.core.stores.routing import STORE_PREFIX, current_alias
+
+Values = dict[str, dict[str, float]]
+
+_SUMS = "ended.json"
+_FOLDED = "folded files"
+
+
+def metrics_folder() -> Path:
+    """Return the folder of the processes' files."""
+    return env.home() / "metrics"
+
+
+class CounterFile:
+    """This process's file."""
+
+    def __init__(self) -> None:
+        self._folder = metrics_folder()
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._name = f"{os.getpid()}-{ids.short_id()}"
+        self._lock = os.open(self._folder / f"{self._name}.lock", os.O_WRONLY | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def write(self, values: Values) -> None:
+        """Replace the content, whole or not at all."""
+        _replace(self._folder / f"{self._name}.json", values)
+
+    def close(self) -> None:
+        """Let the file be folded by whoever comes next."""
+        os.close(self._lock)
+
+
+def read_sums() -> Values:
+    """Return the sums of all processes' counts, by store and key."""
+    with _locked() as folder:
+        ended, folded = _read_ended(folder)
+        for path in _process_files(folder):
+            if path.name not in folded:
+                _add_up(ended, _read(path))
+        return ended
+
+
+def fold_ended() -> int:
+    """Fold the files of processes that have ended into the sums; return how many there were."""
+    with _locked() as folder:
+        ended, folded = _read_ended(folder)
+        _remove(folder, folded)
+        dead = [path for path in _process_files(folder) if _has_ended(path)]
+        for path in dead:
+            _add_up(ended, _read(path))
+        names = [path.name for path in dead]
+        if dead or folded:
+            _replace(folder / _SUMS, {**ended, _FOLDED: dict.fromkeys(names, 1.0)})
+        _remove(folder, names)
+        return len(dead)
+
+
+@contextmanager
+def _locked() -> Iterator[Path]:
+    """Keep readers and folders of files apart; where nothing was counted yet, make the folder."""
+    folder = metrics_folder()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def _process_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[0-9]*.json"))
+
+
+def _read_ended(folder: Path) -> tuple[Values, list[str]]:
+    values = _read(folder / _SUMS)
+    return values, list(values.pop(_FOLDED, {}))
+
+
+def _read(path: Path) -> Values:
+    """Return a file's counts; one that is gone or cannot be read holds none."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        content = json.loads(path.read_text())
+        return {str(store): dict(values) for store, values in content.items()}
+    return {}
+
+
+def _add_up(total: Values, more: Values) -> None:
+    for store, values in more.items():
+        known = defaultdict(float, total.get(store, {}))
+        for key, value in values.items():
+            known[key] += value
+        total[store] = dict(known)
+
+
+def _has_ended(path: Path) -> bool:
+    """Whether the process of a file is gone: nobody holds its lock."""
+    try:
+        descriptor = os.open(path.with_suffix(".lock"), os.O_WRONLY)
+    except FileNotFoundError:
+        return True
+    try:
+        return try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(folder: Path, names: list[str]) -> None:
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).with_suffix(".lock").unlink(missing_ok=True)
+
+
+def _replace(path: Path, content: Values) -> None:
+    draft = path.with_name(f".{path.name}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(content, file)
+    draft.replace(path)
+
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Upper bounds of the histograms, in seconds."""
@@ -91,7 +215,7 @@ def _add(changes: dict[str, float], *, now: bool) -> None:
     store = (current_alias.get() or "").removeprefix(STORE_PREFIX) or "none"
     with _lock:
         if os.environ.get(HOME_VARIABLE) != _home:
-            _begin_anew()
+            _reset()
         for key, value in changes.items():
             _values[store][key] += value
         if now:
@@ -123,7 +247,7 @@ def sums() -> dict[str, dict[str, float]]:
     return read_sums()
 
 
-def _begin_anew() -> None:
+def _reset() -> None:
     """Count from nothing: this process is another than the one that counted, or its home is."""
     global _file, _flusher, _home
     if _file is not None:
@@ -132,11 +256,11 @@ def _begin_anew() -> None:
     _values.clear()
 
 
-def _begin_anew_in_child() -> None:
+def _reset_in_child() -> None:
     global _lock  # noqa: PLW0603 - the parent's may be held for ever
     _lock = threading.RLock()
-    _begin_anew()
+    _reset()
 
 
 atexit.register(flush)
-os.register_at_fork(after_in_child=_begin_anew_in_child)
+os.register_at_fork(after_in_child=_reset_in_child)

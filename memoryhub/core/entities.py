@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memoryhub.core import rows
 from memoryhub.core.errors import NotFound
+from memoryhub.core.stores import rows
 
 
 @dataclass(frozen=True, slots=True)

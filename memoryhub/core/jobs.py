@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.stores import StoreId
+from memoryhub.core.stores.store import StoreId
 
 Report = Callable[[int, int], None]
 

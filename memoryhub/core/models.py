@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 
 from memoryhub.core.fields import PositionField
-from memoryhub.core.routing import StoreManager
+from memoryhub.core.stores.routing import StoreManager
 
 
 class StoreModel(models.Model):

@@ -5,12 +5,35 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from memoryhub.core import tokens
 from memoryhub.core.errors import Invalid
 from memoryhub.core.schemas import Listing, Meta
-from memoryhub.core.wording import hanging
+from memoryhub.core.text import hanging
+
+T = TypeVar("T")
+_BYTES_PER_TOKEN = 4
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate the tokens of ``text`` at four UTF-8 bytes each; true tokenizers differ by about a fifth."""
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
+
+
+def fit(items: Sequence[T], budget: int | None, render: Callable[[T], str]) -> list[T]:
+    """Return the longest head of ``items`` whose rendered text stays within ``budget`` tokens.
+
+    The first item is always kept: an answer that leaves out everything helps no one.
+    """
+    if budget is None:
+        return list(items)
+    kept: list[T] = []
+    for item in items:
+        budget -= estimate_tokens(render(item)) + 1
+        if budget < 0 and kept:
+            break
+        kept.append(item)
+    return kept
 
 
 def encode_cursor(*parts: Any) -> str:
@@ -81,12 +104,12 @@ def fit_page(
         mode: how a search was done, if it is one.
         note: what to know of that.
     """
-    kept = tokens.fit(list(map(hanging, lines)), max_tokens, lambda text: text)
+    kept = fit(list(map(hanging, lines)), max_tokens, lambda text: text)
     meta = Meta(
         total_count=total,
         returned_count=len(kept),
         truncated=len(kept) < len(items),
-        estimated_tokens=sum(tokens.estimate_tokens(text) + 1 for text in kept),
+        estimated_tokens=sum(estimate_tokens(text) + 1 for text in kept),
         has_more=more or len(kept) < len(items),
         next_cursor=None,
         mode=mode,

@@ -21,8 +21,8 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from memoryhub.core import clock
-from memoryhub.core.shapes import GeneratedMark
-from memoryhub.core.wording import FILLED_LINE, ONE_LINE
+from memoryhub.core.secrets.shapes import GeneratedMark
+from memoryhub.core.text import FILLED_LINE, ONE_LINE
 
 STORED = "stored"
 """The context of validating what the log has: it was made fit to be kept before it was appended."""
@@ -32,7 +32,7 @@ def _without_secrets(value: object, info: ValidationInfo) -> object:
     """Sanitise a text that is about to lose its upper case: a secret could not be told by its letters afterwards."""
     if info.context == STORED or not isinstance(value, str):
         return value
-    from memoryhub.core.sanitize import sanitize_text
+    from memoryhub.core.secrets.sanitize import sanitize_text
 
     return sanitize_text(value)[0]
 

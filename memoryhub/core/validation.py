@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from memoryhub.core.errors import Invalid
-from memoryhub.core.wording import FILLED_LINE, NOT_BLANK, ONE_LINE
+from memoryhub.core.text import FILLED_LINE, NOT_BLANK, ONE_LINE
 
 C = TypeVar("C", bound=BaseModel)
 
@@ -148,10 +148,10 @@ def _one_for_each_field(faults: Sequence[Any]) -> list[Any]:
     for fault in faults:
         place = tuple(part for part in fault["loc"] if isinstance(part, int) or not _CHOICE.fullmatch(part))
         fields.setdefault(place, []).append(fault)
-    return [{**_telling(found), "loc": place} for place, found in fields.items()]
+    return [{**_meant_fault(found), "loc": place} for place, found in fields.items()]
 
 
-def _telling(faults: Sequence[Any]) -> Any:
+def _meant_fault(faults: Sequence[Any]) -> Any:
     """Return the fault of the choice that was meant, as the type says; where none was, what all of them take."""
     named = [name for fault in faults if (name := _type_name(fault["type"]))]
     if len(faults) > len(named):

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from memoryhub import env
-from memoryhub.backups.files import folder_of
 from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Conflict, NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import StoreId, forget, project_store, use_store
+from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
+from memoryhub.demo.player import Stage
 from memoryhub.demo.story import Scene, story
-from memoryhub.demo.telling import Stage
-from memoryhub.projects import ProjectCreate, create_project
+from memoryhub.ops.backups.copying import folder_of
+from memoryhub.registry.projects import ProjectCreate, create_project
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 
@@ -29,7 +29,7 @@ _STEP_MINUTES = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Contents:
     """How many events the store has, and how many of them neither the story nor a job has written."""
 
     events: int
@@ -54,7 +54,7 @@ def make_demo() -> int:
     """
     store = demo_store()
     if store.path.exists():
-        found = standing()
+        found = contents()
         if found.is_demo:
             raise Conflict(f"the project {store.name!r} is there already; --remove takes it away")
         raise Conflict(f"there is a project {store.name!r} with {_events(found.events)} of its own; it is left alone")
@@ -66,7 +66,7 @@ def make_demo() -> int:
     with use_store(store), use_origin(trace_id=TRACE):
         for scene in story().scene:
             _play(scene, stage, now)
-        return standing().events
+        return contents().events
 
 
 def remove_demo(*, also_others: bool = False) -> int:
@@ -82,7 +82,7 @@ def remove_demo(*, also_others: bool = False) -> int:
     store = demo_store()
     if not store.path.exists():
         raise NotFound(f"there is no project {store.name!r}; `memory-hub demo` makes it")
-    found = standing()
+    found = contents()
     if not found.is_demo:
         raise Conflict(f"the project {store.name!r} is not the sample one; it is left alone")
     if found.others and not also_others:
@@ -98,7 +98,7 @@ def remove_demo(*, also_others: bool = False) -> int:
     return found.events
 
 
-def standing() -> Standing:
+def contents() -> Contents:
     """Return whose events the store has.
 
     Raises:
@@ -106,7 +106,7 @@ def standing() -> Standing:
     """
     with use_store(demo_store()):
         events = RawEvent.objects.all()
-        return Standing(events.count(), events.exclude(trace_id=TRACE).exclude(source=_HUBS_OWN).count())
+        return Contents(events.count(), events.exclude(trace_id=TRACE).exclude(source=_HUBS_OWN).count())
 
 
 def _events(count: int) -> str:

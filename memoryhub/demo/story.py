@@ -13,18 +13,18 @@ from pydantic import BaseModel, ConfigDict, Field
 _FILE = Path(__file__).with_name("story.toml")
 
 
-class _Told(BaseModel):
+class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Page(_Told):
+class Page(_Part):
     """A page worth looking at: its address below the project's admin, and what is there to see."""
 
     path: str
     see: str
 
 
-class Scene(_Told):
+class Scene(_Part):
     """A session of an agent, or with ``person`` something that a person does at the admin."""
 
     session: str = ""
@@ -40,7 +40,7 @@ class Scene(_Told):
         return datetime.combine(now.date() - timedelta(days=self.days_ago), self.at, tzinfo=now.tzinfo)
 
 
-class Story(_Told):
+class Story(_Part):
     """The project, what happened in it, and where to look."""
 
     project: dict[str, Any]

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from starlette.requests import Request
 from starlette.types import Message, Send
 
-from memoryhub.access import tokens
 from memoryhub.core.errors import Forbidden, NotFound, Unauthorized
 from memoryhub.core.permissions import EVERYTHING
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret, secret_matches
 from memoryhub.mcp.server import ACTOR, GRANT, SESSION_HEADER
 from memoryhub.models import AgentToken
+from memoryhub.registry import tokens
 
 _HOW = (
     "send 'Authorization: Bearer …' with a token of the page Tokens, or with the text of the file 'token' in the hub's "

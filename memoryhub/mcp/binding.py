@@ -6,10 +6,10 @@ import logging
 import threading
 from pathlib import Path
 
+from memoryhub.config.folder import FolderSettings, read_folder
+from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.core.errors import Forbidden, HubError
-from memoryhub.core.folder import FolderSettings, read_folder
-from memoryhub.core.identity import bind_project, identify_project
-from memoryhub.core.stores import StoreId, project_store
+from memoryhub.core.stores.store import StoreId, project_store
 
 logger = logging.getLogger(__name__)
 

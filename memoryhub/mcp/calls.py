@@ -14,15 +14,15 @@ from django.db import connections
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from memoryhub.config.folder import use_folder
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, HubError, Invalid, Unavailable
-from memoryhub.core.folder import use_folder
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import EVERYTHING, Act, Grant, demand, use_grant
-from memoryhub.core.stores import use_store
+from memoryhub.core.stores.store import use_store
+from memoryhub.core.text import compact_json, hanging
 from memoryhub.core.tools import Answer, Tool, all_tools
 from memoryhub.core.validation import explain
-from memoryhub.core.wording import compact_json, hanging
 from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.schema import FORMATS
 from memoryhub.mcp.threads import Job, Workers

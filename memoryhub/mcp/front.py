@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 
-from memoryhub import switch
+from memoryhub.config import enabled
 from memoryhub.env import HomeError, check_home
 from memoryhub.mcp import envelope, options, snapshot
 from memoryhub.mcp.envelope import MalformedError
@@ -73,7 +73,7 @@ def _go_to(directory: str) -> bool:
 def _refusal() -> Refusal | None:
     """Return why nothing can be served here, if so."""
     try:
-        if reason := switch.switched_off_by():
+        if reason := enabled.switched_off_by():
             from memoryhub.mcp.off import switched_off
 
             return switched_off(reason)

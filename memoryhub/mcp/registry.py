@@ -30,6 +30,7 @@ def load_tools() -> None:
         for name in _DECLARING:
             if module_has_submodule(app.module, name):
                 importlib.import_module(f"{app.name}.{name}")
+    importlib.import_module("memoryhub.registry.tools")
     if _tests_module():
         importlib.import_module(_tests_module())
 

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from mcp.shared.uri_template import UriTemplate
 
+from memoryhub.core.text import compact_json
 from memoryhub.core.tools import Resource, all_resources
-from memoryhub.core.wording import compact_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def _slim(schema: Schema, definitions: Schema) -> Schema:
         return short
     slim: Schema = {}
     for key, value in found.items():
-        if key in _DROPPED or _says_nothing(key, value):
+        if key in _DROPPED or _is_empty_default(key, value):
             continue
         slim[key] = _slim_value(key, value, definitions)
     if "enum" in slim or "const" in slim:
@@ -54,7 +54,7 @@ def _slim(schema: Schema, definitions: Schema) -> Schema:
     return slim
 
 
-def _says_nothing(key: str, value: Any) -> bool:
+def _is_empty_default(key: str, value: Any) -> bool:
     return key == "default" and value in _EMPTY_DEFAULTS
 
 

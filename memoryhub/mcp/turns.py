@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import use_store
+from memoryhub.core.stores.store import use_store
 from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.threads import Workers
 from sessions_app.services.adapter import Place, entered_turn, leave_turn

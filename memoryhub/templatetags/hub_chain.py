@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from memoryhub.chain_state import chain_state
+from memoryhub.ops.chain_state import chain_state
 
 register = template.Library()
 

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memoryhub.core.admin import HubModelAdmin, SinceFilter, cells
-from memoryhub.core.charts import change_widths
+from memoryhub.core.admin.charts import change_widths
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.models import RawEvent
 from sessions_app.models import Commit

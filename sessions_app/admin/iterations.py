@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, cells
-from sessions_app.admin.rail import rail
+from sessions_app.admin.sessions import rail
 from sessions_app.models import Commit, Iteration, IterationStatus
 from sessions_app.timeline import iteration_events
 

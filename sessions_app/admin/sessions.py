@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
@@ -13,10 +13,31 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, cells
+from memoryhub.core.contributions import parts_of
+from memoryhub.core.events.event_types import event_types
 from memoryhub.core.models import RawEvent
-from sessions_app.admin.rail import counted_things, rail
+from sessions_app.events import COMMIT_RECORDED
 from sessions_app.models import Session
-from sessions_app.timeline import count_types, session_events, session_titles
+from sessions_app.timeline import count_types, session_events, session_titles, timeline_page
+
+
+def rail(request: HttpRequest, events: QuerySet[RawEvent]) -> dict[str, Any]:
+    """Return the context of a rail: the page of ``events`` that is asked for, and what is told of its commits."""
+    page = timeline_page(events, before=_position(request, "before"), after=_position(request, "after"))
+    entries = (entry for day in page.days for part in day.parts for entry in part.entries)
+    commits = [entry.position for entry in entries if entry.type == COMMIT_RECORDED.name]
+    return {"timeline": page, "commit_parts": parts_of("commit", commits)}
+
+
+def _position(request: HttpRequest, name: str) -> int | None:
+    given = request.GET.get(name, "")
+    return int(given) if given.isascii() and given.isdecimal() and len(given) <= 18 else None
+
+
+def counted_things(types: dict[str, int]) -> list[tuple[int, str]]:
+    """Return what is worth counting of events, from how many there are of each type: ``[(2, "turns"), …]``."""
+    tallied = [known for known in event_types() if known.is_tallied and known.nouns and types.get(known.name)]
+    return [(types[known.name], known.nouns[types[known.name] != 1]) for known in tallied if known.nouns]
 
 
 class StartedFilter(SinceFilter):

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, ValueFilter, cells
 from memoryhub.core.models import RawEvent
-from sessions_app.admin.rail import counted_things, rail
+from sessions_app.admin.sessions import counted_things, rail
 from sessions_app.models import Session, Turn
 from sessions_app.timeline import count_types, first_prompts, session_titles, turn_events
 

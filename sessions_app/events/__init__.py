@@ -1,14 +1,5 @@
 """What can happen: to sessions and turns, in the repository, in iterations, and what clients tell of it."""
 
-from sessions_app.events.commits import (
-    COMMIT_LINKED,
-    COMMIT_RECORDED,
-    CommitLinked,
-    CommitRecorded,
-    DecisionLink,
-    FileChange,
-)
-from sessions_app.events.profile import PROJECT_DESCRIBED, ProjectDescribed
 from sessions_app.events.sessions import (
     PROJECT_CONFIGURED,
     SESSION_ENDED,
@@ -19,6 +10,16 @@ from sessions_app.events.sessions import (
     SessionEnded,
     SessionStarted,
     SessionTouched,
+)
+from sessions_app.events.work import (
+    COMMIT_LINKED,
+    COMMIT_RECORDED,
+    PROJECT_DESCRIBED,
+    CommitLinked,
+    CommitRecorded,
+    DecisionLink,
+    FileChange,
+    ProjectDescribed,
 )
 
 __all__ = [

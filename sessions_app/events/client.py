@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, JsonValue
 
-from memoryhub.core.event_types import (
+from memoryhub.core.events.event_types import (
     EventGroup,
     EventType,
     Retention,
@@ -17,10 +17,10 @@ from memoryhub.core.event_types import (
     define_event,
     event_types,
 )
-from memoryhub.core.rollback import sets_aside
+from memoryhub.core.events.rollback import sets_aside
 from memoryhub.core.schemas import Payload
-from sessions_app.entries import joined
-from sessions_app.events.iterations import WORK
+from sessions_app.event_summaries import joined
+from sessions_app.events.work import WORK
 
 MAX_TEXT = 100_000
 

@@ -8,17 +8,18 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memoryhub.core import clock, ids, log, rows
-from memoryhub.core.event_types import EventType, TurnRule
+from memoryhub.config.project_settings import project_settings
+from memoryhub.config.retention_rules import TurnPolicy
+from memoryhub.core import clock, ids, log
+from memoryhub.core.events.event_types import EventType, TurnRule
 from memoryhub.core.origin import Origin, use_origin
-from memoryhub.core.stores import StoreId, current_store
-from memoryhub.core.wording import flat
-from sessions_app.choices import TurnPolicy
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import StoreId, current_store
+from memoryhub.core.text import flat
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import SessionStart
 from sessions_app.services.sessions import start_session
 from sessions_app.services.turns import automatic_turn, close_turn
-from sessions_app.settings import project_settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, NotFound
-from memoryhub.core.event_types import EventType
+from memoryhub.core.events.event_types import EventType
 from memoryhub.core.schemas import Payload
-from sessions_app.events.iterations import (
+from sessions_app.events.work import (
     ITERATION_ABANDONED,
     ITERATION_ADVANCED,
     ITERATION_COMPLETED,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from memoryhub.core import clock, ids, log, rows
+from memoryhub.config.project_settings import project_settings
+from memoryhub.config.retention_rules import EndedWith
+from memoryhub.core import clock, ids, log
 from memoryhub.core.errors import Conflict, Invalid, NotFound
-from memoryhub.core.event_types import EventType
+from memoryhub.core.events.event_types import EventType
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin, use_origin
-from sessions_app.choices import EndedWith
+from memoryhub.core.stores import rows
 from sessions_app.events import (
     SESSION_ENDED,
     SESSION_PAUSED,
@@ -22,7 +24,6 @@ from sessions_app.events import (
 from sessions_app.models import Session, SessionMode, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import SessionEnd, SessionStart, SessionTouch
 from sessions_app.services.turns import close_turn
-from sessions_app.settings import project_settings
 
 
 def start_session(*, command: SessionStart) -> Session:

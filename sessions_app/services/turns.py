@@ -14,17 +14,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from memoryhub.core import clock, ids, log, rows
+from memoryhub.config.project_settings import project_settings
+from memoryhub.core import clock, ids, log
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.events.projection import Event
 from memoryhub.core.origin import current_origin, use_origin
-from memoryhub.core.projection import Event
+from memoryhub.core.stores import rows
 from memoryhub.core.validation import explain
 from sessions_app.events.client import client_event, client_events
-from sessions_app.events.turns import TURN_BEGAN, TURN_ENDED, TURN_EXPIRED, TurnBegan, TurnEnded, TurnExpired
+from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED, TURN_EXPIRED, TurnBegan, TurnEnded, TurnExpired
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.refusals import Refusal, refuse
 from sessions_app.schemas import EventAppend, TurnBegin, TurnEnd
-from sessions_app.settings import project_settings
 
 _TOKEN_BYTES = 24
 _ANY_EXPIRED = "SELECT 1 FROM sessions_app_turn WHERE status = 'open' AND expires_at <= %s LIMIT 1"

@@ -1,5 +1,5 @@
 """The MCP tools of what happened: sessions, turns, iterations and commits."""
 
-from sessions_app.tools import audit, commits, iterations, sessions, turns
+from sessions_app.tools import sessions, work
 
-__all__ = ["audit", "commits", "iterations", "sessions", "turns"]
+__all__ = ["sessions", "work"]

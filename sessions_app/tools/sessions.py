@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
+from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.paging import as_lines
+from memoryhub.core.text import flat
 from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
-from memoryhub.core.wording import flat
 from sessions_app import selectors, services
+from sessions_app.audit import AuditVerify, verify_log
 from sessions_app.models import Session
-from sessions_app.present import session_line
-from sessions_app.schemas import SessionEnd, SessionList, SessionStart, SessionTouch
+from sessions_app.present import session_line, turn_line
+from sessions_app.replay import AuditReplay, event_line, replay_page
+from sessions_app.schemas import EventAppend, SessionEnd, SessionList, SessionStart, SessionTouch, TurnBegin, TurnEnd
+from sessions_app.services import turns
 
 
 def _shown(session: Session, *, goes_on_in: str) -> Answer:
@@ -102,3 +107,85 @@ TOOLS = [
 ]
 
 register_tools(*TOOLS)
+
+
+def begin(command: TurnBegin) -> Answer:
+    """Answer with the turn's name and its token, which is shown this once."""
+    begun = turns.begin_turn(command=command)
+    data = {**selectors.view_turn(begun.turn), "ack_token": begun.ack_token}
+    until = clock.to_text(begun.turn.expires_at)[:16]
+    return Answer(f"turn {begun.turn.turn_id} is open until {until}; ack_token={begun.ack_token}", data)
+
+
+def append(command: EventAppend) -> Answer:
+    """Answer with the position of the event."""
+    event = turns.append_event(command=command)
+    data = {"position": event.position, "type": event.type, "stream_seq": event.stream_seq, "turn_id": event.turn_id}
+    return Answer(f"appended #{event.position} {event.type} to turn {event.turn_id}", data)
+
+
+def end_this_turn(command: TurnEnd) -> Answer:
+    """Answer with the turn as it ended."""
+    data = selectors.view_turn(turns.end_turn(command=command))
+    return Answer(turn_line(data), data)
+
+
+TURN_TOOLS = [
+    Tool(
+        "turn_begin",
+        "Begin a turn: one user request and all that answers it. Returns the ack_token to show from then on.",
+        TurnBegin,
+        begin,
+        group=ToolGroup.TURNS,
+        writes=True,
+        keeps_turns=True,
+    ),
+    Tool(
+        "event_append",
+        "Append what was said or done to the open turn: messages, tool calls, edits, commands, phases, approvals.",
+        EventAppend,
+        append,
+        group=ToolGroup.TURNS,
+        writes=True,
+        keeps_turns=True,
+        renamed={"event_type": "type"},
+    ),
+    Tool(
+        "turn_end", "End the open turn.", TurnEnd, end_this_turn, group=ToolGroup.TURNS, writes=True, keeps_turns=True
+    ),
+]
+
+register_tools(*TURN_TOOLS)
+
+
+def replay(command: AuditReplay) -> Answer:
+    """Answer with a page of the log: a line an event, or its canonical JSON."""
+    listing = replay_page(command=command)
+    return Answer(as_lines(listing, event_line, none="no event matches"), listing.model_dump(mode="json"))
+
+
+def verify(_: AuditVerify) -> Answer:
+    """Answer with what walking the chain found."""
+    found = verify_log().found
+    return Answer(found.describe(), {**asdict(found), "finding": found.describe()})
+
+
+AUDIT_TOOLS = [
+    Tool(
+        "audit_replay",
+        "Replay the event log by stream, session, turn, type, time or position; the same bytes on every run.",
+        AuditReplay,
+        replay,
+        group=ToolGroup.TURNS,
+        renamed={"stream_id": "stream", "event_type": "type"},
+    ),
+    Tool(
+        "audit_verify",
+        "Walk the log's chain of digests; names the first event that is not what was written.",
+        AuditVerify,
+        verify,
+        group=ToolGroup.TURNS,
+    ),
+]
+
+register_tools(*AUDIT_TOOLS)

@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from memories.models import Memory
 from memories.schemas import MemoryWrite, WriteResult
 from memories.services import write_memory
-from memoryhub.core.stores import project_store
-from memoryhub.signin import ensure_owner
+from memoryhub.core.stores.store import project_store
+from memoryhub.web.signin import ensure_owner
 from tests.support import HubTestCase
 
 

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 from memories.schemas import MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, update_memory
-from memoryhub.core import clock, log, rows
+from memoryhub.core import clock, log
 from memoryhub.core.log.anchor import anchor_path, replace_anchor
-from memoryhub.core.stores import project_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import project_store
 from memoryhub.models import StoreCheck
 from tests.admin.base import AdminTestCase, text_of
 

@@ -4,9 +4,10 @@ import re
 
 from memories.schemas import MemoryUpdate
 from memories.services import update_memory
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.log.chain import check_links
 from memoryhub.core.log.digests import GENESIS
+from memoryhub.core.stores import rows
 from tests.admin.base import AdminTestCase, text_of
 
 REPLAY = "core/rawevent/replay/"

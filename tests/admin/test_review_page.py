@@ -13,7 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.services import update_memory, write_memory
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase, text_of
 from tests.admin.browser import BrowserTestCase
 

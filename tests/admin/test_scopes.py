@@ -10,9 +10,9 @@ from typing import Any
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core import log
-from memoryhub.core.stores import GLOBAL_STORE, StoreId, org_store, project_store, use_store
-from sessions_app.profile import profile
+from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store, use_store
 from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
+from sessions_app.selectors import profile
 from sessions_app.services.profile import describe
 from tests.admin.base import AdminTestCase, text_of
 

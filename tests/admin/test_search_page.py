@@ -6,19 +6,19 @@ import re
 from typing import Any
 from urllib.parse import urlencode
 
-from memories.admin.pack_page_bar import token_bar
+from memories.admin.pack_page import token_bar
 from memories.admin.search_page import marked_excerpt, reasons
 from memories.models import ContextPack, MemoryUse
 from memories.pack import pack_context, preview_pack
 from memories.schemas import MemoryDelete, MemoryGet, MemorySearch
-from memories.schemas.pack import ContextPackRequest
+from memories.schemas.query import ContextPackRequest
 from memories.selectors import get_memories
 from memories.services import delete_memory
 from memories.tools.core import search
 from memories.uses.drain import count_uses
 from memoryhub.core.errors import ConfirmationRequired
 from memoryhub.core.models import RawEvent
-from memoryhub.core.tokens import estimate_tokens
+from memoryhub.core.paging import estimate_tokens
 from tests.admin.base import AdminTestCase, text_of
 from tests.admin.browser import BrowserTestCase
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from unittest import mock
 
+from memoryhub.config.project_settings import ProjectSettings, project_settings
 from memoryhub.core.errors import Invalid
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
-from sessions_app.settings import ProjectSettings, project_settings
+from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase, text_of
 
 PAGE = "settings/"
@@ -39,7 +39,7 @@ class SettingsPageTests(AdminTestCase):
 
     def unchanged(self) -> dict[str, str]:
         """What the form sends for the fields that nobody touched: itself, and what it was."""
-        from memoryhub.configuring import SettingsForm
+        from memoryhub.web.settings_page import SettingsForm
 
         with self.store("alpha"):
             form = SettingsForm()

@@ -11,7 +11,7 @@ from memories.schemas import MemoryWrite
 from memories.services import write_memories
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
-from memoryhub.core.routing import STORE_APPS
+from memoryhub.core.stores.routing import STORE_APPS
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from tests.admin.base import AdminTestCase, text_of

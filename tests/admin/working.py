@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memoryhub.core.projection import Event
+from memoryhub.core.events.projection import Event
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.test import Client
 
-from memoryhub.auth import read_token
+from memoryhub.rest.auth import read_token
 from tests.support import HubTestCase
 
 

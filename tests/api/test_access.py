@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from memoryhub import signin
+from memoryhub.web import signin
 from tests.api.client import RestTestCase
 
 MEMORIES = "/api/v1/projects/alpha/memories"
@@ -111,7 +111,7 @@ class IsolationTests(RestTestCase):
                 self.assertNotIn("walrus", self._body("beta", route))
 
     def _body(self, project: str, route: str) -> str:
-        from memoryhub.auth import read_token
+        from memoryhub.rest.auth import read_token
 
         path = f"/api/v1/projects/{project}/{route}"
         response = self.client.get(path, headers={"Authorization": f"Bearer {read_token()}"})

@@ -8,10 +8,10 @@ from django.test import SimpleTestCase
 from pydantic import BaseModel
 
 from memories.schemas import MemoryUpdate
-from memoryhub.api import api
 from memoryhub.core.rest import without
 from memoryhub.core.tools import all_tools, find_tool
 from memoryhub.mcp.registry import load_tools
+from memoryhub.rest.api import api
 
 PROJECT = "/api/v1/projects/{project_id}"
 _OF_RELATION = {"id", "source", "relation", "target", "source_type", "target_type"}

@@ -8,8 +8,8 @@ from contextlib import closing
 from typing import Any
 from unittest import mock
 
-from memoryhub.core import stores
-from memoryhub.core.stores import project_store
+from memoryhub.core.stores import store
+from memoryhub.core.stores.store import project_store
 from tests.api.client import RestTestCase
 from tests.support import forget_all_stores
 
@@ -241,7 +241,7 @@ class StoreTests(RestTestCase):
     def test_a_locked_store_is_423_and_works_again_afterwards(self) -> None:
         with closing(sqlite3.connect(self.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with mock.patch("memoryhub.core.sqlite.base.BUSY_TIMEOUT_SECONDS", 0.2):
+            with mock.patch("memoryhub.core.backends.sqlite.base.BUSY_TIMEOUT_SECONDS", 0.2):
                 answer = self.call("POST", MEMORIES, BODY, expect=423)
             self.assertEqual(answer.data["detail"], "memory database is locked by another process")
             self.call("GET", MEMORIES)
@@ -271,6 +271,6 @@ class StoreTests(RestTestCase):
             other.execute(
                 "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '9999_new', '2030-01-01')"
             )
-        stores.forget(project_store("alpha"))
+        store.forget(project_store("alpha"))
         answer = self.call("GET", MEMORIES, expect=503)
         self.assertIn("written by a newer Memory Hub (memories.9999_new)", answer.data["detail"])

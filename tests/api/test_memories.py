@@ -18,7 +18,7 @@ class WriteTests(RestTestCase):
         self.assertEqual(found.json()["tags"], ["db"])
 
     def _bearer(self) -> str:
-        from memoryhub.auth import read_token
+        from memoryhub.rest.auth import read_token
 
         return f"Bearer {read_token()}"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from memoryhub.core import clock, log
-from memoryhub.core.stores import org_store, project_store, use_store
+from memoryhub.core.stores.store import org_store, project_store, use_store
 from memoryhub.models import StoreCheck
-from memoryhub.projects import ProjectList, list_projects
-from sessions_app.profile import profile
+from memoryhub.registry.projects import ProjectList, list_projects
+from sessions_app.selectors import profile
 from tests.api.client import RestTestCase
 
 GITHUB_TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -20,9 +20,9 @@ from benchmarks.quality.questions import Question
 from benchmarks.quality.run import evaluate
 from benchmarks.quality.scores import means, score
 from benchmarks.quality.stages import stages
-from memoryhub.core import rows
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import project_store, use_store
 from tests.support import HubTestCase
 
 SAMPLE: dict[str, Any] = {

@@ -13,7 +13,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.log.anchor import anchor_path, read_anchor
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 from tests.mcp.client import McpTestCase
 from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import Shell, serving, temporary_home

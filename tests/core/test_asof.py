@@ -16,10 +16,11 @@ from memories.models import Memory
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, Stats
 from memories.selectors import get_memories, list_memories, search
 from memories.timeline import stats
-from memoryhub.core import clock, log, rows
-from memoryhub.core.asof import as_of, position_at
+from memoryhub.core import clock, log
 from memoryhub.core.errors import Forbidden, NotFound, Unavailable
 from memoryhub.core.log import views
+from memoryhub.core.log.event_view import as_of, position_at
+from memoryhub.core.stores import rows
 from memoryhub.core.tools import find_tool
 from memoryhub.mcp.registry import load_tools
 from tests.api.client import RestTestCase
@@ -103,7 +104,7 @@ class PastTests(StoreTestCase):
             write("New", "in the past")
         with self.assertRaises((OperationalError, Unavailable)), as_of(2):
             rows.execute("DELETE FROM memories_memory")
-        with self.assertLogs("memoryhub.core.stores", logging.WARNING):  # that it is open again
+        with self.assertLogs("memoryhub.core.stores.store", logging.WARNING):  # that it is open again
             self.assertEqual(self.titles(2), ["Tea", "Use WAL"])
         self.assertEqual(log.head()[0], 4)
 

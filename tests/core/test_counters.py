@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from memoryhub.core import counters
-from memoryhub.core.counter_files import metrics_folder, read_sums
+from memoryhub.core.counters import metrics_folder, read_sums
 from tests.support import HubTestCase
 from tests.web.server import DEADLINE_SECONDS, poll
 

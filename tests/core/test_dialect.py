@@ -10,8 +10,8 @@ from typing import Any
 
 from django.test import SimpleTestCase
 
-from memoryhub.core import dialect, rows
-from memoryhub.core.dialect import (
+from memoryhub.core.stores import dialect, rows
+from memoryhub.core.stores.dialect import (
     IDS,
     TEXTS,
     blob,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from memories import selectors, services
 from memories.models import MemoryCitation
 from memories.schemas import MemorySearch, MemoryWrite
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import rows
 from sessions_app.schemas import EventAppend, SessionStart, TurnBegin
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_event, begin_turn

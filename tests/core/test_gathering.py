@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from django.db import transaction
 
 from memories.models import MemoryTag
-from memoryhub.core import rows
-from memoryhub.core.routing import require_current_alias
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import require_current_alias
 from tests.support import HubTestCase
 
 COUNT = "SELECT count(*) FROM memories_memorytag"

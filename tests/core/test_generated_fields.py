@@ -19,14 +19,14 @@ from pydantic.fields import FieldInfo
 from memories import services
 from memories.schemas import MemoryWrite
 from memoryhub.core import log, schemas
-from memoryhub.core.event_types import EventType, event_type, event_types
+from memoryhub.core.events.event_types import EventType, event_type, event_types
 from memoryhub.core.log.digests import canonical_json, payload_digest
 from memoryhub.core.log.erase import StreamName
 from memoryhub.core.models import RawEvent
-from memoryhub.core.sanitize import sanitize_text, use_rules
 from memoryhub.core.schemas import Generated
-from memoryhub.core.secrets.own import OwnRule, compile_rules
-from memoryhub.core.shapes import GENERATED, payload_shape
+from memoryhub.core.secrets.custom_rules import OwnRule, compile_rules
+from memoryhub.core.secrets.sanitize import sanitize_text, use_rules
+from memoryhub.core.secrets.shapes import GENERATED, payload_shape
 from tests.support import HubTestCase
 
 SECRET = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"

@@ -11,8 +11,8 @@ from unittest import TestCase, mock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryhub.config.identity import bind_project, identify_project, slugify
 from memoryhub.core.errors import Invalid
-from memoryhub.core.identity import bind_project, identify_project, slugify
 
 GIT_ENVIRONMENT = {
     **os.environ,
@@ -223,7 +223,7 @@ class SlugTest(IdentityTestCase):
 class LightnessTest(TestCase):
     def test_neither_django_nor_anything_outside_the_standard_library_is_imported(self) -> None:
         code = (
-            "import sys; from pathlib import Path; from memoryhub.core.identity import identify_project;"
+            "import sys; from pathlib import Path; from memoryhub.config.identity import identify_project;"
             "identify_project(project=None, directory=Path.cwd());"
             "print(sorted(m for m in sys.modules if m.split('.')[0] in ('django', 'pydantic', 'subprocess', 'mcp')))"
         )

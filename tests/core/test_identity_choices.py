@@ -5,7 +5,7 @@ import os
 import stat
 from unittest import mock
 
-from memoryhub.core.identity import bind_project
+from memoryhub.config.identity import bind_project
 from tests.core.test_identity import IdentityTestCase, git
 
 

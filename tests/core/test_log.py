@@ -17,13 +17,14 @@ from memories.models import Memory, SearchDocument
 from memories.schemas import IfExists, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
 from memories.search import engine
 from memories.search.parsed_query import parse
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.log.anchor import anchor_path, read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.core.routing import require_current_alias
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.store import project_store, use_store
 from tests.support import HubTestCase
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"

@@ -6,30 +6,31 @@ from datetime import timedelta
 from typing import Any
 from unittest import mock
 
-from governance.admin.retention_words import event_words
+from governance.admin.retention_form import event_words
 from governance.retention.schemas import RetentionPlanRequest
 from governance.retention.selectors import plan_retention
-from governance.taint.schemas import RollbackMake, RollbackPlan, RollbackUndo
-from governance.taint.selectors import find_rollback
-from governance.taint.services import preview, roll_back, undo_rollback
+from governance.rollback.schemas import RollbackMake, RollbackPlan, RollbackUndo
+from governance.rollback.selectors import find_rollback
+from governance.rollback.services import preview, roll_back, undo_rollback
 from memories.pack import pack_context
 from memories.schemas import MemorySearch, MemoryWrite
-from memories.schemas.pack import ContextPackRequest
+from memories.schemas.query import ContextPackRequest
 from memories.selectors import search
 from memories.services import write_memory
-from memoryhub.core import clock, event_types, log, rollback
+from memoryhub.core import clock, log
 from memoryhub.core.errors import Forbidden
-from memoryhub.core.event_types import EventGroup, EventType, Retention, Speech, define_event, require_effects
+from memoryhub.core.events import event_types, rollback
+from memoryhub.core.events.event_types import EventGroup, EventType, Retention, Speech, define_event, require_effects
+from memoryhub.core.events.rollback import Effect, Step, Values, define_effect, reverses, sets_aside
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, Grant, use_grant
-from memoryhub.core.rollback import Effect, Step, Values, define_effect, reverses, sets_aside
 from memoryhub.core.schemas import Payload
 from memoryhub.core.tools import all_tools
 from memoryhub.mcp.registry import load_tools
 from sessions_app.schemas import SessionEnd, SettingsChange
 from sessions_app.services import end_session
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.admin.base import text_of
 from tests.admin.working import WorkingTestCase
 from tests.api.client import RestTestCase

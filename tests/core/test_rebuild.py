@@ -13,11 +13,12 @@ from memories import services
 from memories.models import Memory
 from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.selectors import search
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.errors import Damaged, Invalid
-from memoryhub.core.sanitize import use_rules
-from memoryhub.core.secrets.own import OwnRule, compile_rules
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.secrets.custom_rules import OwnRule, compile_rules
+from memoryhub.core.secrets.sanitize import use_rules
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import project_store, use_store
 from sessions_app.events import COMMIT_RECORDED, CommitRecorded, FileChange
 from sessions_app.models import Commit
 from tests.core.test_log import StoreTestCase, write

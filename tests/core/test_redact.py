@@ -11,14 +11,15 @@ from django.db import DatabaseError
 from memories import selectors, services
 from memories.models import Memory
 from memories.schemas import MemoryGet, MemorySearch, MemoryUpdate, MemoryWrite
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.chain import check_links
 from memoryhub.core.log.replacing import Replacing
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import current_store
-from memoryhub.core.vacuum import wipe_free_space
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.wal import wipe_free_space
 from tests.support import HubTestCase
 
 WORD = "quicksilverish"

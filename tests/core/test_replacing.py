@@ -16,22 +16,23 @@ from unittest import mock
 
 from django.db import connections
 
-from governance.redaction.proof import search_home
+from governance.redaction.copies import search_home
 from memories import services
 from memories.models import Memory
 from memories.schemas import MemorySearch, MemoryWrite
 from memories.selectors import search
-from memoryhub.backups.making import back_up_store
-from memoryhub.backups.restoring import restore
-from memoryhub.core import log, rows
+from memoryhub.core import log
+from memoryhub.core.backends.sqlite import base
+from memoryhub.core.events.projection import read_models
 from memoryhub.core.log.copy import follow
 from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import read_models
-from memoryhub.core.sqlite import base
-from memoryhub.core.stores import current_store, project_store, use_store
-from memoryhub.core.vacuum import wipe_free_space
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store, project_store, use_store
+from memoryhub.core.stores.wal import wipe_free_space
+from memoryhub.ops.backups.making import back_up_store
+from memoryhub.ops.backups.restoring import restore
 from tests.core.test_log import StoreTestCase, write
 from tests.home import UNMEASURED
 
@@ -40,9 +41,9 @@ DEADLINE_SECONDS = 120
 PREPARE = """
 import django, os, sys
 django.setup()
-from memoryhub.core.sqlite import base
+from memoryhub.core.backends.sqlite import base
 base.BUSY_TIMEOUT_SECONDS = 60.0  # a slow disk takes a second for what four write
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 """
 # Four that write until their standard input ends; a line for each write that was acknowledged.
 WRITERS = f"""{PREPARE}

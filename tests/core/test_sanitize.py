@@ -6,7 +6,7 @@ import json
 from typing import Any
 from unittest import TestCase
 
-from memoryhub.core.sanitize import Finding, sanitize, sanitize_text
+from memoryhub.core.secrets.sanitize import Finding, sanitize, sanitize_text
 
 BODY = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1hJ3kL5mN7"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

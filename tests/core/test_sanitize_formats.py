@@ -3,7 +3,7 @@
 import json
 from unittest import TestCase
 
-from memoryhub.core.sanitize import sanitize_text
+from memoryhub.core.secrets.sanitize import sanitize_text
 
 PASSWORD = "Wq7rT#4kLm"
 WORD = "harbourlantern"

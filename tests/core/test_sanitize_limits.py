@@ -9,14 +9,13 @@ from unittest import TestCase
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memoryhub.core import sanitize as sanitizing
-from memoryhub.core.sanitize import sanitize, sanitize_text
+from memoryhub.core.secrets import sanitize as sanitizing
+from memoryhub.core.secrets.catalogue import detector, lines
 from memoryhub.core.secrets.checks import CHECKS
 from memoryhub.core.secrets.engine import JUDGES
-from memoryhub.core.secrets.pack import detector, lines
-from memoryhub.core.secrets.pattern import compiled
-from memoryhub.core.secrets.places import Places
-from memoryhub.core.secrets.rule import Form, Rule
+from memoryhub.core.secrets.found import Places
+from memoryhub.core.secrets.rule import Form, Rule, compiled
+from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
 from tests.core.test_sanitize import BODY, TOKENS
 
 fragments = st.sampled_from(
@@ -140,7 +139,7 @@ class RulesTest(TestCase):
             for origin in line["from"]:
                 self.assertEqual(head["sources"][origin["project"]]["licence"], "MIT")
                 self.assertTrue(origin["project"] == "memory-hub" or origin["rule"])
-        notice = (Path(sanitizing.__file__).parent / "secrets" / "NOTICE").read_text().lower()
+        notice = (Path(sanitizing.__file__).parent / "NOTICE").read_text().lower()
         self.assertTrue(all(name in notice for name in head["sources"] if name != "memory-hub"))
 
     def test_no_pattern_is_in_a_backtracking_engine(self) -> None:

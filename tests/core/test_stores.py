@@ -17,11 +17,12 @@ from django.db import connections
 from memories import services
 from memories.models import Memory
 from memories.schemas import MemoryWrite
-from memoryhub.core import log, rows, schema, store_files, stores
+from memoryhub.core import log
+from memoryhub.core.backends.sqlite import options
 from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
-from memoryhub.core.routing import NoCurrentStore
-from memoryhub.core.sqlite import options
-from memoryhub.core.stores import org_store, project_store, use_store
+from memoryhub.core.stores import files, rows, schema, store
+from memoryhub.core.stores.routing import NoCurrentStore
+from memoryhub.core.stores.store import org_store, project_store, use_store
 from tests.support import HubTestCase
 
 ALPHA, BETA = project_store("alpha"), project_store("beta")
@@ -38,7 +39,7 @@ class NameTests(HubTestCase):
                 project_store(name)
 
     def test_every_scope_has_its_folder(self):
-        self.assertEqual(stores.GLOBAL_STORE.path, self.home / "global" / "events.db")
+        self.assertEqual(store.GLOBAL_STORE.path, self.home / "global" / "events.db")
         self.assertEqual(org_store("acme").path, self.home / "orgs" / "acme" / "events.db")
         self.assertEqual(ALPHA.path, self.home / "projects" / "alpha" / "events.db")
 
@@ -48,7 +49,7 @@ _CLOSE_WHILE_COLLECTING = """
 import faulthandler, gc, threading
 import django; django.setup()
 from django.db import connections
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 
 def leave_cursor_in_cycle(raw):
     cycle = {}
@@ -108,7 +109,7 @@ class CreationTests(HubTestCase):
     def test_files_and_folders_are_private_whatever_the_umask(self):
         script = (
             "import os, django; os.umask(0); django.setup()\n"
-            "from memoryhub.core.stores import *\n"
+            "from memoryhub.core.stores.store import *\n"
             "from memories.services import *\n"
             "from memories.schemas import *\n"
             "with use_store(project_store('alpha'), create=True):\n"
@@ -126,13 +127,13 @@ class CreationTests(HubTestCase):
             self.assertEqual(stat.S_IMODE(path.stat().st_mode), wanted, path)
 
     def test_a_damaged_template_is_built_again_and_not_copied(self):
-        template = store_files.template_path()
+        template = files.template_path()
         for content in (b"", b"no database " * 999):
             template.unlink()
             template.write_bytes(content)
             with self.subTest(content=content[:12]):
-                with self.assertLogs("memoryhub.core.store_files", "WARNING"):
-                    store_files.create_store(self.home / f"projects/p{len(content)}/events.db")
+                with self.assertLogs("memoryhub.core.stores.files", "WARNING"):
+                    files.create_store(self.home / f"projects/p{len(content)}/events.db")
                 with use_store(project_store(f"p{len(content)}")):
                     self.assertTrue(log.verify().ok)
                     write("first")
@@ -166,7 +167,7 @@ class CreationTests(HubTestCase):
                 self.assertEqual(cursor.fetchone()[0], value, pragma)
 
     def test_sqlite_is_one_that_keeps_its_wal_whole(self):
-        from memoryhub.core.sqlite.driver import SAFE_VERSION
+        from memoryhub.core.backends.sqlite.driver import SAFE_VERSION
 
         self.assertGreaterEqual(sys.modules["sqlite3"].sqlite_version_info, SAFE_VERSION)
 
@@ -197,11 +198,11 @@ class IsolationTests(HubTestCase):
             Memory.objects.count()
 
     def test_hundreds_of_stores_leave_few_open(self):
-        for number in range(stores.MAX_OPEN_STORES + 10):
+        for number in range(store.MAX_OPEN_STORES + 10):
             with use_store(project_store(f"p{number}"), create=True):
                 write("x")
         open_aliases = [alias for alias in connections.settings if alias.startswith("store:")]
-        self.assertLessEqual(len(open_aliases), stores.MAX_OPEN_STORES)
+        self.assertLessEqual(len(open_aliases), store.MAX_OPEN_STORES)
         with use_store(project_store("p0")):
             self.assertEqual(Memory.objects.count(), 1)
 
@@ -212,7 +213,7 @@ class UpgradeTests(HubTestCase):
         with use_store(ALPHA, create=True):
             write("kept")
             connections[ALPHA.alias].close()
-        stores.forget(ALPHA)
+        store.forget(ALPHA)
 
     def change(self, *statements: str) -> None:
         with sqlite3.connect(ALPHA.path) as raw:
@@ -248,7 +249,7 @@ class UpgradeTests(HubTestCase):
 
     def test_a_folder_whose_name_no_store_can_have_does_not_hide_the_others(self):
         shutil.copytree(ALPHA.path.parent, ALPHA.path.parent.with_name("Alpha (copy)"))
-        self.assertEqual(stores.list_projects(), ["alpha"])
+        self.assertEqual(store.list_projects(), ["alpha"])
 
     def test_the_fingerprint_follows_the_required_sql(self):
         before = schema.fingerprint()
@@ -270,7 +271,7 @@ class FailureTests(HubTestCase):
         self.addCleanup(holder.close)
         holder.execute("BEGIN IMMEDIATE")
         with (
-            mock.patch("memoryhub.core.sqlite.base.BUSY_TIMEOUT_SECONDS", 0.2),
+            mock.patch("memoryhub.core.backends.sqlite.base.BUSY_TIMEOUT_SECONDS", 0.2),
             self.assertRaisesMessage(Locked, "memory database is locked by another process"),
             use_store(ALPHA),
         ):
@@ -282,7 +283,7 @@ class FailureTests(HubTestCase):
     def test_a_corrupted_header_says_so_and_a_restored_file_works_again(self):
         connections[ALPHA.alias].close()
         content = ALPHA.path.read_bytes()
-        stores.forget(ALPHA)
+        store.forget(ALPHA)
         for name in ("events.db-wal", "events.db-shm"):
             ALPHA.path.with_name(name).unlink(missing_ok=True)
         ALPHA.path.write_bytes(b"this is no database" * 100)
@@ -292,7 +293,7 @@ class FailureTests(HubTestCase):
         ):
             Memory.objects.count()
         ALPHA.path.write_bytes(content)
-        with self.assertLogs("memoryhub.core.stores", "WARNING") as logs, use_store(ALPHA):
+        with self.assertLogs("memoryhub.core.stores.store", "WARNING") as logs, use_store(ALPHA):
             self.assertEqual(Memory.objects.count(), 1)
         self.assertIn("integrity check: ok", logs.output[0])
 
@@ -318,7 +319,7 @@ class FailureTests(HubTestCase):
             write("beta's own")
             connections[BETA.alias].cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connections[ALPHA.alias].close()
-        copy = store_files.back_up(BETA.path, reason="test")
+        copy = files.back_up(BETA.path, reason="test")
         for name in ("events.db-wal", "events.db-shm"):
             ALPHA.path.with_name(name).unlink(missing_ok=True)
         copy.replace(ALPHA.path)

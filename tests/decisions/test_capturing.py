@@ -5,12 +5,12 @@ from __future__ import annotations
 from decisions.models import Decision
 from decisions.schemas import DecisionEvidence, DecisionRecord, DecisionSupersede
 from decisions.services import add_evidence, record_decision, supersede_decision
-from memoryhub.access.tokens import TokenCreate, create_token
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden
 from memoryhub.core.origin import use_origin
+from memoryhub.registry.tokens import TokenCreate, create_token
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.api.client import RestTestCase
 
 ROUTE = "projects/alpha/decisions"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decisions import selectors, services
 from decisions.models import ArtifactLink, CommitLink
+from decisions.projectors import mentions, reverted_sha
 from decisions.schemas import DecisionEvidence, DecisionGet, DecisionMark
-from decisions.trailers import mentions, reverted_sha
 from memories.schemas import MemorySearch
 from memories.selectors import search
 from memoryhub.core import log

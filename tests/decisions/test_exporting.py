@@ -18,7 +18,7 @@ from decisions.importing import import_adrs
 from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionRecord
 from memoryhub.core.errors import NotFound
-from memoryhub.core.wording import flat
+from memoryhub.core.text import flat
 from tests.decisions.base import NOON, DecisionsTestCase
 
 MARKDOWN = [

@@ -13,7 +13,7 @@ from django.test import SimpleTestCase
 from decisions import services
 from decisions.importing import AdrReport, import_adrs, read_adr
 from decisions.importing.links import links_in
-from decisions.importing.saying import moment_of, status_of
+from decisions.importing.outline import moment_of, status_of
 from decisions.models import Decision, DecisionEdge
 from decisions.schemas import DecisionMark, DecisionSupersede
 from memoryhub.core import log

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from decisions.librarian import agent_file, instructions
-from decisions.prompts import LibrarianQuestion, ask_librarian
+from decisions.prompts import LibrarianQuestion, agent_file, ask_librarian, instructions
 from memories.pack import pack_context
 from memories.schemas import MemorySearch, MemoryWrite, Timeline
-from memories.schemas.pack import ContextPackRequest
+from memories.schemas.query import ContextPackRequest
 from memories.search.text import hints_in, terms
 from memories.selectors import search
 from memories.services import write_memory

@@ -11,17 +11,17 @@ from django.core.management import CommandError, call_command
 from decisions.models import Decision, DecisionStatus
 from governance.retention.schemas import RetentionPlanRequest
 from governance.retention.selectors import plan_retention
-from governance.taint.schemas import RollbackPlan
-from governance.taint.services import preview
+from governance.rollback.schemas import RollbackPlan
+from governance.rollback.services import preview
 from memories import services
 from memories.models import Conflict, Memory, ReviewState
 from memories.schemas import MemoryWrite
-from memoryhub.backups.making import back_up_store
 from memoryhub.core import clock, log
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import use_store
+from memoryhub.core.stores.store import use_store
 from memoryhub.demo.project import TRACE, demo_store, make_demo
 from memoryhub.demo.story import story
+from memoryhub.ops.backups.making import back_up_store
 from sessions_app.models import Commit, Session
 from tests.admin.base import AdminTestCase
 
@@ -43,7 +43,7 @@ class DemoTests(AdminTestCase):
             address = f"/p/demo/admin/{page.path}"
             self.assertIn(f"  {address} ", said)
             self.assertEqual(self.client.get(address, follow=True).status_code, 200, address)
-        with mock.patch("memoryhub.serving.lock.find_running") as found:
+        with mock.patch("memoryhub.ops.serving.lock.find_running") as found:
             found.return_value.address = "http://127.0.0.1:8321/"
             self.demo("--remove")
             self.assertIn("  http://127.0.0.1:8321/p/demo/admin/decisions/decision/ ", self.demo())

@@ -10,11 +10,12 @@ from governance.retention.schemas import Plan, RetentionPlanRequest, RetentionRu
 from governance.retention.selectors import plan_retention
 from memories import services
 from memories.schemas import MemoryDelete, MemoryWrite
-from memoryhub.core import clock, log, rows
+from memoryhub.core import clock, log
 from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import rows
 from sessions_app.schemas import EventAppend, SessionEnd, SessionStart, SettingsChange, TurnBegin, TurnEnd
 from sessions_app.services import end_session, start_session
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_event, begin_turn, end_turn
 from tests.support import HubTestCase
 

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from decisions.exporting.selection import chosen_decisions
+from decisions.exporting import chosen_decisions
 from decisions.schemas import DecisionGet, DecisionList, DecisionSupersede
 from decisions.selectors import count_by_status, get_decisions, list_decisions, suggest_decisions
 from decisions.services import supersede_decision
@@ -14,11 +14,10 @@ from memories.pack import pack_context
 from memories.query import query
 from memories.schemas import MemoryGet, MemoryList, MemoryQuery, MemorySearch, MemoryUpdate, Timeline
 from memories.schemas.links import RelationCreate, RelationList, TagCreate, TagList
-from memories.schemas.pack import ContextPackRequest
+from memories.schemas.query import ContextPackRequest
 from memories.selectors import count_by_type, get_memories, list_memories, search
 from memories.selectors.relations import list_relations
-from memories.selectors.suggestions import suggest_ids, suggest_tags
-from memories.selectors.tags import list_tags
+from memories.selectors.tags import list_tags, suggest_ids, suggest_tags
 from memories.services import update_memory
 from memories.services.relations import create_relation
 from memories.services.tags import create_tag
@@ -40,17 +39,17 @@ from sessions_app.selectors import list_commits, list_iterations, list_sessions,
 from sessions_app.services import record_commits, start_session
 from sessions_app.services.iterations import start_iteration
 from sessions_app.services.turns import append_event, begin_turn
-from tests.governance.taint import TAINTED, TaintTestCase
+from tests.governance.rollback_case import ROLLED_BACK, RollbackTestCase
 
 WORD = "zanzibar"
 
 
-class SilenceTests(TaintTestCase):
+class SilenceTests(RollbackTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.clean = self.write("Clean", tags=["calm"])
         self.first = self.decide("SQLite", topic="store")
-        with use_origin(**TAINTED):
+        with use_origin(**ROLLED_BACK):
             self.poison()
 
     def poison(self) -> None:
@@ -130,10 +129,10 @@ class SilenceTests(TaintTestCase):
         self.assert_rebuilds()
 
 
-class NamesTests(TaintTestCase):
+class NamesTests(RollbackTestCase):
     def test_a_title_a_topic_and_a_text_can_be_had_by_others_meanwhile(self) -> None:
-        bad = self.write("Build", tainted=True, topic_key="build/command")
-        worse = self.write("Deploy", tainted=True)
+        bad = self.write("Build", rolled_back=True, topic_key="build/command")
+        worse = self.write("Deploy", rolled_back=True)
         made = self.roll_back()
         good = self.write("Build", topic_key="build/command")
         fine = self.write("Deploy")
@@ -146,7 +145,7 @@ class NamesTests(TaintTestCase):
     def test_a_relation_and_a_tag_can_be_made_again_meanwhile(self) -> None:
         one, other = self.write("One"), self.write("Other")
         relation = RelationCreate(source=str(one), relation="related_to", target=str(other))
-        with use_origin(**TAINTED):
+        with use_origin(**ROLLED_BACK):
             create_relation(command=relation)
             create_tag(command=TagCreate(name="release", category="bad"))
         made = self.roll_back()
@@ -159,7 +158,7 @@ class NamesTests(TaintTestCase):
         self.assert_rebuilds()
 
     def test_it_cannot_be_changed_until_it_is_let_out(self) -> None:
-        bad = self.write("Bad", tainted=True)
+        bad = self.write("Bad", rolled_back=True)
         self.roll_back()
         with self.assertRaisesMessage(Gone, "in quarantine since #"):
             update_memory(command=MemoryUpdate(id=bad, content="Better"))

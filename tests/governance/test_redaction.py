@@ -14,23 +14,23 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.jobs import look_for_secrets
 from governance.models import Redaction
-from governance.redaction.growth import last_look
+from governance.redaction.copies import last_look
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
 from memories import selectors, services
 from memories.models import ContextPack, Memory
 from memories.pack.service import pack_context
 from memories.schemas import MemorySearch, MemoryUpdate, MemoryWrite
-from memories.schemas.pack import ContextPackRequest
+from memories.schemas.query import ContextPackRequest
 from memoryhub.core import log, spool
 from memoryhub.core.errors import ConfirmationRequired, Invalid, Locked, NotFound
 from memoryhub.core.jobs import Run
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.serving import drain
+from memoryhub.ops.serving import drain
 from sessions_app.schemas import EventAppend, SessionStart, SettingsChange, TurnBegin
 from sessions_app.services import start_session
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_event, begin_turn
 from tests.support import HubTestCase
 

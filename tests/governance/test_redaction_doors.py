@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from selenium.webdriver.common.keys import Keys
 
 from memoryhub.core.permissions import ROLES
-from memoryhub.signin import ensure_owner
+from memoryhub.web.signin import ensure_owner
 from tests.admin.base import AdminTestCase, text_of
 from tests.admin.browser import BrowserTestCase
 from tests.hook.client import run_hook, spooled, wait_for_spooled

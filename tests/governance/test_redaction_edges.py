@@ -10,8 +10,8 @@ from pathlib import Path
 from django.db import transaction
 
 from governance.jobs import wipe
+from governance.redaction.copies import search_home
 from governance.redaction.finding import find_places
-from governance.redaction.proof import search_home
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
 from memories import services
@@ -19,28 +19,29 @@ from memories.models import Memory, Tag
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.schemas.links import TagCreate
 from memories.services.tags import create_tag
-from memoryhub.core import log, rows
-from memoryhub.core.asof import as_of
+from memoryhub.config.project_settings import project_settings
+from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound
 from memoryhub.core.jobs import Run
 from memoryhub.core.log.copy import attached, follow
+from memoryhub.core.log.event_view import as_of
 from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.models import RawEvent
-from memoryhub.core.routing import require_current_alias
-from memoryhub.core.stores import current_store
-from memoryhub.core.vacuum import is_unwiped
-from memoryhub.core.wording import flat
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.wal import is_unwiped
+from memoryhub.core.text import flat
 from sessions_app.schemas import CommitRead, EventAppend, SessionStart, SettingsChange, TurnBegin
 from sessions_app.services import record_commit, start_session
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_event, begin_turn
-from sessions_app.settings import project_settings
 from tests.support import HubTestCase
 
 WORD = "marmaladeish"
 _TRY_TO_WRITE = """
 import sys
-from memoryhub.core.sqlite import driver
+from memoryhub.core.backends.sqlite import driver
 driver.install()
 import sqlite3
 connection = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)

@@ -19,7 +19,7 @@ from datetime import timedelta
 from memories.schemas import MemoryDelete, MemoryWrite
 from memories.services import delete_memory, write_memory
 from memoryhub.core import clock
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 for project in sys.argv[1:]:
     with use_store(project_store(project), create=True), clock.frozen(clock.now() - timedelta(days=200)):
         for title in ("Marmalade", "Cardamom"):

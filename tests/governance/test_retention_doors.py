@@ -17,13 +17,13 @@ from governance.retention.selectors import plan_retention
 from memories.models import Memory, MemoryKind, MemoryScope
 from memories.schemas import MemoryDelete
 from memories.services import delete_memory
+from memoryhub.config.project_settings import project_settings
+from memoryhub.config.retention_rules import RetentionRule
 from memoryhub.core import clock
 from memoryhub.core.jobs import Run, find_job
-from memoryhub.core.stores import project_store
-from memoryhub.jobs import run_job
-from memoryhub.jobs.places import Target
-from sessions_app.retaining import RetentionRule
-from sessions_app.settings import project_settings
+from memoryhub.core.stores.store import project_store
+from memoryhub.ops.jobs import run_job
+from memoryhub.ops.jobs.targets import Target
 from tests.admin.base import AdminTestCase, text_of
 from tests.api.client import RestTestCase
 

@@ -13,7 +13,8 @@ from unittest import mock
 from governance.models import RetentionRun
 from governance.retention.run import run_retention
 from governance.retention.schemas import RetentionRunRequest
-from memoryhub.core import clock, log, rows
+from memoryhub.core import clock, log
+from memoryhub.core.stores import rows
 from tests.governance.retaining import RetentionTestCase
 from tests.home import UNMEASURED
 from tests.support import forget_all_stores
@@ -27,7 +28,7 @@ from governance.retention.schemas import RetentionPlanRequest, RetentionRunReque
 from governance.retention.selectors import plan_retention
 from memoryhub.core import clock
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 run.BATCH = 10
 now = clock.from_text(sys.argv[1])
 with use_store(project_store("alpha")), use_origin(actor="ada"):

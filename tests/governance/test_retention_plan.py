@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
-from governance.retention.holds import lift_hold, place_hold
 from governance.retention.schemas import HoldLift, HoldPlace
+from governance.retention.selectors import lift_hold, place_hold
 from memories.schemas.links import RelationCreate
 from memories.services.relations import create_relation
 from memoryhub.core.errors import Invalid

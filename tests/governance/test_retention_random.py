@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 from decisions.schemas import DecisionLink, DecisionRecord, DecisionSupersede
 from decisions.services import link_decisions, record_decision, supersede_decision
 from governance.retention import run as running
-from governance.retention.holds import place_hold
 from governance.retention.run import run_retention
 from governance.retention.schemas import HoldPlace, RetentionRunRequest
+from governance.retention.selectors import place_hold
 from memories import services
 from memories.pack import pack_context
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
-from memories.schemas.pack import ContextPackRequest
+from memories.schemas.query import ContextPackRequest
 from memories.services.relations import create_relation
-from memoryhub.core import clock, rows
+from memoryhub.core import clock
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import rows
 from sessions_app.schemas import (
     CommitRead,
     EventAppend,

@@ -7,18 +7,19 @@ from unittest import mock
 
 from governance.models import RetentionRun
 from governance.retention import run as running
-from governance.retention.holds import place_hold
 from governance.retention.run import run_due, run_retention
 from governance.retention.schemas import HoldPlace, Report, RetentionRunRequest
+from governance.retention.selectors import place_hold
 from memories import selectors, services
 from memories.models import ContextPack, Memory, MemoryUse
 from memories.pack import pack_context
 from memories.schemas import MemoryDelete, MemorySearch
-from memories.schemas.pack import ContextPackRequest
-from memoryhub.core import log, rows
+from memories.schemas.query import ContextPackRequest
+from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Forbidden, PreconditionFailed
 from memoryhub.core.permissions import Act, Grant, use_grant
-from memoryhub.core.stores import current_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store
 from tests.governance.retaining import RetentionTestCase, days_ago
 
 

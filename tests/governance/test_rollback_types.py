@@ -11,12 +11,13 @@ from governance.staleness.schemas import Affirm
 from governance.staleness.services import affirm
 from memories.pack import pack_context
 from memories.schemas import MemoryGet, MemorySearch
-from memories.schemas.pack import ContextPackRequest
+from memories.schemas.query import ContextPackRequest
 from memories.selectors import get_memories, search
 from memories.uses.drain import count_uses
-from memoryhub.core import event_types as registry
-from memoryhub.core import log, rollback, rows
-from memoryhub.core.event_types import (
+from memoryhub.core import log
+from memoryhub.core.events import event_types as registry
+from memoryhub.core.events import rollback
+from memoryhub.core.events.event_types import (
     EventGroup,
     Retention,
     define_event,
@@ -25,11 +26,12 @@ from memoryhub.core.event_types import (
     require_effects,
     types_that_change_streams,
 )
+from memoryhub.core.events.rollback import Effect, Values, reverses, sets_aside, stays
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.core.rollback import Effect, Values, reverses, sets_aside, stays
 from memoryhub.core.schemas import Payload
-from tests.governance.taint import TAINTED, TaintTestCase
+from memoryhub.core.stores import rows
+from tests.governance.rollback_case import ROLLED_BACK, RollbackTestCase
 
 # Protection is read from the headers of events, so that the payload does not matter.
 _COPY = """
@@ -64,7 +66,7 @@ def product_types() -> list[str]:
     return [known.name for known in event_types() if not known.schema.__module__.startswith("tests.")]
 
 
-class DeclarationTests(TaintTestCase):
+class DeclarationTests(RollbackTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(mock.patch.dict(registry._types))
@@ -112,8 +114,8 @@ class DeclarationTests(TaintTestCase):
     def test_what_stays_in_force_is_named_with_its_reason_and_an_unknown_type_too(self) -> None:
         harmless = invent("invented.harmless", Invented, **COMPLETE)
         unknown = invent("invented.unknown", Invented, **COMPLETE)
-        self.write("Bad", tainted=True)
-        with use_origin(**TAINTED), log.transaction():
+        self.write("Bad", rolled_back=True)
+        with use_origin(**ROLLED_BACK), log.transaction():
             for kind in (unknown, harmless):
                 log.append(log.prepare(kind, Invented()), stream="invented")
         del registry._types["invented.unknown"]
@@ -128,7 +130,7 @@ class DeclarationTests(TaintTestCase):
         )
 
 
-class ShieldTests(TaintTestCase):
+class ShieldTests(RollbackTestCase):
     """A later event by others protects a poisoned thing only if it changed that thing."""
 
     def setUp(self) -> None:
@@ -151,7 +153,7 @@ class ShieldTests(TaintTestCase):
     def test_only_the_types_that_say_so_protect_a_memory_or_a_decision(self) -> None:
         invent("memory.cited", Invented, **COMPLETE)
         changing = set(types_that_change_streams())
-        for thing in (self.write("Bad", tainted=True), self.decide("Bad", tainted=True)):
+        for thing in (self.write("Bad", rolled_back=True), self.decide("Bad", rolled_back=True)):
             found = {known.name for known in event_types() if self.protects(thing, known.name)}
             self.assertEqual(changing, found)
 
@@ -163,7 +165,7 @@ class ShieldTests(TaintTestCase):
         )
 
     def test_using_citing_packing_affirming_and_writing_it_again_protects_nothing(self) -> None:
-        bad = self.write("Bad", tainted=True)
+        bad = self.write("Bad", rolled_back=True)
         self.write("Bad")
         search(command=MemorySearch(query="bad"))
         get_memories(command=MemoryGet(ids=[bad]))

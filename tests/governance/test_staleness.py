@@ -8,16 +8,16 @@ from typing import Any
 from decisions.schemas import DecisionEvidence, DecisionMark, DecisionSupersede
 from decisions.services import add_evidence, mark_decision, supersede_decision
 from governance.models import Affirmation
-from governance.staleness.governing import governed_path
+from governance.staleness.governed_files import governed_path
 from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryRestore, MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, restore_memory, update_memory
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Invalid, NotFound
-from memoryhub.core.quarantine import QUARANTINE_LIFTED, QUARANTINE_PLACED, QuarantineLifted, QuarantinePlaced
+from memoryhub.core.log.quarantine import QUARANTINE_LIFTED, QUARANTINE_PLACED, QuarantineLifted, QuarantinePlaced
 from sessions_app.models import Commit
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.decisions.base import NOON
 from tests.governance.staleness import StalenessTestCase
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from governance.tools.staleness import TOOLS
+from governance.tools import TOOLS
 from memories.pack import preview_pack
-from memories.schemas.pack import ContextPackRequest
+from memories.schemas.query import ContextPackRequest
 from tests.api.client import RestTestCase
 from tests.governance.staleness import StalenessTestCase
 

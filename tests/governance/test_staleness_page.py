@@ -6,11 +6,11 @@ from datetime import timedelta
 from unittest import TestCase
 
 from decisions.models import Decision
-from governance.admin.patch import patch
+from governance.admin.staleness import patch
 from governance.models import Affirmation
 from memories.models import Memory
-from memoryhub.access.people import PersonAdd, add_person
 from memoryhub.core import clock
+from memoryhub.registry.people import PersonAdd, add_person
 from tests.admin.base import AdminTestCase, text_of
 
 PAGE = "governance/affirmation/"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 from sessions_app.replay import EventWindow, replay_lines
 from tests.home import RUN_HOME_VARIABLE
 from tests.support import forget_all_stores

@@ -15,9 +15,9 @@ from unittest import mock
 from memoryhub.core import log, spool
 from memoryhub.core.errors import Locked
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import list_projects
-from memoryhub.serving import drain
-from memoryhub.serving.drain import Drained
+from memoryhub.core.stores.store import list_projects
+from memoryhub.ops.serving import drain
+from memoryhub.ops.serving.drain import Drained
 from sessions_app.models import Session, Turn
 from sessions_app.services.capture import capture_kept
 from sessions_app.spooled import cleaning
@@ -30,7 +30,7 @@ START = 1_790_000_000_000
 _DRAINERS = """
 import django, os, signal, sys, time
 django.setup()
-from memoryhub.serving import drain
+from memoryhub.ops.serving import drain
 while line := sys.stdin.readline():
     child = os.fork()
     if child == 0:
@@ -66,8 +66,8 @@ for number in range(100):
 class DrainTestCase(HubTestCase):
     def setUp(self):
         super().setUp()
-        logging.getLogger("memoryhub.serving.drain").setLevel(logging.CRITICAL)
-        self.addCleanup(logging.getLogger("memoryhub.serving.drain").setLevel, logging.NOTSET)
+        logging.getLogger("memoryhub.ops.serving.drain").setLevel(logging.CRITICAL)
+        self.addCleanup(logging.getLogger("memoryhub.ops.serving.drain").setLevel, logging.NOTSET)
         (self.home / "work" / "alpha").mkdir(parents=True)
         (self.home / "work" / "beta").mkdir()
 
@@ -154,7 +154,7 @@ class DrainTests(DrainTestCase):
                 raise KeyError("a fault")
             real(heard, kept)
 
-        with mock.patch("memoryhub.serving.drain.capture_kept", faulty):
+        with mock.patch("memoryhub.ops.serving.drain.capture_kept", faulty):
             self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
         self.assertEqual(self.prompts(), ["Question 0", "Question 2"])
 

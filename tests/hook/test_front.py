@@ -20,7 +20,7 @@ from tests.hook.client import HookTestCase, environment_of, run_hook, spooled, w
 from tests.web.server import DEADLINE_SECONDS, ROOT, START_SECONDS, poll
 
 _PATIENT_CHILD = """
-from memoryhub.hook import front
+from memoryhub.client.hook import front
 front.CHILD_SECONDS = 3600.0
 front.main(["claude-code", "PostToolUse"])
 """

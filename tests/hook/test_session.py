@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryhub.core.tokens import estimate_tokens
+from memoryhub.core.paging import estimate_tokens
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, replayed, run_hook, wait_for_spooled
 from tests.web.server import Server, poll, serving, temporary_home
 

@@ -14,9 +14,10 @@ from django.core.management import call_command
 
 from memories import services
 from memories.schemas import MemoryUpdate, MemoryWrite
-from memoryhub.backups.making import back_up_store
-from memoryhub.core import log, rows
-from memoryhub.core.stores import project_store
+from memoryhub.core import log
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import project_store
+from memoryhub.ops.backups.making import back_up_store
 from tests.pages import page_map
 from tests.support import HubTestCase, forget_all_stores
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from memories.schemas import MemoryTouch, MemoryWrite
 from memories.services import delete_memory, write_memories
-from memories.uses.kinds import Use
+from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memoryhub.core import clock
 from memoryhub.core.origin import use_origin
@@ -27,16 +27,16 @@ _PROGRAM = """
 import django, json, os, sys
 django.setup()
 from django.db import connections
-from memoryhub import jobs
+from memoryhub.ops import jobs
 from memoryhub.core.jobs import find_job
-from memoryhub.jobs.standing import standings
+from memoryhub.ops.jobs.status import job_statuses
 
 def say(line):
     os.write(1, f"{line}\\n".encode())
 
 def run(name):
     if name == "stand":
-        return {each.job.name: [one.last and one.last.result for one in each.stores] for each in standings()}
+        return {each.job.name: [one.last and one.last.result for one in each.stores] for each in job_statuses()}
     return [(each.result, each.message) for each in jobs.run_job(job=find_job(name), asked_by="ada")]
 
 while name := sys.stdin.readline().strip():

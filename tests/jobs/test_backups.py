@@ -19,17 +19,16 @@ from governance.redaction.service import preview_redaction, redact
 from memories import services
 from memories.models import Memory
 from memories.schemas import MemoryDelete, MemoryWrite
-from memoryhub.backups.copying import connect
-from memoryhub.backups.files import backups_of, kept_before_restores
-from memoryhub.backups.making import back_up_store, back_up_store_to
-from memoryhub.backups.restoring import Restored, restore
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound, Unavailable
 from memoryhub.core.jobs import find_job
 from memoryhub.core.log.anchor import anchor_path, read_anchor
-from memoryhub.core.stores import project_store
-from memoryhub.jobs import run_job
-from memoryhub.jobs.places import Target
+from memoryhub.core.stores.store import project_store
+from memoryhub.ops.backups.copying import backups_of, connect, kept_before_restores
+from memoryhub.ops.backups.making import back_up_store, back_up_store_to
+from memoryhub.ops.backups.restoring import Restored, restore
+from memoryhub.ops.jobs import run_job
+from memoryhub.ops.jobs.targets import Target
 from tests.mcp.client import wait_until
 from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import ROOT
@@ -39,7 +38,7 @@ import django, os
 django.setup()
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 for number in range(100_000):
     with use_store(project_store("alpha")):
         result = write_memory(command=MemoryWrite(title=f"w{number}", content=f"text {number}"))

@@ -12,13 +12,14 @@ from django.core.management import call_command
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories import services
-from memories.embeddings.current import use_engine
+from memories.embeddings.choice import use_engine
 from memories.embeddings.local import LocalEngine
 from memories.schemas import MemoryWrite
-from memoryhub.core import clock, log, rows
+from memoryhub.core import clock, log
 from memoryhub.core.jobs import find_job
 from memoryhub.core.log import comparing
-from memoryhub.jobs import run_job
+from memoryhub.core.stores import rows
+from memoryhub.ops.jobs import run_job
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from tests.jobs.test_doctor import DoctorTestCase

@@ -15,11 +15,12 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 
 from memories.models import Memory
-from memoryhub.backups.files import kept_before_restores
-from memoryhub.backups.restoring import restore
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Locked
-from memoryhub.core.vacuum import is_unwiped, mark_unwiped
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.wal import is_unwiped, mark_unwiped
+from memoryhub.ops.backups.copying import kept_before_restores
+from memoryhub.ops.backups.restoring import restore
 from tests.home import UNMEASURED
 from tests.jobs.damaging import ALPHA, DamageTestCase
 from tests.jobs.test_backups import WRITER
@@ -31,9 +32,9 @@ from tests.web.server import ROOT
 STOPPED = """
 import django, sys
 django.setup()
-from memoryhub.backups import copying
-from memoryhub.backups.rebuilding import rebuild_store
-from memoryhub.core.stores import project_store
+from memoryhub.ops.backups import copying
+from memoryhub.ops.backups.rebuilding import rebuild_store
+from memoryhub.core.stores.store import project_store
 def stop(*_):
     print("all is built", flush=True)
     sys.stdin.read()
@@ -268,7 +269,7 @@ class RestoreTests(DamageTestCase):
         self.assertEqual(self.doctor(), [])
 
     def test_a_store_that_another_process_keeps_locked_is_not_restored(self) -> None:
-        self.enterContext(mock.patch("memoryhub.backups.copying.BUSY_TIMEOUT_SECONDS", 0.1))
+        self.enterContext(mock.patch("memoryhub.ops.backups.copying.BUSY_TIMEOUT_SECONDS", 0.1))
         with closing(sqlite3.connect(ALPHA.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with self.assertRaisesRegex(Locked, "locked by another process"):

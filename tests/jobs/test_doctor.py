@@ -17,10 +17,10 @@ from django.core.management import CommandError, call_command
 
 from memories import services
 from memories.schemas import MemoryWrite
-from memoryhub.backups.making import back_up_store
-from memoryhub.core import rows
-from memoryhub.core.stores import project_store
-from memoryhub.doctor import examine_hub, examine_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import project_store
+from memoryhub.ops.backups.making import back_up_store
+from memoryhub.ops.doctor import examine_hub, examine_store
 from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import ROOT
 
@@ -30,7 +30,7 @@ import django, os, signal
 django.setup()
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("alpha")):
     for number in range(20):
         write_memory(command=MemoryWrite(title=f"late {number}", content="in the WAL alone"))
@@ -211,7 +211,7 @@ class HubTests(DoctorTestCase):
         shutil.rmtree(self.home / "backups")
         (self.home / "hub.db").touch(0o600)
         ALPHA.path.with_name("head").write_bytes(b"99 abc".ljust(127) + b"\\n")
-        with self.assertLogs("memoryhub.jobs", "WARNING"), self.assertRaises(SystemExit) as ended:
+        with self.assertLogs("memoryhub.ops.jobs", "WARNING"), self.assertRaises(SystemExit) as ended:
             call_command("jobs", "backup", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
         self.assertEqual(ended.exception.code, 14)
         self.assertIn("the last run of backup was failed", " ".join(each.what for each in examine_hub()))

@@ -6,8 +6,8 @@ import re
 
 from django.test import SimpleTestCase
 
-from memoryhub import jobs  # noqa: F401 - defines all jobs
 from memoryhub.core.jobs import defined_jobs
+from memoryhub.ops import jobs  # noqa: F401 - defines all jobs
 from tests.web.server import ROOT
 
 

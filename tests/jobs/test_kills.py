@@ -8,10 +8,11 @@ import signal
 import time
 
 from memories.search.index import index_problem
-from memoryhub import jobs  # noqa: F401 - defines all jobs
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.jobs import Job, defined_jobs
-from memoryhub.lag import models_behind
+from memoryhub.core.stores import rows
+from memoryhub.ops import jobs  # noqa: F401 - defines all jobs
+from memoryhub.ops.jobs.status import models_behind
 from tests.jobs.processes import JobProcessesTestCase, Runner
 
 KILLS = int(os.environ.get("MEMORY_HUB_TEST_JOB_KILLS", "1"))

@@ -8,11 +8,11 @@ from typing import Any
 from django_q.models import OrmQ
 
 from memoryhub.core.jobs import defined_jobs, find_job
-from memoryhub.core.stores import project_store
-from memoryhub.jobs import locks, run_job, worker
-from memoryhub.jobs.places import Target
+from memoryhub.core.stores.store import project_store
 from memoryhub.models import JobRun
-from memoryhub.signin import ensure_owner
+from memoryhub.ops.jobs import locks, run_job, worker
+from memoryhub.ops.jobs.targets import Target
+from memoryhub.web.signin import ensure_owner
 from tests.support import HubTestCase
 
 

@@ -9,17 +9,19 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django_q.models import Schedule
+from django_q.tasks import async_task
 from pydantic import ValidationError
 
-from memoryhub import health, jobs
-from memoryhub.access.people import PersonAdd, add_person
 from memoryhub.core import clock
 from memoryhub.core.errors import Forbidden, Invalid
 from memoryhub.core.jobs import Every, defined_jobs, find_job
 from memoryhub.core.permissions import ROLES, Grant, use_grant
-from memoryhub.jobs.planning import HOWS, JobPlan, Plan, change_plan, default_of, plans
-from memoryhub.jobs.standing import standing_of
-from memoryhub.signin import ensure_owner
+from memoryhub.ops import health, jobs
+from memoryhub.ops.jobs.planning import HOWS, JobPlan, Plan, change_plan, default_of, plans
+from memoryhub.ops.jobs.schedules import queued
+from memoryhub.ops.jobs.status import status_of_job
+from memoryhub.registry.people import PersonAdd, add_person
+from memoryhub.web.signin import ensure_owner
 from tests.support import HubTestCase
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -74,10 +76,16 @@ class ServiceTests(PlanTestCase):
         Schedule.objects.filter(name="backup").delete()
         self.assertEqual(self.change(every="hour").every, "hour")
         Schedule.objects.filter(name="backup").update(schedule_type=Schedule.MONTHLY)
-        self.assertEqual(standing_of(find_job("backup")).runs, "as set by hand")
+        self.assertEqual(status_of_job(find_job("backup")).runs, "as set by hand")
         with self.assertRaisesRegex(Invalid, "say how often as well: every day or every week"):
             self.change(at="03:00")
         self.assertEqual(self.change(every="week").every, "week")
+
+    def test_what_a_version_before_has_queued_is_run(self) -> None:
+        options = {"due": NOW.isoformat(), "aliases": None, "asked_by": "ada", "group": "backup"}
+        async_task("memoryhub" + ".jobs.run_scheduled", "backup", **options)
+        jobs.install_schedules()
+        self.assertEqual(queued(), {"backup": None})
 
     def test_what_makes_no_sense_is_refused_and_changes_nothing(self) -> None:
         before = plans()

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from django.core.management import CommandError, call_command
 
-from memoryhub.backups.copying import connect
-from memoryhub.backups.files import backups_of
-from memoryhub.backups.restoring import restore
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.log.anchor import anchor_path
-from memoryhub.core.stores import project_store
-from memoryhub.serving import lock
+from memoryhub.core.stores.store import project_store
+from memoryhub.ops.backups.copying import backups_of, connect
+from memoryhub.ops.backups.restoring import restore
+from memoryhub.ops.serving import lock
 from tests.jobs.test_backups import ALPHA, BackupTestCase
 from tests.support import HubTestCase, forget_all_stores
 

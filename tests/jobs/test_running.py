@@ -13,18 +13,18 @@ from django_q.brokers import get_broker
 from django_q.models import OrmQ, Schedule
 from django_q.scheduler import scheduler
 
-from memoryhub import jobs
 from memoryhub.core import clock
 from memoryhub.core import jobs as core_jobs
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.jobs import Every, Job, Over, Run, define_job, defined_jobs, find_job
-from memoryhub.core.stores import project_store
-from memoryhub.jobs import run_job, runs
-from memoryhub.jobs.asking import ask_worker
-from memoryhub.jobs.places import Target
-from memoryhub.jobs.schedules import queue_now
-from memoryhub.jobs.standing import standing_of
+from memoryhub.core.stores.store import project_store
 from memoryhub.models import JobRun
+from memoryhub.ops import jobs
+from memoryhub.ops.jobs import run_job, runs
+from memoryhub.ops.jobs.requests import ask_worker
+from memoryhub.ops.jobs.schedules import queue_now
+from memoryhub.ops.jobs.status import status_of_job
+from memoryhub.ops.jobs.targets import Target
 from tests.jobs.processes import JobProcessesTestCase
 from tests.support import HubTestCase
 from tests.web.server import poll
@@ -65,12 +65,12 @@ class RunningTests(JobTestCase):
             return "done"
 
         job = self.define(work)
-        with self.assertLogs("memoryhub.jobs", "WARNING"):
+        with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             outcomes = run_job(job=job, asked_by="ada")
         self.assertEqual(
             [(each.result, each.message) for each in outcomes], [("failed", "the disk is full"), ("ok", "done")]
         )
-        standing = standing_of(job)
+        standing = status_of_job(job)
         self.assertEqual(
             (standing.result, [each.target.title for each in standing.failures]), ("failed", ["project alpha"])
         )
@@ -87,12 +87,12 @@ class RunningTests(JobTestCase):
             return "done"
 
         job, alpha = self.define(work, over=Over.HUB), Target()
-        with mock.patch("memoryhub.jobs.runs.keep"):  # a thread has no place in this test's transaction
+        with mock.patch("memoryhub.ops.jobs.runs.keep"):  # a thread has no place in this test's transaction
             thread = threading.Thread(target=run_job, kwargs={"job": job, "targets": [alpha], "asked_by": "ada"})
             thread.start()
             self.assertTrue(begun.wait(60))
             (second,) = run_job(job=job, targets=[alpha], asked_by="bob")
-            self.assertEqual((standing_of(job).result, len(counted)), ("running", 1))
+            self.assertEqual((status_of_job(job).result, len(counted)), ("running", 1))
             go.set()
             thread.join(60)
         self.assertEqual(second.result, "busy")
@@ -168,7 +168,7 @@ class DueTests(JobTestCase):
         self.assertEqual(self.counted, ["beta"])
 
     def test_what_the_time_of_a_pass_does_not_suffice_for_is_queued_again(self) -> None:
-        with mock.patch("memoryhub.jobs.running.PASS_SECONDS", -1.0):
+        with mock.patch("memoryhub.ops.jobs.running.PASS_SECONDS", -1.0):
             jobs.run_scheduled("try this", due=clock.now().isoformat())
         self.assertEqual((self.counted, OrmQ.objects.count()), ([], 1))
         self.work_off_queue()
@@ -178,7 +178,7 @@ class DueTests(JobTestCase):
         with self.assertRaisesRegex(Unavailable, "no worker is running.*memory-hub jobs try-this"):
             ask_worker(job=self.job, alias=None, asked_by="ada")
         queue_now(job=self.job, targets=[Target(project_store("beta"))], asked_by="ada")
-        self.assertEqual([each.result for each in standing_of(self.job).stores], ["never", "queued"])
+        self.assertEqual([each.result for each in status_of_job(self.job).stores], ["never", "queued"])
         self.work_off_queue()
         self.assertEqual((self.counted, JobRun.objects.get().asked_by), (["beta"], "ada"))
 
@@ -203,16 +203,16 @@ class ScheduleTests(HubTestCase):
         at = clock.now() + timedelta(hours=7)
         Schedule.objects.filter(name="backup").update(next_run=at, schedule_type=Schedule.WEEKLY)
         Schedule.objects.filter(name="verify stores").update(
-            func="memoryhub.jobs.verify_stores", args=None, next_run=at
+            func="memoryhub.ops.jobs.verify_stores", args=None, next_run=at
         )
-        Schedule.objects.create(name="gone", func="memoryhub.jobs.run_scheduled", schedule_type=Schedule.DAILY)
+        Schedule.objects.create(name="gone", func="memoryhub.ops.jobs.run_scheduled", schedule_type=Schedule.DAILY)
         Schedule.objects.create(name="mine", func="math.sqrt", schedule_type=Schedule.DAILY)
         jobs.install_schedules()
         backup = Schedule.objects.get(name="backup")
         self.assertEqual((backup.next_run, backup.schedule_type), (at, Schedule.WEEKLY))
         verify = Schedule.objects.get(name="verify stores")
         self.assertEqual(
-            (verify.func, verify.args, verify.next_run), ("memoryhub.jobs.run_scheduled", "'verify stores'", at)
+            (verify.func, verify.args, verify.next_run), ("memoryhub.ops.jobs.run_scheduled", "'verify stores'", at)
         )
         self.assertFalse(Schedule.objects.filter(name="gone").exists())
         self.assertTrue(Schedule.objects.filter(name="mine").exists())
@@ -227,9 +227,9 @@ class DeadRunsTests(JobProcessesTestCase):
         poll(lambda: lock.exists() and lock.read_bytes().strip(), what="the beginning of the run")
         os.kill(pid, signal.SIGKILL)
         runner.end()
-        standing = standing_of(find_job("rebuild"))
+        standing = status_of_job(find_job("rebuild"))
         self.assertEqual((standing.result, standing.now), ("interrupted", None))
         kept = JobRun.objects.get(job="rebuild")
         self.assertEqual((kept.pid, kept.message), (pid, "its process ended before it did"))
-        self.assertEqual(standing_of(find_job("rebuild")).result, "interrupted")
+        self.assertEqual(status_of_job(find_job("rebuild")).result, "interrupted")
         self.assertEqual(JobRun.objects.filter(job="rebuild").count(), 1)

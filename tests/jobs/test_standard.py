@@ -9,9 +9,9 @@ from memories.services import write_memory
 from memoryhub.core import clock
 from memoryhub.core.jobs import find_job
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import GLOBAL_STORE, project_store, use_store
-from memoryhub.jobs import run_job
+from memoryhub.core.stores.store import GLOBAL_STORE, project_store, use_store
 from memoryhub.models import StoreCheck
+from memoryhub.ops.jobs import run_job
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import SessionStart, TurnBegin
 from sessions_app.services import start_session
@@ -45,7 +45,7 @@ class VerifyTests(HubTestCase):
                 pass
         forget_all_stores()
         project_store("alpha").path.write_bytes(b"not a database!!" * 1000)
-        with self.assertLogs("memoryhub.jobs", "WARNING"):
+        with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             run("verify stores")
         checks = {check.store: check.ok for check in StoreCheck.objects.all()}
         self.assertEqual(checks, {"store:project:alpha": False, "store:project:beta": True})
@@ -92,7 +92,7 @@ class SessionJobsTests(HubTestCase):
     def test_a_store_that_cannot_be_read_stops_no_other(self) -> None:
         forget_all_stores()
         project_store("alpha").path.write_bytes(b"not a database!!" * 1000)
-        with self.assertLogs("memoryhub.jobs", "WARNING"):
+        with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             found = run("expire turns")
         self.assertIn("memory database unavailable", found["project alpha"])
         self.assertEqual((found["project beta"], self.states("beta")[1]), ("1 turn left open", "incomplete"))

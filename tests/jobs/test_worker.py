@@ -27,10 +27,10 @@ for _ in range(3):
     scheduler()
 print(Schedule.objects.filter(next_run__lt=clock.now()).count())
 from memoryhub.core.jobs import find_job
-from memoryhub.core.stores import project_store
-from memoryhub import jobs
-from memoryhub.jobs.places import Target
-from memoryhub.jobs.schedules import queue_now
+from memoryhub.core.stores.store import project_store
+from memoryhub.ops import jobs
+from memoryhub.ops.jobs.targets import Target
+from memoryhub.ops.jobs.schedules import queue_now
 queue_now(job=find_job("rebuild"), targets=[Target(project_store("alpha"))], asked_by="ada")
 """
 

@@ -12,15 +12,15 @@ from django.db.migrations.operations import AlterField, CreateModel
 from django.db.migrations.state import ProjectState
 
 from memories.pack import pack_context
-from memories.schemas.pack import ContextPackRequest
-from memoryhub.api import api
+from memories.schemas.query import ContextPackRequest
+from memoryhub.rest.api import api
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase, text_of
 from tests.api.client import RestTestCase
 from tests.governance.retaining import RetentionTestCase
+from tests.governance.rollback_case import RollbackTestCase
 from tests.governance.staleness import StalenessTestCase
-from tests.governance.taint import TaintTestCase
 from tests.mcp.client import McpTestCase, Server
 
 OWN: dict[str, Any] = {
@@ -195,9 +195,9 @@ class StalenessTests(StalenessTestCase):
         self.assertEqual(self.due(kind="runbook", why="age"), [runbook])
 
 
-class RollbackTests(TaintTestCase):
+class RollbackTests(RollbackTestCase):
     def test_it_is_previewed_rolled_back_and_rebuilt(self) -> None:
-        runbook = self.write("Restore", tainted=True, **RUNBOOK)
+        runbook = self.write("Restore", rolled_back=True, **RUNBOOK)
         (step,) = self.preview().steps
         self.assertEqual((step.do, step.id), ("quarantine", runbook))
         self.roll_back()
@@ -205,7 +205,7 @@ class RollbackTests(TaintTestCase):
         self.assert_rebuilds()
 
 
-class PackTests(TaintTestCase):
+class PackTests(RollbackTestCase):
     def test_it_has_its_section(self) -> None:
         self.write("Restore", **RUNBOOK)
         sections = pack_context(command=ContextPackRequest()).data()["sections"]

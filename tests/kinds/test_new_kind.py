@@ -11,9 +11,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import SimpleTestCase
 from pydantic import Field
 
-from memoryhub.core.kind_attributes import Attribute, Show
-from memoryhub.core.kind_registry import Entry, Kind, Tone, define_kind
-from memoryhub.core.kinds import GUIDELINE
+from memoryhub.core.kinds.attributes import Attribute, Show
+from memoryhub.core.kinds.builtin import GUIDELINE
+from memoryhub.core.kinds.definition import Entry, Kind, Tone, define_kind
 from memoryhub.core.schemas import Payload
 
 ROOT = Path(__file__).parents[2]

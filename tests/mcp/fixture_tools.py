@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from memoryhub.core.errors import ConfirmationRequired, Conflict, NotFound
 from memoryhub.core.origin import current_origin
 from memoryhub.core.schemas import unlisted
-from memoryhub.core.stores import current_store
+from memoryhub.core.stores.store import current_store
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
 
 _ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from memoryhub.core.tokens import estimate_tokens
+from memoryhub.core.paging import estimate_tokens
 from tests.mcp.client import ENVELOPE, McpTestCase, Server
 
 

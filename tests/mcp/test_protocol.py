@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from memoryhub.mcp import opening
-from memoryhub.mcp.instructions import INSTRUCTIONS
 from memoryhub.mcp.opening import LIST_METHODS, Opening
+from memoryhub.mcp.server import INSTRUCTIONS
 from tests.mcp.client import (
     CLIENT,
     ENVELOPE,

@@ -10,7 +10,7 @@ from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.schemas.query import MemoryQuery
 from memoryhub.core import log
 from memoryhub.core.schemas import Listing
-from memoryhub.core.stores import org_store, use_store
+from memoryhub.core.stores.store import org_store, use_store
 from sessions_app.events import PROJECT_DESCRIBED, ProjectDescribed
 from tests.support import HubTestCase
 

@@ -20,7 +20,7 @@ from memories.vocabulary import PREDEFINED
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import GLOBAL_STORE, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, use_store
 from tests.support import HubTestCase
 
 MANAGE = Path(__file__).parents[2] / "manage.py"

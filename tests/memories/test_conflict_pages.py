@@ -8,7 +8,7 @@ from memories import services
 from memories.models import Memory
 from memories.schemas import ConflictResult
 from memories.schemas.query import ConflictGet, ConflictList, ConflictSettle
-from memories.selectors.disputes import SHOWN, conflict_text, get_conflict, list_conflicts
+from memories.selectors.conflicts import SHOWN, conflict_text, get_conflict, list_conflicts
 from memories.tools.query import settled_text
 from memoryhub.core.errors import NotFound
 from memoryhub.core.origin import use_origin

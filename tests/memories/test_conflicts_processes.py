@@ -23,14 +23,14 @@ DEADLINE_SECONDS = 300
 WRITER = """
 import django, json, random, sys
 django.setup()
-from memoryhub.core.sqlite import base
+from memoryhub.core.backends.sqlite import base
 base.BUSY_TIMEOUT_SECONDS = 60.0  # what is tested is that nothing is lost, not how long it takes
 from memories.models import Memory
 from memories.schemas import MemoryUpdate
 from memories.services import update_memory
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 name, count, ids = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 choose = random.Random(name).choice
 with use_store(project_store("alpha")), use_origin(actor=name):

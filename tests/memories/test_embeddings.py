@@ -8,20 +8,19 @@ from typing import Any
 
 from memories import services
 from memories.embeddings import meaning, vectors
-from memories.embeddings.choice import BUNDLED, find_files, wanted_name
-from memories.embeddings.current import use_engine
+from memories.embeddings.choice import BUNDLED, find_files, use_engine, wanted_name
 from memories.embeddings.following import embed_current_store
 from memories.embeddings.local import LocalEngine
 from memories.embeddings.wordpiece import BUNDLED_VOCABULARY
 from memories.models import EmbeddingModel, Vector
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
 from memoryhub.core import log
-from memoryhub.core.asof import as_of
 from memoryhub.core.errors import ConfirmationRequired, Unavailable
+from memoryhub.core.log.event_view import as_of
 from memoryhub.core.models import ProjectionOffset
-from memoryhub.core.stores import current_store
+from memoryhub.core.stores.store import current_store
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.support import HubTestCase
 
 CATS = "Cats sleep on warm roofs all afternoon"

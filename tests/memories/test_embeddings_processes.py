@@ -18,13 +18,13 @@ from memories.embeddings import meaning, remote
 from memories.embeddings.remote import ADDRESS_FILE, NOT_RUNNING, RemoteEngine
 from memories.models import EmbeddingModel, Vector
 from memories.schemas import MemoryWrite
-from memoryhub import jobs  # noqa: F401 - defines all jobs
 from memoryhub.core import log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import find_job
-from memoryhub.core.stores import current_store, project_store
-from memoryhub.jobs import run_job
-from memoryhub.metrics import render
+from memoryhub.core.stores.store import current_store, project_store
+from memoryhub.ops import jobs  # noqa: F401 - defines all jobs
+from memoryhub.ops.jobs import run_job
+from memoryhub.ops.metrics import render
 from tests.support import HubTestCase
 from tests.web.server import poll
 
@@ -32,10 +32,10 @@ ROOT = Path(__file__).parents[2]
 EMBED_ONCE = """
 import django
 django.setup()
-from memoryhub.serving.databases import prepare_databases
+from memoryhub.ops.serving.worker import prepare_databases
 prepare_databases()
 from memoryhub.core.jobs import find_job
-from memoryhub.jobs import run_job
+from memoryhub.ops.jobs import run_job
 for each in run_job(job=find_job("embed texts"), asked_by="ada"):
     print(each.message, flush=True)
 """
@@ -78,7 +78,7 @@ class ProcessTests(HubTestCase):
 
     def model_process(self) -> subprocess.Popen[bytes]:
         (self.home / ADDRESS_FILE).unlink(missing_ok=True)
-        process = self.spawn("-m", "memoryhub.serving.embedding")
+        process = self.spawn("-m", "memoryhub.ops.serving.embedding")
         poll((self.home / ADDRESS_FILE).exists, what="the address of the process that holds the model")
         return process
 
@@ -120,7 +120,7 @@ class ProcessTests(HubTestCase):
         holder.wait()
         self.assertEqual(meaning.nearest("feline animals").problem, NOT_RUNNING)
         services.write_memory(command=MemoryWrite(title="While it is away", content="writes go on"))
-        with self.assertLogs("memoryhub.jobs", logging.WARNING):
+        with self.assertLogs("memoryhub.ops.jobs", logging.WARNING):
             self.assertIn(NOT_RUNNING, self.embed())
         self.assertGreater(self.lag(), 0)
         index = current_store().path.parent / "index" / "vectors-1.bin"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from governance.retention.holds import place_hold
 from governance.retention.schemas import HoldPlace
+from governance.retention.selectors import place_hold
 from memories import selectors, services
 from memories.models import ContextPack, Memory
 from memories.pack.service import pack_context
 from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteStatus
-from memories.schemas.pack import ContextPackRequest
-from memoryhub.core import log, rows, spool
+from memories.schemas.query import ContextPackRequest
+from memoryhub.core import log, spool
 from memoryhub.core.errors import ConfirmationRequired, HubError, NotFound, PreconditionFailed
-from memoryhub.core.stores import current_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store
 from tests.support import HubTestCase
 
 WORDS = ["quicksilverish", "xylophonist", "zanzibarian", "kumquatly"]

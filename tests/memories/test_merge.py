@@ -4,7 +4,7 @@ from django.test import SimpleTestCase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memories.merge import merge_texts
+from memories.diff import merge_texts
 
 texts = st.lists(st.sampled_from(["one two\n", "three\n", "four five six\n", "\n"]), max_size=6).map("".join)
 

@@ -10,12 +10,12 @@ from memories.models import ContextPack, Memory
 from memories.pack import pack_context, replay_pack
 from memories.pack.service import Pack
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
-from memories.schemas.pack import ContextPackRequest, ContextReplay
+from memories.schemas.query import ContextPackRequest, ContextReplay
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import ConfirmationRequired, NotFound
 from memoryhub.core.origin import use_origin
-from memoryhub.core.tokens import estimate_tokens
+from memoryhub.core.paging import estimate_tokens
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
 from sessions_app.services import end_session, record_commits, start_session
 from tests.support import HubTestCase

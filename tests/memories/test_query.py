@@ -16,9 +16,9 @@ from memories.schemas.query import MemoryQuery
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import org_store, use_store
+from memoryhub.core.stores.store import org_store, use_store
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.memories.scoped import QueryTestCase
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -16,7 +16,7 @@ from memories.models import PROJECT, Memory, MemoryTag, Relation
 from memories.query import query
 from memories.schemas.query import MemoryQuery
 from memoryhub.core import clock
-from memoryhub.core.stores import GLOBAL_STORE, org_store, project_store, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, org_store, project_store, use_store
 from tests.support import HubTestCase
 
 SIZE = int(os.environ.get("MEMORY_HUB_TEST_ENTRIES", "3000"))

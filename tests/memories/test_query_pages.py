@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memories import services
 from memories.schemas import MemoryDelete, MemoryRestore, MemoryUpdate, MemoryWrite
 from memoryhub.core.errors import Conflict
-from memoryhub.core.stores import GLOBAL_STORE, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, use_store
 from tests.memories.scoped import QueryTestCase
 
 SCOPES = ("session", "project", "org", "global")
@@ -200,7 +200,7 @@ import django, itertools
 django.setup()
 from memories import services
 from memories.schemas import MemoryUpdate, MemoryWrite
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 for number in itertools.count():
     scope = ("project", "global")[number % 2]
     with use_store(project_store("alpha")):

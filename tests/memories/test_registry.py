@@ -10,7 +10,7 @@ from memories.tools.registry import VERBS
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import GLOBAL_STORE, org_store, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
 from memoryhub.core.tools import Answer, find_tool
 from memoryhub.mcp.registry import load_tools
 from memoryhub.mcp.schema import input_schema

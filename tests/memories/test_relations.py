@@ -21,7 +21,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Gone, HubError, Invalid, NotFound
 from memoryhub.core.schemas import Listing
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 from sessions_app.models import Commit
 from sessions_app.schemas import CommitRecord, SessionStart
 from sessions_app.services import record_commits, start_session

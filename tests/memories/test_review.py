@@ -16,12 +16,12 @@ from memories.review.schemas import ReviewEdit, ReviewList, ReviewMerge, ReviewR
 from memories.review.selectors import count_waiting, last_verdict_of, list_reviews
 from memories.review.services import accept_edited, merge_into, review_many, review_memory, withdraw_verdict
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
-from memories.schemas.pack import ContextPackRequest, ContextReplay
+from memories.schemas.query import ContextPackRequest, ContextReplay
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, Gone, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.origin import use_origin
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.support import HubTestCase
 
 ACCEPTED, PROPOSED, REJECTED = ReviewState.ACCEPTED, ReviewState.PROPOSED, ReviewState.REJECTED

@@ -14,9 +14,9 @@ from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import GLOBAL_STORE, current_store, org_store, project_store, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, current_store, org_store, project_store, use_store
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.memories.scoped import AcmeTestCase
 
 

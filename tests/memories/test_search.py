@@ -15,8 +15,9 @@ from memories.search.parsed_query import parse_search
 from memories.search.snippets import snippet
 from memories.search.text import match_any, terms
 from memories.tools.core import search, search_text
-from memoryhub.core import clock, log, rows
+from memoryhub.core import clock, log
 from memoryhub.core.errors import Invalid
+from memoryhub.core.stores import rows
 from tests.support import HubTestCase
 
 TEXTS = {

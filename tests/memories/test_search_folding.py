@@ -17,8 +17,9 @@ from memories.search.shaping import shaped
 from memories.search.snippets import LENGTH, excerpt
 from memories.search.text import phrases, terms
 from memories.search.words import words_in
-from memoryhub.core import log, rows
-from memoryhub.core.stores import current_store, forget, use_store
+from memoryhub.core import log
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store, forget, use_store
 from tests.memories.test_search_messages import MessagesTestCase
 from tests.support import HubTestCase
 

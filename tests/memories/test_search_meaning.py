@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memories import selectors
-from memories.embeddings.current import use_engine
+from memories.embeddings.choice import use_engine
 from memories.embeddings.remote import RemoteEngine
 from memories.resources import SearchByOffset, search_by_offset
 from memories.schemas import MemorySearch

@@ -12,10 +12,11 @@ from memories.search import engine
 from memories.search.index import forget_removed
 from memories.search.parsed_query import parse
 from memories.search.pipeline import USUAL, Pipeline
-from memoryhub.core import clock, log, rows
+from memoryhub.core import clock, log
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import current_store, forget, use_store
-from memoryhub.core.vacuum import wipe_free_space
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store, forget, use_store
+from memoryhub.core.stores.wal import wipe_free_space
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn

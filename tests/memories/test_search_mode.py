@@ -15,11 +15,11 @@ from memories.schemas.query import MemoryQuery
 from memories.search.blend import Answered, Asked, Ranker, _rankers
 from memories.services import write_memory
 from memories.timeline import stats
-from memoryhub.core import rows
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.paging import as_lines
+from memoryhub.core.stores import rows
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.support import HubTestCase
 
 WORD = "readers"

@@ -17,7 +17,7 @@ from memories.search.text import match_any, phrases, terms
 from memories.search.words import words_in
 from memoryhub.core import clock
 from memoryhub.core.errors import ConfirmationRequired
-from memoryhub.core.searchable import Document
+from memoryhub.core.search.searchable import Document
 from tests.support import HubTestCase
 
 
@@ -102,7 +102,7 @@ class ScriptsTests(HubTestCase):
             "korean": "검색 색인은 매일 다시 만들어집니다.",
             "spanish": "La reunión de los arquitectos fue el viernes.",
             "code": "def get_user_name(self): return self.userStore.loadByKey(self.key)",
-            "error": "TypeError: 'NoneType' object is not subscriptable in memoryhub/core/stores.py:42",
+            "error": "TypeError: 'NoneType' object is not subscriptable in memoryhub/core/stores/store.py:42",
         }
         for title, content in texts.items():
             services.write_memory(command=MemoryWrite(title=title, content=content))

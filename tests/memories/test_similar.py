@@ -7,7 +7,7 @@ from memories.importing import import_markdown
 from memories.pack import pack_context
 from memories.present import write_text
 from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
-from memories.schemas.pack import ContextPackRequest
+from memories.schemas.query import ContextPackRequest
 from memoryhub.core import log
 from memoryhub.core.errors import Invalid
 from tests.support import HubTestCase

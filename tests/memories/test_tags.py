@@ -14,9 +14,9 @@ from memories.vocabulary import CATEGORIES, PREDEFINED
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import org_store, use_store
-from sessions_app.profile import profile
+from memoryhub.core.stores.store import org_store, use_store
 from sessions_app.schemas import ProjectDescribe
+from sessions_app.selectors import profile
 from sessions_app.services.profile import describe
 from tests.support import HubTestCase
 

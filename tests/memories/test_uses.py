@@ -17,23 +17,21 @@ from memories.models import MemoryUse
 from memories.pack import pack_context
 from memories.query import query
 from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryUpdate, MemoryWrite
-from memories.schemas.pack import ContextPackRequest
-from memories.schemas.query import MemoryQuery
+from memories.schemas.query import ContextPackRequest, MemoryQuery
 from memories.selectors import get_memories, search
 from memories.uses import notes
-from memories.uses.citing import named_in
+from memories.uses.counting import named_in
 from memories.uses.drain import count_uses
-from memories.uses.ranking import MOST, weight_of
-from memories.uses.selectors import uses_of
+from memories.uses.selectors import MOST, uses_of, weight_of
 from memoryhub.core import log
-from memoryhub.core.asof import as_of
 from memoryhub.core.errors import ConfirmationRequired
 from memoryhub.core.jobs import find_job
+from memoryhub.core.log.event_view import as_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import GLOBAL_STORE, current_store, project_store, use_store
-from memoryhub.jobs import run_job
-from memoryhub.signin import ensure_owner
+from memoryhub.core.stores.store import GLOBAL_STORE, current_store, project_store, use_store
+from memoryhub.ops.jobs import run_job
+from memoryhub.web.signin import ensure_owner
 from sessions_app.schemas import SessionEnd, SessionStart
 from sessions_app.services import end_session, start_session
 from sessions_app.services.turns import append_automatically, automatic_turn
@@ -44,7 +42,7 @@ _KILLED = """
 import django, os, signal, sys
 django.setup()
 from memories.uses import drain
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 def killed(function):
     def run(*arguments):
         if sys.argv[1] == "after": function(*arguments)

@@ -11,9 +11,9 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.services import delete_memory, update_memory, write_memory
-from memoryhub.access.people import PersonAdd, add_person
 from memoryhub.core import log
-from memoryhub.signin import ensure_owner
+from memoryhub.registry.people import PersonAdd, add_person
+from memoryhub.web.signin import ensure_owner
 from tests.support import HubTestCase
 
 ADMIN = "/p/alpha/admin/"

@@ -8,12 +8,12 @@ from unittest import mock
 
 from django.core.management import call_command
 
-from memoryhub.access import people, tokens
-from memoryhub.access.history import SHOWN, history_of, note_change
 from memoryhub.core.errors import Conflict
-from memoryhub.jobs.planning import JobPlan, change_plan
 from memoryhub.models import AccessChange, AgentToken, Subject
-from memoryhub.signin import create_link_token, ensure_owner
+from memoryhub.ops.jobs.planning import JobPlan, change_plan
+from memoryhub.registry import people, tokens
+from memoryhub.registry.access_history import SHOWN, history_of, note_change
+from memoryhub.web.signin import create_link_token, ensure_owner
 from tests.support import HubTestCase
 
 ME = getpass.getuser()

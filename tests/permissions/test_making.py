@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from memoryhub.access.tokens import TokenCreate, create_token
 from memoryhub.core.errors import Forbidden
 from memoryhub.core.permissions import VERBS, Grant, use_grant
-from memoryhub.projects import ProjectCreate, create_project
+from memoryhub.registry.projects import ProjectCreate, create_project
+from memoryhub.registry.tokens import TokenCreate, create_token
 from tests.permissions.base import PermissionTestCase
 
 SENTENCE = "may not make or set up projects and organisations; that needs the role owner"

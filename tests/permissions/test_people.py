@@ -7,10 +7,10 @@ import re
 from django.contrib.auth.models import User
 from django.test import Client
 
-from memoryhub import signin
-from memoryhub.access.people import activate_person, change_role, deactivate_person, list_people
 from memoryhub.core.errors import Conflict, Forbidden, Gone, Invalid, NotFound
 from memoryhub.models import SignInLink
+from memoryhub.registry.people import activate_person, change_role, deactivate_person, list_people
+from memoryhub.web import signin
 from tests.permissions.base import PermissionTestCase
 
 _LINK = re.compile(r'value="http://localhost(/signin/[^"]+)"')

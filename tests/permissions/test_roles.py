@@ -151,7 +151,7 @@ class EveryPageTests(PermissionTestCase):
         ids = {"memories": self.memory, "decisions": self.decision}
         return [
             f"{ADMIN}{path}"
-            for path in _paths(get_resolver("memoryhub.store_urls"), "")
+            for path in _paths(get_resolver("memoryhub.web.store_urls"), "")
             for path in [self.filled(path.removeprefix("admin/"), ids)]
         ]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from django_q.models import Schedule
 
-from memoryhub.access import tokens
-from memoryhub.access.routes import act_of_route
-from memoryhub.api import api
 from memoryhub.core import clock
 from memoryhub.core.errors import Conflict, NotFound, Unauthorized
 from memoryhub.core.permissions import Act
 from memoryhub.models import AgentToken
+from memoryhub.registry import tokens
+from memoryhub.rest.api import api
+from memoryhub.rest.auth import act_of_route
 from tests.api.client import RestTestCase
 
 QUERY = "post projects/{project_id}/query"
@@ -201,7 +201,7 @@ class SessionTests(TokenTestCase):
     def test_a_signed_in_person_has_the_rights_of_her_role(self) -> None:
         from django.test import Client
 
-        from memoryhub.access.people import PersonAdd, add_person
+        from memoryhub.registry.people import PersonAdd, add_person
 
         for role, may_write in (("viewer", False), ("reviewer", True)):
             with self.subTest(role=role):

@@ -14,11 +14,12 @@ from django.core.management import call_command
 
 from memories.schemas import MemoryWrite
 from memories.services import write_memories, write_memory
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.log.anchor import anchor_path
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.tools import Answer, find_tool
 from memoryhub.mcp.registry import load_tools
 from sessions_app.audit import verify_log

@@ -11,7 +11,7 @@ from unittest import mock
 from memoryhub.core import log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from sessions_app.hearing import hear
+from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Commit, Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import IterationStart, SessionEnd
 from sessions_app.services.capture import capture
@@ -31,7 +31,7 @@ class CaptureTestCase(HubTestCase):
     def tell(self, event: str, *, key: str = "", session: str = "s1", client: str = "claude-code", **told: Any) -> str:
         self.count += 1
         key = key or f"hook-{self.count}"
-        heard = hear(client=client, event=event, told={"session_id": session, "cwd": str(self.work), **told})
+        heard = parse_hook(client=client, event=event, told={"session_id": session, "cwd": str(self.work), **told})
         with use_origin(source="hook", actor=client):
             capture(heard=heard, idempotency_key=key)
         return key

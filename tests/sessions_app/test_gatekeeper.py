@@ -17,12 +17,12 @@ from memoryhub.core import clock, counters, log
 from memoryhub.core.errors import Conflict, Invalid, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 from sessions_app import services
 from sessions_app.models import Turn, TurnStatus
 from sessions_app.schemas import EventAppend, SessionEnd, SessionStart, SettingsChange, TurnBegin, TurnEnd
 from sessions_app.services import turns
-from sessions_app.services.settings import change_settings
+from sessions_app.services.profile import change_settings
 from tests.support import HubTestCase
 
 START = datetime(2026, 11, 20, 8, tzinfo=UTC)

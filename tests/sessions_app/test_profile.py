@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from memoryhub.core import log
-from memoryhub.core.asof import as_of
 from memoryhub.core.errors import Forbidden, Invalid, NotFound
-from memoryhub.core.stores import GLOBAL_STORE, org_store, use_store
-from sessions_app.profile import org_of_project, profile
+from memoryhub.core.log.event_view import as_of
+from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
 from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
+from sessions_app.selectors import org_of_project, profile
 from sessions_app.services.profile import describe
 from tests.support import HubTestCase
 

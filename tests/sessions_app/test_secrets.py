@@ -12,16 +12,15 @@ from unittest import mock
 
 from django.core.management import CommandError, call_command
 
+from memoryhub.config import current_rules
 from memoryhub.core import log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
-from memoryhub.core.sanitize import sanitize_text
-from sessions_app import own_rules
+from memoryhub.core.secrets.sanitize import sanitize_text
 from sessions_app.models import Setting
 from sessions_app.schemas import SettingsChange
-from sessions_app.schemas.secrets import Sanitise, Sanitised
-from sessions_app.services.secrets import try_rules
-from sessions_app.services.settings import change_settings
+from sessions_app.schemas.work import Sanitise, Sanitised
+from sessions_app.services.profile import change_settings, try_rules
 from tests.api.client import RestTestCase
 from tests.core.test_sanitize import HEX, TOKENS
 from tests.support import HubTestCase
@@ -93,13 +92,13 @@ class OwnRulesTests(SecretsTestCase):
     def test_a_change_of_another_process_holds_as_soon_as_they_are_read_again(self):
         self.assertEqual(self.kept("of ACME-123456"), "of ACME-123456")
         with mock.patch.dict(os.environ, MEMORY_HUB_SECRET_RULES='[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]'):
-            own_rules.forget_rules()
+            current_rules.forget_rules()
             self.assertIn("[REDACTED:secret:", self.kept("of ACME-123456"))
-        own_rules.forget_rules()
+        current_rules.forget_rules()
 
     def test_they_are_read_once_for_many_texts(self):
         self.kept("warm")
-        with self.store("alpha"), mock.patch.object(own_rules, "project_settings") as reading:
+        with self.store("alpha"), mock.patch.object(current_rules, "project_settings") as reading:
             for number in range(50):
                 sanitize_text(f"a text of its own, number {number}, that is long enough")
         reading.assert_not_called()

@@ -11,19 +11,19 @@ from unittest import mock
 
 from django.core.management import CommandError, call_command
 
-from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.folder import FolderSettings, read_folder, use_folder
-from memoryhub.core.identity import bind_project
-from sessions_app.folder_file import MAY_SAY
-from sessions_app.schemas import SettingsChange
-from sessions_app.services.settings import change_settings
-from sessions_app.settings import (
+from memoryhub.config.folder import FolderSettings, read_folder, use_folder
+from memoryhub.config.folder_file import MAY_SAY
+from memoryhub.config.identity import bind_project
+from memoryhub.config.project_settings import (
     ProjectSettings,
     config_problem,
     project_settings,
     settings_decided_by,
     unknown_in_config,
 )
+from memoryhub.core.errors import Invalid, Unavailable
+from sessions_app.schemas import SettingsChange
+from sessions_app.services.profile import change_settings
 from tests.support import HubTestCase
 
 FILE = ".memory-hub.toml"
@@ -144,12 +144,12 @@ class FolderFileTests(InAFolderTestCase):
         self.assertEqual(read_folder(below, "alpha"), FolderSettings(str(self.file), {"search_mode": "basic"}))
 
     def test_a_hook_captures_all_the_same_and_the_session_is_told(self):
-        from sessions_app.hearing import hear
+        from sessions_app.hook_parser import parse_hook
         from sessions_app.services.capture import folder_settings_of
 
         self.file.write_text("colour = 3\n")
         told = {"session_id": "s1", "cwd": str(self.folder), "source": "startup"}
-        heard = hear(client="claude-code", event="SessionStart", told=told)
+        heard = parse_hook(client="claude-code", event="SessionStart", told=told)
         with self.assertLogs("sessions_app.services.capture", "WARNING"):
             folder, problem = folder_settings_of("alpha", heard)
         self.assertEqual(folder.values, {})
@@ -158,7 +158,7 @@ class FolderFileTests(InAFolderTestCase):
     def test_the_page_of_settings_tells_what_folders_say(self):
         from django.test import Client
 
-        from memoryhub.signin import ensure_owner
+        from memoryhub.web.signin import ensure_owner
 
         browser = Client(headers={"host": "localhost"})
         browser.force_login(ensure_owner())

@@ -11,8 +11,8 @@ from memories.services import delete_memory, write_memory
 from memoryhub.core import clock, log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import project_store
-from sessions_app.entries import about, body
+from memoryhub.core.stores.store import project_store
+from sessions_app.event_summaries import about, body
 from sessions_app.models import Session
 from sessions_app.schemas import EventAppend, SessionStart, TurnBegin
 from sessions_app.services import start_session

@@ -16,12 +16,12 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase
 
+from memoryhub.client.setup import plan
+from memoryhub.client.setup.clients import all_clients, find_client
+from memoryhub.client.setup.document import BACKUP_SUFFIX
+from memoryhub.client.setup.entries import command_words
 from memoryhub.core.errors import Conflict
-from memoryhub.setup import plan
-from memoryhub.setup.clients import all_clients, find_client
-from memoryhub.setup.document import BACKUP_SUFFIX
-from memoryhub.setup.installation import command_words
-from sessions_app.clients import CLIENTS, Effect
+from sessions_app.hook_clients import CLIENTS, Effect
 from tests.home import UNMEASURED, run_home
 
 ROOT = Path(__file__).parents[2]

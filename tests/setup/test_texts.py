@@ -9,7 +9,8 @@ from django.test import SimpleTestCase
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memoryhub.setup import json_text, toml_text
+from memoryhub.client.setup import json_text
+from memoryhub.client.setup import json_text as toml_text
 
 ENTRY = {"command": "/a b/memory-hub", "args": ["mcp"]}
 KEYS = st.text(max_size=6).filter(lambda key: key != "hub")

@@ -13,15 +13,16 @@ from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memories.search.index import index_problem
 from memories.services import write_memory
-from memoryhub.backups import copying
-from memoryhub.backups.files import backups_of
-from memoryhub.backups.soundness import require_sound
-from memoryhub.core import log, rows
-from memoryhub.core.integrity import damage
+from memoryhub.core import log
 from memoryhub.core.log.anchor import anchor_path, read_anchor
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import StoreId, project_store, use_store
-from memoryhub.lag import models_behind
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.integrity import damage
+from memoryhub.core.stores.store import StoreId, project_store, use_store
+from memoryhub.ops.backups import copying
+from memoryhub.ops.backups.copying import backups_of
+from memoryhub.ops.backups.soundness import require_sound
+from memoryhub.ops.jobs.status import models_behind
 from tests.support import forget_all_stores
 from tests.torture.acknowledged import Expected, Kept
 from tests.torture.workload import PROJECT

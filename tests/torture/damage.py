@@ -20,7 +20,7 @@ _WRITER_THAT_DIES = """
 import os, signal
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("demo")):
     for number in range(20):
         write_memory(command=MemoryWrite(title=f"late {number}", content="in the WAL alone"))

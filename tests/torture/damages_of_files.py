@@ -68,7 +68,7 @@ def _garbage_in_spool(at: Attacked) -> None:
 
 def _drain(at: Attacked) -> None:
     """Serve, which sets the lines aside; then settle them, as `doctor` says."""
-    code, output = at.hub.python("from memoryhub.serving.drain import drain; assert drain().rejected == 2")
+    code, output = at.hub.python("from memoryhub.ops.serving.drain import drain; assert drain().rejected == 2")
     if code:
         raise AssertionError(output)
     shutil.rmtree(at.home / "spool" / "rejected")

@@ -16,10 +16,10 @@ _DEMO_FILES = ("events.db", "head")
 
 _EMBEDDER = """
 import time
-from memories.embeddings.current import use_engine
+from memories.embeddings.choice import use_engine
 from memories.embeddings.following import embed_current_store
 from memories.embeddings.local import LocalEngine
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("demo")), use_engine(LocalEngine()):
     embed_current_store(until=time.monotonic() + 600)
 """

@@ -24,7 +24,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 import django
 django.setup()
 from django.db import connections
-import memoryhub.doctor, memoryhub.jobs, memoryhub.backups.restoring, memoryhub.serving.databases
+import memoryhub.ops.doctor, memoryhub.ops.jobs, memoryhub.ops.backups.restoring, memoryhub.ops.serving.worker
 import _strptime, jsonschema, django.db.models.sql.compiler  # else each command imports them when it needs them
 from memoryhub.cli import main
 from memoryhub.management.commands import backup, doctor, jobs, rebuild, restore, verify
@@ -65,23 +65,23 @@ for line in sys.stdin:
 
 _BUILD = """
 import pathlib, time
-from memories.embeddings.current import use_engine
+from memories.embeddings.choice import use_engine
 from memories.embeddings.following import embed_current_store
 from memories.embeddings.local import LocalEngine
 from memories.embeddings.meaning import nearest
 from memories.schemas import MemoryDelete, MemoryWrite
 from memories.services import delete_memory, write_memory
-from memoryhub import env, jobs
-from memoryhub.backups.copying import copy_database
-from memoryhub.backups.making import back_up_hub, back_up_store
-from memoryhub.core import rows
+from memoryhub import env; from memoryhub.ops import jobs
+from memoryhub.ops.backups.copying import copy_database
+from memoryhub.ops.backups.making import back_up_hub, back_up_store
+from memoryhub.core.stores import rows
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import GLOBAL_STORE, org_store, project_store, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, org_store, project_store, use_store
 from memoryhub.demo.project import make_demo
-from memoryhub.jobs.places import all_stores
-from memoryhub.organizations import OrgCreate, create_org
-from memoryhub.projects import ProjectCreate, create_project
-from memoryhub.serving.databases import prepare_databases
+from memoryhub.ops.jobs.targets import all_stores
+from memoryhub.registry.organizations import OrgCreate, create_org
+from memoryhub.registry.projects import ProjectCreate, create_project
+from memoryhub.ops.serving.worker import prepare_databases
 from memoryhub.core.secret_files import read_or_create_secret
 
 prepare_databases()

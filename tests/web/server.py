@@ -32,7 +32,7 @@ _MIGRATE = """
 import django, os
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 django.setup()
-from memoryhub.serving.databases import prepare_databases
+from memoryhub.ops.serving.worker import prepare_databases
 prepare_databases()
 """
 _SHELL = """

@@ -16,10 +16,10 @@ from django.urls import get_script_prefix
 from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
-from memoryhub import middleware, signin
 from memoryhub.core.origin import current_origin
-from memoryhub.core.routing import current_alias
-from memoryhub.core.stores import project_store
+from memoryhub.core.stores.routing import current_alias
+from memoryhub.core.stores.store import project_store
+from memoryhub.web import middleware, signin
 from tests.support import HubTestCase, forget_all_stores
 
 PAGES = ("/", "/admin/login/", "/p/alpha/admin/", "/p/alpha/admin/memories/memory/", "/api/v1/docs", "/nowhere")
@@ -123,7 +123,7 @@ class FailureTests(WebTestCase):
     def test_a_locked_store_is_a_page_that_says_so(self) -> None:
         with closing(sqlite3.connect(self.path, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
-            with mock.patch("memoryhub.core.sqlite.base.BUSY_TIMEOUT_SECONDS", 0.2):
+            with mock.patch("memoryhub.core.backends.sqlite.base.BUSY_TIMEOUT_SECONDS", 0.2):
                 page = self.client.post("/p/alpha/admin/memories/memory/1/delete/", {"post": "yes"})
         self.assertContains(page, "emory database is locked by another process", status_code=423)
 

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import TestCase
 from wsgiref.validate import validator
 
-from memoryhub.serving.bridge import WsgiBridge
+from memoryhub.ops.serving.bridge import WsgiBridge
 
 SCOPE = {
     "type": "http",

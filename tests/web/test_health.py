@@ -7,14 +7,15 @@ from unittest import mock
 
 from django_q.models import Schedule
 
-from memoryhub import health, jobs
-from memoryhub.core import clock, rows
+from memoryhub.core import clock
 from memoryhub.core.jobs import find_job
 from memoryhub.core.log.anchor import anchor_path
-from memoryhub.core.stores import MAX_OPEN_STORES, project_store
-from memoryhub.jobs import run_job
-from memoryhub.metrics import render
-from memoryhub.signin import ensure_owner
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import MAX_OPEN_STORES, project_store
+from memoryhub.ops import health, jobs
+from memoryhub.ops.jobs import run_job
+from memoryhub.ops.metrics import render
+from memoryhub.web.signin import ensure_owner
 from tests.api.client import RestTestCase
 from tests.support import forget_all_stores
 
@@ -95,7 +96,7 @@ class HealthTests(RestTestCase):
     def test_a_daily_job_that_failed_is_named_until_it_ends_well(self) -> None:
         anchor = anchor_path(project_store("beta"))
         anchor.write_bytes(b"99 abc".ljust(127) + b"\n")
-        with self.assertLogs("memoryhub.jobs", "WARNING"):
+        with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             run_job(job=find_job("verify stores"), asked_by="ada")
         self.assertEqual(
             self.finding("jobs"), "job 'verify stores' of project beta: failed; `memory-hub jobs` says more"

@@ -11,11 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from memories.schemas import MemorySearch
 from memories.selectors import search
-from memoryhub import metrics
-from memoryhub.core import clock, rows
-from memoryhub.core.counter_files import fold_ended
+from memoryhub.core import clock
+from memoryhub.core.counters import fold_ended
 from memoryhub.core.errors import PreconditionFailed
-from memoryhub.core.stores import project_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import project_store
+from memoryhub.ops import metrics
 from sessions_app.schemas import EventAppend, SessionStart, TurnBegin, TurnEnd
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_event, begin_turn, end_turn, expire_turns

@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import TestCase
 
 from memoryhub.core.errors import Invalid
-from memoryhub.serving import web
+from memoryhub.ops.serving import web
 from tests.web.server import DEADLINE_SECONDS, Server, alive, command, poll, run, serving, temporary_home
 
 PATIENT_SERVER = """
@@ -22,7 +22,7 @@ import os, sys, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 django.setup()
 from memoryhub.cli import main
-from memoryhub.serving import web
+from memoryhub.ops.serving import web
 web._GRACE_SECONDS = 60
 sys.exit(main(sys.argv))
 """
@@ -294,7 +294,7 @@ class WorkerTests(TestCase):
             server.api("POST", "projects/beta/memories", {"title": "t", "content": "kept"})
             (server.home / "projects/alpha/events.db").write_bytes(b"this is no database" * 1000)
             enqueue = (
-                "from django_q.tasks import async_task; async_task('memoryhub.jobs.run_scheduled', 'verify stores')"
+                "from django_q.tasks import async_task; async_task('memoryhub.ops.jobs.run_scheduled', 'verify stores')"
             )
             code, output = run("shell", "--verbosity", "0", "--command", enqueue, home=server.home)
             self.assertEqual(code, 0, output)

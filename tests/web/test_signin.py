@@ -8,10 +8,10 @@ from datetime import timedelta
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from memoryhub import signin
 from memoryhub.core import clock
 from memoryhub.core.errors import Gone
 from memoryhub.models import SignInLink
+from memoryhub.web import signin
 from tests.support import HubTestCase
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from benchmarks.quality.secrets.clean_texts import CleanTexts
 from benchmarks.quality.secrets.rivals import Rival, Span
 from benchmarks.quality.secrets.samples import Sample
-from memoryhub.core.sanitize import sanitize_text
+from memoryhub.core.secrets.sanitize import sanitize_text
 
 WINDOW = 65_536
 _SLOW_PART = 300_000

@@ -12,11 +12,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from memoryhub.core.sanitize import sanitize_text
+from memoryhub.core.secrets.catalogue import lines
 from memoryhub.core.secrets.engine import Detector
-from memoryhub.core.secrets.pack import lines
 from memoryhub.core.secrets.plausible import entropy
 from memoryhub.core.secrets.rule import rule_of
+from memoryhub.core.secrets.sanitize import sanitize_text
 
 Span = tuple[int, int]
 _GITLEAKS = Path(__file__).parents[2] / "data" / "gitleaks.toml"

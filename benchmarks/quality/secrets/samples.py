@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memoryhub.core.errors import Invalid
-from memoryhub.core.secrets.pack import detector
+from memoryhub.core.secrets.catalogue import detector
 from memoryhub.core.secrets.rule import Form
 
 _PROSE = ("It is {}.", "Use {} for now", "({})", "the token {}, please", "see `{}`")

@@ -10,7 +10,7 @@ from benchmarks.speed.figures import BARE, Amount, Figure, Unit
 from benchmarks.speed.timing import seconds_of
 from memories import services
 from memories.schemas import MemoryWrite
-from memoryhub.core.stores import use_store
+from memoryhub.core.stores.store import use_store
 
 _BATCH = 500
 

@@ -8,7 +8,7 @@ from benchmarks.speed import corpus
 from benchmarks.speed.bench import Door, SizedBench
 from benchmarks.speed.figures import BARE, Figure, Unit
 from benchmarks.speed.timing import CPU, WALL, WARM_UP, Clock, interleave, seconds_by
-from memoryhub.core.stores import use_store
+from memoryhub.core.stores.store import use_store
 
 _LABELS = {
     "service": "in the service",

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from benchmarks.speed import corpus
 from benchmarks.speed.bench import SizedBench
 from benchmarks.speed.figures import Amount, Figure, Unit
-from memoryhub.core import rows
-from memoryhub.core.stores import use_store
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import use_store
 
 _SEARCHES = 20
 

@@ -21,10 +21,11 @@ from memories.embeddings.choice import AUTO, wanted_name
 from memories.embeddings.engine import ModelId
 from memories.embeddings.remote import RemoteEngine
 from memories.embeddings.vectors import Text
-from memoryhub.core import log, rows
+from memoryhub.core import log
 from memoryhub.core.errors import Unavailable
-from memoryhub.core.stores import use_store
-from memoryhub.serving.worker import EMBEDDING, Worker
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import use_store
+from memoryhub.ops.serving.worker import EMBEDDING, Worker
 
 _AT_ONCE = 5_000
 _POLL_SECONDS = 0.2

@@ -11,8 +11,9 @@ from benchmarks.speed.stdio import StdioClient
 from benchmarks.speed.timing import interleave, seconds_of
 from decisions import selectors, services
 from decisions.schemas import DecisionGet, DecisionRecord
-from memoryhub.core import log, stores
-from memoryhub.core.stores import StoreId, project_store, use_store
+from memoryhub.core import log
+from memoryhub.core.stores import store as stores
+from memoryhub.core.stores.store import StoreId, project_store, use_store
 
 MAX_DEPTH = 10_000
 """A chain is as long as the store is large, up to this."""

@@ -8,7 +8,7 @@ from benchmarks.speed.bench import SizedBench
 from benchmarks.speed.figures import Amount, Figure, Unit
 from benchmarks.speed.timing import seconds_of
 from memoryhub.core import log
-from memoryhub.core.stores import use_store
+from memoryhub.core.stores.store import use_store
 
 
 def measure_verify(sized: SizedBench) -> Iterator[Figure]:

@@ -9,8 +9,8 @@ from benchmarks.speed.bench import SizedBench
 from benchmarks.speed.figures import Figure, Unit
 from benchmarks.speed.stdio import StdioClient
 from benchmarks.speed.timing import WARM_UP, interleave, seconds_of
-from memories.schemas.pack import DEFAULT_TOKENS
-from memoryhub.core.tokens import estimate_tokens
+from memories.schemas.query import DEFAULT_TOKENS
+from memoryhub.core.paging import estimate_tokens
 
 
 def measure_packs(sized: SizedBench) -> Iterator[Figure]:

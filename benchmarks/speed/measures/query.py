@@ -12,9 +12,9 @@ from benchmarks.speed.figures import Figure, Unit
 from benchmarks.speed.timing import interleave, seconds_of
 from memories.query import query
 from memories.schemas.query import MemoryQuery
-from memoryhub.core import stores
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import GLOBAL_STORE, StoreId, org_store, project_store, use_store
+from memoryhub.core.stores import store as stores
+from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store, use_store
 
 _LABELS = {
     "guidelines": "guidelines by tag",

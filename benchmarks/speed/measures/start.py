@@ -15,7 +15,7 @@ from benchmarks.speed.stdio import Era, StdioClient
 from benchmarks.speed.timing import seconds_of
 from memories import services
 from memories.schemas import MemoryWrite
-from memoryhub.core.stores import project_store, use_store
+from memoryhub.core.stores.store import project_store, use_store
 
 _STORE = project_store("bench-start")
 _MEMORIES = 100

@@ -13,8 +13,9 @@ from benchmarks.speed.timing import interleave, seconds_of
 from benchmarks.speed.twin import connect
 from memories import services
 from memories.schemas import MemoryWrite
-from memoryhub.core import log, stores
-from memoryhub.core.stores import StoreId, project_store, use_store
+from memoryhub.core import log
+from memoryhub.core.stores import store as stores
+from memoryhub.core.stores.store import StoreId, project_store, use_store
 
 _TIMES = 40
 _SWITCHES = 200

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.figures import Amount, Figure, Unit
 from benchmarks.speed.stdio import StdioClient
-from memoryhub.core.tokens import estimate_tokens
+from memoryhub.core.paging import estimate_tokens
 
 _PROFILES = ("core", "full")
 

@@ -20,11 +20,11 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from memoryhub.core.admin.cells import event_title
-from memoryhub.core.admin.quarantine import QuarantineFilter
+from memoryhub.core.admin.filters import DefaultFilter
 from memoryhub.core.errors import NotFound
-from memoryhub.core.models import RawEvent
+from memoryhub.core.log.quarantine import quarantine_marks
+from memoryhub.core.models import Quarantine, RawEvent
 from memoryhub.core.permissions import Act, may, require
-from memoryhub.core.quarantine import quarantine_marks
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -32,6 +32,29 @@ if TYPE_CHECKING:
 else:
     _ModelAdmin = admin.ModelAdmin
     _Paginator = Paginator
+
+
+class QuarantineFilter(DefaultFilter):
+    """Shown where anything is in quarantine; the page says by ``quarantine_field`` which field has the id."""
+
+    title = "quarantine"
+    parameter_name = "quarantine"
+    options = {"outside": "Not in quarantine", "inside": "In quarantine", "all": "All"}
+
+    _field = "pk"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the options, none where nothing is in quarantine."""
+        self._field = model_admin.quarantine_field
+        return super().lookups(request, model_admin) if Quarantine.objects.exists() else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep what the choice says."""
+        wanted = {f"{self._field}__in": Quarantine.objects.values("id")}
+        if self.chosen() == "all":
+            return queryset
+        return queryset.filter(**wanted) if self.chosen() == "inside" else queryset.exclude(**wanted)
+
 
 COUNTED_AT_MOST = 10_000
 MAX_HISTORY = 200

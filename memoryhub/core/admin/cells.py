@@ -10,8 +10,10 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
-from memoryhub.core import clock, event_types, wording
-from memoryhub.core.kinds import KINDS
+from memoryhub.core import clock
+from memoryhub.core import text as wording
+from memoryhub.core.events import event_types
+from memoryhub.core.kinds.builtin import KINDS
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _TITLES = ("title", "purpose", "message", "summary", "reason")

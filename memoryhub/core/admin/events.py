@@ -16,7 +16,7 @@ from memoryhub.core import clock
 from memoryhub.core.admin import cells
 from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
 from memoryhub.core.admin.filters import ValueFilter
-from memoryhub.core.event_types import event_types, names_where
+from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
 
 _DOORS = ("mcp", "hook", "rest", "admin", "cli", "job", "service")

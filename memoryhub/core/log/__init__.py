@@ -12,8 +12,7 @@ from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events
 from memoryhub.core.log.loss import LOSS_ACCEPTED, LossAccepted, accept_loss
 from memoryhub.core.log.read import ReplayWindow, digest_at, event_of, head, read, replay
 from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
-from memoryhub.core.log.redact import redact_payloads
-from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
+from memoryhub.core.log.redact import PAYLOAD_REDACTED, PayloadRedacted, redact_payloads
 from memoryhub.core.log.views import forget_views, view_at
 
 __all__ = [

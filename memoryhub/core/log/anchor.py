@@ -20,8 +20,8 @@ from django.db import DatabaseError
 from memoryhub.core.errors import Damaged, Locked
 from memoryhub.core.file_locks import lock
 from memoryhub.core.log.read import digest_at, head
-from memoryhub.core.store_files import anchor_of
-from memoryhub.core.stores import StoreId, current_store
+from memoryhub.core.stores.files import anchor_of
+from memoryhub.core.stores.store import StoreId, current_store
 
 logger = logging.getLogger(__name__)
 

@@ -10,21 +10,22 @@ from typing import Any, Generic, TypeVar
 
 from django.db import transaction as django_transaction
 
-from memoryhub.core import clock, ids, rows
+from memoryhub.core import clock, ids
 from memoryhub.core.errors import Conflict, Forbidden, Invalid
-from memoryhub.core.event_types import EventType
+from memoryhub.core.events.event_types import EventType
+from memoryhub.core.events.projection import Event, apply
 from memoryhub.core.log.anchor import advance_anchor, require_anchored
 from memoryhub.core.log.digests import HEADER, chain_digest, new_payload_json, payload_digest
 from memoryhub.core.log.read import head as end_of_log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
 from memoryhub.core.permissions import demand, demand_hub
-from memoryhub.core.projection import Event, apply
-from memoryhub.core.routing import STORE_PREFIX, require_current_alias
-from memoryhub.core.sanitize import sanitize, sanitize_text
 from memoryhub.core.schemas import Payload
-from memoryhub.core.shapes import payload_shape
-from memoryhub.core.stores import Scope, StoreId, current_store
+from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
+from memoryhub.core.secrets.shapes import payload_shape
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import STORE_PREFIX, require_current_alias
+from memoryhub.core.stores.store import Scope, StoreId, current_store
 
 P = TypeVar("P", bound=Payload)
 

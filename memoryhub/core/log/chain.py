@@ -8,14 +8,14 @@ from typing import Any
 
 from django.db import DatabaseError
 
-from memoryhub.core import rows
-from memoryhub.core.integrity import is_damage
 from memoryhub.core.log.anchor import Anchor, read_anchor
 from memoryhub.core.log.checkpoint import Checkpoint
 from memoryhub.core.log.digests import GENESIS, HEADER, chain_digest, payload_digest
 from memoryhub.core.log.erase import erased_positions
-from memoryhub.core.log.redacted import redacted_digests
-from memoryhub.core.stores import StoreId, current_store
+from memoryhub.core.log.redact import redacted_digests
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.integrity import is_damage
+from memoryhub.core.stores.store import StoreId, current_store
 
 _BATCH = 5000
 _WIDTH = len(HEADER)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.stores import StoreId
+from memoryhub.core.stores.store import StoreId
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,18 @@ from dataclasses import dataclass, replace
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError, models, transaction
 
-from memoryhub.core import ids, rows
+from memoryhub.core import ids
 from memoryhub.core.errors import Locked
+from memoryhub.core.events.projection import checks, read_models
 from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.copy import LIVE, apply_events, attached, follow
 from memoryhub.core.log.read import head, last_erasure
 from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing, columns_of
-from memoryhub.core.projection import checks, read_models
-from memoryhub.core.routing import require_current_alias
-from memoryhub.core.stores import current_store
-from memoryhub.core.wording import counted
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.store import current_store
+from memoryhub.core.text import counted
 
 # A log of so many events is compared whole in a few seconds.
 SMALL_LOG = 20_000

@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 from django.db import IntegrityError, transaction
 
-from memoryhub.core import rows, store_files
 from memoryhub.core.errors import Damaged
+from memoryhub.core.events.projection import apply
 from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.read import head, read_all
-from memoryhub.core.projection import apply
-from memoryhub.core.routing import current_alias, require_current_alias
+from memoryhub.core.stores import files, rows
+from memoryhub.core.stores.routing import current_alias, require_current_alias
 
 Progress = Callable[[int], None]
 
@@ -45,7 +45,7 @@ _TAKE = (
 @contextmanager
 def open_copy(path: Path) -> Iterator[None]:
     """Make the copy at ``path`` current; it begins as a copy of the template, or of another copy."""
-    with store_files.connected(path, _ALIAS):
+    with files.connected(path, _ALIAS):
         token = current_alias.set(_ALIAS)
         try:
             for pragma in _PRAGMAS:
@@ -61,13 +61,13 @@ def attached(source: Path, *, write: bool = False) -> Iterator[None]:
     rows.execute(f"ATTACH DATABASE %s AS {LIVE}", [f"file:{quote(str(source))}?mode={'rw' if write else 'ro'}"])
     try:
         rows.execute(f"PRAGMA {LIVE}.synchronous=FULL")
-        _prepare_anew()
+        _prepare_again()
         yield
     finally:
         rows.execute(f"DETACH DATABASE {LIVE}")
 
 
-def _prepare_anew() -> None:
+def _prepare_again() -> None:
     """Have every statement prepared again, which a DETACH does and an ATTACH does not.
 
     A BEGIN IMMEDIATE that was prepared before would lock the copy alone, and others could write to the store meanwhile.

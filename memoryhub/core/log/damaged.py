@@ -13,9 +13,8 @@ from pathlib import Path
 
 from django.db import DatabaseError, models, transaction
 
-from memoryhub.core import rows, store_files
 from memoryhub.core.errors import Unavailable
-from memoryhub.core.integrity import is_damage
+from memoryhub.core.events.projection import models_beside_log, read_models, text_caches
 from memoryhub.core.log.chain import Verification, check_links, verify
 from memoryhub.core.log.copy import LIVE, apply_events, attached, open_copy, take_events
 from memoryhub.core.log.digests import GENESIS
@@ -24,10 +23,11 @@ from memoryhub.core.log.rebuild import TableReport, table_digest, temporary_copy
 from memoryhub.core.log.replacing import ErasedMeanwhile, is_of_one_log
 from memoryhub.core.log.salvage import salvage
 from memoryhub.core.log.views import draft_folder
-from memoryhub.core.projection import models_beside_log, read_models, text_caches
-from memoryhub.core.routing import require_current_alias
-from memoryhub.core.schema import META_COLUMNS
-from memoryhub.core.stores import StoreId
+from memoryhub.core.stores import files, rows
+from memoryhub.core.stores.integrity import is_damage
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.schema import META_COLUMNS
+from memoryhub.core.stores.store import StoreId
 
 # What a report says of a table that could not be read.
 UNREADABLE = "unreadable"
@@ -96,7 +96,7 @@ class FreshFile:
             store: whose log it is.
             source: where that log can be read; see ``readable_log``.
         """
-        store_files.copy_template(path)
+        files.copy_template(path)
         with open_copy(path), _passing_over_damage():
             yield cls(store, source)
 

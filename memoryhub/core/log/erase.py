@@ -8,17 +8,17 @@ from typing import Annotated
 
 from django.db.transaction import on_commit
 
-from memoryhub.core import rows
-from memoryhub.core.dialect import IDS, int_elements
 from memoryhub.core.errors import Invalid, NotFound
-from memoryhub.core.event_types import TurnRule, define_governance_event, event_type
+from memoryhub.core.events.event_types import TurnRule, define_governance_event, event_type
+from memoryhub.core.events.projection import Event
 from memoryhub.core.log.append import append, prepare, transaction
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import Event
-from memoryhub.core.routing import require_current_alias
 from memoryhub.core.schemas import Generated, Payload
-from memoryhub.core.vacuum import mark_unwiped
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, int_elements
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.wal import mark_unwiped
 
 StreamName = Annotated[str, Generated(r"[a-z]+(?::(?s:.)+)?", "the name of a stream, such as memory:412")]
 """A stream's name as the headers of its events have it. ``erase_streams`` drops every other name."""

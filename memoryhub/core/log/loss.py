@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from memoryhub.core import store_files
 from memoryhub.core.errors import Damaged, Invalid
-from memoryhub.core.event_types import define_governance_event
+from memoryhub.core.events.event_types import define_governance_event
+from memoryhub.core.events.projection import Event
 from memoryhub.core.log.anchor import anchor_problem, read_anchor, replace_anchor
 from memoryhub.core.log.append import append, prepare, transaction
 from memoryhub.core.log.chain import verify
 from memoryhub.core.log.read import head
 from memoryhub.core.permissions import Act
-from memoryhub.core.projection import Event
 from memoryhub.core.schemas import Payload, Sha256
-from memoryhub.core.stores import StoreId, current_store, use_store
+from memoryhub.core.stores import files
+from memoryhub.core.stores.store import StoreId, current_store, use_store
 
 
 class LossAccepted(Payload):
@@ -87,6 +87,6 @@ def _begin_again(store: StoreId) -> str:
         return ""
     problem = "the store's file was empty" if path.exists() else "the store's file was gone"
     if path.exists():
-        store_files.set_aside(path)
-    store_files.create_store(path)
+        files.set_aside(path)
+    files.create_store(path)
     return problem

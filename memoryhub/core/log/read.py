@@ -9,12 +9,12 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from memoryhub.core import rows
-from memoryhub.core.event_types import event_type, names_where, quoted
+from memoryhub.core.events.event_types import event_type, names_where, quoted
+from memoryhub.core.events.projection import Event
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json
 from memoryhub.core.models import RawEvent
-from memoryhub.core.projection import Event
 from memoryhub.core.schemas import STORED
+from memoryhub.core.stores import rows
 
 _BATCH = 1000
 

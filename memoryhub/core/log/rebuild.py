@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 from django.db import connections, models
 
-from memoryhub.core import rows, schema, store_files
 from memoryhub.core.errors import Invalid, Locked
+from memoryhub.core.events.projection import finish_rebuild, read_models
 from memoryhub.core.log import views
 from memoryhub.core.log.copy import LIVE, follow, open_copy
 from memoryhub.core.log.read import head, last_erasure
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
-from memoryhub.core.projection import finish_rebuild, read_models
-from memoryhub.core.routing import require_current_alias
-from memoryhub.core.stores import StoreId, current_store
+from memoryhub.core.stores import files, rows, schema
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.store import StoreId, current_store
 
 _ATTEMPTS = 3
 
@@ -112,7 +112,7 @@ def temporary_copy(store: StoreId) -> Iterator[None]:
     """Make an empty copy of the store current, in a file that has no name: it goes with this process."""
     folder = views.draft_folder(store)
     try:
-        store_files.copy_template(folder / "events.db")
+        files.copy_template(folder / "events.db")
         with open_copy(folder / "events.db"):
             shutil.rmtree(folder)
             yield

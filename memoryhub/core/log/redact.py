@@ -14,23 +14,58 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import DatabaseError
+from pydantic import Field
 
-from memoryhub.core import ids, rows
+from memoryhub.core import ids
 from memoryhub.core.errors import Conflict, Invalid
-from memoryhub.core.event_types import event_type
+from memoryhub.core.events.event_types import TurnRule, define_governance_event, event_type
+from memoryhub.core.events.projection import Event, finish_rebuild, read_models, text_caches
 from memoryhub.core.log.append import COLUMNS, append, appending_to, prepare
 from memoryhub.core.log.copy import LIVE, apply_events, attached, take_events
 from memoryhub.core.log.digests import canonical_json, payload_digest
 from memoryhub.core.log.read import head, last_erasure
 from memoryhub.core.log.rebuild import temporary_copy
-from memoryhub.core.log.redacted import PAYLOAD_REDACTED, PayloadRedacted
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.log.views import forget_views
-from memoryhub.core.projection import Event, finish_rebuild, read_models, text_caches
-from memoryhub.core.schemas import STORED, Payload
-from memoryhub.core.stores import StoreId, current_store
-from memoryhub.core.vacuum import mark_unwiped
+from memoryhub.core.schemas import STORED, Payload, Sha256
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import StoreId, current_store
+from memoryhub.core.stores.wal import mark_unwiped
 from memoryhub.core.validation import explain
+
+
+class PayloadRedacted(Payload):
+    """Text was taken out of payloads: what stands there now has a salt and a digest of its own."""
+
+    digests: dict[int, Sha256] = Field(min_length=1)
+    """By position, that of the payload which stands there now; the chain goes on over the digest from before."""
+    what: str
+    """By what the text was found: a rule, or what the person called it; never the text."""
+    reason: str = ""
+
+
+PAYLOAD_REDACTED = define_governance_event(
+    "payload.redacted", PayloadRedacted, label="Payload redacted", turn=TurnRule.OPTIONAL, removes_text=True
+)
+
+_TOLD = (
+    "SELECT json_extract(payload_json, '$.digests') FROM {database}.raw_events {hint} "
+    "WHERE event_type = 'payload.redacted' AND payload_json IS NOT NULL ORDER BY position"
+)
+
+
+def redacted_digests(database: str = "main", *, use_index: bool = True) -> dict[int, str]:
+    """Return the digest that each redacted payload must have now, by position.
+
+    Args:
+        database: the name of the store in the current connection.
+        use_index: off to read the log alone; a damaged index may lack an event.
+    """
+    found: dict[int, str] = {}
+    for (digests,) in rows.fetch(_TOLD.format(database=database, hint="" if use_index else "NOT INDEXED")):
+        found |= {int(position): digest for position, digest in json.loads(digests).items()}
+    return found
+
 
 logger = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from django.db import models, transaction
 
-from memoryhub.core import rows
+from memoryhub.core.events.projection import companions_of, read_models
 from memoryhub.core.log.copy import LIVE, apply_events, attached, take_events
 from memoryhub.core.log.read import head, last_erasure
-from memoryhub.core.projection import companions_of, read_models
-from memoryhub.core.routing import require_current_alias
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import require_current_alias
 
 Model = type[models.Model]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
-from memoryhub.core import store_files
+from memoryhub.core.stores import files
 
 _HEADER_BYTES = 100
 _PAGE_BYTES = 4096
@@ -45,7 +45,7 @@ def salvage(source: Path, folder: Path) -> Path | None:
 
 def _mend_header(path: Path) -> None:
     """Give a file the header of a new store, in which nothing is of this file; SQLite counts the pages itself then."""
-    header = bytearray(store_files.template_path().read_bytes()[:_HEADER_BYTES])
+    header = bytearray(files.template_path().read_bytes()[:_HEADER_BYTES])
     header[24:48] = struct.pack(">6I", 1, 0, 0, 0, 0, 4)  # no size, no free pages, schema format 4
     header[92:96] = bytes(4)
     with path.open("r+b") as file:
@@ -95,6 +95,6 @@ def _write_first_page(path: Path, root: int) -> None:
 
 
 def _columns() -> list[str]:
-    with closing(store_files.connect_immutable(store_files.template_path())) as template:
+    with closing(files.connect_immutable(files.template_path())) as template:
         found = template.execute("SELECT name, type, pk FROM pragma_table_info('raw_events') ORDER BY cid").fetchall()
     return [f'"{name}" {kind}{" PRIMARY KEY" if key else ""}' for name, kind, key in found]

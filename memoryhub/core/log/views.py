@@ -15,12 +15,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from memoryhub import env
-from memoryhub.core import schema, store_files
 from memoryhub.core.errors import Locked
 from memoryhub.core.log.copy import follow, open_copy
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.read import digest_at, last_erasure
-from memoryhub.core.stores import Scope, StoreId, current_store
+from memoryhub.core.stores import files, schema
+from memoryhub.core.stores.store import Scope, StoreId, current_store
 
 KEPT = 4
 """Views of one store; the one that was used longest ago goes first."""
@@ -55,7 +55,7 @@ def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
     try:
         draft = folder / _FILE
         if not _begin_from_nearest(draft, prefix, position):
-            store_files.copy_template(draft)
+            files.copy_template(draft)
         with open_copy(draft):
             follow(store.path, up_to=position)
         return _put_in_place(folder, view, prefix)
@@ -131,7 +131,7 @@ def _folder() -> Path:
 
 
 def _locked() -> AbstractContextManager[None]:
-    return store_files.file_lock(_folder() / "lock", timeout=_LOCK_SECONDS)
+    return files.file_lock(_folder() / "lock", timeout=_LOCK_SECONDS)
 
 
 def _key(store: StoreId) -> str:

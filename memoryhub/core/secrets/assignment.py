@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .pattern import NOWHERE, Span, compiled
+from memoryhub.core.secrets.rule import NOWHERE, Span, compiled
 
 _LONGEST_HEAD = 200
 """Name, sign and the space between are read so far; it bounds every repeat below, which keeps the automata small."""

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from .pack import lines
+from memoryhub.core.secrets.engine import Detector
+from memoryhub.core.secrets.rule import rule_of
+
+_FILE = Path(__file__).with_name("rules.jsonl")
+
+
+def lines() -> Iterator[dict[str, Any]]:
+    """Yield the pack's lines: first its sources, then the rules."""
+    with _FILE.open(encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+@cache
+def detector() -> Detector:
+    """Return the pack, ready to search; it is read at the first call."""
+    return Detector(rule_of(line) for line in lines() if "id" in line)
+
 
 _MADE_HERE = "memory-hub"
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .assignment import Assignment, assignment_at
-from .boundary import LETTERS, begins_word
-from .checks import CHECKS
-from .found import Found, Hit, apart
-from .judged import is_given, is_key_value, is_made, is_name_of_key, is_secret_value, says_secret
-from .pattern import NOWHERE, Span, compiled
-from .places import Candidate, Place, Places
-from .plausible import entropy, is_identifier, is_uuid, matches
-from .rule import Form, Rule
+from memoryhub.core.secrets.assignment import Assignment, assignment_at
+from memoryhub.core.secrets.checks import CHECKS
+from memoryhub.core.secrets.found import Candidate, Found, Hit, Place, Places, apart
+from memoryhub.core.secrets.plausible import entropy, is_identifier, is_uuid, matches
+from memoryhub.core.secrets.rule import LETTERS, NOWHERE, Form, Rule, Span, begins_word, compiled
+from memoryhub.core.secrets.value_rules import (
+    is_given,
+    is_key_value,
+    is_made,
+    is_name_of_key,
+    is_secret_value,
+    names_secret,
+)
 
 _MOST_TRIES = 16
 """In one run without space or quotes no more names are tried: there it would take long, and no one writes so."""
@@ -200,7 +204,7 @@ def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignmen
 def _fits(rule: Rule, data: bytes, start: int, read: Assignment) -> bool:
     if read.called or not compiled(rule.pattern).fits(data, read.start, read.end):
         return False
-    if is_identifier(data[read.start : read.end].decode(errors="replace")) and not says_secret(
+    if is_identifier(data[read.start : read.end].decode(errors="replace")) and not names_secret(
         _named(data, start, read)
     ):
         return False
@@ -244,7 +248,7 @@ def _of_key(name: str, value: str, read: Assignment) -> bool:
 def _of_vendor(name: str, value: str, read: Assignment) -> bool:
     if read.sign in ("", ","):
         return False
-    if is_identifier(value) and not says_secret(name):
+    if is_identifier(value) and not names_secret(name):
         return False
     return (is_uuid(value) and is_name_of_key(name)) or (is_key_value(name, value) and is_made(value))
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from itertools import pairwise
 
-from .pattern import compiled
+from memoryhub.core.secrets.rule import compiled
 
 _TEMPLATE = rb"\$\{|\$\(|\{\{|<%|%\(|(?:^|[^\w])\$[A-Za-z_]|^<[^<>]*>?$|^\{[^{}]*\}?$|^%[sdv%A-Z]|^\$\d$|^@[A-Za-z_]+@$"
 _MASK = "xxxxx", "XXXXX", "***", "...", "…", "•••"

@@ -8,12 +8,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.backups.making import back_up_hub, back_up_store, back_up_store_to
-from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import StoreId, use_store
-from memoryhub.jobs.places import Target, all_stores
+from memoryhub.core.stores.store import StoreId, use_store
+from memoryhub.management.base import HubCommand, add_store_options, store_option
+from memoryhub.ops.backups.making import back_up_hub, back_up_store, back_up_store_to
+from memoryhub.ops.jobs.targets import Target, all_stores
 
 
 class Command(HubCommand):

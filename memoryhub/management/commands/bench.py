@@ -14,8 +14,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from memoryhub.core.commands import HubCommand
-from memoryhub.ops.bench import measure
+from memoryhub.management.base import HubCommand
+from memoryhub.management.bench import measure
 
 EXIT_TERMINATED = 143
 _MAX_MEMORIES = 1_000_000

@@ -8,9 +8,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memories.bootstrap import Done, Outcome, load_guidelines, remove_guidelines
-from memoryhub.core.commands import HubCommand
 from memoryhub.core.origin import use_origin
-from memoryhub.core.wording import flat
+from memoryhub.core.text import flat
+from memoryhub.management.base import HubCommand
 
 
 class Command(HubCommand):

@@ -7,9 +7,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memories.pack import pack_context, replay_pack
-from memories.schemas.pack import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
-from memoryhub.core.commands import ProjectCommand, entity_id
+from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
 from memoryhub.core.validation import command_from
+from memoryhub.management.base import ProjectCommand, entity_id
 
 
 class Command(ProjectCommand):

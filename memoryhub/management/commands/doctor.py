@@ -12,13 +12,13 @@ from django.core.management.base import CommandParser
 
 from memoryhub import env
 from memoryhub.core import log
-from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.comparing import SMALL_LOG
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import StoreId
-from memoryhub.core.wording import counted, hanging
-from memoryhub.jobs.places import Target, all_stores
+from memoryhub.core.stores.store import StoreId
+from memoryhub.core.text import counted, hanging
+from memoryhub.management.base import HubCommand, add_store_options, store_option
+from memoryhub.ops.jobs.targets import Target, all_stores
 
 EXIT_FOUND = 15
 
@@ -47,7 +47,7 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the findings."""
-        from memoryhub.doctor import examine_hub, examine_store
+        from memoryhub.ops.doctor import examine_hub, examine_store
 
         if not env.home().is_dir():
             raise NotFound(f"there is no home folder {env.home()} yet")

@@ -9,9 +9,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
-from memoryhub.core.commands import ProjectCommand
 from memoryhub.core.errors import Conflict, Invalid
-from memoryhub.core.wording import counted
+from memoryhub.core.text import counted
+from memoryhub.management.base import ProjectCommand
 
 _GRAPH = "decisions.mmd"
 

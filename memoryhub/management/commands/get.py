@@ -9,8 +9,8 @@ from django.core.management.base import CommandParser
 from memories import selectors
 from memories.present import memory_text
 from memories.schemas import MemoryGet
-from memoryhub.core.commands import ProjectCommand
 from memoryhub.core.validation import command_from
+from memoryhub.management.base import ProjectCommand
 
 
 class Command(ProjectCommand):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from memoryhub.core.commands import HubCommand
+from memoryhub.management.base import HubCommand
 
 
 class Command(HubCommand):
@@ -24,6 +24,6 @@ class Command(HubCommand):
 
     def handle(self, *_: Any, client: str, event: str, project: str | None, **__: Any) -> None:
         """Take the event, for those who call the command from Python."""
-        from memoryhub.hook.front import main
+        from memoryhub.client.hook.front import main
 
         main([client, event, *(["--project", project] if project else [])])

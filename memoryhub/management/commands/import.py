@@ -17,9 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from decisions.importing import AdrReport, import_adrs, record_names
 from memories.importing import MAX_HEADINGS, find_files, import_markdown
-from memoryhub.core.commands import ProjectCommand
-from memoryhub.core.identity import bind_project
-from memoryhub.core.wording import counted, flat
+from memoryhub.config.identity import bind_project
+from memoryhub.core.text import counted, flat
+from memoryhub.management.base import ProjectCommand
 from sessions_app.git import count_commits, read_commits
 from sessions_app.services import record_commits
 

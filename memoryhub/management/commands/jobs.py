@@ -9,13 +9,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.errors import Invalid, Locked, NotFound
 from memoryhub.core.jobs import Job, Over, find_job
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import StoreId
+from memoryhub.core.stores.store import StoreId
+from memoryhub.core.text import flat
 from memoryhub.core.validation import command_from
-from memoryhub.core.wording import flat
+from memoryhub.management.base import HubCommand, add_store_options, store_option
 
 EXIT_FAILED = 14
 _ROW = "{:<22} {:<36} {:<17} {:<12} {}"
@@ -45,8 +45,8 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """List, or run."""
-        from memoryhub import jobs  # noqa: F401 - all jobs are known now
-        from memoryhub.serving.databases import prepare_databases
+        from memoryhub.ops import jobs  # noqa: F401 - all jobs are known now
+        from memoryhub.ops.serving.worker import prepare_databases
 
         store = store_option(options)
         prepare_databases()
@@ -60,7 +60,7 @@ class Command(HubCommand):
             self._list()
 
     def _plan(self, options: dict[str, Any], store: StoreId | None) -> None:
-        from memoryhub.jobs.planning import JobPlan, change_plan
+        from memoryhub.ops.jobs.planning import JobPlan, change_plan
 
         if not options["name"] or store:
             raise Invalid("name the job whose schedule is to change, such as backup, and no store: it is one for all")
@@ -71,10 +71,10 @@ class Command(HubCommand):
         self.stdout.write(f"{job.slug}: {plan.described}{due}")
 
     def _list(self) -> None:
-        from memoryhub.jobs.standing import standings
+        from memoryhub.ops.jobs.status import job_statuses
 
         self.stdout.write(_ROW.format("JOB", "RUNS", "LAST RUN (UTC)", "RESULT", "NEXT RUN (UTC)"))
-        for each in standings():
+        for each in job_statuses():
             ended = each.last.ended_at if each.last else None
             due = "off" if each.is_off else _moment(each.next_run)
             self.stdout.write(_ROW.format(each.job.slug, each.runs, _moment(ended), each.result, due))
@@ -84,8 +84,8 @@ class Command(HubCommand):
                     self.stdout.write(f"  {failure.target.title}: {failure.last.result}: {message}")
 
     def _run(self, job: Job, store: StoreId | None) -> None:
-        from memoryhub.jobs import BUSY, run_job
-        from memoryhub.jobs.following import following
+        from memoryhub.ops.jobs import BUSY, run_job
+        from memoryhub.ops.jobs.following import following
 
         targets = _targets(job, store)
         with following(job, len(targets), self.stderr) as watch:
@@ -99,7 +99,7 @@ class Command(HubCommand):
 
 
 def _targets(job: Job, store: StoreId | None) -> list[Any]:
-    from memoryhub.jobs.places import Target, targets_of
+    from memoryhub.ops.jobs.targets import Target, targets_of
 
     if store is None:
         return targets_of(job)

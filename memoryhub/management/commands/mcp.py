@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from memoryhub.core.commands import HubCommand
+from memoryhub.management.base import HubCommand
 from memoryhub.mcp import options as mcp_options
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memories.memtest import FILE_NAME, read_tests, run_tests
-from memoryhub.core.commands import ProjectCommand, Refusal
-from memoryhub.core.wording import flat
+from memoryhub.core.text import flat
+from memoryhub.management.base import ProjectCommand, Refusal
 
 
 class Command(ProjectCommand):

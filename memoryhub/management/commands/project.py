@@ -9,14 +9,14 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub import whereabouts
-from memoryhub.core.commands import HubCommand
-from memoryhub.core.identity import SETTINGS_FILE, check_project_id
+from memoryhub.config.identity import SETTINGS_FILE, check_project_id
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import project_store, use_store
-from memoryhub.core.wording import flat
-from memoryhub.projects import ProjectCreate, create_project
-from memoryhub.whereabouts import ProjectRow
+from memoryhub.core.stores.store import project_store, use_store
+from memoryhub.core.text import flat
+from memoryhub.management.base import HubCommand
+from memoryhub.registry import project_lookup
+from memoryhub.registry.project_lookup import ProjectRow
+from memoryhub.registry.projects import ProjectCreate, create_project
 
 
 class Command(HubCommand):
@@ -44,7 +44,7 @@ class Command(HubCommand):
             getattr(self, f"_{options['act']}")(options)
 
     def _list(self, _: dict[str, Any]) -> None:
-        rows = [_cells(row) for row in whereabouts.project_rows()]
+        rows = [_cells(row) for row in project_lookup.project_rows()]
         if not rows:
             self.stdout.write("there is no project yet; the first write in a folder makes one")
             return
@@ -57,9 +57,9 @@ class Command(HubCommand):
     def _show(self, options: dict[str, Any]) -> None:
         if options["id"]:
             project, because = check_project_id(options["id"], "ID"), ""
-            whereabouts.require_project(project)
+            project_lookup.require_project(project)
         else:
-            found = whereabouts.locate(Path.cwd())
+            found = project_lookup.locate(Path.cwd())
             project, because = found.project, found.because
         self._tell(project, because)
 
@@ -67,12 +67,12 @@ class Command(HubCommand):
         self.stdout.write(project)
         if because:
             self.stdout.write(flat(f"  because   {because}"))
-        row = whereabouts.row_of(project)
+        row = project_lookup.row_of(project)
         if row is None:
             self.stdout.write("  not made  the first write makes it")
             return
         with use_store(project_store(project)):
-            details, decided = whereabouts.project_in_full()
+            details, decided = project_lookup.project_in_full()
         facts = {
             "name": details.name,
             "of": details.org_id or "",
@@ -110,6 +110,6 @@ def _minute(row: ProjectRow) -> str:
 
 
 def _size(count: int) -> str:
-    from governance.retention.present import size
+    from governance.present import size
 
     return size(count)

@@ -13,13 +13,13 @@ from django.core.management.base import CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from memoryhub.backups.rebuilding import rebuild_store
+from memoryhub.config.identity import identify_project
 from memoryhub.core import log
-from memoryhub.core.commands import HubCommand, add_store_options, store_option
 from memoryhub.core.errors import Unavailable
-from memoryhub.core.identity import identify_project
-from memoryhub.core.stores import StoreId, project_store, use_store
-from memoryhub.core.wording import counted
+from memoryhub.core.stores.store import StoreId, project_store, use_store
+from memoryhub.core.text import counted
+from memoryhub.management.base import HubCommand, add_store_options, store_option
+from memoryhub.ops.backups.rebuilding import rebuild_store
 
 EXIT_DIFFERENT = 12
 _DIGITS = 12

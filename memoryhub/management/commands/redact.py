@@ -9,10 +9,10 @@ from django.core.management.base import CommandParser
 
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
-from memoryhub.core.commands import StoreCommand, entity_id
 from memoryhub.core.errors import ConfirmationRequired
+from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.core.wording import counted, flat
+from memoryhub.management.base import StoreCommand, entity_id
 
 _SHOWN = 20
 

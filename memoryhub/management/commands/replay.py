@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import StoreCommand
 from memoryhub.core.validation import command_from
+from memoryhub.management.base import StoreCommand
 from sessions_app.replay import EventWindow, replay_lines
 
 

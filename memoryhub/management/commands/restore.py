@@ -8,14 +8,14 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.backups.restoring import Restored, restore
-from memoryhub.backups.restoring_hub import restore_hub
-from memoryhub.core.commands import HubCommand, add_store_options, store_option
+from memoryhub.config.identity import identify_project
 from memoryhub.core.errors import Conflict
-from memoryhub.core.identity import identify_project
-from memoryhub.core.stores import project_store
-from memoryhub.core.wording import counted
-from memoryhub.serving import lock
+from memoryhub.core.stores.store import project_store
+from memoryhub.core.text import counted
+from memoryhub.management.base import HubCommand, add_store_options, store_option
+from memoryhub.ops.backups.restoring import Restored, restore
+from memoryhub.ops.backups.restoring_hub import restore_hub
+from memoryhub.ops.serving import lock
 
 
 class Command(HubCommand):

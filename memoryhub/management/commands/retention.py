@@ -11,15 +11,14 @@ from django.core.management.base import CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from governance.retention.holds import lift_hold, place_hold
-from governance.retention.present import hold_line, plan_lines, run_lines
+from governance.present import hold_line, plan_lines, run_lines
 from governance.retention.run import run_retention
 from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest
-from governance.retention.selectors import list_holds, list_runs, plan_retention
-from memoryhub.core.commands import StoreCommand, entity_id
+from governance.retention.selectors import lift_hold, list_holds, list_runs, place_hold, plan_retention
 from memoryhub.core.errors import PreconditionFailed
+from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.core.wording import counted, flat
+from memoryhub.management.base import StoreCommand, entity_id
 
 
 class Command(StoreCommand):

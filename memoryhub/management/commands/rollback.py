@@ -6,11 +6,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from governance.taint.schemas import Group, Include, Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
-from governance.taint.services import preview, roll_back, undo_rollback
-from memoryhub.core.commands import StoreCommand, entity_id
+from governance.rollback.schemas import Group, Include, Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
+from governance.rollback.services import preview, roll_back, undo_rollback
+from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.core.wording import counted, flat
+from memoryhub.management.base import StoreCommand, entity_id
 
 _SHOWN = 10
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import ProjectCommand, Refusal
 from memoryhub.core.errors import Invalid
+from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.core.wording import counted, flat
-from sessions_app.schemas.secrets import FoundSecret, Sanitise
-from sessions_app.services.secrets import try_rules
+from memoryhub.management.base import ProjectCommand, Refusal
+from sessions_app.schemas.work import FoundSecret, Sanitise
+from sessions_app.services.profile import try_rules
 
 
 class Command(ProjectCommand):

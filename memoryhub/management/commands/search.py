@@ -9,9 +9,9 @@ from django.core.management.base import CommandParser
 from memories import selectors
 from memories.present import hit_line
 from memories.schemas import MemorySearch
-from memoryhub.core.commands import ProjectCommand
 from memoryhub.core.paging import as_lines
 from memoryhub.core.validation import command_from
+from memoryhub.management.base import ProjectCommand
 
 
 class Command(ProjectCommand):

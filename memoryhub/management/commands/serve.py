@@ -9,9 +9,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub import env
-from memoryhub.core.commands import HubCommand
 from memoryhub.core.origin import use_origin
 from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret
+from memoryhub.management.base import HubCommand
 
 WORKER_GRACE_SECONDS = 1.5
 
@@ -32,8 +32,8 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until told to stop."""
-        from memoryhub.serving import lock, web
-        from memoryhub.serving.worker import Worker
+        from memoryhub.ops.serving import lock, web
+        from memoryhub.ops.serving.worker import Worker
 
         for name in SECRET_FILES:
             read_or_create_secret(name)
@@ -51,14 +51,15 @@ class Command(HubCommand):
 
     def _modules(self) -> list[str]:
         from memories.embeddings.choice import can_run
-        from memoryhub.serving.worker import EMBEDDING, WORKER
+        from memoryhub.ops.serving.worker import EMBEDDING, WORKER
 
         return [WORKER, EMBEDDING] if can_run() else [WORKER]
 
     def _prepare(self, address: str) -> str:
-        from memoryhub import jobs, signin
-        from memoryhub.serving.databases import prepare_databases
-        from sessions_app.settings import config_problem
+        from memoryhub.config.project_settings import config_problem
+        from memoryhub.ops import jobs
+        from memoryhub.ops.serving.worker import prepare_databases
+        from memoryhub.web import signin
 
         if problem := config_problem():
             self.stderr.write(f"Until it is mended, nothing that depends on a setting is done: {problem}.")

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import ProjectCommand
 from memoryhub.core.errors import Invalid
-from memoryhub.core.wording import flat
+from memoryhub.core.text import flat
+from memoryhub.management.base import ProjectCommand
 
 _ROW = "{:<26} {:<28} {}"
 _DEFAULT = "the default"
@@ -40,12 +40,12 @@ class Command(ProjectCommand):
 
     def _change(self, name: str, value: Any) -> None:
         from sessions_app.schemas import SettingsChange
-        from sessions_app.services.settings import change_settings
+        from sessions_app.services.profile import change_settings
 
         change_settings(command=SettingsChange(settings={name: value}))
 
     def _show(self, name: str | None, *, as_json: bool) -> None:
-        from sessions_app.settings import check_settings, project_settings, settings_decided_by
+        from memoryhub.config.project_settings import check_settings, project_settings, settings_decided_by
 
         if name is not None:
             check_settings({name: None})

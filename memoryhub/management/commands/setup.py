@@ -8,13 +8,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import HubCommand
+from memoryhub.client.setup import plan
+from memoryhub.client.setup.clients import Client, all_clients, find_client, repository_of
+from memoryhub.client.setup.plan import Change
+from memoryhub.client.setup.trial import try_client
+from memoryhub.config.identity import check_project_id
 from memoryhub.core.errors import Invalid
-from memoryhub.core.identity import check_project_id
-from memoryhub.setup import plan
-from memoryhub.setup.clients import Client, all_clients, find_client, repository_of
-from memoryhub.setup.plan import Change
-from memoryhub.setup.trial import try_client
+from memoryhub.management.base import HubCommand
 
 
 class Command(HubCommand):
@@ -57,7 +57,7 @@ class Command(HubCommand):
             if repository and not client.repository:
                 continue
             installed = "installed" if client.is_installed else "not found"
-            standing = plan.standing(client, repository=repository)
+            standing = plan.status_of(client, repository=repository)
             self.stdout.write(f"{client.id:<15} {installed:<10} {standing}")
 
     def _check(self, client: Client, repository: Path | None) -> None:

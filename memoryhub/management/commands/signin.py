@@ -7,11 +7,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import HubCommand
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import ROLES
 from memoryhub.core.validation import command_from
+from memoryhub.management.base import HubCommand
 
 
 class Command(HubCommand):
@@ -26,8 +26,8 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the link."""
-        from memoryhub import signin
-        from memoryhub.serving import lock
+        from memoryhub.ops.serving import lock
+        from memoryhub.web import signin
 
         running = lock.find_running()
         if running is None:
@@ -40,7 +40,7 @@ class Command(HubCommand):
         self.stdout.write(signin.link(running.address, token))
 
     def _person(self, name: str, role: str | None) -> str:
-        from memoryhub.access import people
+        from memoryhub.registry import people
 
         known = {person.name: person for person in people.list_people()}
         if name in known and role not in (None, known[name].role):

@@ -8,10 +8,10 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.core import clock
-from memoryhub.core.commands import HubCommand
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import VERBS
 from memoryhub.core.validation import command_from
+from memoryhub.management.base import HubCommand
 
 
 class Command(HubCommand):
@@ -39,14 +39,14 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it."""
-        from memoryhub.serving.databases import prepare_databases
+        from memoryhub.ops.serving.worker import prepare_databases
 
         prepare_databases()
         with use_origin(source="cli", actor=getpass.getuser()):
             getattr(self, f"_{options['act']}")(options)
 
     def _create(self, options: dict[str, Any]) -> None:
-        from memoryhub.access import tokens
+        from memoryhub.registry import tokens
 
         command = command_from(tokens.TokenCreate, options)
         token, text = tokens.create_token(command=command, by=getpass.getuser())
@@ -54,13 +54,13 @@ class Command(HubCommand):
         self.stdout.write(text)
 
     def _list(self, _: dict[str, Any]) -> None:
-        from memoryhub.access import tokens
+        from memoryhub.registry import tokens
 
         for token in tokens.list_tokens():
-            self.stdout.write(f"{token.prefix}…  {tokens.describe(token)}; {tokens.standing(token, clock.now())}")
+            self.stdout.write(f"{token.prefix}…  {tokens.describe(token)}; {tokens.token_status(token, clock.now())}")
 
     def _revoke(self, options: dict[str, Any]) -> None:
-        from memoryhub.access import tokens
+        from memoryhub.registry import tokens
 
         token = tokens.revoke_token(name=options["name"], by=getpass.getuser())
-        self.stdout.write(f"{token.name}: {tokens.standing(token, clock.now())}")
+        self.stdout.write(f"{token.name}: {tokens.token_status(token, clock.now())}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.commands import StoreCommand
+from memoryhub.management.base import StoreCommand
 from sessions_app.audit import Audit, verify_log
 
 EXIT_BROKEN = 11

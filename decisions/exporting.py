@@ -1,0 +1,221 @@
+"""Give decisions away: as MADR Markdown, a file each, or as one Mermaid graph."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import time
+from typing import Any
+
+from decisions.importing import Adr, read_adr
+from decisions.importing.links import links_in
+from decisions.importing.outline import moment_of
+from decisions.models import ArtifactKind, Decision, EdgeRelation, LinkType
+from decisions.selectors.decisions import find_decisions, views
+from decisions.selectors.edges import ancestors, descendants
+from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.secrets.sanitize import sanitize_text
+
+_BATCH = 500
+
+
+def chosen_decisions(*, ids: Sequence[int] = (), lineage: bool = False) -> list[dict[str, Any]]:
+    """Return decisions as every door shows them, the earliest first: those of ``ids``, or all.
+
+    With ``lineage`` everything that led to each and everything that came of it is there too.
+
+    Raises:
+        NotFound: one of the ids is no decision, or there is no decision at all.
+    """
+    found = find_decisions(ids) if ids else list(outside_quarantine(Decision.objects.order_by("id")))
+    if not found:
+        raise NotFound("there is no decision here yet; record one, or name another project")
+    if ids and lineage:
+        wanted = {step.id for each in ids for step in (*ancestors(each), *descendants(each))}
+        found = list(Decision.objects.filter(id__in=wanted.union(ids)))
+    ordered = sorted(found, key=lambda decision: decision.id)
+    batches = (ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH))
+    return [view for batch in batches for view in views(batch, with_heads=False)]
+
+
+_ARROWS = {EdgeRelation.CONFLICTS_WITH: "x--x", EdgeRelation.RELATES_TO: "-.-"}
+_STYLES = {
+    "accepted": "stroke-width:3px",
+    "proposed": "stroke-dasharray:6 3",
+    "superseded": "color:#777,stroke:#aaa,stroke-dasharray:2 3",
+    "deprecated": "color:#777,stroke:#aaa",
+    "rejected": "color:#777,stroke:#aaa",
+}
+_UNSAFE = re.compile(r"[^\w .,:;!?()/'+=-]")
+_MAX_LABEL = 80
+
+
+def mermaid_graph(decisions: Sequence[dict[str, Any]]) -> str:
+    """Return the decisions and the edges between them, the later pointing at the earlier."""
+    there = {decision["id"] for decision in decisions}
+    lines = [
+        "flowchart BT",
+        *(_node(decision) for decision in decisions),
+        *_edges(decisions, there),
+        *_styles(decisions),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _node(decision: dict[str, Any]) -> str:
+    title = " ".join(decision["title"].split())
+    cut = f"{title[:_MAX_LABEL]}…" if len(title) > _MAX_LABEL else title
+    date = decision["decided_at"][:10]
+    label = _escaped(f"#{decision['id']} {cut}")
+    return f'    d{decision["id"]}["{label}<br/>{decision["status"]} {date}"]'
+
+
+def _escaped(text: str) -> str:
+    """Return a label in which nothing is markup: Mermaid reads ``#35;`` as the character of that number."""
+    return _UNSAFE.sub(lambda match: f"#{ord(match[0])};", text)
+
+
+def _edges(decisions: Sequence[dict[str, Any]], there: set[int]) -> Iterator[str]:
+    for decision in decisions:
+        for edge in decision["edges"]:
+            if edge["to"] in there:
+                arrow = _ARROWS.get(edge["relation"], "-->")
+                yield f"    d{decision['id']} {arrow}|{edge['relation'].replace('_', ' ')}| d{edge['to']}"
+
+
+def _styles(decisions: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for status, style in _STYLES.items():
+        ids = [f"d{decision['id']}" for decision in decisions if decision["status"] == status]
+        if ids:
+            yield f"    classDef {status} {style}"
+            yield f"    class {','.join(ids)} {status}"
+
+
+_TEXTS = ("title", "context", "chosen", "rationale")
+_ARTIFACTS = {
+    "files": ArtifactKind.FILE_PATH,
+    "prs": ArtifactKind.PR,
+    "notes": ArtifactKind.NOTE,
+    "validations": ArtifactKind.VALIDATION,
+    "commits": ArtifactKind.COMMIT,
+}
+_MAX_SLUG = 60
+_MAX_CHOSEN = 200
+
+
+def madr_files(decisions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the text of a file for each decision, by the file's name; edges to others of them are links."""
+    names = {decision["id"]: _name(decision) for decision in decisions}
+    return {names[decision["id"]]: _document(decision, names) for decision in decisions}
+
+
+def _name(decision: Mapping[str, Any]) -> str:
+    plain = unicodedata.normalize("NFKD", decision["title"]).encode("ascii", "ignore").decode()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_MAX_SLUG].strip("-")
+    return f"{decision['id']:04}-{slug}.md" if slug else f"{decision['id']:04}.md"
+
+
+def _document(decision: Mapping[str, Any], names: Mapping[int, str]) -> str:
+    links = [f"{EdgeRelation(edge['relation']).label} {_link(edge['to'], names)}" for edge in decision["edges"]]
+    matter, body = dict(_front_matter(decision, names)), "\n".join(_body(decision, links))
+    return _with(matter | _lost_fields({**decision, "links": links}, _with(matter, body)), body)
+
+
+def _with(matter: Mapping[str, Any], body: str) -> str:
+    lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in matter.items())
+    return "\n".join(["---", *lines, "---", "", body])
+
+
+def _lost_fields(decision: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Return what of a decision is not read back from its record as it is."""
+    as_file = text.replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        read = _fields_of(read_adr(sanitize_text(as_file)[0]))
+    except Invalid:
+        read = {}
+    wanted = {name: decision[name] for name in (*_TEXTS, "alternatives", "links")}
+    declared = {**wanted, "links": [link for line in wanted["links"] for link in links_in(line)]}
+    return {name: wanted[name] for name, value in declared.items() if read.get(name) != value}
+
+
+def _fields_of(adr: Adr) -> dict[str, Any]:
+    """Return what a record says, but for the links of its status."""
+    said: dict[str, Any] = {name: getattr(adr, name) for name in (*_TEXTS, "links")}
+    said["links"] = [link for link in adr.links if not link.is_backward]
+    return said | {"alternatives": [each.model_dump() for each in adr.alternatives]}
+
+
+def _front_matter(decision: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[tuple[str, Any]]:
+    yield "status", _status(decision, names)
+    yield "date", _date(decision["decided_at"])
+    yield "decision-makers", decision["author"]
+    yield "impact", decision["impact"]
+    yield "phase", decision["phase"]
+    yield "topic", decision["topic"]
+    for name, values in _evidence(decision):
+        if values:
+            yield name, values
+
+
+def _status(decision: Mapping[str, Any], names: Mapping[int, str]) -> str:
+    by = [_link(each, names) for each in decision["superseded_by"]]
+    is_replaced = decision["status"] == "superseded" and by
+    return f"superseded by {', '.join(by)}" if is_replaced else decision["status"]
+
+
+def _date(text: str) -> str:
+    """Return the day where the time is midnight, as it is where a record gave a day alone."""
+    moment = moment_of(text)
+    is_day = moment is not None and moment.timetz() == time(tzinfo=moment.tzinfo)
+    return text[:10] if is_day else text
+
+
+def _evidence(decision: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    implementing = [each["sha"] for each in decision["commits"] if each["link_type"] == LinkType.IMPLEMENTS]
+    for name, kind in _ARTIFACTS.items():
+        values = [each["value"] for each in decision["artifacts"] if each["kind"] == kind]
+        yield name, [*(implementing if name == "commits" else ()), *values]
+
+
+def _link(decision_id: int, names: Mapping[int, str]) -> str:
+    name = names.get(decision_id)
+    return f"[{name.removesuffix('.md')}]({name})" if name else f"#{decision_id}"
+
+
+def _body(decision: Mapping[str, Any], links: Sequence[str]) -> Iterator[str]:
+    yield f"# {decision['title']}\n"
+    if decision["context"]:
+        yield f"## Context and Problem Statement\n\n{decision['context']}\n"
+    is_short = _is_short(decision["chosen"])
+    options = [alternative["option"] for alternative in decision["alternatives"]]
+    if options:
+        listed = [decision["chosen"], *options] if is_short else options
+        yield "## Considered Options\n\n" + "\n".join(f"* {option}" for option in listed) + "\n"
+    yield "## Decision Outcome\n"
+    yield (_short_outcome if is_short else _long_outcome)(decision["chosen"], decision["rationale"])
+    yield from _pros(decision["alternatives"])
+    if links:
+        yield "## More Information\n\n" + "\n".join(f"* {link}" for link in links) + "\n"
+
+
+def _is_short(chosen: str) -> bool:
+    return len(chosen) <= _MAX_CHOSEN and '"' not in chosen and "\n" not in chosen
+
+
+def _short_outcome(chosen: str, rationale: str) -> str:
+    because = f", because {rationale}" if rationale and "\n" not in rationale else f"\n\n{rationale}".rstrip("\n")
+    return f'Chosen option: "{chosen}"{because}\n'
+
+
+def _long_outcome(chosen: str, rationale: str) -> str:
+    return f"{chosen}\n\n### Rationale\n\n{rationale}\n" if rationale else f"{chosen}\n"
+
+
+def _pros(alternatives: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    said = [each for each in alternatives if each["why_not"]]
+    if said:
+        yield "## Pros and Cons of the Options\n"
+        yield from (f"### {each['option']}\n\n{each['why_not']}\n" for each in said)

@@ -1,0 +1,199 @@
+"""What is so, after what happened in staleness."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db.models.expressions import RawSQL
+
+from governance.events import (
+    HOLD_LIFTED,
+    HOLD_PLACED,
+    RETENTION_BEGAN,
+    RETENTION_RAN,
+    ROLLBACK_MADE,
+    ROLLBACK_UNDONE,
+    THING_AFFIRMED,
+    HoldLifted,
+    HoldPlaced,
+    RetentionBegan,
+    RetentionRan,
+    RollbackMade,
+    RollbackUndone,
+)
+from governance.models import Hold, Redaction, RetentionRun, Rollback
+from memoryhub.core import clock, log
+from memoryhub.core.entities import find_entities
+from memoryhub.core.errors import Forbidden
+from memoryhub.core.events.projection import Event, project_headers, projects
+from memoryhub.core.log import PAYLOAD_ERASED, PAYLOAD_REDACTED, PayloadErased, PayloadRedacted
+from memoryhub.core.log.event_view import entity_of
+from memoryhub.core.log.quarantine import (
+    QUARANTINE_LIFTED,
+    QUARANTINE_PLACED,
+    QuarantineLifted,
+    QuarantinePlaced,
+    outside_quarantine,
+)
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
+
+
+@projects(PAYLOAD_REDACTED)
+def keep_redaction(event: Event[PayloadRedacted]) -> None:
+    """Note who took what out of how many events, and why."""
+    rows.insert(
+        Redaction,
+        id=event.position,
+        what=event.payload.what,
+        reason=event.payload.reason,
+        events=len(event.payload.digests),
+        actor=event.actor,
+        source=event.source,
+        redacted_at=event.occurred_at,
+    )
+
+
+@projects(HOLD_PLACED)
+def place(event: Event[HoldPlaced]) -> None:
+    """Add the hold, in force."""
+    rows.insert(
+        Hold,
+        id=event.position,
+        stream_id=event.payload.stream_id,
+        reason=event.payload.reason,
+        placed_by=event.actor,
+        placed_at=event.occurred_at,
+    )
+
+
+@projects(HOLD_LIFTED)
+def lift(event: Event[HoldLifted]) -> None:
+    """Note that it is no longer in force, by whom and why."""
+    rows.update(
+        Hold,
+        event.payload.hold_id,
+        lifted_by=event.actor,
+        lifted_at=event.occurred_at,
+        lift_reason=event.payload.reason,
+    )
+
+
+_HELD = (
+    "SELECT h.id, h.stream_id, h.reason FROM governance_hold h WHERE h.lifted_at IS NULL AND (h.stream_id = '*' OR "
+    f"h.stream_id IN (SELECT e.stream_id FROM raw_events e WHERE e.position IN {IDS} "
+    f"UNION SELECT 'session:' || e.session_id FROM raw_events e WHERE e.position IN {IDS})) "
+    "ORDER BY h.id LIMIT 1"
+)
+
+
+@projects(PAYLOAD_ERASED)
+def refuse_held(event: Event[PayloadErased]) -> None:
+    """Let nothing be erased that is held, whoever asks: what is refused here undoes the whole erasure.
+
+    Raises:
+        Forbidden: a hold is in force; the sentence names it. No log has such an erasure, so no rebuild meets one.
+    """
+    listed = json.dumps(event.payload.positions)
+    for number, stream, reason in rows.fetch(_HELD, [listed, listed]):
+        raise Forbidden(
+            f"hold #{number} on {stream} keeps it ({reason}); nothing was erased; lift the hold first", hold=number
+        )
+
+
+@projects(RETENTION_BEGAN)
+def begin(event: Event[RetentionBegan]) -> None:
+    """Add the run, with what it set out to take."""
+    payload = event.payload
+    rows.insert(
+        RetentionRun,
+        id=event.position,
+        cutoff=clock.from_text(payload.cutoff),
+        digest=payload.digest,
+        events=payload.events,
+        bytes=payload.bytes,
+        report=payload.report,
+        actor=event.actor,
+        source=event.source,
+        began_at=event.occurred_at,
+    )
+
+
+@projects(RETENTION_RAN)
+def end(event: Event[RetentionRan]) -> None:
+    """Say what went."""
+    payload = event.payload
+    rows.update(
+        RetentionRun,
+        payload.run_id,
+        events=payload.events,
+        bytes=payload.bytes,
+        report=payload.report,
+        ran_at=event.occurred_at,
+    )
+
+
+@projects(ROLLBACK_MADE)
+def keep_rollback(event: Event[RollbackMade]) -> None:
+    """Add the roll-back."""
+    rows.insert(Rollback, id=event.position, actor=event.actor, made_at=event.occurred_at, **event.payload.model_dump())
+
+
+@projects(ROLLBACK_UNDONE)
+def keep_undoing(event: Event[RollbackUndone]) -> None:
+    """Note who undid it, when, and what that left as it is."""
+    rows.update(
+        Rollback,
+        event.payload.rollback_id,
+        undone_by=event.actor,
+        undone_at=event.occurred_at,
+        undone_left=event.payload.left,
+    )
+
+
+_AFFIRM = (
+    "INSERT INTO governance_affirmation (entity_id, event, actor, reason, affirmed_at) VALUES (%s, %s, %s, %s, %s) "
+    "ON CONFLICT (entity_id) DO UPDATE SET event = excluded.event, actor = excluded.actor, "
+    "reason = excluded.reason, affirmed_at = excluded.affirmed_at"
+)
+_STREAMS = f"SELECT stream_id FROM raw_events WHERE position IN {IDS} AND event_type = '{THING_AFFIRMED.name}'"
+
+
+@project_headers
+def affirm(event: Event[Any]) -> None:
+    """Keep the latest affirmation of the thing whose stream it is in: that holds even where its reason was erased."""
+    if event.type != THING_AFFIRMED.name:
+        return
+    entity_id = int(event.stream_id.rpartition(":")[2])
+    reason = event.payload.reason if event.payload else ""
+    when = rows.time_value(event.occurred_at)
+    rows.execute(_AFFIRM, [entity_id, event.position, event.actor, reason, when])
+
+
+@projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
+def settle_affirmations(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
+    """Keep the latest affirmation that is not in quarantine, of each thing that one of these affirmed."""
+    affirmed = RawEvent.objects.filter(
+        stream_id__in=RawSQL(rows.rendered(_STREAMS), [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
+        event_type=THING_AFFIRMED.name,
+        position__lt=event.position,
+    )
+    for each in affirmed.order_by("position"):
+        rows.execute("DELETE FROM governance_affirmation WHERE entity_id = %s", [entity_of(each)])
+    present = find_entities(entity_of(each) for each in affirmed)
+    for each in outside_quarantine(affirmed).order_by("position"):
+        if entity_of(each) in present:
+            affirm(log.event_of(each))
+
+
+@projects(PAYLOAD_ERASED)
+def forget_erased(event: Event[PayloadErased]) -> None:
+    """Drop the reasons that were erased, and the affirmations of things that were erased whole."""
+    rows.execute(
+        f"UPDATE governance_affirmation SET reason = '' WHERE event IN {IDS}",
+        [json.dumps(event.payload.positions)],
+    )
+    gone = [int(tail) for _, _, tail in (each.partition(":") for each in event.payload.streams) if tail.isdecimal()]
+    rows.execute(f"DELETE FROM governance_affirmation WHERE entity_id IN {IDS}", [json.dumps(gone)])

@@ -1,0 +1,192 @@
+"""What came of what a selection did: made from it, or made where it had been told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from governance.rollback.effects import Direct, Touched, groups, in_groups, session_ids
+from governance.rollback.selectors import Selected, listed
+from memoryhub.core.events.event_types import names_where
+from memoryhub.core.events.rollback import Treatment
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, TEXTS, entries, int_entries, position_of
+
+GROUPS = {
+    "later_versions": "Made from its versions",
+    "built_on": "Built on it",
+    "relations": "Related to it by others",
+    "packs": "Context packs that told of it",
+    "told_sessions": "Sessions that got those packs",
+    "influenced": "Written there afterwards",
+}
+"""Every group of what was derived, and what a page calls it."""
+
+_CITING_STREAM = position_of("':'", "c.stream_id")
+_MARK = position_of("' #'", "j.key")
+
+_LATER = f"""
+WITH RECURSIVE later(memory_id, version, base) AS (
+    SELECT memory_id, version, 0 FROM memories_memoryversion WHERE id IN {IDS}
+    UNION
+    SELECT v.memory_id, v.version, v.base_version FROM later
+        JOIN memories_memoryversion v ON v.memory_id = later.memory_id AND v.base_version = later.version
+)
+SELECT v.memory_id, v.version, v.base_version, v.id FROM later
+    JOIN memories_memoryversion v ON v.memory_id = later.memory_id AND v.version = later.version
+    WHERE v.id NOT IN {IDS} ORDER BY v.id
+"""
+
+_BUILT = f"""
+WITH RECURSIVE start(id, at) AS (SELECT CAST(key AS INTEGER), value FROM {int_entries()} AS given),
+reach(id, via, how, at) AS (
+    SELECT id, 0, '', at FROM start
+    UNION SELECT e.from_id, e.to_id, e.relation, e.event FROM reach r
+        JOIN decisions_decisionedge e ON e.to_id = r.id
+        WHERE e.relation IN ('supersedes', 'refines', 'depends_on') AND e.event > r.at
+    UNION SELECT m.source_id, m.target_id, m.relation, m.id FROM reach r
+        JOIN memories_relation m ON m.target_id = r.id
+        WHERE m.relation IN ('depends_on', 'supersedes', 'derived_from') AND m.id > r.at
+    UNION SELECT CAST(substr(c.stream_id, {_CITING_STREAM} + 1) AS INTEGER), c.memory_id, 'cites', r.at
+        FROM reach r JOIN memories_memorycitation c ON c.memory_id = r.id
+        WHERE (c.stream_id LIKE 'memory:%%' OR c.stream_id LIKE 'decision:%%') AND replace(c.cited_at, ' ', 'T') >=
+            substr((SELECT occurred_at FROM raw_events WHERE position = r.at), 1, 19)
+    UNION SELECT l.commit_id, l.decision_id, l.link_type, l.event FROM reach r
+        JOIN decisions_commitlink l ON l.decision_id = r.id WHERE l.event > r.at
+)
+SELECT id, via, how, min(at) FROM reach WHERE via > 0 AND id NOT IN (SELECT id FROM start)
+    GROUP BY id, via, how ORDER BY id, via
+"""
+"""From what the selection made, or since it changed it, to what names it afterwards, and on from there."""
+
+_RELATED = f"""
+SELECT id, source_id, target_id, relation FROM memories_relation
+    WHERE (source_id IN {IDS} OR target_id IN {IDS})
+    AND id NOT IN {IDS} ORDER BY id
+"""
+
+_PACKS = f"""
+WITH s(id, at) AS MATERIALIZED (SELECT CAST(key AS INTEGER), value FROM {int_entries()} AS given),
+told(pack, session, id) AS MATERIALIZED (
+    SELECT p.id, p.session_id, CAST(substr(j.key, {_MARK} + 2) AS INTEGER) FROM memories_contextpack p
+        JOIN {entries("p.marks")} j WHERE p.id > %s AND {_MARK} > 0
+)
+SELECT told.pack, told.session, min(s.id) FROM told JOIN s ON s.id = told.id
+    WHERE told.pack > s.at GROUP BY told.pack ORDER BY told.pack
+"""
+
+_INFLUENCED = f"""
+SELECT e.position, s.value FROM {int_entries()} s
+    JOIN raw_events e ON e.session_id = s.key AND e.position > s.value
+    WHERE e.event_type IN {TEXTS}
+    AND e.position NOT IN {IDS} ORDER BY e.position
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A thing that came of another."""
+
+    id: int
+    event: int
+    """What made it so."""
+    via: int
+    how: str
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What came of a selection, by group."""
+
+    groups: Mapping[str, list[Derived]] = field(default_factory=dict)
+
+    def ids(self, *names: str) -> set[int]:
+        """Return the ids of the things of some groups."""
+        return {each.id for name in names for each in self.groups[name]}
+
+
+def derived_from(direct: Direct, selected: Selected) -> Aftermath:
+    """Return what came of what a selection did; nothing that the selection did itself."""
+    rules = groups()
+    telling = in_groups(direct, lambda name: rules[name].is_cited)
+    since = {each.id: each.first for each in telling}
+    built = _built_on(since)
+    packs = _packs(since)
+    told = _sessions_given_packs(packs)
+    known = {*selected.positions, *since, *(each.id for each in built)}
+    found = {
+        "later_versions": _later_versions(direct),
+        "built_on": built,
+        "relations": _relations(set(since), selected),
+        "packs": [Derived(pack, pack, via, "told") for pack, _, via in packs],
+        "told_sessions": [Derived(each, pack, pack, "got") for each, pack in _by_id(told)],
+        "influenced": _influenced(told, known),
+    }
+    return Aftermath(found)
+
+
+def _later_versions(direct: Direct) -> list[Derived]:
+    written = [event for name in ("memories_created", "memories_revised") for event in _events(direct[name])]
+    positions = listed(written)
+    return [
+        Derived(memory_id, event, memory_id, f"version {version} was made from version {base}")
+        for memory_id, version, base, event in rows.fetch(_LATER, [positions, positions])
+    ]
+
+
+def _events(group: Mapping[int, Touched]) -> list[int]:
+    return [event for each in group.values() for event in each.events]
+
+
+def _built_on(since: Mapping[int, int]) -> list[Derived]:
+    """Return what names what the selection made, each thing once, by the shortest way, with what it came from."""
+    by_parent: dict[int, list[tuple[int, str, int]]] = {}
+    for child, parent, how, event in rows.fetch(_BUILT, [json.dumps(since)]):
+        by_parent.setdefault(parent, []).append((child, how, event))
+    found: dict[int, Derived] = {}
+    here, depth = sorted(since), 1
+    while here:
+        following = []
+        for parent in here:
+            for child, how, event in by_parent.get(parent, ()):
+                if child not in found:
+                    found[child] = Derived(child, event, parent, how, depth)
+                    following.append(child)
+        here, depth = following, depth + 1
+    return list(found.values())
+
+
+def _relations(ids: set[int], selected: Selected) -> list[Derived]:
+    found = rows.fetch(_RELATED, [listed(ids), listed(ids), listed(selected.positions)])
+    return [
+        Derived(relation, relation, source if source in ids else target, how) for relation, source, target, how in found
+    ]
+
+
+def _packs(since: Mapping[int, int]) -> list[tuple[int, str, int]]:
+    if not since:
+        return []
+    found = rows.fetch(_PACKS, [json.dumps(since), min(since.values())])
+    return [(pack, session, via) for pack, session, via in found]
+
+
+def _sessions_given_packs(packs: list[tuple[int, str, int]]) -> dict[str, int]:
+    """Return the sessions that got packs, each with the first of them."""
+    told: dict[str, int] = {}
+    for pack, session, _ in packs:
+        if session:
+            told.setdefault(session, pack)
+    return told
+
+
+def _by_id(told: Mapping[str, int]) -> list[tuple[int, int]]:
+    ids = session_ids(told)
+    return sorted((ids[name], pack) for name, pack in told.items() if name in ids)
+
+
+def _influenced(told: Mapping[str, int], known: set[int]) -> list[Derived]:
+    types = names_where(lambda kind: kind.rollback.thing and kind.rollback.treatment is Treatment.SET_ASIDE)
+    found = rows.fetch(_INFLUENCED, [json.dumps(told), json.dumps(types), listed(known)])
+    return [Derived(each, each, pack, "may have been influenced by") for each, pack in found]

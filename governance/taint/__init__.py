@@ -1,8 +1,0 @@
-"""What came of a session, a client, a door or a time: quarantined, or undone."""
-
-from __future__ import annotations
-
-
-def register() -> None:
-    """Register events, projectors and effects."""
-    from governance.taint import projectors, standard_effects  # noqa: F401

@@ -1,0 +1,46 @@
+"""The MCP tools of governance: importing this registers them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from governance.present import affirmed_text, stale_line
+from governance.staleness.schemas import Affirm, StaleList
+from governance.staleness.selectors import list_stale
+from governance.staleness.services import affirm
+from memoryhub.core.paging import as_lines
+from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+
+
+def show_stale(command: StaleList) -> Answer:
+    """Answer with a page of what should be looked at again."""
+    listing = list_stale(command=command)
+    text = as_lines(listing, partial(stale_line, diff=command.diff), none="nothing waits to be affirmed")
+    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+
+
+def say_that_it_holds(command: Affirm) -> Answer:
+    """Answer with what was affirmed."""
+    result = affirm(command=command)
+    return Answer(affirmed_text(result), result.model_dump(mode="json"))
+
+
+TOOLS = [
+    Tool(
+        "memory_stale",
+        "Decisions and memories to look at again: a commit touched what they govern, or their time has passed.",
+        StaleList,
+        show_stale,
+        group=ToolGroup.WORK,
+    ),
+    Tool(
+        "memory_affirm",
+        "Say that a stale decision or memory still holds; else supersede, update or delete it.",
+        Affirm,
+        say_that_it_holds,
+        group=ToolGroup.WORK,
+        writes=True,
+    ),
+]
+
+register_tools(*TOOLS)

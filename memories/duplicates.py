@@ -1,0 +1,132 @@
+"""What is there already, when memories are about to be written: found in one query a batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from memories.events import MemoryState, MemoryWritten, ReviewStatus
+from memories.models import Memory, MemoryScope, ReviewState
+from memories.projectors.memories import ACCEPTED, content_hash
+from memoryhub.core.log.quarantine import OUTSIDE
+from memoryhub.core.stores import rows
+
+_PLAIN = ("kind", "type", "scope", "title", "content", "topic_key", "author", "source")
+_JSON = ("tags", "resource_links", "attributes")
+_STANDING = ("review", "review_reason", "accepted_version")
+_COLUMNS = ("id", "version", "session_id", *_STANDING, *_PLAIN, *_JSON)
+
+Place = tuple[str, str]
+"""Within what names are unique: a scope, and the session where that is the scope."""
+
+
+def place_of(state: MemoryState, session_id: str) -> Place:
+    """Return within what the names of ``state`` are unique, when ``session_id`` writes it."""
+    return (state.scope, session_id if state.scope is MemoryScope.SESSION else "")
+
+
+class Existing:
+    """A memory that is not deleted: its id, its current version, who wrote it first, its state, and how it stands."""
+
+    def __init__(
+        self, memory_id: int, version: int, session_id: str, state: MemoryState, standing: ReviewStatus = ACCEPTED
+    ) -> None:
+        self.id = memory_id
+        self.version = version
+        self.session_id = session_id
+        self.state = state
+        self.standing = standing
+
+    @classmethod
+    def of(cls, memory: Memory) -> Existing:
+        """Return a read model's row as its state."""
+        fields = {name: getattr(memory, name) for name in MemoryState.model_fields}
+        return cls(memory.id, memory.version, memory.session_id, MemoryState(**fields), review_status_of(memory))
+
+    def differs(self, state: MemoryState) -> bool:
+        """Whether anything that ``state`` sets is not so already."""
+        mine, given = self.state.columns(), state.columns()
+        return any(mine[name] != given[name] for name in state.model_fields_set & set(mine) - {"author"})
+
+    def revised(self, state: MemoryState, standing: ReviewStatus | None) -> None:
+        """Go on to the next version."""
+        self.standing = standing or ACCEPTED
+        fields = {name: getattr(state, name) for name in MemoryState.model_fields}
+        self.state = MemoryState(**fields)
+        self.version += 1
+
+
+def review_status_of(memory: Memory) -> ReviewStatus:
+    """Return how a memory stands."""
+    return _review_status(memory.review, memory.review_reason, memory.accepted_version)
+
+
+def _review_status(review: str, reason: str, accepted_version: int | None) -> ReviewStatus:
+    return ReviewStatus(state=ReviewState(review), reason=reason, accepted_version=accepted_version)
+
+
+class ExistingMemories:
+    """The live memories that share a topic, a text or a title with what is about to be written.
+
+    Topics are one a scope; texts and titles one a scope and kind.
+    """
+
+    def __init__(self, states: Sequence[MemoryState], session_id: str) -> None:
+        self._session_id = session_id
+        self._by_topic: dict[tuple[object, ...], Existing] = {}
+        self._by_hash: dict[tuple[object, ...], Existing] = {}
+        self._by_title: dict[tuple[object, ...], Existing] = {}
+        for row in _fetch(states):
+            self._index(_existing(row))
+
+    def of_topic(self, state: MemoryState) -> Existing | None:
+        """Return the memory of the same topic."""
+        return self._by_topic.get((self._place(state), state.topic_key)) if state.topic_key else None
+
+    def of_content(self, state: MemoryState) -> Existing | None:
+        """Return the memory with identical content."""
+        return self._by_hash.get((self._place(state), state.kind, content_hash(state.content)))
+
+    def of_title(self, state: MemoryState) -> Existing | None:
+        """Return the memory of the same title."""
+        return self._by_title.get((self._place(state), state.kind, state.title))
+
+    def add(self, memory_id: int, written: MemoryWritten) -> None:
+        """Take in what this batch has just written."""
+        self._index(Existing(memory_id, 1, self._session_id, written, written.review or ACCEPTED))
+
+    def _place(self, state: MemoryState) -> Place:
+        return place_of(state, self._session_id)
+
+    def _index(self, existing: Existing) -> None:
+        state = existing.state
+        place = place_of(state, existing.session_id)
+        if state.topic_key:
+            self._by_topic[place, state.topic_key] = existing
+        self._by_hash.setdefault((place, state.kind, content_hash(state.content)), existing)
+        self._by_title.setdefault((place, state.kind, state.title), existing)
+
+
+def _fetch(states: Sequence[MemoryState]) -> list[tuple[Any, ...]]:
+    topics = [state.topic_key for state in states if state.topic_key]
+    others = [state for state in states if not state.topic_key]
+    wanted = {
+        "topic_key": topics,
+        "content_hash": [content_hash(state.content) for state in others],
+        "title": [state.title for state in others],
+    }
+    conditions = [f"{column} IN ({', '.join(['%s'] * len(values))})" for column, values in wanted.items() if values]
+    return rows.fetch(
+        f"SELECT {', '.join(_COLUMNS)} FROM memories_memory "
+        f"WHERE deleted_at IS NULL AND id {OUTSIDE} AND ({' OR '.join(conditions)}) ORDER BY id",
+        [value for values in wanted.values() for value in values],
+    )
+
+
+def _existing(row: tuple[Any, ...]) -> Existing:
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    parsed = {name: json.loads(fields[name]) for name in _JSON}
+    state = MemoryState(**{name: fields[name] for name in _PLAIN}, **parsed)
+    standing = _review_status(*(fields[name] for name in _STANDING))
+    return Existing(fields["id"], fields["version"], fields["session_id"], state, standing)

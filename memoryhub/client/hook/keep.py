@@ -1,0 +1,38 @@
+"""Keep an event for a hub that does not answer: read for secrets first, for a spool is a file like any other."""
+
+from __future__ import annotations
+
+from memoryhub.client.hook import payload
+from memoryhub.client.hook.post import Event
+from memoryhub.core import spool
+from memoryhub.core.secrets.sanitize import sanitize
+from sessions_app.transcript import LAST_MESSAGE, last_assistant_message
+
+_LONGEST = 50_000
+
+
+def keep(event: Event) -> None:
+    """Append the event to the spool, without secrets; what is no JSON is counted and dropped.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    try:
+        content = payload.read(event.body)
+    except ValueError as error:
+        spool.reject(event.key, str(error))
+        return
+    if event.name in ("Stop", "SubagentStop") and not content.get(LAST_MESSAGE):
+        # Read now: when the hub comes to it, the transcript has gone on.
+        content[LAST_MESSAGE] = last_assistant_message(content.get("transcript_path"))
+    clean, _ = sanitize(payload.cut(content, _LONGEST))
+    spool.append(
+        spool.Kept(
+            id=event.key,
+            at=event.at,
+            client=event.client,
+            event=event.name,
+            project=event.project,
+            payload=clean,
+        )
+    )

@@ -1,0 +1,118 @@
+"""What connecting a client would change, and what it changes."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from memoryhub.client.setup import json_text
+from memoryhub.client.setup.clients import Client
+from memoryhub.client.setup.document import Document, read_document, write_document
+from memoryhub.client.setup.entries import (
+    SERVER,
+    find_server,
+    has_hooks,
+    put_hooks,
+    put_server,
+    server_place,
+    take_hooks,
+    wanted_entry,
+)
+from memoryhub.client.setup.json_text import put_table
+from memoryhub.core.errors import HubError
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file as it is and as it would be."""
+
+    before: Document
+    after: Document
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.before.path
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff."""
+        old = str(self.path) if self.before.is_there else "/dev/null"
+        lines = (self.before.text.splitlines(), self.after.text.splitlines())
+        return "\n".join(difflib.unified_diff(*lines, old, str(self.path), lineterm=""))
+
+
+def plan_setup(client: Client, *, repository: Path | None, project: str | None, hooks: bool) -> list[Change]:
+    """Return what connecting the client would change; nothing where all is as it should be.
+
+    Args:
+        client: the client.
+        repository: the top of a working tree, for its own files instead of the user's.
+        project: the project that the server is bound to; None: the one of the folder where the client starts it.
+        hooks: whether the client's hooks are set as well, where it has any.
+
+    Raises:
+        Invalid: a file can't be changed in place, or the client needs a project.
+        Conflict: another server has the hub's name.
+    """
+    config = read_document(client.config_file(repository))
+    changed = {config.path: (config, put_server(client, config, project))}
+    hooks_file = client.hooks_file(repository)
+    if hooks and client.hooks and hooks_file:
+        before, after = changed.get(hooks_file) or (read_document(hooks_file),) * 2
+        changed[hooks_file] = (before, put_hooks(client, client.hooks, after))
+    return _changes(changed)
+
+
+def plan_removal(client: Client, *, repository: Path | None) -> list[Change]:
+    """Return what taking the hub out of the client's configuration would change.
+
+    Raises:
+        Invalid: a file can't be changed in place.
+    """
+    config = read_document(client.config_file(repository))
+    after = config.take(server_place(client, config)) if find_server(client, config) else config
+    changed = {config.path: (config, after)}
+    hooks_file = client.hooks_file(repository)
+    if hooks_file:
+        before, after = changed.get(hooks_file) or (read_document(hooks_file),) * 2
+        changed[hooks_file] = (before, take_hooks(client, after))
+    return _changes(changed)
+
+
+def apply(changes: list[Change]) -> list[Path | None]:
+    """Make the changes; return the copy that is kept of each file, None of one that was not there.
+
+    Raises:
+        Conflict: a file has changed since it was planned.
+        Unavailable: a file can't be written.
+    """
+    return [write_document(change.before, change.after) for change in changes]
+
+
+def to_paste(client: Client, project: str | None) -> str:
+    """Return the entry as one would write it by hand."""
+    entry = wanted_entry(client, {}, project)
+    if client.config_file(None).suffix == ".toml":
+        return put_table("", (*client.servers, SERVER), entry)
+    return json_text.put("{}", (client.servers[0], SERVER), entry) + "\n"
+
+
+def status_of(client: Client, *, repository: Path | None) -> str:
+    """Return in a few words how the client stands: ``set up``, with what of it, or why that can't be told."""
+    try:
+        found = find_server(client, read_document(client.config_file(repository)))
+        if found is None:
+            return "not set up"
+        if wanted_entry(client, found, None) != found:
+            return "set up for another installation"
+        hooks_file = client.hooks_file(repository)
+        with_hooks = hooks_file is not None and has_hooks(client, read_document(hooks_file))
+        return "set up, with hooks" if with_hooks else "set up"
+    except HubError as error:
+        return error.message
+
+
+def _changes(changed: dict[Path, tuple[Document, Document]]) -> list[Change]:
+    return [Change(before, after) for before, after in changed.values() if before.text != after.text]

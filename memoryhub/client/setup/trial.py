@@ -1,0 +1,102 @@
+"""Start the hub as a client would, by the very command in its configuration, and shake hands with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memoryhub import __version__
+from memoryhub.client.setup.clients import Client
+from memoryhub.client.setup.document import read_document
+from memoryhub.client.setup.entries import entry_words, find_server
+from memoryhub.core.errors import NotFound, Unavailable
+
+PROTOCOL = "2025-11-25"
+_SECONDS = 60.0
+_WORKSPACE = "${workspaceFolder}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server said."""
+
+    command: list[str]
+    server: str
+    protocol: str
+    tools: int
+
+
+def try_client(client: Client, *, repository: Path | None, directory: Path) -> Answer:
+    """Start the server as the client's configuration says, in a folder, and ask for its name and its tools.
+
+    Raises:
+        NotFound: the client is not set up.
+        Unavailable: the server can't be started, or does not answer as it should.
+    """
+    path = client.config_file(repository)
+    entry = find_server(client, read_document(path))
+    if entry is None:
+        raise NotFound(f"{client.name} is not set up in {path}; run: memory-hub setup {client.id}")
+    command = [word.replace(_WORKSPACE, str(directory)) for word in entry_words(entry)]
+    with _started(command, os.environ | entry.get(client.environment, {}), directory) as process:
+        hello = _ask(process, 1, "initialize", _handshake())
+        _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        tools = _ask(process, 2, "tools/list", {})["tools"]
+    info = hello["serverInfo"]
+    return Answer(command, f"{info['name']} {info['version']}", hello["protocolVersion"], len(tools))
+
+
+@contextmanager
+def _started(command: list[str], environment: dict[str, str], directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the server inside the block; one that does not answer in time is killed, which ends what waits for it."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    try:
+        process = subprocess.Popen(command, cwd=directory, env=environment, **pipes)  # noqa: S603 - the user's own
+    except OSError as error:
+        raise Unavailable(f"{command[0]} can't be started: {error.strerror}; run setup again to mend it") from error
+    guard = threading.Timer(_SECONDS, process.kill)
+    guard.start()
+    with process:
+        try:
+            yield process
+        finally:
+            guard.cancel()
+            process.kill()
+
+
+def _handshake() -> dict[str, Any]:
+    return {
+        "protocolVersion": PROTOCOL,
+        "capabilities": {},
+        "clientInfo": {"name": "memory-hub setup --check", "version": __version__},
+    }
+
+
+def _ask(process: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    _send(process, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    while line := process.stdout.readline() if process.stdout else b"":
+        try:
+            message = json.loads(line)
+        except ValueError:
+            break
+        if message.get("id") == number and "result" in message:
+            return dict(message["result"])
+        if message.get("id") == number:
+            break
+    raise Unavailable(f"the server did not answer {method!r} as it should; run it by hand to see why")
+
+
+def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+    try:
+        if process.stdin:
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.flush()
+    except BrokenPipeError as error:
+        raise Unavailable("the server ended before it answered; run it by hand to see why") from error

@@ -1,0 +1,282 @@
+"""Which project a folder belongs to. Standard library only: hooks and the MCP server's front import it.
+
+The order: what the caller names; ``project`` in ``.memory-hub.toml`` up the tree; the git repository, by its
+remote's or its main folder's name, so that worktrees and subfolders share; the folder's own name. Where two
+projects could be meant, the answer is an error that names the choices, never a guess.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memoryhub.config.repository import Repository, find_repository, is_file, remote_identity, remote_name
+from memoryhub.core.errors import Invalid
+from memoryhub.env import home
+
+SETTINGS_FILE = ".memory-hub.toml"
+ORIGIN_FILE = "origin.json"
+_SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_NAME_BY = ("folder", "remote")
+_PLAIN_LETTERS = str.maketrans(
+    {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "æ": "ae", "Æ": "AE", "đ": "d", "þ": "th"}
+)
+_HOW = f'pass --project ID, or write project = "ID" to {SETTINGS_FILE}'
+
+
+def identify_project(*, project: str | None, directory: Path) -> str:
+    """Return the id of the project that ``directory`` belongs to; ``project``, when given, decides.
+
+    Raises:
+        Invalid: an id is no slug, a settings file is broken, the folder's name makes no id, or two projects could be
+            meant; the data then has ``choices``.
+    """
+    if project is not None:
+        return check_project_id(project, "--project")
+    directory = directory.resolve()
+    repository = find_repository(directory)
+    settings = _settings(directory, repository)
+    if settings.project is not None:
+        return settings.project
+    if repository is None:
+        longer = f"{directory.parent.name}-{directory.name}"
+        return _unless_taken(_slug_of(directory.name, directory), _origin(directory, None), [longer])
+    return _of_repository(repository, settings.name_by)
+
+
+def check_project_id(value: object, source: str) -> str:
+    """Return the value if it is a project id.
+
+    Raises:
+        Invalid: it is none; ``source`` is named in the sentence.
+    """
+    if isinstance(value, str) and _SLUG.fullmatch(value):
+        return value
+    raise Invalid(
+        f"{source}: {value!r} is no project id; use 1 to 64 lower-case letters, digits, '.', '_' or '-', "
+        "beginning with a letter or digit"
+    )
+
+
+def slugify(name: str) -> str:
+    """Return the name as a project id, or "" where too little of it can be written in plain letters."""
+    plain = unicodedata.normalize("NFKD", name.translate(_PLAIN_LETTERS))
+    letters = sum(char.isalnum() for char in plain)
+    plain = plain.encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9._-]+", "-", plain).strip("-._")[:64].rstrip("-._")
+    kept = sum(char.isalnum() for char in plain)
+    return slug if kept * 2 > letters else ""
+
+
+def bind_project(project_id: str, directory: Path) -> None:
+    """Note beside the project's store that the folder's repository is its own; nothing where there is no store yet.
+
+    Two repositories of one name are told apart by this note.
+    """
+    import json
+
+    folder = _store_folder(check_project_id(project_id, "project"))
+    directory = directory.resolve()
+    mine = _origin(directory, find_repository(directory))
+    known = _bound_origins(project_id)
+    if not folder.is_dir() or any(mine == origin for origin in known):
+        return
+    known = [origin for origin in known if not _is_same(mine, origin)]
+    temporary = folder / f".{ORIGIN_FILE}.{os.getpid()}"
+    temporary.touch(mode=0o600)
+    temporary.write_text(json.dumps({"origins": [*known, mine]}, indent=1) + "\n", "utf-8", "surrogateescape")
+    temporary.replace(folder / ORIGIN_FILE)
+
+
+def bound_folders(project_id: str) -> list[Path]:
+    """Return the folders that are noted as a project's own and are still there; of a repository its main folder."""
+    places = [Path(each.get("directory") or each.get("common_dir") or "/") for each in _bound_origins(project_id)]
+    return [folder for place in places if (folder := place.parent if place.name == ".git" else place).is_dir()]
+
+
+def settings_of_folder(directory: Path) -> tuple[Path | None, dict[str, Any]]:
+    """Return the settings file that counts for a folder, with its keys; None where there is none.
+
+    Raises:
+        Invalid: it cannot be read.
+    """
+    directory = directory.resolve()
+    return _nearest(directory, find_repository(directory))
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    project: str | None = None
+    name_by: str | None = None
+
+
+def _settings(directory: Path, repository: Repository | None) -> _Settings:
+    """Read the nearest settings file, and the environment for how a repository is named."""
+    path, found = _nearest(directory, repository)
+    source = str(path)
+    project = found.get("project")
+    name_by = os.environ.get("MEMORY_HUB_IDENTITY") or None
+    if "identity" in found:
+        name_by = found["identity"]
+    if name_by is not None and name_by not in _NAME_BY:
+        where = f"{source}: identity" if "identity" in found else "MEMORY_HUB_IDENTITY"
+        raise Invalid(f'{where} is {name_by!r}; it must be "folder" or "remote"')
+    return _Settings(None if project is None else check_project_id(project, f"{source}: project"), name_by)
+
+
+def _nearest(directory: Path, repository: Repository | None) -> tuple[Path | None, dict[str, Any]]:
+    path = next((path for path in _settings_files(directory, repository) if is_file(path)), None)
+    return path, _parse(path) if path else {}
+
+
+def _settings_files(directory: Path, repository: Repository | None) -> Iterator[Path]:
+    """Yield where a settings file may be: up the tree, not above a submodule, then in the main worktree."""
+    last = repository.folder if repository and repository.is_submodule else None
+    yield from _upwards(directory, last)
+    if repository and repository.is_linked:
+        yield from _upwards(repository.folder, last)
+
+
+def _upwards(directory: Path, last: Path | None) -> Iterator[Path]:
+    user_home = Path("~").expanduser()
+    for folder in (directory, *directory.parents):
+        if folder == user_home and folder != directory:
+            return
+        yield folder / SETTINGS_FILE
+        if folder in (last, user_home):
+            return
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except RecursionError as error:
+        raise Invalid(f"{path} cannot be read: it is nested too deeply; mend or remove it", path=str(path)) from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Invalid(f"{path} cannot be read: {error}; mend or remove it", path=str(path)) from error
+
+
+def _of_repository(repository: Repository, name_by: str | None) -> str:
+    """Choose among the names a repository may go by: what is bound to it already, else what is beyond doubt."""
+    mine = _origin(repository.folder, repository)
+    names = _names(repository, name_by)
+    owners = {name: _owner(name, mine) for name in names}
+    bound = [name for name in names if owners[name] == "mine"]
+    if len(bound) == 1:
+        return bound[0]
+    name = names[0] if len(names) == 1 else _beyond_doubt(repository, names, owners)
+    if name is None:
+        raise Invalid(
+            f"{repository.folder} could be any of {', '.join(names)}; {_HOW}, "
+            'or set identity = "folder" or "remote" there',
+            choices=names,
+        )
+    return _unless_taken(name, mine, _alternatives(repository))
+
+
+def _beyond_doubt(repository: Repository, names: list[str], owners: dict[str, str]) -> str | None:
+    """Return the name that is meant where remote and folder differ.
+
+    It is the remote's, unless a store of the folder's name may be meant as well. Of several remotes none of which
+    is ``origin``, it is the one that the folder is named after.
+    """
+    folder = slugify(repository.folder_name)
+    if "origin" not in repository.remotes and len(repository.remotes) > 1:
+        others = [name for name in map(slugify, map(remote_name, repository.remotes.values())) if name]
+        return folder if folder in others else None
+    rival = owners[names[-1]]
+    both_exist = owners[names[0]] != "nobody" and rival != "nobody"
+    return None if both_exist or rival in ("unknown", "mine") else names[0]
+
+
+def _names(repository: Repository, name_by: str | None) -> list[str]:
+    """Return the ids the repository may go by: its remotes' names, then its main folder's."""
+    folder = slugify(repository.folder_name)
+    remotes = repository.remotes
+    chosen = [remotes["origin"]] if "origin" in remotes else list(remotes.values())
+    names = [slug for slug in map(slugify, map(remote_name, chosen)) if slug]
+    if name_by == "folder" or not names:
+        return [folder or _slug_of(repository.folder_name, repository.folder)]
+    if name_by != "remote" and folder:
+        names.append(folder)
+    return list(dict.fromkeys(names))
+
+
+def _slug_of(name: str, directory: Path) -> str:
+    slug = slugify(name)
+    if not slug:
+        raise Invalid(f"the folder name {name!r} of {directory} makes no project id; {_HOW}")
+    return slug
+
+
+def _unless_taken(name: str, mine: dict[str, str], alternatives: list[str]) -> str:
+    """Return the name unless its store is bound to something else that still exists."""
+    if _owner(name, mine) != "other":
+        return name
+    choices = list(dict.fromkeys([name, *(slug for slug in map(slugify, alternatives) if slug)]))
+    if len(choices) == 1:
+        choices.append(f"{name[:62]}-2")
+    theirs = " and ".join(_where(origin) for origin in _bound_origins(name))
+    raise Invalid(
+        f"the project {name} belongs to {theirs}, and this is {_where(mine)}; {_HOW}: the same id to share its "
+        "memories, another to keep them apart",
+        choices=choices,
+    )
+
+
+def _alternatives(repository: Repository) -> list[str]:
+    """Return longer names that tell repositories of one name apart: with their owner, or their parent folder."""
+    owners = [remote_identity(url).split("/")[-2:] for url in repository.remotes.values()]
+    return ["-".join(parts) for parts in owners] or [f"{repository.folder.parent.name}-{repository.folder_name}"]
+
+
+def _store_folder(project_id: str) -> Path:
+    return home() / "projects" / project_id
+
+
+def _origin(directory: Path, repository: Repository | None) -> dict[str, str]:
+    """Return what tells this repository, or this folder, from others."""
+    if repository is None:
+        return {"directory": str(directory)}
+    origin = {"common_dir": str(repository.common_dir)}
+    url = repository.remotes.get("origin") or next(iter(repository.remotes.values()), "")
+    return {**origin, "remote": remote_identity(url)} if url else origin
+
+
+def _bound_origins(project_id: str) -> list[dict[str, str]]:
+    import json
+
+    try:
+        origins = json.loads((_store_folder(project_id) / ORIGIN_FILE).read_text("utf-8", "surrogateescape"))["origins"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [origin for origin in origins if isinstance(origin, dict)] if isinstance(origins, list) else []
+
+
+def _owner(project_id: str, mine: dict[str, str]) -> str:
+    """Return whose store that is: ``nobody`` (there is none), ``unknown`` (bound to nothing), ``mine`` or ``other``."""
+    if not _store_folder(project_id).is_dir():
+        return "nobody"
+    origins = _bound_origins(project_id)
+    if not origins:
+        return "unknown"
+    return "mine" if any(_is_same(mine, origin) for origin in origins) else "other"
+
+
+def _is_same(mine: dict[str, str], origin: dict[str, str]) -> bool:
+    """Whether both are one repository: the same place, the same remote, or a place that has since been left."""
+    if any(mine.get(key) and mine.get(key) == origin.get(key) for key in ("common_dir", "remote", "directory")):
+        return True
+    place = origin.get("common_dir") or origin.get("directory") or ""
+    return not origin.get("remote") and not mine.get("remote") and not os.path.exists(place)  # noqa: PTH110  (False for what no file system can hold)
+
+
+def _where(origin: dict[str, str]) -> str:
+    return origin.get("remote") or origin.get("common_dir") or origin.get("directory") or "an unknown place"

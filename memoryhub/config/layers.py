@@ -1,0 +1,127 @@
+"""Where settings come from: the environment, the hub's ``config.toml``, the project in the hub, and a folder's file.
+
+The first of them that names a setting decides it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Collection
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from memoryhub import env
+from memoryhub.config.folder import current_folder
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.stores import rows
+
+PREFIX = "MEMORY_HUB_"
+CONFIG_FILE = "config.toml"
+PROJECT = "the project"
+OF_THE_HUB = frozenset({"enabled"})
+"""Keys of ``config.toml`` that are no project's settings."""
+
+EXAMPLES = {
+    "ranking": '{"text": 2}',
+    "retention": '[{"what": "captured", "after_days": 30}]',
+    "review_after": '{"decision": 365}',
+    "secret_rules": '[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]',
+    "secret_allow": '["a text", "/a pattern/"]',
+}
+"""Of the settings that have parts, which the environment writes as JSON."""
+
+Layers = dict[str, tuple[str, Any]]
+"""By a setting's name: who decides it, and the value."""
+
+
+def decided(names: Collection[str]) -> Layers:
+    """Return those of the settings that anybody has decided for the current store, with who did.
+
+    Raises:
+        Unavailable: ``config.toml`` or a variable cannot be read; the message says which, where, and the fix.
+    """
+    folder = current_folder()
+    layers: Layers = {name: (folder.path, value) for name, value in folder.values.items()}
+    layers |= {name: (PROJECT, value) for name, value in _of_the_project().items()}
+    return layers | decided_outside(names)
+
+
+def decided_outside(names: Collection[str]) -> Layers:
+    """Return those of the settings that the environment or ``config.toml`` decides, for all projects.
+
+    Raises:
+        Unavailable: as ``decided``.
+    """
+    config = {name: value for name, value in read_config().items() if name in names}
+    layers: Layers = {name: (f"{CONFIG_FILE} in the home folder", value) for name, value in config.items()}
+    return layers | {name: (_variable(name), value) for name, value in _from_environment(names).items()}
+
+
+def config_path() -> Path:
+    """Return where the hub's own settings are; the file need not be there."""
+    return env.home() / CONFIG_FILE
+
+
+def read_config() -> dict[str, Any]:
+    """Return all that ``config.toml`` says; nothing where there is none.
+
+    Raises:
+        Unavailable: it cannot be read; the message names the file, the line and the fix.
+    """
+    path = config_path()
+    try:
+        return _parsed(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Unavailable(f"{path}{_broken(error)}; mend it there, or remove the file to go on without it") from error
+
+
+@lru_cache(maxsize=8)
+def _parsed(path: Path, _modified: int) -> dict[str, Any]:
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+_LINE = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
+
+
+def _broken(error: Exception) -> str:
+    """Return where a file is broken and how: ``, line 3, column 7: invalid value``."""
+    if isinstance(error, RecursionError):
+        return " is nested too deeply"
+    found = _LINE.match(str(error))
+    if found:
+        what = f"{found['what'][:1].lower()}{found['what'][1:]}"
+        return f", line {found['line']}, column {found['column']}: {what}"
+    return f" cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def _of_the_project() -> dict[str, Any]:
+    return {name: json.loads(value) for name, value in rows.fetch("SELECT name, value FROM sessions_app_setting")}
+
+
+def _from_environment(names: Collection[str]) -> dict[str, Any]:
+    named = {name: os.environ.get(PREFIX + name.upper()) for name in names}
+    return {name: _read(name, value) for name, value in named.items() if value is not None}
+
+
+def _variable(name: str) -> str:
+    return f"the environment ({PREFIX}{name.upper()})"
+
+
+def _read(name: str, value: str) -> Any:
+    """Return a setting of the environment; one that has parts is written as JSON."""
+    if name not in EXAMPLES:
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        variable = f"{PREFIX}{name.upper()}"
+        raise Unavailable(f"setting {variable} is not JSON: {error.msg}; write {EXAMPLES[name]}, say") from error
+    except RecursionError as error:
+        variable = f"{PREFIX}{name.upper()}"
+        raise Unavailable(f"setting {variable} is nested too deeply; write {EXAMPLES[name]}, say") from error

@@ -1,0 +1,204 @@
+"""Is a value a secret? Judged by the name that it is given to and by its own looks."""
+
+from __future__ import annotations
+
+from memoryhub.core.secrets.assignment import Assignment
+from memoryhub.core.secrets.plausible import (
+    entropy,
+    fits,
+    is_digest,
+    is_gibberish,
+    is_hex,
+    is_mixed,
+    is_placeholder,
+    is_uuid,
+    looks_random,
+    matches,
+    reads_as_words,
+)
+
+_PASSWORD = (
+    rb"(?i)pass|paas|pwd|psw|pword|_pw$|^pw$|^p/w$|(?:\\u[0-9a-fA-F]{4}){2}$|kennwort|contrase|mot[ _-]?de|senha|"
+    + "hasło|пароль|密码|密碼|口令|パスワード|暗証|비밀번호|비번|패스워드|암호".encode()
+)
+_HARMLESS_NAME = (
+    rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|authors?\b|authenticated$|authorit(?:y|ies)|credentialed|bypass|compass"
+    rb"|pass(?:oci|ive|age|ion|eng|ing|es\b|port))"
+    rb"|[._-]?(?:hash|digest|sha\d*|checksum|fingerprint|integrity|etag|count|type|name|id|ids|url|uri|path|file"
+    rb"|dir|field|number|length|len|size|limit|expir\w*|ttl|at|policy|pattern|regexp?|prefix|suffix|label|format|algorithm"
+    rb"|hint|prompt|class|version|ref|arn|endpoint|index|kind|scope|scopes|budget|usage|column|header|param|env|var|alphabet)s?$|__(?:lte?|gte?|in|isnull)$"
+)
+_HASH_NAME = rb"(?i)commit|sha|checksum|fingerprint|integrity|etag|digest|rev"
+_PUBLIC_NAME = (
+    rb"(?i)public[_-]?token|(?:next[a-z]{0,12}|page|starting|import|continuation|pagination|sync|resume|cursor|update|lock|change)[_-]?(?:page)?[_-]?token"
+    rb"|(?:public|pub|publishable|cache|primary|foreign|sort|partition|idempotency|site|row|object|s3|bucket)[_-]?key"
+)
+_CLIENT_TOKEN = rb"(?i)(?:--)?client[_-]?(?:request)?[_-]?token|request[_-]?token|creator[_-]?token"
+"""With a UUID it only says that a request is the same one again."""
+_NAME_OF_KEY = (
+    rb"(?i)(?:passw(?:or)?d|passphrase|pwd|secret|token|api[_ -]?key|authorization|credentials?|private[_-]?key"
+    rb"|access[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key)$"
+)
+_KEY_OF_SERVICE = rb"(?i)key$|token$|secret$|[._-](?:pat|hec|auth)$"
+_SAYS_SECRET = (
+    rb"(?i)key|token|secret|pass|pwd|psk|pat\b|pat[_-]|auth|cred|licen[cs]e|hec|salt|sid\b|login|access|client|api"
+)
+_CODE = rb"^[A-Za-z_][\w]*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)+|[\w\]]\(|^(?:self|this|os|env|process)[.\[]|\["
+_PATH = rb"^(?:[.~]{0,2}/|https?:|[A-Za-z]:\\|file:|\w+://)"
+_HOST = rb"(?i)(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|app|cloud|local|internal|example|test)(?::\d+)?"
+_RESOURCE = rb"arn:aws[\w-]*:.*|[a-z]{2}(?:-[a-z]+){1,3}-\d:\d{0,12}:.*"
+_FILE = rb"[\w@./-]*\.(?:zip|gz|tgz|xz|json|ya?ml|txt|md|html?|js|ts|py|csv|pdf|png|jpg|svg|xml|parquet)"
+_VERSIONED = rb"[A-Za-z@][\w@/+-]*[-:@]v?\d+\.\d+(?:\.[\w-]+)*"
+_PHRASE = rb"[A-Za-z]+(?:[-_./ :][A-Za-z]+)*_?\d{0,2}[.!?:]?"
+_ALGORITHM = rb"(?i)(?:aes|desede|rsa|hmac|pbkdf2|scrypt|argon2(?:id|[id]))(?:[-_/][a-z]{0,3}[=\d]?[\da-z]{0,12}){1,4}"
+_MOMENT = rb"[A-Za-z]+#\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
+"""A key of a table that is sorted by time."""
+_BETWEEN = (
+    rb"(?i)(?:\s*\b(?:is|was|value|here|now|for|of|to|the|this|api|access|auth|secret|key|token|password|user|account|app"
+    rb"|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|\d)\b"
+    rb"|\b(?:for|of|in|on) [\w.@-]{1,30})*\s*"
+)
+_NUMBER = rb"[-+]?[\d.,:_/-]+(?:T[\d:.]+)?(?:Z|[+-]\d\d:?\d\d)?|0x[0-9a-fA-F]{1,8}"
+_PUNCTUATION = rb"[(){};,\s]"
+_BRACKETS = rb"[(){}<>;]"
+_LONG_NUMBER = 20
+_ALL_SIGNS = 4.2
+"""A value with brackets and so many bits a character is no code."""
+_GIT = 40
+"""So many hexadecimal digits are a git SHA more often than a secret, unless the name says so."""
+_MARK = rb"[^\w.-]"
+_COMPARISONS = ("==", "===", "!=", "!==")
+_JUDGED = 96
+_SEPARATORS = ("::", "->", ".")
+
+
+def is_secret_name(name: str) -> bool:
+    """Say whether a key's name is that of a secret: ``db_password``, ``apiKey``, ``Authorization``."""
+    return matches(_NAME_OF_KEY, name)
+
+
+def is_name_of_key(name: str) -> bool:
+    """Say whether a name of a service goes on as that of its key does: ``splunk_hec_token``, ``statuspage-key``."""
+    return matches(_KEY_OF_SERVICE, name) and not matches(_HARMLESS_NAME, name) and not matches(_PUBLIC_NAME, name)
+
+
+def names_secret(name: str) -> bool:
+    """Say whether a name says that a digest or UUID given to it is a secret; that of a service alone does not."""
+    return matches(_SAYS_SECRET, name)
+
+
+def is_given(read: Assignment, name: str, value: str) -> bool:
+    """Say whether the value is given to the name: by a sign, or by standing next to it and being random."""
+    if read.words.strip() and not fits(_BETWEEN, read.words.decode(errors="replace")):
+        return False
+    if not read.quoted and (read.called or is_code(value[:_JUDGED])):
+        return False
+    if read.sign in (",", "("):
+        return read.quoted and (is_uuid(value) or is_random(value[:_JUDGED]))
+    if read.sign in _COMPARISONS:
+        return read.quoted
+    return read.sign not in ("", "is", "was") or _is_named_value(name, value[:_JUDGED], quoted=read.quoted)
+
+
+def _is_named_value(name: str, value: str, *, quoted: bool) -> bool:
+    """Say whether a value that only follows a name can be its secret: it is random, or looks like a typed password."""
+    if quoted and matches(_PUNCTUATION, value):
+        return False
+    if len(value) >= 12 and looks_random(value, bits=3.2):
+        return not reads_as_words(value)
+    typed = is_mixed(value) or (any(c.isdigit() for c in value) and matches(_MARK, value))
+    return typed and len(value) >= 8 and matches(_PASSWORD, name) and not reads_as_words(value)
+
+
+def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
+    """Say whether a value given to ``name`` is a secret, by its length, its letters and its entropy."""
+    head = value[:_JUDGED]
+    if not may_be_secret(name, head) or matches(_HARMLESS_NAME, name) or matches(_PUBLIC_NAME, name):
+        return False
+    if any(c.isspace() for c in value) or is_plain(head) or (is_hex(head) and matches(_HASH_NAME, name)):
+        return False
+    if is_uuid(head) and fits(_CLIENT_TOKEN, name):
+        return False
+    return _is_password(head, quoted=quoted) if matches(_PASSWORD, name) else _is_token(head)
+
+
+def is_key_value(name: str, value: str) -> bool:
+    """Say whether a value given to what is only called a key is a secret: it must be as random as one that was made."""
+    head = value[:_JUDGED]
+    if (
+        len(head) < 16
+        or not any(c.isdigit() for c in head)
+        or matches(_PUBLIC_NAME, name)
+        or matches(_HARMLESS_NAME, name)
+        or is_plain(head)
+    ):
+        return False
+    return is_made(head)
+
+
+def is_made(value: str) -> bool:
+    """Say whether a value is as random as what a service makes: no id, no digest, no words."""
+    if len(value) < 16 or any(c.isspace() for c in value) or is_uuid(value) or reads_as_words(value):
+        return False
+    if is_hex(value):
+        return len(value) >= 20 and (len(value) != _GIT or is_mixed(value)) and entropy(value) >= 3.2
+    return looks_random(value, bits=3.5) and (is_mixed(value) or len(value) >= 24)
+
+
+def is_random(value: str) -> bool:
+    """Say whether a value that only stands beside a name is random enough to be its secret."""
+    return len(value) >= 10 and looks_random(value, bits=3.0) and not reads_as_words(value) and not is_plain(value)
+
+
+def is_plain(value: str) -> bool:
+    """Say whether a value is a placeholder, a digest with its name, a path or a number."""
+    if is_placeholder(value) or is_digest(value) or matches(_PATH, value) or _is_number(value):
+        return True
+    return any(fits(form, value) for form in (_HOST, _VERSIONED, _RESOURCE, _FILE, _ALGORITHM, _MOMENT))
+
+
+def _is_number(value: str) -> bool:
+    return fits(_NUMBER, value) and (len(value) < _LONG_NUMBER or not value.isdigit())
+
+
+def is_code(value: str) -> bool:
+    """Say whether the value reads as a call, an index or a dotted name rather than as a literal."""
+    if not matches(_CODE, value):
+        return False
+    return "(" in value or "[" in value or not any(_is_random_part(part) for part in _parts(value))
+
+
+def may_be_secret(name: str, value: str) -> bool:
+    """Refuse at little cost what can't be one: a token has a digit, a password a digit or a mark."""
+    if any(c.isdigit() for c in value):
+        return True
+    return (matches(_PASSWORD, name) and matches(_MARK, value)) or is_gibberish(value)
+
+
+def _parts(value: str) -> list[str]:
+    for separator in _SEPARATORS:
+        value = value.replace(separator, "\n")
+    return value.split("\n")
+
+
+def _is_random_part(part: str) -> bool:
+    return len(part) >= 8 and looks_random(part, bits=2.7) and not reads_as_words(part)
+
+
+def _is_password(value: str, *, quoted: bool) -> bool:
+    """Accept a short value too, where it is more than a plain word or a name in code."""
+    if len(value) < 6 or is_code(value):
+        return False
+    made = any(c.isdigit() for c in value) or (quoted and matches(_MARK, value)) or is_gibberish(value)
+    return made and entropy(value) >= 2.2
+
+
+def _is_token(value: str) -> bool:
+    """Accept a value of ten characters or more that is random rather than made of words."""
+    if len(value) < 10 or fits(_PHRASE, value) or reads_as_words(value):
+        return False
+    if matches(_BRACKETS, value) and entropy(value) < _ALL_SIGNS:
+        return False
+    if value.isdigit():
+        return entropy(value) >= 2.8
+    return is_uuid(value) or looks_random(value, bits=2.9) or is_gibberish(value)

@@ -1,0 +1,242 @@
+"""The files of a store: made from a template, upgraded under a lock, backed up first."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from sqlite3 import Connection, DatabaseError, connect
+from urllib.parse import quote
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.utils import load_backend
+
+from memoryhub import env
+from memoryhub.core import clock
+from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, connection_settings
+from memoryhub.core.errors import Damaged, Locked
+from memoryhub.core.file_locks import lock
+from memoryhub.core.stores import schema
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def file_lock(path: Path, *, timeout: float) -> Iterator[None]:
+    """Hold an exclusive lock on ``path`` among processes and threads.
+
+    Raises:
+        Locked: another one held it for ``timeout`` seconds.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not lock(descriptor, seconds=timeout):
+            raise Locked(f"memory database is locked by another process ({path.name} is held)")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def anchor_of(path: Path) -> Path:
+    """Return the file beside a store's that holds the anchor of its log."""
+    return path.with_name("head")
+
+
+def is_anchored(path: Path) -> bool:
+    """Return whether the log of the store at ``path`` ever had an event, as far as its anchor shows."""
+    try:
+        return bool(anchor_of(path).read_bytes().strip(b"\0"))
+    except FileNotFoundError:
+        return False
+
+
+def create_store(path: Path) -> None:
+    """Make an empty store at ``path`` as a copy of the migrated template; one that is there already stays."""
+    template = template_path()
+    make_folder(path.parent)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    shutil.copyfile(template, draft)
+    try:
+        sync(draft)
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    sync(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a private folder of the home, and wait until the names of it and of all folders above it are on the disk.
+
+    Without that, a power cut may take away a folder together with synced files in it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home = env.home()
+    for parent in folder.parents:
+        if not parent.is_relative_to(home):
+            break
+        sync(parent)
+    with suppress(PermissionError):  # a folder that the user may enter, and not read
+        sync(home.parent)
+
+
+def copy_template(target: Path) -> None:
+    """Make an empty store at ``target``, in a folder that is there, for this process alone."""
+    shutil.copyfile(template_path(), target)
+
+
+def template_file() -> Path:
+    """Return where the template of this version is kept; it need not exist, or be sound."""
+    return env.home() / "templates" / f"{schema.fingerprint()[:16]}.db"
+
+
+def template_problem(path: Path) -> str:
+    """Return why the template of new stores cannot be used, "" where it can be or does not exist."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ""
+    return _template_problem(path, (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+def template_path() -> Path:
+    """Return the file of an empty store of this version; it is made where there is no sound one."""
+    env.prepare_home()
+    path = template_file()
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if not _is_sound(path):
+        with file_lock(path.with_name("lock"), timeout=60):
+            if not _is_sound(path):
+                if problem := template_problem(path):
+                    logger.warning("the template of new stores is built again: %s", problem)
+                _build_template(path)
+    return path
+
+
+def _is_sound(template: Path) -> bool:
+    return template.exists() and not template_problem(template)
+
+
+@lru_cache(maxsize=4)
+def _template_problem(path: Path, _stamp: tuple[int, int, int]) -> str:
+    try:
+        with closing(connect_immutable(path)) as connection:
+            found = [" ".join(text.split()) for (text,) in connection.execute("PRAGMA integrity_check(3)")]
+            if found != ["ok"]:
+                return "; ".join(found)[:500]
+            if connection.execute("SELECT 1 FROM raw_events").fetchone():
+                return "its log is not empty"
+            marks = connection.execute("SELECT value FROM store_meta WHERE key = 'fingerprint'").fetchall()
+            return "" if marks == [(schema.fingerprint(),)] else "it is of another version"
+    except DatabaseError as error:
+        return str(error)
+
+
+def _build_template(path: Path) -> None:
+    draft = path.with_suffix(".draft")
+    for end in ("-wal", "-shm", ""):  # of a process that was killed: SQLite would apply its WAL to the new file
+        draft.with_name(draft.name + end).unlink(missing_ok=True)
+    with connected(draft) as connection:
+        schema.migrate(connection)
+        connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    sync(draft)
+    draft.rename(path)
+
+
+def connect_immutable(path: Path) -> Connection:
+    """Connect past Django to a file that nobody writes to, without locks and without making a file beside it."""
+    return connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+@contextmanager
+def connected(
+    path: Path, alias: str = "store:template:new", *, immutable: bool = False
+) -> Iterator[BaseDatabaseWrapper]:
+    """Connect to a file under an alias that only this thread knows, and only inside the block.
+
+    Args:
+        path: of the file.
+        alias: under which it is known.
+        immutable: read it without locks and without changing a byte; for files that nobody writes to.
+    """
+    settings = {**connections.settings["default"], **connection_settings(str(path), create=True)}
+    if immutable:
+        settings["NAME"] = f"file:{quote(str(path))}?immutable=1"
+    connection: BaseDatabaseWrapper = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, alias)
+    connections[alias] = connection
+    try:
+        yield connection
+    finally:
+        connection.close()
+        del connections[alias]
+
+
+def require_log(path: Path, connection: BaseDatabaseWrapper) -> None:
+    """Refuse a file without an event log: migrating an empty one would pass for a store that never had any events.
+
+    Raises:
+        Damaged: it has none.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'raw_events'")
+        if cursor.fetchone() is None:
+            raise Damaged(
+                f"memory database unavailable: the file of {path.parent.name!r} has no event log; "
+                "`memory-hub doctor` says how to bring it back"
+            )
+
+
+def upgrade_if_needed(path: Path, connection: BaseDatabaseWrapper) -> None:
+    """Migrate the open store where its fingerprint differs from this version's; a backup is made first.
+
+    Raises:
+        Unavailable: a newer hub wrote the store.
+        Locked: another process is upgrading it and takes longer than a minute.
+    """
+    if schema.stored_fingerprint(connection) == schema.fingerprint():
+        return
+    with file_lock(path.with_name("upgrade.lock"), timeout=60):
+        if schema.stored_fingerprint(connection) != schema.fingerprint():
+            schema.refuse_newer(connection)  # before the backup: each attempt to open the store would leave one more
+            back_up(path, reason="before-upgrade")
+            schema.migrate(connection)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a store's file, with all that belongs to it, and return its new path beside the old one."""
+    kept = path.with_name(f"{path.name}.{clock.now():%Y%m%dT%H%M%S%f}.kept")
+    for end in ("-wal", "-shm", ""):
+        part = path.with_name(path.name + end)
+        if part.exists():
+            part.rename(kept.with_name(kept.name + end))
+    sync(path.parent)
+    return kept
+
+
+def back_up(path: Path, *, reason: str) -> Path:
+    """Copy a live store with SQLite's online backup, and return the copy's path under ``backups/``."""
+    relative = path.parent.relative_to(env.home())
+    folder = env.prepare_home() / "backups" / relative
+    make_folder(folder)
+    stamp = clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
+    target = folder / f"{stamp}-{reason}.db"
+    with closing(connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as source, closing(connect(target)) as copy:
+        source.backup(copy)
+    sync(target)
+    return target
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or a folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,153 @@
+"""What a store's file must contain: migrated tables, and the triggers and virtual tables that migrations cannot keep.
+
+Django rebuilds a SQLite table to alter it and drops its triggers without a word; so these statements are idempotent
+and run again after every migration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from django.apps import apps
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.stores.routing import STORE_APPS, current_alias
+
+META_COLUMNS = ("key", "value")
+META_TABLE = "CREATE TABLE IF NOT EXISTS store_meta (key text PRIMARY KEY, value text NOT NULL) WITHOUT ROWID"
+
+_IMMUTABLE = (
+    "position event_id project_id session_id turn_id stream_id stream_seq event_type event_version occurred_at "
+    "actor source payload_digest chain_digest idempotency_key trace_id"
+).split()
+
+_ERASES = "NEW.payload_json IS NULL AND NEW.salt IS NULL"
+_REDACTS = (
+    "OLD.payload_json IS NOT NULL AND NEW.payload_json IS NOT NULL AND NEW.salt IS NOT NULL AND NEW.salt <> OLD.salt"
+)
+
+LOG_TRIGGERS = {
+    "raw_events_no_delete": "BEFORE DELETE ON raw_events",
+    "raw_events_no_change": f"BEFORE UPDATE ON raw_events WHEN NOT (({_ERASES}) OR coalesce({_REDACTS}, 0)) OR "
+    + " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in _IMMUTABLE),
+    "raw_events_no_gap": "BEFORE INSERT ON raw_events WHEN NEW.position IS NOT "
+    "(SELECT coalesce(max(position), 0) + 1 FROM raw_events)",
+}
+"""Name and condition of each; all of them abort.
+
+Updates may only erase, payload and salt to NULL, or redact, both replaced at once: an update of the payload alone, such
+as an accident makes, has no new salt. That a redaction was meant is proven by the event that tells of it.
+"""
+
+_required: dict[str, list[str]] = {}
+_optional: dict[str, tuple[str, list[str]]] = {}
+_steps: list[Callable[[], None]] = []
+
+
+def require_sql(name: str, *statements: str) -> None:
+    """Register idempotent SQL that every store must have run; ``name`` says whose it is."""
+    _required[name] = list(statements)
+
+
+def require_optional_sql(name: str, *statements: str, needs: str) -> None:
+    """Register idempotent SQL that is left out where SQLite lacks the module that it ``needs``."""
+    _optional[name] = (needs, list(statements))
+
+
+def after_ensuring(step: Callable[[], None]) -> Callable[[], None]:
+    """Register what else is to be done in a store after all statements; it runs again and again, as they do."""
+    _steps.append(step)
+    return step
+
+
+require_sql(
+    "core",
+    META_TABLE,
+    "DROP TRIGGER IF EXISTS raw_events_no_change",
+    *(
+        f"CREATE TRIGGER IF NOT EXISTS {name} {when} BEGIN SELECT RAISE(ABORT, 'the event log is append-only'); END"
+        for name, when in LOG_TRIGGERS.items()
+    ),
+)
+
+
+def ensure(connection: BaseDatabaseWrapper) -> None:
+    """Run all registered statements, and note the schema's fingerprint in the store."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name FROM pragma_module_list")
+        modules = {name for (name,) in cursor.fetchall()}
+        possible = [statements for needs, statements in _optional.values() if needs in modules]
+        for statements in [*_required.values(), *possible]:
+            for statement in statements:
+                cursor.execute(statement)
+        _run_steps(connection.alias)
+        cursor.execute("INSERT OR REPLACE INTO store_meta VALUES ('fingerprint', %s)", [fingerprint()])
+
+
+def _run_steps(alias: str) -> None:
+    token = current_alias.set(alias)
+    try:
+        for step in _steps:
+            step()
+    finally:
+        current_alias.reset(token)
+
+
+@cache
+def fingerprint() -> str:
+    """Return a digest of every store app's migrations and required SQL, as this version of the hub has them."""
+    digest = hashlib.sha256(repr([sorted(_required.items()), sorted(_optional.items())]).encode())
+    for app in STORE_APPS:
+        folder = Path(apps.get_app_config(app).path) / "migrations"
+        for path in sorted(folder.glob("0*.py")):
+            digest.update(f"{app}.{path.stem}".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def stored_fingerprint(connection: BaseDatabaseWrapper) -> str | None:
+    """Return the fingerprint that the open store carries, or None where it has none."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'store_meta'")
+        if cursor.fetchone() is None:
+            return None
+        cursor.execute("SELECT value FROM store_meta WHERE key = 'fingerprint'")
+        row = cursor.fetchone()
+        return row[0] if row else None
+
+
+def migrate(connection: BaseDatabaseWrapper) -> None:
+    """Bring the store's tables to this version.
+
+    Raises:
+        Unavailable: a newer hub has migrated this store already.
+    """
+    from django.db.migrations.executor import MigrationExecutor
+
+    refuse_newer(connection)
+    executor = MigrationExecutor(connection)
+    executor.migrate([node for node in executor.loader.graph.leaf_nodes() if node[0] in STORE_APPS])
+    ensure(connection)
+
+
+def refuse_newer(connection: BaseDatabaseWrapper) -> None:
+    """Refuse a store with migrations that this version does not know.
+
+    Raises:
+        Unavailable: a newer hub has migrated this store already.
+    """
+    from django.db.migrations.loader import MigrationLoader
+
+    loader = MigrationLoader(connection)
+    known = set(loader.graph.nodes)
+    newer = sorted(
+        f"{app}.{name}" for app, name in loader.applied_migrations if app in STORE_APPS and (app, name) not in known
+    )
+    if newer:
+        raise Unavailable(
+            f"memory database unavailable: it was written by a newer Memory Hub ({newer[-1]}); upgrade this one",
+            migrations=newer,
+        )

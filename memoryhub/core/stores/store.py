@@ -1,0 +1,288 @@
+"""Stores: which there are, how one is opened, and which one is current.
+
+A store is a Django database alias that is added while running. ``use_store`` is the only way in: it opens the store,
+makes it the current one, and turns every database error inside into one of the hub's own.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+
+from django.db import DatabaseError, DataError, IntegrityError, ProgrammingError, connections
+
+from memoryhub import env
+from memoryhub.core.backends.sqlite.options import connection_settings
+from memoryhub.core.errors import Damaged, Invalid, Locked, NotFound, Unavailable
+from memoryhub.core.permissions import reached, reaches
+from memoryhub.core.stores import connections as store_connections
+from memoryhub.core.stores import files
+from memoryhub.core.stores.connections import Held, StoreFile
+from memoryhub.core.stores.routing import STORE_PREFIX, current_alias, require_current_alias
+
+logger = logging.getLogger(__name__)
+
+MAX_OPEN_STORES = 64
+SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+class Scope(StrEnum):
+    """Whose store it is, from the widest to the nearest."""
+
+    GLOBAL = "global"
+    ORG = "org"
+    PROJECT = "project"
+    VIEW = "view"
+    """What a store was at a past position: a cache, made from its log, that nothing is written to."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreId:
+    """The name of one store; ``name`` is a slug, and ``global`` for the global scope."""
+
+    scope: Scope
+    name: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not SLUG.fullmatch(self.name):
+            raise Invalid(
+                f"{self.scope} id {str(self.name)[:80]!r} is not valid: use 1 to 64 of a-z, 0-9, '.', '_', '-', "
+                "starting with a letter or digit"
+            )
+
+    @property
+    def alias(self) -> str:
+        """The Django database alias."""
+        return f"{STORE_PREFIX}{self.scope}:{self.name}"
+
+    @property
+    def path(self) -> Path:
+        """The store's SQLite file."""
+        return _path(os.environ.get("MEMORY_HUB_HOME"), self.scope, self.name)
+
+
+_FOLDERS = {Scope.GLOBAL: "", Scope.ORG: "orgs", Scope.PROJECT: "projects", Scope.VIEW: "cache/views"}
+
+
+@lru_cache(maxsize=256)
+def _path(_home: str | None, scope: Scope, name: str) -> Path:
+    return env.home() / _FOLDERS[scope] / name / "events.db"
+
+
+GLOBAL_STORE = StoreId(Scope.GLOBAL, "global")
+
+
+def project_store(project_id: str) -> StoreId:
+    """Return the id of a project's store.
+
+    Raises:
+        Invalid: ``project_id`` is not a slug.
+    """
+    return StoreId(Scope.PROJECT, project_id)
+
+
+def org_store(org_id: str) -> StoreId:
+    """Return the id of an organisation's store.
+
+    Raises:
+        Invalid: ``org_id`` is not a slug.
+    """
+    return StoreId(Scope.ORG, org_id)
+
+
+def list_projects() -> list[str]:
+    """Return the ids of all projects that have a store and that the caller may know of, in order."""
+    return reached(_names_in("projects"))
+
+
+def list_orgs() -> list[str]:
+    """Return the ids of all organisations that have a store, in order."""
+    return _names_in("orgs")
+
+
+def _names_in(folder: str) -> list[str]:
+    names = (path.parent.name for path in (env.home() / folder).glob("*/events.db"))
+    return sorted(name for name in names if SLUG.fullmatch(name))
+
+
+def current_store() -> StoreId:
+    """Return the store that is current here."""
+    scope, name = require_current_alias().removeprefix(STORE_PREFIX).split(":", 1)
+    return StoreId(Scope(scope), name)
+
+
+_failed: set[str] = set()
+_opening = threading.RLock()
+
+
+@contextmanager
+def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
+    """Open ``store`` and make it the current one inside the block.
+
+    Raises:
+        NotFound: there is no such store, and ``create`` is off; or the caller has no right to know of it.
+        Locked: another process held it for longer than the busy timeout.
+        Damaged: its file is missing or empty, though its log has events.
+        Unavailable: it cannot be opened, read or written.
+    """
+    if store.scope is Scope.PROJECT and not reaches(store.name):
+        raise _unknown(store)
+    held = _open(store, create=create)
+    token = current_alias.set(store.alias)
+    try:
+        with _translated(store):
+            yield store
+    finally:
+        current_alias.reset(token)
+        store_connections.leave(store.alias, held)
+
+
+@contextmanager
+def _translated(store: StoreId) -> Iterator[None]:
+    """Turn SQLite's errors inside the block into the hub's, and forget a store that fails.
+
+    An ``OSError`` is translated where the disk or a file of the hub's home is at fault; git's, for example, is not.
+    """
+    try:
+        yield
+    except (IntegrityError, DataError, ProgrammingError):
+        raise  # a rule of the schema was broken: a defect in the code, and the store is as good as before
+    except DatabaseError as error:
+        if "locked" in str(error):
+            raise Locked("memory database is locked by another process") from error
+        if "interrupted" in str(error):
+            raise
+        if "disk is full" not in str(error):
+            _failed.add(store.alias)
+            _release_cursors(error)
+            store_connections.retire(store.alias)
+        raise _unavailable(store, error) from error
+    except OSError as error:
+        if error.errno not in _OF_THE_DISK and not _is_in_home(error.filename):
+            raise
+        raise _unavailable(store, error) from error
+
+
+def _release_cursors(error: BaseException | None) -> None:
+    """Let go of the cursors that the frames of an error hold: a connection is closed only after its last cursor."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+def _is_in_home(filename: object) -> bool:
+    return isinstance(filename, str | os.PathLike) and Path(filename).is_relative_to(env.home())
+
+
+def _unavailable(store: StoreId, error: Exception) -> Unavailable:
+    reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return Unavailable(f"memory database unavailable: {reason}", store=store.name)
+
+
+def _open(store: StoreId, *, create: bool) -> Held:
+    try:
+        with _translated(store):
+            file = _stat(store, create=create)
+            while (held := store_connections.hold(store.alias, file)) is None:
+                _add(store, file)
+            return held
+    except OSError as error:
+        _failed.add(store.alias)
+        raise _unavailable(store, error) from error
+
+
+def _stat(store: StoreId, *, create: bool) -> StoreFile:
+    try:
+        stat = store.path.stat()
+    except FileNotFoundError:
+        _require_unanchored(store)
+        if store_connections.file_of(store.alias) or store.alias in _failed:
+            raise Unavailable(f"memory database unavailable: the file of {store.name!r} is gone") from None
+        if not create:
+            raise _unknown(store) from None
+        files.create_store(store.path)
+        stat = store.path.stat()
+    if not stat.st_size:  # before it is opened: SQLite in WAL mode writes a header into an empty file
+        raise Damaged(
+            f"memory database unavailable: the file of {store.name!r} is empty; "
+            "`memory-hub doctor` says how to bring it back",
+            store=store.name,
+        )
+    return StoreFile(stat.st_ino, stat.st_dev)
+
+
+def _require_unanchored(store: StoreId) -> None:
+    """Refuse to go on without a store's file where the anchor beside it shows that its log had events.
+
+    Raises:
+        Damaged: it had.
+    """
+    if files.is_anchored(store.path):
+        raise Damaged(
+            f"memory database unavailable: the file of {store.name!r} is gone, though its log had events; "
+            "`memory-hub doctor` says how to bring it back",
+            store=store.name,
+        )
+
+
+def _unknown(store: StoreId) -> NotFound:
+    names = _names_in(_FOLDERS[store.scope])
+    known = ", ".join(reached(names) if store.scope is Scope.PROJECT else names) or "none"
+    return NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {known}")
+
+
+def _add(store: StoreId, file: StoreFile) -> None:
+    """Make ``file`` that of the store's alias for all threads; whichever comes first upgrades it."""
+    alias = store.alias
+    with _opening:
+        if store_connections.file_of(alias) == file:
+            return
+        store_connections.drop(alias)
+        settings = {**connections.settings["default"], **connection_settings(str(store.path), create=False)}
+        held = store_connections.begin(alias, file, settings)
+        try:
+            files.require_log(store.path, held.connection)
+            files.upgrade_if_needed(store.path, held.connection)
+            if alias in _failed:
+                _check_integrity(store)
+            store_connections.publish(alias, held)
+        except BaseException:
+            store_connections.drop(alias)
+            raise
+        finally:
+            store_connections.leave(alias, held)
+        _drop_oldest(keep={alias, current_alias.get()})
+
+
+def _drop_oldest(keep: set[str | None]) -> None:
+    aliases = store_connections.open_aliases()
+    spare = [alias for alias in aliases if alias not in keep]
+    for alias in spare[: max(0, len(aliases) - MAX_OPEN_STORES)]:
+        store_connections.drop(alias)
+
+
+def _check_integrity(store: StoreId) -> None:
+    with connections[store.alias].cursor() as cursor:
+        cursor.execute("PRAGMA integrity_check")
+        report = "; ".join(row[0] for row in cursor.fetchall())
+    _failed.discard(store.alias)
+    logger.warning("store %s is open again after a failure; integrity check: %s", store.name, report)
+
+
+def forget(store: StoreId) -> None:
+    """Drop the store's alias, so that the next ``use_store`` opens the file again."""
+    store_connections.drop(store.alias)
+    store_connections.detach(store.alias)

@@ -1,0 +1,128 @@
+"""The examination of the home's files: links, what killed processes left, and stores that are gone or misnamed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from shlex import quote
+
+from memoryhub import env
+from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, project_store
+from memoryhub.ops.backups.copying import backups_of
+from memoryhub.ops.backups.soundness import newest_sound_backup
+from memoryhub.ops.doctor.finding import Finding
+
+_SHOWN = 3
+_FOLDERS = {"projects": project_store, "orgs": org_store}
+# Drafts begin with a dot and name the process that writes them: `.events.db.<pid>.<ns>`, `.<name>.<pid>.draft`, …
+_PID = re.compile(r"[.-](\d+)(?:[.-]\d+)?(?:\.draft)?(?:-wal|-shm|-journal)?$")
+
+
+def examine_files() -> Iterator[Finding]:
+    """Yield what is wrong with the home's files, whatever is in them."""
+    paths = sorted(env.home().rglob("*"))
+    yield from _links(paths)
+    yield from _leftovers(paths)
+    yield from _misnamed()
+    yield from _lost()
+
+
+def _links(paths: list[Path]) -> Iterator[Finding]:
+    """Find links in the place of files: what they lead to is outside the home, with modes that nobody checks."""
+    for path in paths:
+        if not path.is_symlink() or path.is_dir():
+            continue
+        target, name = path.readlink(), path.relative_to(env.home())
+        store = _store_at(path) if path.name == "events.db" else None
+        if not path.exists():
+            mend = f"`rm {quote(str(path))}`"
+        elif store:
+            mend = f"`memory-hub restore {quote(str(path.resolve()))} {option(store)} --replace` copies it here"
+        else:
+            mend = f"stop `memory-hub serve`; `mv {quote(str(path.resolve()))} {quote(str(path))}`"
+        yield Finding("the home folder", f"{name} is a symbolic link to {target}, where it is not protected", mend)
+
+
+def _leftovers(paths: list[Path]) -> Iterator[Finding]:
+    """Find drafts of processes that have died; they may hold text that was erased since."""
+    left = [path for path in paths if path.name.startswith(".") and _is_left(path)]
+    if left:
+        names = ", ".join(str(path.relative_to(env.home())) for path in left[:_SHOWN])
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        mend = f"`rm -r {' '.join(quote(str(path)) for path in left)}`"
+        yield Finding("the home folder", f"a process that was killed has left {names}{more}", mend)
+
+
+def _is_left(path: Path) -> bool:
+    found = _PID.search(path.name)
+    if found is None:
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def _misnamed() -> Iterator[Finding]:
+    """Find copies of stores' folders whose names no store can have."""
+    for kind in _FOLDERS:
+        for path in sorted((env.home() / kind).glob("*/events.db")):
+            if not SLUG.fullmatch(path.parent.name):
+                mend = f"it is no store and nothing reads it; {set_aside(path.parent)}"
+                yield Finding(f"{kind}/{path.parent.name}", f"{path.parent.name!r} is no id of a store", mend)
+
+
+def set_aside(folder: Path) -> str:
+    """Return the command that moves a folder to where nothing takes it for a store."""
+    aside = env.home() / "backups" / f"set-aside-{folder.name}"
+    return f"`mv {quote(str(folder))} {quote(str(aside))}` sets it aside"
+
+
+def _lost() -> Iterator[Finding]:
+    """Find stores whose file is gone, but not their anchor or their backups."""
+    anchored = [_store_at(path) for path in env.home().glob("projects/*/head")]
+    anchored += [_store_at(path) for path in env.home().glob("orgs/*/head")]
+    shared = [GLOBAL_STORE] if (env.home() / "global" / "head").exists() else []
+    for store in sorted({*filter(None, anchored), *shared, *_backed_up()}, key=lambda store: store.alias):
+        if store.path.exists() or store.path.is_symlink():
+            continue
+        backup = newest_sound_backup(store)
+        file = quote(str(backup)) if backup else "FILE"
+        none = "" if backup else "; the home has no sound backup of it, so FILE is one that you kept elsewhere"
+        mend = f"`memory-hub restore {file} {option(store)}` puts the newest sound backup in its place{none}"
+        mend += f"; where no backup is left, `memory-hub doctor --accept-loss {option(store)}` begins it again"
+        on_purpose = "; if it was deleted on purpose, remove its folder in backups/ and its file `head`"
+        yield Finding(str(store.path.parent.relative_to(env.home())), "the store's file is gone", mend + on_purpose)
+
+
+def _backed_up() -> Iterator[StoreId]:
+    for folder in sorted((env.home() / "backups").glob("*")):
+        kind, _, name = folder.name.partition("-")
+        if SLUG.fullmatch(name) and kind in ("project", "org"):
+            store = project_store(name) if kind == "project" else org_store(name)
+        elif folder.name == "global-global":
+            store = GLOBAL_STORE
+        else:
+            continue
+        if backups_of(store):
+            yield store
+
+
+def _store_at(path: Path) -> StoreId | None:
+    """Return the store whose folder a file is in, None for a file elsewhere."""
+    folder = path.parent
+    if folder == env.home() / "global":
+        return GLOBAL_STORE if path.name in ("events.db", "head") else None
+    make = _FOLDERS.get(folder.parent.name) if folder.parent.parent == env.home() else None
+    fits = make and path.name in ("events.db", "head") and SLUG.fullmatch(folder.name)
+    return make(folder.name) if make and fits else None
+
+
+def option(store: StoreId) -> str:
+    """Return the option of commands that names a store."""
+    return f"--{store.scope}" if store.scope == "global" else f"--{store.scope} {store.name}"

@@ -1,0 +1,199 @@
+"""The examination of one store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from shlex import quote
+
+from django.db import DatabaseError
+
+from memories.embeddings.index_check import damaged_files
+from memories.search.index import index_problem
+from memoryhub import env
+from memoryhub.core import clock, log
+from memoryhub.core.backends.sqlite.options import JOURNAL_SIZE_LIMIT
+from memoryhub.core.errors import Damaged, HubError, Locked
+from memoryhub.core.log.anchor import read_anchor
+from memoryhub.core.log.damaged import verify_damaged
+from memoryhub.core.stores.integrity import damage, header_problem, is_damage, missing_log_triggers, schema_problem
+from memoryhub.core.stores.store import StoreId, current_store, use_store
+from memoryhub.ops.backups.copying import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
+from memoryhub.ops.backups.soundness import compared_with_backup, foreign_log, newest_sound_backup
+from memoryhub.ops.doctor.files import option, set_aside
+from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_backups
+from memoryhub.ops.jobs.status import models_behind
+from memoryhub.ops.jobs.targets import Target
+
+_WAL_BYTES = 2 * JOURNAL_SIZE_LIMIT
+_BACKUP_AGE = timedelta(days=3)
+_KEPT_LONG = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was found in a store, and what was compared for it."""
+
+    findings: list[Finding]
+    compared: str
+    """One sentence; "" where the store could not be read."""
+
+
+def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
+    """Look at everything that a store has. Changes nothing but what opening upgrades.
+
+    Args:
+        store: which.
+        deep: compare all of its read models with the log, however long that is; else a long log is sampled.
+    """
+    where, compared = Target(store).title, ""
+    try:
+        with use_store(store):
+            problem = damage() or header_problem(store.path)
+            changed = "" if problem else schema_problem()
+            verified = None if problem else log.verify()
+            found = [*_identity(store), *_schema(store, changed), *_chain(store, verified)] if verified else []
+            # Else what is to be compared may be missing, or the log is no measure of anything.
+            if verified and verified.ok and not changed:
+                compared, different = _compared(store, deep=deep)
+                found += [*_behind(store), *different]
+    except Locked as error:
+        found, problem = [_locked(error)], ""
+    except Damaged as error:
+        found, problem = [(error.message, _restore(store) + _accept(store))], ""
+    except HubError as error:
+        problem = error.message if is_damage(error.__cause__) else ""
+        found = [] if problem else [_unopened(store, error)]
+    if problem:
+        found = [_damaged(store, problem)]
+    backups = examine_backups(store, whole=not found, deep=deep)
+    return Examination([Finding(where, what, mend) for what, mend in [*found, *backups, *_beside(store)]], compared)
+
+
+_Pair = tuple[str, str]
+
+
+def _unopened(store: StoreId, error: HubError) -> _Pair:
+    if "migrations" in error.data:
+        return error.message, "`pip install --upgrade django-memory-hub`"
+    blamed = blamed_on_disk("", error.message)
+    return (blamed.what, blamed.mend) if blamed else (error.message, _restore(store))
+
+
+def _identity(store: StoreId) -> Iterator[_Pair]:
+    foreign = foreign_log(store)
+    if foreign:
+        yield foreign, _restore(store) if newest_sound_backup(store) else set_aside(store.path.parent)
+
+
+def _locked(error: Locked) -> _Pair:
+    return error.message, "end the process that writes for so long, or wait, and run doctor again"
+
+
+def _damaged(store: StoreId, problem: str) -> _Pair:
+    """Propose a rebuild where the log is whole, and a restore, which loses what came after the backup, elsewhere."""
+    try:
+        found = verify_damaged(store)
+    except DatabaseError as error:
+        return _locked(Locked(f"memory database unavailable: {error}"))
+    if found.ok:
+        rebuild = f"`memory-hub rebuild {option(store)}` builds the file anew from it and keeps the damaged one"
+        return f"{problem}; {found.describe()}", f"{rebuild}; nothing is lost"
+    readable = f"the log can be read up to #{found.events}" if found.events else "none of the log can be read"
+    return f"{problem}; {found.describe()}; {readable}", _restore(store)
+
+
+def _schema(store: StoreId, changed: str) -> Iterator[_Pair]:
+    missing = missing_log_triggers()
+    if missing:
+        yield f"the log can be changed: its triggers are missing ({', '.join(missing)})", _again(store, "rebuild")
+    if changed:
+        yield changed, _again(store, "rebuild")
+
+
+def _chain(store: StoreId, found: log.Verification) -> Iterator[_Pair]:
+    if not found.ok:
+        yield found.describe(), _restore(store) + (_accept(store) if log.anchor_problem() else "")
+    elif found.events and _has_no_anchor():
+        yield (
+            "the file `head` beside the store, which shows a cut tail, is missing",
+            f"`memory-hub doctor --accept-loss {option(store)}` writes it again and records that it was missing",
+        )
+    older = compared_with_backup(store) if found.ok else ""
+    if older:
+        yield older, _restore(store)
+
+
+def _has_no_anchor() -> bool:
+    try:
+        return read_anchor(current_store()) is None
+    except ValueError:
+        return False  # the chain says so
+
+
+def _behind(store: StoreId) -> Iterator[_Pair]:
+    behind = models_behind()
+    if behind:
+        yield f"read models are behind the log: {', '.join(behind)}", _again(store, "rebuild")
+    problem = index_problem()
+    if problem:
+        yield problem.partition(";")[0], _again(store, "reindex")
+    for path in damaged_files(store.path):
+        yield f"the vector index {path.name} is damaged", f"`rm {quote(str(path))}`; the next search makes it again"
+
+
+def _compared(store: StoreId, *, deep: bool) -> tuple[str, list[_Pair]]:
+    """Return what was compared with the log, and what differs from it."""
+    try:
+        found = log.compare(whole=deep)
+    except OSError as error:
+        what = f"the read models could not be compared with the log ({error.strerror})"
+        return "", [(what, f"make room under {env.home()}, or the right to write there, and run doctor again")]
+    tables = [each.describe() for each in found.differences if each.is_table]
+    others = [each.describe() for each in found.differences if not each.is_table]
+    pairs = [
+        (tables, "read models are not what the log says", "rebuild"),
+        (others, "search is not what the log says", "reindex"),
+    ]
+    told = [(f"{said}: {', '.join(which)}", _again(store, job)) for which, said, job in pairs if which]
+    return found.describe(), told
+
+
+def _beside(store: StoreId) -> Iterator[_Pair]:
+    wal = store.path.with_name("events.db-wal")
+    size = wal.stat().st_size if wal.exists() else 0
+    if size > _WAL_BYTES:
+        yield (
+            f"the write-ahead log has {size // 2**20} MB; searches get slower with it",
+            "let `memory-hub serve` run, which shortens it, or end the process that keeps reading",
+        )
+    backups = backups_of(store)
+    newest = made_at(backups[-1]) if backups else None
+    if newest is None or newest < clock.now() - _BACKUP_AGE:
+        said = f"the last backup is of {newest:%Y-%m-%d}" if newest else "there is no backup"
+        yield said, "let `memory-hub serve` run, or run `memory-hub backup`"
+    for path in kept_before_restores(store):
+        if made_at(path) < clock.now() - _KEPT_LONG:
+            said = f"the store as it was before it was {_replaced(path)} on {made_at(path):%Y-%m-%d} is still kept"
+            yield said, f"remove {path} once nothing in it is wanted any more"
+
+
+def _replaced(kept: Path) -> str:
+    return "rebuilt" if kept.name.endswith(BEFORE_REBUILD) else "restored"
+
+
+def _restore(store: StoreId) -> str:
+    backup = newest_sound_backup(store)
+    file = quote(str(backup)) if backup else "FILE"
+    none = "" if backup else "; the home has no sound backup of it, so FILE is one that you kept elsewhere"
+    return f"`memory-hub restore {file} {option(store)} --replace` puts a backup back and keeps the file beside{none}"
+
+
+def _accept(store: StoreId) -> str:
+    return f"; where no backup has the lost events, `memory-hub doctor --accept-loss {option(store)}` goes on without"
+
+
+def _again(store: StoreId, job: str) -> str:
+    return f"`memory-hub jobs {job} {option(store)}`"

@@ -1,0 +1,14 @@
+"""The jobs: what the worker does by itself, and anyone can have done now.
+
+Loading this loads every job: the hub's own, and those that each app defines in its ``jobs.py``.
+"""
+
+from django.utils.module_loading import autodiscover_modules
+
+from memoryhub.ops.jobs import standard  # noqa: F401 - the hub's own
+from memoryhub.ops.jobs.running import BUSY, run_due, run_job
+from memoryhub.ops.jobs.schedules import install_schedules, release_held, run_scheduled
+
+autodiscover_modules("jobs")
+
+__all__ = ["BUSY", "install_schedules", "release_held", "run_due", "run_job", "run_scheduled"]

@@ -1,0 +1,155 @@
+"""When a job is run by itself, as a person wants it: how often, at what time, or not at all.
+
+The plan is the job's row of django-q2, which migrations and restarts leave as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, get_args
+
+from django.db import transaction
+from django_q.models import Schedule
+from pydantic import AfterValidator, Field, model_validator
+
+from memoryhub.core import clock
+from memoryhub.core.errors import Invalid
+from memoryhub.core.jobs import Every, Job, find_job
+from memoryhub.core.permissions import Act, demand
+from memoryhub.core.schemas import Command
+from memoryhub.models import Subject
+from memoryhub.ops.jobs.schedules import FUNCTION, new_schedule
+from memoryhub.registry.access_history import note_change
+
+How = Literal["minute", "15-minutes", "hour", "6-hours", "day", "week", "off", "default"]
+HOWS: tuple[How, ...] = get_args(How)
+_ROWS = {
+    "minute": (Schedule.MINUTES, 1, timedelta(minutes=1)),
+    "15-minutes": (Schedule.MINUTES, 15, timedelta(minutes=15)),
+    "hour": (Schedule.HOURLY, None, timedelta(hours=1)),
+    "6-hours": (Schedule.MINUTES, 360, timedelta(hours=6)),
+    "day": (Schedule.DAILY, None, timedelta(days=1)),
+    "week": (Schedule.WEEKLY, None, timedelta(days=7)),
+}
+"""Django-q2's type of schedule with its minutes, and how long it is from one run to the next."""
+AT_A_TIME = ("day", "week")
+"""What has a time of day."""
+_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_FOR_EVER, _NEVER = -1, 0
+
+
+def _time_of_day(text: str) -> str:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError("write a time of day in UTC from 00:00 to 23:59, such as 03:00")
+    return f"{int(found[1]):02}:{found[2]}"
+
+
+class JobPlan(Command):
+    """Change when a job is run by itself."""
+
+    job: str = Field(min_length=1, max_length=64, description="its name")
+    every: How | None = Field(None, description="how often; default: as often as now")
+    at: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
+        None, description="time of day in UTC, 03:00 say, of what is run every day or week"
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> JobPlan:
+        if self.every is None and self.at is None:
+            raise ValueError(f"say how often: {', '.join(HOWS)}; or at what time")
+        if self.at is not None and self.every not in (None, *AT_A_TIME):
+            raise ValueError(f"'at' is for every {' or '.join(AT_A_TIME)}, not for {self.every!r}; leave it out")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """When a job is run by itself."""
+
+    every: str = ""
+    """Of ``HOWS``; "" for one that somebody has given another schedule by hand."""
+    at: str = ""
+    """Time of day in UTC, where there is one."""
+    next_run: datetime | None = None
+    """None where it is off, or run on demand alone."""
+
+    @property
+    def described(self) -> str:
+        """How a sentence says it: ``every day at 03:00 UTC``."""
+        return _SAID.get(self.every, f"every {self.every}") + (f" at {self.at} UTC" if self.at else "")
+
+
+_SAID = {"": "as set by hand", "off": "switched off", "15-minutes": "every 15 minutes", "6-hours": "every 6 hours"}
+
+
+NO_PLAN = Plan()
+"""Of a job on demand, and of one whose row is not made yet."""
+
+
+def plans() -> dict[str, Plan]:
+    """Return the plan of each job that has one, by the job's name."""
+    return {each.name: _plan(each) for each in Schedule.objects.filter(func=FUNCTION)}
+
+
+def change_plan(*, command: JobPlan) -> Plan:
+    """Change when a job is run by itself, from now on and for good; what waits in the queue is run all the same.
+
+    Where no time is said, the next run is when it was to be, or sooner where that is too far off.
+
+    Raises:
+        Forbidden: whoever calls may not.
+        Invalid: there is no such job, it is run on demand alone, or as often as it is run now there is no time of day.
+    """
+    demand(Act.ADMINISTER)
+    job = find_job(command.job)
+    if job.every is Every.DEMAND:
+        raise Invalid(f"job {job.slug!r} is run on demand alone; it has no schedule to change")
+    with transaction.atomic(using="jobs"):
+        row = Schedule.objects.filter(name=job.name, func=FUNCTION).first() or new_schedule(job)
+        _change(row, job, command)
+        row.save()
+        plan = _plan(row)
+        note_change(Subject.JOB, job.slug, plan.described if plan.every == "off" else f"set to run {plan.described}")
+    return plan
+
+
+def default_of(job: Job) -> str:
+    """Return how often a job is run where nobody says otherwise: one of ``HOWS``."""
+    return job.every.value.removeprefix("every ")
+
+
+def _change(row: Schedule, job: Job, command: JobPlan) -> None:
+    if command.every == "off":
+        row.repeats = _NEVER
+        return
+    every = command.every or _every(row)
+    every = default_of(job) if every == "default" else every
+    if every not in AT_A_TIME and (command.at or not every):
+        raise Invalid(
+            f"job {job.slug!r} is run {_plan(row).described}, which has no time of day; "
+            "say how often as well: every day or every week"
+        )
+    row.schedule_type, row.minutes, step = _ROWS[every]
+    row.repeats = _FOR_EVER
+    row.next_run = _next(command.at) if command.at else min(row.next_run, clock.now() + step)
+
+
+def _next(at: str) -> datetime:
+    hour, minute = map(int, at.split(":"))
+    now = clock.now()
+    today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return today if today > now else today + timedelta(days=1)
+
+
+def _plan(row: Schedule) -> Plan:
+    every = "off" if row.repeats == _NEVER else _every(row)
+    at = f"{row.next_run:%H:%M}" if every in AT_A_TIME else ""
+    return Plan(every, at, None if every == "off" else row.next_run)
+
+
+def _every(row: Schedule) -> str:
+    kind = (row.schedule_type, row.minutes if row.schedule_type == Schedule.MINUTES else None)
+    return next((every for every, known in _ROWS.items() if known[:2] == kind), "")

@@ -1,0 +1,201 @@
+"""How the hub does, as Prometheus text: counted in the stores and in every process's counters when it is asked for.
+
+Nothing is kept in this process, so the answer is the same whichever process gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from memories.models import Memory
+from memoryhub.core import counters, log
+from memoryhub.core.errors import HubError
+from memoryhub.core.models import ProjectionOffset
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import STORE_PREFIX
+from memoryhub.core.stores.store import current_store, list_projects, project_store, use_store
+from memoryhub.models import JobResult
+from memoryhub.ops.jobs.runs import last_runs
+from memoryhub.ops.jobs.schedules import next_runs
+from memoryhub.ops.jobs.status import projection_lag
+from sessions_app.refusals import REJECTIONS
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PREFIX = "memory_hub_"
+
+Facts = dict[str, Any]
+
+
+def render() -> bytes:
+    """Return every metric of this hub."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Hub())
+    return generate_latest(registry)
+
+
+class _Hub(Collector):
+    def collect(self) -> Iterable[Metric]:
+        facts = {project: _facts(project) for project in list_projects()}
+        counted = _by_project(counters.sums())
+        up = _gauge("store_up", "Whether a project's store can be read", ["project"])
+        for project, found in facts.items():
+            up.add_metric([project], 1 if found else 0)
+        yield up
+        readable = {project: found for project, found in facts.items() if found}
+        yield from _of_stores(readable)
+        yield from _of_appends(readable, counted)
+        yield from _of_counters(counted)
+        yield from _of_jobs()
+
+
+def _of_jobs() -> Iterator[Metric]:
+    """Tell of each job over each store how its last run ended, and when."""
+    labels = ["job", "store"]
+    well = _gauge("job_ok", "Whether the last run of a job over a store did what it was to do", labels)
+    ended = _gauge("job_ended_timestamp_seconds", "When the last run of a job over a store ended", labels)
+    due = _gauge("job_due_timestamp_seconds", "When a job is due next", ["job"])
+    for (job, store), run in sorted(last_runs().items()):
+        named = [job, store.removeprefix(STORE_PREFIX) or "hub"]
+        well.add_metric(named, 1 if run.result == JobResult.OK else 0)
+        ended.add_metric(named, run.ended_at.timestamp())
+    for job, at in sorted(next_runs().items()):
+        due.add_metric([job], at.timestamp())
+    yield from (well, ended, due)
+
+
+def _facts(project: str) -> Facts | None:
+    """Return what a project's store holds, or None where it cannot be read."""
+    try:
+        with use_store(project_store(project)):
+            return {name: ask() for name, ask in _QUESTIONS.items()}
+    except HubError:
+        return None
+
+
+def _turns() -> dict[str, int]:
+    return {"open": 0, "closed": 0, "incomplete": 0, **_counts("sessions_app_turn", "status")}
+
+
+def _counts(table: str, column: str) -> dict[str, int]:
+    return dict(rows.fetch(f"SELECT {column}, count(*) FROM {table} GROUP BY {column} ORDER BY {column}"))
+
+
+def _turn_events() -> int:
+    found = rows.fetch("SELECT coalesce(sum(event_count), 0) FROM sessions_app_turn")
+    count: int = found[0][0]
+    return count
+
+
+def _bytes() -> int:
+    path = current_store().path
+    return sum(each.stat().st_size for each in path.parent.glob("events.db*"))
+
+
+def _lags() -> dict[str, int]:
+    head, _ = log.head()
+    cursors = ProjectionOffset.objects.values_list("projector", "position")
+    return {"read models": projection_lag(), **{name: head - position for name, position in cursors}}
+
+
+_QUESTIONS: dict[str, Callable[[], Any]] = {
+    "events": lambda: log.head()[0],
+    "memories": lambda: Memory.objects.live().count(),
+    "sessions": lambda: _counts("sessions_app_session", "status"),
+    "turns": _turns,
+    "turn_events": _turn_events,
+    "bytes": _bytes,
+    "lags": _lags,
+}
+
+
+def _of_stores(facts: dict[str, Facts]) -> Iterator[Metric]:
+    yield _plain(_gauge("events", "Events in a project's log", ["project"]), facts, "events")
+    yield _plain(_gauge("memories", "Memories that are not deleted", ["project"]), facts, "memories")
+    yield _plain(_gauge("store_bytes", "Size of a project's store with its WAL", ["project"]), facts, "bytes")
+    yield _labelled(_gauge("sessions", "Sessions by status", ["project", "status"]), facts, "sessions")
+    yield _labelled(_gauge("turns", "Turns by status", ["project", "status"]), facts, "turns")
+    lag = _gauge("projection_lag_events", "Events that a projector has not applied yet", ["project", "projector"])
+    yield _labelled(lag, facts, "lags")
+    completion = _gauge("turn_completion_ratio", "Closed turns among those that are over", ["project"])
+    for project, found in facts.items():
+        closed, over = found["turns"]["closed"], found["turns"]["closed"] + found["turns"]["incomplete"]
+        if over:
+            completion.add_metric([project], closed / over)
+    yield completion
+
+
+def _of_appends(facts: dict[str, Facts], counted: dict[str, dict[str, float]]) -> Iterator[Metric]:
+    events = CounterMetricFamily(f"{PREFIX}turn_events", "Events appended in turns", labels=["project"])
+    ratio = _gauge("append_rejection_ratio", "Refused calls among all that asked to append in a turn", ["project"])
+    for project, found in facts.items():
+        appended = found["turn_events"]
+        events.add_metric([project], appended)
+        refused = sum(value for _, value in _values_of(counted.get(project, {}), REJECTIONS.name))
+        if appended + refused:
+            ratio.add_metric([project], refused / (appended + refused))
+    yield events
+    yield ratio
+
+
+def _of_counters(counted: dict[str, dict[str, float]]) -> Iterator[Metric]:
+    for each in counters.defined():
+        yield _histogram(each, counted) if isinstance(each, counters.Timer) else _counter(each, counted)
+
+
+def _counter(counter: counters.Counter, counted: dict[str, dict[str, float]]) -> Metric:
+    family = CounterMetricFamily(PREFIX + counter.name, counter.help, labels=["project", counter.label])
+    for project, values in counted.items():
+        for key, value in _values_of(values, counter.name):
+            family.add_metric([project, key], value)
+    return family
+
+
+def _histogram(timer: counters.Timer, counted: dict[str, dict[str, float]]) -> Metric:
+    family = HistogramMetricFamily(PREFIX + timer.name, timer.help, labels=["project", timer.label])
+    for project, values in counted.items():
+        found = dict(_values_of(values, timer.name))
+        for label in dict.fromkeys(key.rpartition("|")[0] for key in found):
+            family.add_metric([project, label], *_buckets(found, label))
+    return family
+
+
+def _buckets(found: dict[str, float], label: str) -> tuple[list[tuple[str, float]], float]:
+    """Return the cumulative buckets of one label, and the sum of its seconds."""
+    total, buckets = 0.0, []
+    for bound in [*map(str, counters.BUCKETS), "+Inf"]:
+        total += found.get(f"{label}|{bound}", 0.0)
+        buckets.append((bound, total))
+    return buckets, found.get(f"{label}|sum", 0.0)
+
+
+def _values_of(values: dict[str, float], name: str) -> list[tuple[str, float]]:
+    return [(key.removeprefix(f"{name}|"), value) for key, value in values.items() if key.startswith(f"{name}|")]
+
+
+def _by_project(sums: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Return the counts of projects, by their ids; other stores have no metrics."""
+    return {
+        name.removeprefix("project:"): values for name, values in sorted(sums.items()) if name.startswith("project:")
+    }
+
+
+def _gauge(name: str, text: str, labels: list[str]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _plain(family: GaugeMetricFamily, facts: dict[str, Facts], fact: str) -> Metric:
+    for project, found in facts.items():
+        family.add_metric([project], found[fact])
+    return family
+
+
+def _labelled(family: GaugeMetricFamily, facts: dict[str, Facts], fact: str) -> Metric:
+    for project, found in facts.items():
+        for label, value in found[fact].items():
+            family.add_metric([project, label], value)
+    return family

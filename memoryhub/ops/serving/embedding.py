@@ -1,0 +1,160 @@
+"""The process that holds the embedding model, so that no other one pays for it: 280 MB once it is asked, 25 before.
+
+The server starts and watches it as it does the worker. It imports neither Django's apps nor a model until it must.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import json
+import logging
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import TYPE_CHECKING, Any
+
+from memories.embeddings.engine import Engine, ModelId, StoreIndex
+from memories.embeddings.remote import ADDRESS_FILE
+from memoryhub import env, logs
+from memoryhub.core.backends.sqlite import driver
+from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.secret_files import secret_matches
+
+if TYPE_CHECKING:
+    from memories.embeddings.local import LocalEngine
+
+logger = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 900.0
+"""A model that nobody asks for so long is given up until the next question."""
+_LOOK_SECONDS = 60.0
+_LONGEST_LINE = 32 * 1024 * 1024
+
+# glibc's malloc.h. A model allocates and frees some 50 MB for each batch: in an arena for each thread, and kept by the
+# allocator, that became several times as much. Setting the one threshold also keeps the one for mmap from growing.
+_M_ARENA_MAX, _ARENAS = -8, 1
+_M_TRIM_THRESHOLD, _KEPT_FREE_BYTES = -1, 32 * 1024 * 1024
+
+
+class _Server(ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, engine: Callable[[], Engine], secret: str) -> None:
+        self.engine, self.secret = engine, secret
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(StreamRequestHandler):
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def handle(self) -> None:
+        """Answer one line."""
+        with contextlib.suppress(ConnectionError):  # whoever asked did not wait
+            if line := self.rfile.readline(_LONGEST_LINE):
+                self.wfile.write(json.dumps(self._answer(line)).encode() + b"\n")
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            if not secret_matches(str(request.pop("secret", "")), self.server.secret):
+                return {"problem": "the secret is not this hub's"}
+            return {"result": _ANSWERS[request.pop("do")](self.server.engine(), request)}
+        except HubError as error:
+            return {"problem": error.message}
+        except Exception as error:
+            logger.exception("a question to the embedding model failed")
+            return {"problem": f"the embedding model failed: {type(error).__name__}"}
+
+
+def _describe(engine: Engine, request: dict[str, Any]) -> Any:
+    return asdict(engine.describe(request["name"]))
+
+
+def _embed(engine: Engine, request: dict[str, Any]) -> Any:
+    packed = engine.embed(ModelId(**request["model"]), request["texts"])
+    return [(scale, base64.b64encode(numbers).decode()) for scale, numbers in packed]
+
+
+def _nearest(engine: Engine, request: dict[str, Any]) -> Any:
+    given = request["index"]
+    index = StoreIndex(**{**given, "model": ModelId(**given["model"])})
+    if not Path(index.path).resolve().is_relative_to(env.home().resolve()):
+        raise Invalid("that store is not of this hub")
+    with engine.asking(index, request["question"], request["limit"]) as answer:
+        return answer()
+
+
+_ANSWERS: dict[str, Callable[[Engine, dict[str, Any]], Any]] = {
+    "describe": _describe,
+    "embed": _embed,
+    "nearest": _nearest,
+}
+
+
+def main() -> None:
+    """Answer until the standard input ends, as it does when the server does."""
+    _bound_allocator()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread would wait for the first, and spin
+    driver.install()
+    logs.configure({})
+    env.prepare_home()
+    engine = _Holder()
+    with _Server(engine, secrets.token_urlsafe(32)) as server:
+        _make_known(server)
+        threading.Thread(target=server.serve_forever, name="embedding", daemon=True).start()
+        threading.Thread(target=engine.keep, name="embedding-idle", daemon=True).start()
+        sys.stdin.buffer.read()
+        (env.home() / ADDRESS_FILE).unlink(missing_ok=True)
+
+
+def _bound_allocator() -> None:
+    """Return freed memory to the system; only glibc needs to be told."""
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_ARENA_MAX, _ARENAS)
+        library.mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE_BYTES)
+
+
+def _make_known(server: _Server) -> None:
+    path = env.home() / ADDRESS_FILE
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump({"port": server.server_address[1], "secret": server.secret, "pid": os.getpid()}, file)
+    draft.rename(path)
+
+
+class _Holder:
+    """Imports numpy and the engine at the first question, and lets go of models and files when nobody asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._engine: LocalEngine | None = None
+
+    def __call__(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                from memories.embeddings.local import LocalEngine
+
+                self._engine = LocalEngine()
+            return self._engine
+
+    def keep(self) -> None:
+        """Look now and then whether anyone asks."""
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            if self._engine is not None and self._engine.idle_seconds > _IDLE_SECONDS:
+                self._engine.let_go()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The web server: uvicorn in this process, on the loopback interface only."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import signal
+import socket
+import threading
+from importlib import import_module
+
+import uvicorn
+from django.conf import settings
+from django.core.servers.basehttp import get_internal_wsgi_application
+
+from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.stores import wal
+from memoryhub.ops.serving import drain
+from memoryhub.ops.serving.bridge import WsgiBridge
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 2
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one.
+
+    Raises:
+        Invalid: ``host`` is not an address of this machine alone.
+        Unavailable: the port is taken.
+    """
+    address = _loopback(host)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    # Named as TCP, because only then asyncio switches Nagle's delay off: 40 ms an answer otherwise.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address, port))
+        listener.listen(128)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = error.strerror if isinstance(error, OSError) else "it must be 0 to 65535"
+        raise Unavailable(f"port {port} cannot be used ({reason}); choose another with --port") from error
+    return listener
+
+
+def _loopback(host: str) -> str:
+    address = "127.0.0.1" if host == "localhost" else host
+    try:
+        allowed = ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        allowed = False
+    if not allowed:
+        raise Invalid(
+            f"--host {host} would open this hub to other machines, and it serves its own alone: "
+            "use 127.0.0.1, and a tunnel such as ssh -L from elsewhere"
+        )
+    return address
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the address that people open."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(listener: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM, then finish what is being answered, for at most two seconds."""
+    import_module(settings.ROOT_URLCONF)  # half a second that the first who asks, a hook perhaps, can't wait for
+    bridge = WsgiBridge(get_internal_wsgi_application(), max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+    config = uvicorn.Config(
+        bridge,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    # uvicorn raises the signal again when it has shut down; this hub ends by returning.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    stop = threading.Event()
+    for keep, name in ((wal.keep, "wal-keeper"), (drain.keep, "spool-drain")):
+        threading.Thread(target=keep, args=[stop], name=name, daemon=True).start()
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        stop.set()
+        bridge.close()

@@ -1,0 +1,174 @@
+"""The organisations of this hub: made, described, listed and told about. Needs the stores alone, not hub.db.
+
+Inside a project's store, which is where an MCP server works, any organisation can be made and seen by its card, and
+only the project's own be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from memoryhub.core import log
+from memoryhub.core.errors import Conflict, Forbidden
+from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand, demand_hub
+from memoryhub.core.schemas import Listing, Paging
+from memoryhub.core.stores.store import Scope, StoreId, org_store, use_store
+from memoryhub.core.stores.store import list_orgs as org_ids
+from memoryhub.registry.present import org_line
+from memoryhub.registry.projects import IfTaken, id_from_name, projects_by_org, projects_of
+from memoryhub.registry.store_cards import (
+    Problem,
+    Redacted,
+    ShortDescription,
+    StoreOverview,
+    apart_from_here,
+    overview_fields,
+    page_of_cards,
+    read_card,
+    shortened,
+    store_here,
+)
+from sessions_app.events.work import PROJECT_DESCRIBED, Slug
+from sessions_app.schemas import OrgDescribe
+from sessions_app.selectors import org_of_project, profile
+from sessions_app.services.profile import describe, draft_description
+
+
+class OrgCreate(OrgDescribe):
+    """Make an organisation."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    org_id: Slug = Field(alias="id", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
+    if_exists: IfTaken = Field(IfTaken.ERROR, description="update: describe the one that is there")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        return id_from_name(given, "org_id")
+
+
+class OrgCard(BaseModel):
+    """What an organisation shows of itself to every project."""
+
+    org_id: str
+    name: str = ""
+    description: ShortDescription = ""
+    problem: Problem = ""
+
+
+class OrgOverview(StoreOverview, OrgCard):
+    """How an organisation stands."""
+
+    projects: list[str] = Field(default_factory=list, description="ids of the projects that belong to it")
+
+
+class OrgDetails(OrgOverview):
+    """All about an organisation but what it keeps."""
+
+    description: str = ""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+    described_at: datetime | None = None
+    redacted: Redacted = Field(default_factory=list)
+
+
+def create_org(*, command: OrgCreate) -> OrgDetails:
+    """Make the store of a new organisation, described; or describe the one that is there.
+
+    Raises:
+        Conflict: there is one of that id, and ``if_exists`` is ``error``.
+        Forbidden: the caller works in a project of another organisation than the one to be described.
+    """
+    demand(Act.GOVERN, to=TO_MAKE_PLACES)
+    demand_hub()
+    store = org_store(command.org_id)
+    description = OrgDescribe(**command.model_dump(exclude_unset=True, exclude={"org_id", "if_exists"}))
+    draft_description(command=description, scope=Scope.ORG)  # before anything is made
+    if store.path.exists():
+        _check_existing(store, command)
+    with apart_from_here(store), use_store(store, create=True):
+        redacted = describe(command=description).redacted if description.model_fields_set else ()
+    return _details(store, redacted)
+
+
+def describe_org(*, org_id: str, command: OrgDescribe) -> OrgDetails:
+    """Change what an organisation says of itself; what is left out stays.
+
+    Raises:
+        NotFound: there is no such organisation.
+    """
+    demand_hub()
+    with use_store(org_store(org_id)):
+        redacted = describe(command=command).redacted
+    return _details(org_store(org_id), redacted)
+
+
+def list_orgs(*, command: Paging) -> Listing:
+    """Return a page of organisations' cards."""
+    demand_hub()
+    return page_of_cards(org_ids(), command, org_card, id_field="org_id", line=org_line)
+
+
+def get_org(*, org_id: str) -> OrgDetails:
+    """Return all about an organisation.
+
+    Raises:
+        NotFound: there is no such organisation.
+    """
+    demand_hub()
+    return _details(org_store(org_id))
+
+
+def org_card(org_id: str) -> OrgCard:
+    """Return an organisation's card."""
+    return read_card(org_store(org_id), OrgCard, _card_fields, org_id=org_id)
+
+
+def overview_reader() -> Callable[[str], OrgOverview]:
+    """Return a function that tells how an organisation stands; which projects belong to which is looked up once."""
+    members = projects_by_org()
+
+    def read(org_id: str) -> OrgOverview:
+        projects = members.get(org_id, [])
+        return read_card(org_store(org_id), OrgOverview, _overview_fields, org_id=org_id, projects=projects)
+
+    return read
+
+
+def _overview_fields() -> dict[str, Any]:
+    return {**_card_fields(), **overview_fields()}
+
+
+def _card_fields() -> dict[str, Any]:
+    known = profile()
+    return {"name": known.name, "description": shortened(known.description)}
+
+
+def _details(store: StoreId, redacted: tuple[str, ...] = ()) -> OrgDetails:
+    with use_store(store):
+        known = profile()
+        own = {**known.model_dump(include={"name", "description", "metadata", "tags"}), **overview_fields()}
+    return OrgDetails(
+        org_id=store.name,
+        **own,
+        projects=projects_of(store.name),
+        described_at=known.updated_at,
+        redacted=list(redacted),
+    )
+
+
+def _check_existing(store: StoreId, command: OrgCreate) -> None:
+    with use_store(store):
+        if log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED):
+            return
+    if command.if_exists is IfTaken.ERROR:
+        raise Conflict(
+            f"organisation {store.name!r} exists already; send if_exists=update to describe it, or choose another id"
+        )
+    if store_here() is not None and org_of_project() != store.name:
+        raise Forbidden(f"organisation {store.name!r} is described from its own projects only; this is none of them")

@@ -1,0 +1,95 @@
+"""Which project a folder belongs to and why, and the projects of this hub as a person looks for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from memoryhub.config.identity import bound_folders, identify_project, settings_of_folder, slugify
+from memoryhub.config.project_settings import project_settings, settings_decided_by
+from memoryhub.config.repository import Repository, find_repository, remote_identity, remote_name
+from memoryhub.core.errors import NotFound
+from memoryhub.core.stores.store import list_projects, project_store
+from memoryhub.registry.projects import ProjectCard, ProjectDetails, card_fields, details_fields
+from memoryhub.registry.store_cards import StoreOverview, overview_fields, read_card
+from sessions_app.selectors import profile
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectLookup:
+    """The project of a folder, and what decided that."""
+
+    project: str
+    because: str
+
+
+class ProjectRow(StoreOverview, ProjectCard):
+    """A project in a list."""
+
+    folder: str = Field("", description="noted as its own, else the one that it describes")
+    bytes: int = 0
+
+
+def locate(directory: Path) -> ProjectLookup:
+    """Return the project that a folder belongs to, and why.
+
+    Raises:
+        Invalid: two could be meant, or a name makes no id; the data then has ``choices``.
+    """
+    directory = directory.resolve()
+    project = identify_project(project=None, directory=directory)
+    path, said = settings_of_folder(directory)
+    if "project" in said:
+        return ProjectLookup(project, f"{path} says so")
+    repository = find_repository(directory)
+    if repository:
+        return ProjectLookup(project, _of_repository(repository, project))
+    return ProjectLookup(project, f"the folder is named {directory.name}, and is in no git repository")
+
+
+def project_rows() -> list[ProjectRow]:
+    """Return the hub's projects in order of their ids; one that cannot be read says why, and hides no other."""
+    return [_row(each) for each in list_projects()]
+
+
+def row_of(project: str) -> ProjectRow | None:
+    """Return one project as in the list; None where it has no store yet."""
+    return _row(project) if project_store(project).path.exists() else None
+
+
+def project_in_full() -> tuple[ProjectDetails, dict[str, tuple[Any, str]]]:
+    """Return all about the current project, and each setting that was decided, with its value and by whom."""
+    values = project_settings().model_dump(mode="json")
+    decided = {name: (values[name], by) for name, by in settings_decided_by().items()}
+    return ProjectDetails(**details_fields()), decided
+
+
+def require_project(project: str) -> None:
+    """Raise ``NotFound`` where there is no such project."""
+    if not project_store(project).path.exists():
+        raise NotFound(f"there is no project {project!r}; `memory-hub project list` names all", choices=list_projects())
+
+
+def _of_repository(repository: Repository, project: str) -> str:
+    urls = {name: url for name, url in repository.remotes.items() if slugify(remote_name(url)) == project}
+    if urls:
+        name, url = next(((name, url) for name, url in urls.items() if name == "origin"), next(iter(urls.items())))
+        return f"the git remote {name} is {remote_identity(url)}"
+    return f"the git repository is in {repository.folder}"
+
+
+def _row(project: str) -> ProjectRow:
+    store = project_store(project)
+    return read_card(store, ProjectRow, lambda: _fields(project), project_id=project, bytes=_bytes(store.path.parent))
+
+
+def _fields(project: str) -> dict[str, Any]:
+    folder = next((str(each) for each in bound_folders(project)), "") or profile().root_path
+    return {**card_fields(), **overview_fields(), "folder": folder}
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

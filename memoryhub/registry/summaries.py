@@ -1,0 +1,110 @@
+"""How projects and organisations stand, with what the last check of their chains found, which hub.db knows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from memoryhub.core.permissions import demand_hub
+from memoryhub.core.schemas import Meta, Paging
+from memoryhub.core.stores.store import list_orgs, project_store, use_store
+from memoryhub.core.stores.store import list_projects as project_ids
+from memoryhub.models import StoreCheck
+from memoryhub.registry import organizations, projects
+from memoryhub.registry.organizations import OrgOverview
+from memoryhub.registry.present import org_line, project_line
+from memoryhub.registry.projects import ProjectCard, ProjectDetails, ProjectList
+from memoryhub.registry.store_cards import StoreOverview, overview_fields, page_of_cards, read_card
+
+
+class ChainFinding(BaseModel):
+    """What the last check of the chain found."""
+
+    chain_ok: bool | None = Field(None, description="null: never checked")
+    chain_finding: str = ""
+    chain_checked_at: datetime | None = None
+
+
+class ProjectSummary(ChainFinding, StoreOverview, ProjectCard):
+    """How a project stands. ``problem`` says why its store could not be read; then the counts are 0."""
+
+
+class ProjectReport(ChainFinding, ProjectDetails):
+    """All about a project but what it keeps."""
+
+
+class ProjectPage(BaseModel):
+    """Projects in order of their ids."""
+
+    results: list[ProjectSummary]
+    meta: Meta
+
+
+class OrgPage(BaseModel):
+    """Organisations in order of their ids."""
+
+    results: list[OrgOverview]
+    meta: Meta
+
+
+def summarize_projects() -> list[ProjectSummary]:
+    """Return how every project stands, in order of their ids; a store that cannot be read does not hide the others."""
+    return list(map(_summarizer(), project_ids()))
+
+
+def list_projects(*, command: ProjectList) -> ProjectPage:
+    """Return a page of summaries."""
+    ids = project_ids() if command.org_id is None else projects.projects_of(command.org_id)
+    listing = page_of_cards(ids, command, _summarizer(), id_field="project_id", line=project_line)
+    return ProjectPage.model_validate(listing.model_dump())
+
+
+def report_project(*, project_id: str) -> ProjectReport:
+    """Return all about a project.
+
+    Raises:
+        NotFound: there is none of that id.
+    """
+    with use_store(project_store(project_id)):
+        return reported(ProjectDetails(**projects.details_fields()))
+
+
+def reported(details: ProjectDetails) -> ProjectReport:
+    """Return a project's details with what the last check of its chain found."""
+    check = StoreCheck.objects.filter(store=project_store(details.project_id).alias).first()
+    return ProjectReport(**details.model_dump(), **_finding(check))
+
+
+def summarize_orgs() -> list[OrgOverview]:
+    """Return how every organisation stands, in order of their ids."""
+    return list(map(organizations.overview_reader(), list_orgs()))
+
+
+def list_org_overviews(*, command: Paging) -> OrgPage:
+    """Return a page of organisations."""
+    demand_hub()
+    listing = page_of_cards(list_orgs(), command, organizations.overview_reader(), id_field="org_id", line=org_line)
+    return OrgPage.model_validate(listing.model_dump())
+
+
+def _summarizer() -> Any:
+    checks = {check.store: check for check in StoreCheck.objects.all()}
+
+    def summarize(project_id: str) -> ProjectSummary:
+        store = project_store(project_id)
+        finding = _finding(checks.get(store.alias))
+        return read_card(store, ProjectSummary, _summary_fields, project_id=project_id, **finding)
+
+    return summarize
+
+
+def _summary_fields() -> dict[str, Any]:
+    return {**projects.card_fields(), **overview_fields()}
+
+
+def _finding(check: StoreCheck | None) -> dict[str, Any]:
+    if check is None:
+        return {}
+    return {"chain_ok": check.ok, "chain_finding": check.finding, "chain_checked_at": check.checked_at}

@@ -1,0 +1,233 @@
+"""Agents' tokens: made, shown once, recognised at the doors, and revoked. Needs hub.db and nothing of the web.
+
+Each request reads the token's row anew, so that a revocation counts at once in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+import string
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from django.db import DatabaseError, connections, transaction
+from django.db.models import Q
+from pydantic import AfterValidator, Field
+
+from memoryhub import env
+from memoryhub.core import clock
+from memoryhub.core.errors import Conflict, Locked, NotFound, Unauthorized, Unavailable
+from memoryhub.core.origin import AGENT_PREFIX
+from memoryhub.core.permissions import VERBS, Act, Grant
+from memoryhub.core.schemas import Command
+from memoryhub.core.stores.store import SLUG, list_projects
+from memoryhub.models import AgentToken, Subject
+from memoryhub.registry.access_history import note_change
+
+
+def plain_name(name: str) -> str:
+    """Return the name if it is plain.
+
+    Raises:
+        ValueError: it is not; the text says what is.
+    """
+    if not SLUG.fullmatch(name):
+        raise ValueError("use 1 to 64 of a-z, 0-9, '.', '_', '-', starting with a letter or digit")
+    return name
+
+
+logger = logging.getLogger(__name__)
+
+FORMAT = re.compile(r"(mh_[a-z0-9]{8})_[A-Za-z0-9_-]{43}")
+"""A token's text: what is no secret, and 256 random bits."""
+_PREFIX_LENGTH = len("mh_") + 8
+_LETTERS = string.ascii_lowercase + string.digits
+_SECRET_BYTES = 32
+_NOTED_EVERY = timedelta(minutes=1)
+_ANEW = "an owner makes a new one on the page Tokens, or with `memory-hub token create`"
+
+Verb = Literal["read", "write", "admin"]
+PlainName = Annotated[str, AfterValidator(plain_name)]
+
+
+class TokenCreate(Command):
+    """Make a token."""
+
+    name: PlainName = Field(description="1 to 64 of a-z, 0-9, '.', '_', '-'; events say token:<name>")
+    projects: list[PlainName] | None = Field(
+        None, min_length=1, max_length=1_000, description="the projects that it is for; default: the whole hub"
+    )
+    verbs: list[Verb] = Field(["read"], min_length=1, description="read; write: read too; admin: everything")
+    days: int = Field(90, ge=1, le=3_650, description="how long it counts")
+
+
+def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
+    """Make a token; return it with its text, which is kept nowhere.
+
+    Raises:
+        Conflict: there is, or was, a token of that name.
+        NotFound: there is no such project.
+    """
+    known = list_projects() if command.projects else []
+    for project in command.projects or ():
+        if project not in known:
+            raise NotFound(f"there is no project {project!r} in this hub; known: {', '.join(known) or 'none'}")
+    now = clock.now()
+    text = _new_text()
+    with transaction.atomic():
+        if AgentToken.objects.filter(name=command.name).exists():
+            raise Conflict(
+                f"there is, or was, a token {command.name!r}, and events name it; choose another name, such as "
+                f"{command.name[:60]}-2"
+            )
+        token = AgentToken.objects.create(
+            name=command.name,
+            prefix=text[:_PREFIX_LENGTH],
+            token_hash=_hash(text),
+            projects=sorted(set(command.projects)) if command.projects is not None else None,
+            verbs=_with_lesser(command.verbs),
+            created_at=now,
+            created_by=by,
+            expires_at=now + timedelta(days=command.days),
+        )
+        what = describe(token).removeprefix(f"{token.name} ")
+        note_change(Subject.TOKEN, token.name, f"made, and {what}", by=by)
+    return token, text
+
+
+def list_tokens() -> list[AgentToken]:
+    """Return all tokens: those that count first, then the others, the newest first in both."""
+    now = clock.now()
+    tokens = AgentToken.objects.order_by("-created_at", "-id")
+    return sorted(tokens, key=lambda token: not is_good(token, now))
+
+
+def is_good(token: AgentToken, now: datetime) -> bool:
+    """Whether a token lets anyone in."""
+    return token.revoked_at is None and token.expires_at > now
+
+
+def describe(token: AgentToken) -> str:
+    """Return what a token is for: ``ci may read in alpha until 2026-12-21``."""
+    where = "the whole hub" if token.projects is None else ", ".join(token.projects)
+    return f"{token.name} may {' and '.join(token.verbs)} in {where} until {token.expires_at:%Y-%m-%d}"
+
+
+def token_status(token: AgentToken, now: datetime) -> str:
+    """Return whether a token counts, and when it was used last."""
+    if token.revoked_at is not None:
+        return f"revoked on {token.revoked_at:%Y-%m-%d} by {token.revoked_by}"
+    used = f"used last {token.last_used_at:%Y-%m-%d %H:%M} from {token.last_used_from}" if token.last_used_at else ""
+    return "expired" if token.expires_at <= now else used or "never used"
+
+
+def find_token(name: str) -> AgentToken:
+    """Return the token of that name.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = AgentToken.objects.filter(name=name).first()
+    if found is None:
+        raise NotFound(f"there is no token {name[:64]!r}; `memory-hub token list` shows those there are")
+    return found
+
+
+def revoke_token(*, name: str, by: str) -> AgentToken:
+    """Let a token count no more, from the next request on and for good; one that is revoked already stays so.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    with transaction.atomic():
+        good = AgentToken.objects.filter(name=name, revoked_at__isnull=True)
+        if good.update(revoked_at=clock.now(), revoked_by=by):
+            note_change(Subject.TOKEN, name, "revoked", by=by)
+    return find_token(name)
+
+
+def recognise(text: str) -> AgentToken | None:
+    """Return the token whose text it is; None where it does not look like one.
+
+    Raises:
+        Unauthorized: it is none of this hub's, has expired, or was revoked.
+    """
+    found = FORMAT.fullmatch(text)
+    if found is None:
+        return None
+    token = _of_prefix(found[1])
+    # Compared in any case, so that how long it takes tells nothing of which prefixes there are.
+    if not hmac.compare_digest(_hash(text), token.token_hash if token else _hash("")) or token is None:
+        raise Unauthorized(f"this token is none of this hub's; {_ANEW}")
+    if token.revoked_at is not None:
+        raise Unauthorized(f"the token {token.name!r} was revoked on {token.revoked_at:%Y-%m-%d}; {_ANEW}")
+    if token.expires_at <= clock.now():
+        raise Unauthorized(f"the token {token.name!r} expired on {token.expires_at:%Y-%m-%d}; {_ANEW}")
+    return token
+
+
+def grant_of(token: AgentToken) -> Grant:
+    """Return what a token allows."""
+    acts = frozenset[Act]().union(*(VERBS[verb] for verb in token.verbs))
+    return Grant(acts, None if token.projects is None else frozenset(token.projects))
+
+
+def actor_of(token: AgentToken) -> str:
+    """Return who acts, as events say it."""
+    return f"{AGENT_PREFIX}{token.name}"
+
+
+def due_note(token: AgentToken, address: str) -> Callable[[], None] | None:
+    """Return what notes that a token was used, to be called when the answer is sent; None within a minute."""
+    now = clock.now()
+    if token.last_used_at is not None and now - token.last_used_at < _NOTED_EVERY:
+        return None
+    return lambda: _note(token.pk, now, address[:64])
+
+
+def _note(pk: int, now: datetime, address: str) -> None:
+    earlier = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now)
+    try:
+        AgentToken.objects.filter(earlier, pk=pk).update(last_used_at=now, last_used_from=address)
+    except DatabaseError as error:
+        logger.warning("the use of a token could not be noted: %s", error)
+
+
+def _with_lesser(verbs: Iterable[str]) -> list[str]:
+    """Return the verbs with those that they come with, the least first."""
+    names = list(VERBS)
+    return names[: max(map(names.index, verbs)) + 1]
+
+
+def _of_prefix(prefix: str) -> AgentToken | None:
+    """Return the row; None where hub.db is not there yet, or older than tokens: nobody has made one then.
+
+    Raises:
+        Locked: another process held hub.db for longer than the busy timeout.
+        Unavailable: it cannot be read.
+    """
+    is_of_a_test = "mode=memory" in connections["default"].settings_dict["NAME"]
+    if not is_of_a_test and not (env.home() / "hub.db").exists():
+        return None  # and to ask would make one
+    try:
+        return AgentToken.objects.filter(prefix=prefix).first()
+    except DatabaseError as error:
+        if "no such table" in str(error):
+            return None
+        if "locked" in str(error):
+            raise Locked("hub.db is locked by another process") from error
+        raise Unavailable(f"hub.db cannot be read: {error}") from error
+
+
+def _new_text() -> str:
+    prefix = "".join(secrets.choice(_LETTERS) for _ in range(8))
+    return f"mh_{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,98 @@
+"""The MCP tools of scopes: organisations and projects."""
+
+from __future__ import annotations
+
+from memoryhub.core.paging import as_lines
+from memoryhub.core.schemas import Paging
+from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.registry import organizations, projects
+from memoryhub.registry.organizations import OrgCreate
+from memoryhub.registry.present import org_line, org_text, project_line, project_text
+from memoryhub.registry.projects import ProjectCard, ProjectCreate, ProjectGet, ProjectList
+
+
+class OrgList(Paging):
+    """List organisations in order of their ids."""
+
+
+def create_org(command: OrgCreate) -> Answer:
+    """Answer with the organisation as it is now."""
+    data = organizations.create_org(command=command).model_dump(mode="json")
+    return Answer(org_text(data), data)
+
+
+def list_orgs(command: OrgList) -> Answer:
+    """Answer with a page of organisations."""
+    listing = organizations.list_orgs(command=command)
+    text = as_lines(listing, org_line, none="no organisation yet; org_create makes one")
+    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+
+
+def create_project(command: ProjectCreate) -> Answer:
+    """Answer with the project as it is now."""
+    return _shown(projects.create_project(command=command))
+
+
+def list_projects(command: ProjectList) -> Answer:
+    """Answer with a page of projects."""
+    listing = projects.list_projects(command=command)
+    text = as_lines(listing, project_line, none="no project matches")
+    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+
+
+def get_project(command: ProjectGet) -> Answer:
+    """Answer with all about this project, or with another one's card."""
+    return _shown(projects.get_project(command=command))
+
+
+def _shown(project: ProjectCard) -> Answer:
+    data = project.model_dump(mode="json")
+    return Answer(project_text(data), data)
+
+
+TOOLS = [
+    Tool(
+        "org_create",
+        "Make an organisation, whose memories all its projects inherit.",
+        OrgCreate,
+        create_org,
+        group=ToolGroup.SCOPES,
+        writes=True,
+        aliases=("memory_org_create",),
+    ),
+    Tool(
+        "org_list",
+        "List organisations.",
+        OrgList,
+        list_orgs,
+        group=ToolGroup.SCOPES,
+        aliases=("memory_org_list",),
+    ),
+    Tool(
+        "project_create",
+        "Make a project; with if_exists=update, describe this one: name, purpose, organisation.",
+        ProjectCreate,
+        create_project,
+        group=ToolGroup.SCOPES,
+        writes=True,
+        aliases=("memory_project_create",),
+    ),
+    Tool(
+        "project_list",
+        "List projects by name and organisation.",
+        ProjectList,
+        list_projects,
+        group=ToolGroup.SCOPES,
+        aliases=("memory_project_list",),
+    ),
+    Tool(
+        "project_get",
+        "This project's description, organisation, metadata and counts.",
+        ProjectGet,
+        get_project,
+        group=ToolGroup.SCOPES,
+        aliases=("memory_project_get",),
+    ),
+]
+
+register_tools(*TOOLS)

@@ -1,0 +1,164 @@
+"""The REST door: assembles the apps' routers under ``/api/v1``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router, Status
+from pydantic import BaseModel, Field
+
+from decisions.api import router as decisions
+from governance.api import router as governance
+from memories.api import router as memories
+from memories.links_api import router as links
+from memories.query_api import router as queries
+from memoryhub import __version__
+from memoryhub.core.errors import NotFound, describe_problem
+from memoryhub.core.permissions import demand_hub
+from memoryhub.core.rest import problems
+from memoryhub.core.schemas import Paging
+from memoryhub.ops import health, metrics
+from memoryhub.registry import organizations, projects, summaries
+from memoryhub.rest.auth import BearerToken, SignedIn, is_known
+from memoryhub.rest.framework import HubAPI, from_caller, granted, in_project
+from memoryhub.rest.hook_routes import router as hooks
+from sessions_app.api import by_name as sessions_by_name
+from sessions_app.api import router as sessions
+from sessions_app.schemas import OrgDescribe, ProjectDescribe
+from sessions_app.work_api import router as work
+
+DESCRIPTION = """Everything a project's memory holds, over HTTP.
+
+Send `Authorization: Bearer <token>` with a token of the page Tokens, or with the text of the file `token` in the hub's
+home folder; or sign in to the admin. Errors are `application/problem+json`, with one sentence that says what to do.
+Lists page by cursor."""
+
+api = HubAPI(
+    title="Memory Hub",
+    version=__version__,
+    description=DESCRIPTION,
+    auth=[BearerToken(), SignedIn()],
+)
+
+hub = Router()
+scopes = Router()
+
+
+@hub.get("health", auth=None, response={200: dict[str, Any], **problems(503)}, tags=["hub"], summary="Is the hub well?")
+def show_health(request: HttpRequest) -> Any:
+    """``ok``, or 503; with every part's finding for who is signed in or sends the token."""
+    return health.check().described(details=is_known(request))
+
+
+@hub.get("metrics", response={200: None}, tags=["hub"], summary="How the hub does, as Prometheus text")
+def show_metrics(request: HttpRequest) -> Any:
+    """Turns, refusals, lags, how long answers took, and what the stores hold; true across all processes."""
+    demand_hub()
+    return HttpResponse(metrics.render(), content_type=metrics.CONTENT_TYPE)
+
+
+class ProblemType(BaseModel):
+    """What a code means."""
+
+    code: str
+    status: int = Field(description="of HTTP, with which it comes")
+    meaning: str
+
+
+@hub.get("problems/{code}", auth=None, response={200: ProblemType, **problems(404)}, tags=["hub"], summary="A problem")
+def show_problem(request: HttpRequest, code: str) -> Any:
+    """What the ``type`` of a problem leads to."""
+    found = describe_problem(code)
+    if found is None:
+        raise NotFound(f"there is no problem {code[:80]!r}")
+    return found
+
+
+@scopes.get("orgs", response=summaries.OrgPage, tags=["orgs"], summary="List the organisations")
+def list_orgs(request: HttpRequest, command: Query[Paging]) -> Any:
+    """How every organisation stands, and which projects belong to it."""
+    return summaries.list_org_overviews(command=command)
+
+
+@scopes.post(
+    "orgs",
+    response={201: organizations.OrgDetails, **problems(409)},
+    tags=["orgs"],
+    summary="Make an organisation",
+)
+def create_org(request: HttpRequest, command: organizations.OrgCreate, response: HttpResponse) -> Any:
+    """Make its store; its projects inherit what is kept there."""
+    created = organizations.create_org(command=command)
+    response["Location"] = f"{request.path}/{created.org_id}"
+    return Status(201, created)
+
+
+@scopes.get("orgs/{org_id}", response=organizations.OrgDetails, tags=["orgs"], summary="How one organisation stands")
+def get_org(request: HttpRequest, org_id: str) -> Any:
+    """Description, metadata, counts and projects."""
+    return organizations.get_org(org_id=org_id)
+
+
+@scopes.patch("orgs/{org_id}", response=organizations.OrgDetails, tags=["orgs"], summary="Describe an organisation")
+def describe_org(request: HttpRequest, org_id: str, command: OrgDescribe) -> Any:
+    """What is left out stays as it is."""
+    return organizations.describe_org(org_id=org_id, command=command)
+
+
+@scopes.get("projects", response=summaries.ProjectPage, tags=["projects"], summary="List the projects")
+def list_projects(request: HttpRequest, command: Query[projects.ProjectList]) -> Any:
+    """How every project stands; one whose store cannot be read says so in ``problem``."""
+    return summaries.list_projects(command=command)
+
+
+@scopes.post(
+    "projects",
+    response={201: summaries.ProjectReport, **problems(404, 409)},
+    tags=["projects"],
+    summary="Make a project",
+)
+def create_project(request: HttpRequest, command: projects.ProjectCreate, response: HttpResponse) -> Any:
+    """Make the store of a new project, with what it is for and the organisation that it belongs to."""
+    created = projects.create_project(command=command)
+    response["Location"] = f"{request.path}/{created.project_id}"
+    return Status(201, summaries.report_project(project_id=created.project_id))
+
+
+@scopes.get(
+    "projects/{project_id}", response=summaries.ProjectReport, tags=["projects"], summary="How one project stands"
+)
+def get_project(request: HttpRequest, project_id: str) -> Any:
+    """Description, metadata, counts, the last activity, and the last check of its chain."""
+    return summaries.report_project(project_id=project_id)
+
+
+@scopes.patch(
+    "projects/{project_id}",
+    response=summaries.ProjectReport,
+    tags=["projects"],
+    summary="Describe a project",
+)
+def describe_project(request: HttpRequest, project_id: str, command: ProjectDescribe) -> Any:
+    """What is left out stays as it is."""
+    return summaries.reported(projects.describe_project(project_id=project_id, command=command))
+
+
+hub.add_decorator(granted)
+hooks.add_decorator(granted)
+api.add_router("", hub)
+api.add_router("", hooks)
+scopes.add_decorator(from_caller)
+api.add_router("", scopes)
+for router in (
+    memories,
+    links,
+    queries,
+    decisions,
+    sessions,
+    work,
+    governance,
+    sessions_by_name,
+):
+    router.add_decorator(in_project)
+    api.add_router("projects/{project_id}", router)

@@ -1,0 +1,244 @@
+"""What makes a django-ninja API the hub's: stores from the path, errors as problems, and nothing read but JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn
+
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import NinjaAPI
+from ninja.errors import AuthenticationError, HttpError, ValidationErrorContext
+from ninja.openapi.docs import Swagger
+from ninja.parser import Parser
+from pydantic import BaseModel
+
+from memoryhub.core import log
+from memoryhub.core.errors import HubError, Invalid, Unauthorized
+from memoryhub.core.origin import use_origin
+from memoryhub.core.permissions import EVERYTHING, use_grant
+from memoryhub.core.rest import command_of
+from memoryhub.core.schemas import Command
+from memoryhub.core.stores.store import project_store, use_store
+from memoryhub.core.validation import explain_faults
+from memoryhub.rest.auth import HOW
+from memoryhub.rest.openapi import MAX_HEADER, complete
+from memoryhub.rest.problems import problem, problem_response
+
+
+class DocsPage(Swagger):
+    """``/api/v1/docs``; works with the admin's session, or with the token entered under *Authorize*."""
+
+    template = "memoryhub/api_docs.html"
+    default_settings = {
+        "layout": "BaseLayout",
+        "deepLinking": True,
+        "docExpansion": "list",
+        "defaultModelsExpandDepth": 0,
+        "displayRequestDuration": True,
+        "validatorUrl": None,
+    }
+
+
+View = Callable[..., Any]
+
+# More than any field takes; Python refuses integers of more than 4,300 digits.
+_MAX_DIGITS = 400
+
+
+def in_project(view: View) -> View:
+    """Run a route in the store that its path names, as the caller who was let in."""
+
+    @wraps(view)
+    def inside(request: HttpRequest, **arguments: Any) -> Any:
+        with use_grant(request.grant), use_store(project_store(_project_of(request))):  # type: ignore[attr-defined]
+            answer = from_caller(view)(request, **arguments)
+            request.store_warning = log.anchor_warning()  # type: ignore[attr-defined]
+            return answer
+
+    return inside
+
+
+def from_caller(view: View) -> View:
+    """Run a route as the caller who was let in, with the key that a header names."""
+
+    @wraps(view)
+    def inside(request: HttpRequest, **arguments: Any) -> Any:
+        _refuse_unknown_parameters(request, arguments)
+        with use_grant(request.grant), use_origin(**_origin(request)):  # type: ignore[attr-defined]
+            return view(request, **_with_key(request, arguments))
+
+    return inside
+
+
+def granted(view: View) -> View:
+    """Run a route with the rights of the caller who was let in, and nothing else of hers; of nobody, with all."""
+
+    @wraps(view)
+    def inside(request: HttpRequest, **arguments: Any) -> Any:
+        with use_grant(getattr(request, "grant", EVERYTHING)):
+            return view(request, **arguments)
+
+    return inside
+
+
+def _origin(request: HttpRequest) -> dict[str, str]:
+    return {
+        "source": "rest",
+        "actor": request.auth,  # type: ignore[attr-defined]
+        "session_id": named_in(request, "X-Session-Id") or "",
+        "ack_token": named_in(request, "X-Ack-Token") or "",
+    }
+
+
+def named_in(request: HttpRequest, header: str) -> str | None:
+    """Return what a header of ours names, or None where it is absent.
+
+    Raises:
+        Invalid: it is longer than any name may be.
+    """
+    value: str | None = request.headers.get(header)
+    if value is not None and len(value) > MAX_HEADER:
+        raise Invalid(f"{header} must have at most {MAX_HEADER} characters")
+    return value
+
+
+def _project_of(request: HttpRequest) -> str:
+    """Return the project of the path; routes do not take it themselves, because they need the store and no more."""
+    project: str = request.resolver_match.kwargs["project_id"]  # type: ignore[union-attr]
+    return project
+
+
+def _refuse_unknown_parameters(request: HttpRequest, arguments: dict[str, Any]) -> None:
+    """A misspelt filter would widen the answer without a word."""
+    models = [value for value in arguments.values() if isinstance(value, BaseModel)]
+    known = sorted({name for model in models for name in type(model).model_fields})
+    unknown = [name for name in request.GET if name not in known]
+    if unknown:
+        raise Invalid(f"there is no parameter {unknown[0][:80]!r} here; known: {', '.join(known) or 'none'}")
+
+
+def _with_key(request: HttpRequest, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Put the ``Idempotency-Key`` header into the command that takes one."""
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return arguments
+    return {name: _keyed(value, key) for name, value in arguments.items()}
+
+
+def _keyed(value: Any, key: str) -> Any:
+    if not isinstance(value, Command) or "idempotency_key" not in type(value).model_fields:
+        return value
+    return command_of(type(value), value, idempotency_key=key)
+
+
+class JsonParser(Parser):
+    """Reads JSON as the standard has it."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        """Return the body's value.
+
+        Raises:
+            Invalid: it is not JSON, names a field twice, or holds a number that JSON readers do not agree on.
+        """
+        try:
+            return json.loads(
+                request.body,
+                object_pairs_hook=_object,
+                parse_constant=_refuse_constant,
+                parse_float=_finite,
+                parse_int=_integer,
+            )
+        except json.JSONDecodeError as error:
+            raise Invalid(f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+        except UnicodeDecodeError as error:
+            raise Invalid("the body is not UTF-8") from error
+        except RecursionError as error:
+            raise Invalid("the body is nested too deeply") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that comes twice: which of the values counts would depend on the reader."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise Invalid(f"the body names {twice[:80]!r} twice in one object; send it once")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise Invalid(f"the body holds {text[:40]}, which is no number of 64 bits")
+    return number
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise Invalid(f"the body holds an integer of {len(text)} digits; at most {_MAX_DIGITS} are accepted")
+    return int(text)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise Invalid(f"the body is not JSON: {name} is no number there; send null or leave the field out")
+
+
+class HubAPI(NinjaAPI):
+    """A ninja API whose errors are all problems, and whose description names them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(parser=JsonParser(), docs=DocsPage(), urls_namespace="api-v1", **options)
+
+    def set_default_exception_handlers(self) -> None:
+        """Answer every error with a problem; what is no known error goes on to Django, and comes out as a bare 500."""
+        self.add_exception_handler(HubError, _hub_error)
+        self.add_exception_handler(HttpError, _http_error)
+        self.add_exception_handler(Http404, lambda _, error: problem_response(problem(404, str(error))))
+
+    def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext[Any]]) -> Any:
+        """Return what is wrong with the request as the hub's own error."""
+        faults = [fault for context in error_contexts for fault in _faults(context)]
+        return Invalid(explain_faults(faults))
+
+    def get_openapi_schema(self, **options: Any) -> Any:
+        """Return the description, with the headers and errors that all routes share."""
+        return complete(super().get_openapi_schema(**options))
+
+
+_NO_BODY = {
+    "type": "value_error",
+    "loc": (),
+    "ctx": {"error": "the request has no body; send a JSON object, {} where there is nothing to say"},
+}
+
+
+def _faults(context: ValidationErrorContext[Any]) -> list[Any]:
+    """Name fields as callers know them, without the name of our own variable before them."""
+    variables = set(context.model.model_fields)
+    faults: list[Any] = list(context.pydantic_validation_error.errors(include_url=False))
+    whole = getattr(context.model, "__read_from_single_attr__", None)
+    if any(fault["type"] == "missing" and fault["loc"] == (whole,) for fault in faults):
+        return [_NO_BODY]
+    return [{**fault, "loc": _caller_path(fault["loc"], variables, whole)} for fault in faults]
+
+
+def _caller_path(path: tuple[Any, ...], variables: set[str], whole: str | None) -> tuple[Any, ...]:
+    if path == (whole,):
+        return ("body",)
+    return path[1:] if len(path) > 1 and path[0] in variables else path
+
+
+def _hub_error(_: HttpRequest, error: Any) -> HttpResponse:
+    return problem_response(error.as_problem())
+
+
+def _http_error(_: HttpRequest, error: Any) -> HttpResponse:
+    if isinstance(error.__cause__, HubError):
+        return problem_response(error.__cause__.as_problem())
+    if isinstance(error, AuthenticationError):
+        return problem_response(Unauthorized(f"say who you are: {HOW}").as_problem())
+    detail = "the session's CSRF token is missing or wrong; send it as X-CSRFToken" if error.status_code == 403 else ""
+    return problem_response(problem(error.status_code, detail or str(error)))

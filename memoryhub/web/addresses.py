@@ -1,0 +1,49 @@
+"""A store as the web shows it: what it is called, and where its pages are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, list_orgs, list_projects, org_store, project_store
+
+_KINDS = {Scope.PROJECT: "project", Scope.ORG: "organisation", Scope.GLOBAL: "global scope"}
+_ADDRESSES = {Scope.PROJECT: "/p/{}/admin/", Scope.ORG: "/o/{}/admin/", Scope.GLOBAL: "/global/admin/"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A store that has pages."""
+
+    id: str
+    label: str
+    kind: str
+    """``project``, ``organisation`` or ``global scope``."""
+    url: str
+    """Its first page."""
+
+    @property
+    def this(self) -> str:
+        """How a sentence calls it: ``this project``."""
+        return f"{'the' if self.kind == 'global scope' else 'this'} {self.kind}"
+
+    @property
+    def is_project(self) -> bool:
+        """Whether work happens here; elsewhere memories are kept and nothing else."""
+        return self.kind == "project"
+
+    @classmethod
+    def of(cls, store: StoreId) -> Place:
+        """Return the place of a store that is no view of the past."""
+        label = "Global" if store == GLOBAL_STORE else store.name
+        return cls(store.name, label, _KINDS[store.scope], _ADDRESSES[store.scope].format(store.name))
+
+
+def other_places(store: StoreId | None) -> list[tuple[str, list[Place]]]:
+    """Return what one can switch to, in groups with their titles; empty groups are left out."""
+    groups = (
+        ("Projects", map(project_store, list_projects())),
+        ("Organisations", map(org_store, list_orgs())),
+        ("For all projects", [GLOBAL_STORE]),
+    )
+    places = [(title, [Place.of(each) for each in stores if each != store]) for title, stores in groups]
+    return [(title, found) for title, found in places if found]

@@ -1,0 +1,53 @@
+"""The store as it stood at a past position, on one page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Stats
+from memories.selectors import list_memories, search
+from memories.timeline import stats
+from memoryhub.core import log
+from memoryhub.core.log.event_view import as_of
+from memoryhub.core.models import RawEvent
+from memoryhub.core.schemas import Listing
+
+_SHOWN = 50
+_MAX_QUESTION = 2_000
+_COUNTED = ("session", "turn", "commit")
+
+
+def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
+    """Return what the store held at a position: how much, and a page of its memories.
+
+    Args:
+        position: of the last event that counts.
+        question: what the memories shall answer; empty for all of them, last changed first.
+        cursor: where the page before ended; empty for the first.
+
+    Raises:
+        NotFound: the log does not reach that position.
+        Invalid: the cursor is not one of this list's.
+    """
+    head, _ = log.head()
+    with as_of(position):
+        counts = stats(command=Stats())
+        found = _memories(question.strip()[:_MAX_QUESTION], cursor or None)
+    return {
+        "position": position,
+        "head": head,
+        "event": RawEvent.objects.filter(position=position).defer("payload_json").first(),
+        "memory_count": sum(counts["memories"].values()),
+        "counts": [(counts["rows"][noun], noun) for noun in _COUNTED],
+        "digest": counts["head_digest"],
+        "question": question,
+        "memories": found.results,
+        "next_cursor": found.meta.next_cursor,
+    }
+
+
+def _memories(question: str, cursor: str | None) -> Listing:
+    if not question:
+        return list_memories(command=MemoryList(limit=_SHOWN, cursor=cursor))
+    sources = [SearchSourceName.MEMORY]
+    return search(command=MemorySearch(query=question, sources=sources, limit=_SHOWN, cursor=cursor))

@@ -1,0 +1,176 @@
+"""What every request goes through: the content security policy, problem+json, and the store in the address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import get_script_prefix, set_script_prefix
+
+from memoryhub.core.errors import HubError, Unavailable
+from memoryhub.core.origin import use_origin
+from memoryhub.core.permissions import Act, grant_of, may, use_grant
+from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, project_store, use_store
+from memoryhub.rest.problems import problem_for_status, problem_response, refuse_body
+from memoryhub.web.addresses import Place
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
+)
+API_PREFIX = "/api/"
+_ADDRESS = re.compile(rf"/(?:p/(?P<project>{SLUG.pattern})|o/(?P<org>{SLUG.pattern})|global)(?=/|$)")
+
+
+class ContentSecurityPolicy:
+    """Puts the one policy on every answer: no inline script or style, nothing from elsewhere, no frame around us."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer with the policy."""
+        response = self.get_response(request)
+        response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+        return response
+
+
+class KnownHost:
+    """Refuses requests to other hosts' names before anything is answered, static files included."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer what was sent to this hub.
+
+        Raises:
+            DisallowedHost: it was sent to another, as a page elsewhere can make a browser do.
+        """
+        request.get_host()
+        return self.get_response(request)
+
+
+class ApiProblems:
+    """Under ``/api/``: refuses bodies that are not JSON, and makes problem+json of every error."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer, errors as problems."""
+        if not request.path_info.startswith(API_PREFIX):
+            return self.get_response(request)
+        response = refuse_body(request) or self.get_response(request)
+        warning = getattr(request, "store_warning", "")
+        if warning:
+            response["Memory-Hub-Warning"] = warning
+        if response.status_code < 400 or response.get("Content-Type", "").startswith("application/problem+json"):
+            return response
+        return problem_for_status(request, response)
+
+
+class StoreAddress:
+    """Moves ``/p/<project>``, ``/o/<organisation>`` or ``/global`` from the path into the script name.
+
+    So every reversed address carries it. Sets ``request.store`` to the store, and None elsewhere.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer as the store's pages or as the hub's."""
+        address = _ADDRESS.match(request.path_info)
+        request.store = _store_of(address) if address else None  # type: ignore[attr-defined]
+        if not address:
+            return self.get_response(request)
+        before = get_script_prefix()
+        self._move(request, address)
+        set_script_prefix(request.META["SCRIPT_NAME"] + "/")
+        try:
+            return self.get_response(request)
+        finally:
+            set_script_prefix(before)
+
+    def _move(self, request: HttpRequest, address: re.Match[str]) -> None:
+        request.META["SCRIPT_NAME"] = request.META.get("SCRIPT_NAME", "") + address[0]
+        request.path_info = request.META["PATH_INFO"] = request.path_info[address.end() :] or "/"
+        request.urlconf = settings.STORE_URLCONF
+
+
+def _store_of(address: re.Match[str]) -> StoreId:
+    if address["project"]:
+        return project_store(address["project"])
+    return org_store(address["org"]) if address["org"] else GLOBAL_STORE
+
+
+class CurrentStore:
+    """Calls the view of a store's page inside that store, and renders it there.
+
+    Only for who is signed in: others get the view without a store, which sends them to the sign-in page.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer; the work is in ``process_view``."""
+        return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> HttpResponseBase | None:
+        """Call the view here, where database errors still come out as the hub's own."""
+        store: StoreId | None = request.store  # type: ignore[attr-defined]
+        if store is None or not may(request.user, Act.VIEW):
+            return None
+        try:
+            with (
+                use_store(store, create=store == GLOBAL_STORE),
+                use_origin(source="admin", actor=request.user.get_username()),
+                use_grant(grant_of(request.user)),
+            ):
+                return _finished(view(request, *args, **kwargs), store)
+        except HubError as error:
+            return error_page(request, error)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Show an error of a page that is of no store."""
+        return error_page(request, exception) if isinstance(exception, HubError) else None
+
+
+def _opened(store: StoreId) -> AbstractContextManager[StoreId]:
+    """Open the store; the global scope is always there, so its store is made on first use."""
+    return use_store(store, create=store == GLOBAL_STORE)
+
+
+def _finished(response: HttpResponseBase, store: StoreId) -> HttpResponseBase:
+    """Render what is lazy while the store is current; what streams opens the store again."""
+    if isinstance(response, StreamingHttpResponse):
+        response.streaming_content = _streamed(response.streaming_content, store)
+    elif hasattr(response, "render"):
+        response = response.render()
+    return response
+
+
+def _streamed(content: Any, store: StoreId) -> Iterator[bytes]:
+    with use_store(store):
+        yield from content
+
+
+def error_page(request: HttpRequest, error: HubError) -> HttpResponse:
+    """Return the page that shows one of the hub's errors."""
+    if request.path.startswith(API_PREFIX):
+        return problem_response(error.as_problem())
+    store: StoreId | None = getattr(request, "store", None)
+    is_there = store is not None and store.path.exists() and error.code != Unavailable.code
+    way_back = Place.of(store) if store and is_there else None
+    return render(request, "memoryhub/error.html", {"error": error, "way_back": way_back}, status=error.http_status)

@@ -1,0 +1,34 @@
+"""The first page: every project of this hub by its organisation, with how it stands."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from memoryhub.core.permissions import Act, may
+from memoryhub.registry.organizations import OrgOverview
+from memoryhub.registry.summaries import ProjectSummary, summarize_orgs, summarize_projects
+
+Group = tuple[OrgOverview | None, list[ProjectSummary]]
+
+
+@never_cache
+@require_safe
+def show_projects(request: HttpRequest) -> HttpResponse:
+    """Show the projects; who is not signed in is told how to."""
+    if not may(request.user, Act.VIEW):
+        return redirect(settings.LOGIN_URL)
+    return render(request, "memoryhub/home.html", {"groups": _grouped(summarize_projects())})
+
+
+def _grouped(projects: list[ProjectSummary]) -> list[Group]:
+    """Return each organisation with its projects, and those of none behind them; empty only where the hub is."""
+    groups: list[Group] = [
+        (org, [project for project in projects if project.org_id == org.org_id]) for org in summarize_orgs()
+    ]
+    known = {org.org_id for org, _ in groups if org}
+    others = [project for project in projects if project.org_id not in known]
+    return [*groups, (None, others)] if others else groups

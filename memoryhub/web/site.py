@@ -1,0 +1,205 @@
+"""The admin of one store: which pages it has, and what every page shows around its content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin import AdminSite
+from django.contrib.admin.apps import AdminConfig
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
+from django.views.decorators.http import require_POST
+
+from memoryhub.core.permissions import Act, may
+from memoryhub.core.stores.routing import STORE_APPS, current_alias
+from memoryhub.core.stores.store import current_store
+from memoryhub.web.addresses import Place, other_places
+
+_TABS = (
+    "memories_memory",
+    "decisions_decision",
+    "sessions_app_session",
+    "sessions_app_turn",
+    "sessions_app_iteration",
+    "sessions_app_commit",
+    "governance_affirmation",
+    "core_rawevent",
+)
+"""The lists in the navigation, in this order; others follow."""
+_WORK = "sessions_app"
+"""The app whose lists are shown in projects only: no session works in an organisation."""
+_PLACES = {name: place for place, name in enumerate(_TABS)}
+
+
+class HubAdminConfig(AdminConfig):
+    """Django's admin, with our site in the place of its own."""
+
+    default_site = "memoryhub.web.site.HubAdminSite"
+
+
+class HubAdminSite(AdminSite):
+    """Shows the current store. What is in hub.db has no page here: it is of no store."""
+
+    site_title = "Memory Hub"
+    site_header = "Memory Hub"
+    index_title = "Overview"
+    enable_nav_sidebar = False
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Let in whoever may see the hub; others are sent to the page that says how to sign in."""
+        return may(request.user, Act.VIEW)
+
+    def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
+        """Register models of the stores; leave out those of hub.db and of the queue."""
+        models: list[Any] = [model_or_iterable] if isinstance(model_or_iterable, type) else list(model_or_iterable)
+        ours = [model for model in models if model._meta.app_label in STORE_APPS]
+        super().register(ours, admin_class, **options)
+
+    def get_urls(self) -> list[URLPattern | URLResolver]:
+        """Add our own pages."""
+        from memoryhub.core.admin import needs  # has models, which are not there yet when the site is made
+
+        verify = require_POST(needs(Act.WRITE, self.verify_chain))
+        own = [
+            path("describe/", self.admin_view(needs(Act.GOVERN, self.describe)), name="describe"),
+            path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
+            path("secrets/", self.admin_view(self.secrets), name="secrets"),
+            path("log/verify/", self.admin_view(verify), name="verify_chain"),
+            path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
+            path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
+            path("stream/<path:stream>/", self.admin_view(self.show_stream), name="stream"),
+        ]
+        return [*own, *super().get_urls()]
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what every page shows: the place, the others, and the tabs."""
+        from memoryhub.core.log import anchor_warning
+
+        context = super().each_context(request)
+        store = current_store() if current_alias.get() else None
+        place = Place.of(store) if store else None
+        return {
+            **context,
+            "place": place,
+            "others": other_places(store),
+            "tabs": self._tabs(request, context, place),
+            "log_warning": anchor_warning() if store else "",
+        }
+
+    def _tabs(self, request: HttpRequest, context: dict[str, Any], place: Place | None) -> list[dict[str, Any]]:
+        apps = [app for app in context["available_apps"] if not place or place.is_project or app["app_label"] != _WORK]
+        models = [model for app in apps for model in app["models"] if model["admin_url"]]
+        index = reverse("admin:index", current_app=self.name)
+        tabs = [{"name": "Overview", "url": index, "current": request.path == index}]
+        for name, listed in sorted(self._by_tab(models).items(), key=lambda pair: _PLACES.get(pair[0], len(_PLACES))):
+            current = any(request.path.startswith(model["admin_url"]) for model in listed)
+            first = next(model for model in listed if _name_of(model) == name)
+            name_of_tab = getattr(self._registry[first["model"]], "tab_name", "") or _title(first)
+            count = getattr(self._registry[first["model"]], "tab_count", None)
+            tab = {"name": name_of_tab, "url": first["admin_url"], "current": current}
+            tabs.append({**tab, "count": count() if count and place else 0})
+        return tabs
+
+    def _by_tab(self, models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+        """Return the lists under the list whose tab they share; most have one of their own."""
+        grouped: dict[str, list[dict[str, Any]]] = {}
+        for model in models:
+            tab = getattr(self._registry[model["model"]], "tab", "") or _name_of(model)
+            grouped.setdefault(tab, []).append(model)
+        return grouped
+
+    def get_log_entries(self, request: HttpRequest) -> Any:
+        """Return nothing: an object's history is its events, and Django's admin log is never written."""
+        return ()
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """Show how the store stands."""
+        from memoryhub.web.dashboard import overview
+
+        return super().index(request, {**overview(), **(extra_context or {})})
+
+    def app_index(self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None) -> Any:
+        """Lead to the overview: the tabs show every list."""
+        return redirect("admin:index")
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """Refuse: there are no passwords."""
+        raise Http404("there are no passwords in this hub")
+
+    def password_change_done(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """Refuse: there are no passwords."""
+        raise Http404("there are no passwords in this hub")
+
+    def describe(self, request: HttpRequest) -> HttpResponse:
+        """Show the form that describes the store, and take what was typed."""
+        from memoryhub.web.description_page import describe_page
+
+        return describe_page(
+            request, {**self.each_context(request), "title": f"Describe {Place.of(current_store()).this}"}
+        )
+
+    def settings(self, request: HttpRequest) -> HttpResponse:
+        """Show the project's settings, and take what was changed."""
+        from memoryhub.web.settings_page import settings_page
+
+        return settings_page(request, {**self.each_context(request), "title": "Settings"})
+
+    def secrets(self, request: HttpRequest) -> HttpResponse:
+        """Show what is taken out of texts, and try one; take the project's own rules."""
+        from memoryhub.web.secrets_page import secrets_page
+
+        return secrets_page(request, {**self.each_context(request), "title": "Secrets"})
+
+    def verify_chain(self, request: HttpRequest) -> HttpResponse:
+        """Walk the log's chain now, keep the finding, and show it above the log."""
+        from memoryhub.ops.chain_state import check_chain
+
+        check = check_chain()
+        sentence = check.finding[:1].upper() + check.finding[1:]
+        (messages.success if check.ok else messages.error)(request, f"{sentence}.")
+        return redirect("admin:core_rawevent_changelist")
+
+    def replay(self, request: HttpRequest) -> HttpResponse:
+        """Show the log at one position; with ``fragment``, only the part of the page that differs by position."""
+        from memoryhub.web.replay_page import replay_at
+
+        found = replay_at(request.GET.get("position", ""))
+        if "fragment" in request.GET and found["last"]:
+            return TemplateResponse(request, "admin/core/rawevent/replayed.html", found)
+        context = {**self.each_context(request), "title": "Replay", **found}
+        return TemplateResponse(request, "admin/core/rawevent/replay.html", context)
+
+    def past(self, request: HttpRequest) -> HttpResponse:
+        """Show the store as it stood at a position; without one, send to the replay, where one is chosen."""
+        from memoryhub.web.as_of_page import store_as_of
+
+        given = request.GET.get("position", "")
+        if not (given.isascii() and given.isdecimal() and len(given) <= 15):
+            return redirect("admin:replay")
+        wanted = {"question": request.GET.get("q", ""), "cursor": request.GET.get("cursor", "")}
+        found = store_as_of(position=int(given), **wanted)
+        context = {**self.each_context(request), "title": f"As of #{given}", **found}
+        return TemplateResponse(request, "admin/core/rawevent/past.html", context)
+
+    def show_stream(self, request: HttpRequest, stream: str) -> HttpResponse:
+        """Lead to the page of what a stream is about, or to its events in the log."""
+        kind, _, tail = stream.partition(":")
+        for model_admin in self._registry.values():
+            if tail and kind == getattr(model_admin, "stream_kind", None):
+                try:
+                    return redirect(model_admin.stream_url(tail))  # type: ignore[attr-defined]
+                except NoReverseMatch:
+                    break
+        return redirect(reverse("admin:core_rawevent_changelist", query={"stream": stream}))
+
+
+def _name_of(model: dict[str, Any]) -> str:
+    name: str = model["model"]._meta.label_lower
+    return name.replace(".", "_")
+
+
+def _title(model: dict[str, Any]) -> str:
+    return "Log" if model["object_name"] == "RawEvent" else str(model["name"])

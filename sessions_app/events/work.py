@@ -1,0 +1,243 @@
+"""What a store says of itself: a project's or an organisation's name, purpose and belonging."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints, ValidationInfo, WithJsonSchema
+from pydantic_core import PydanticKnownError
+
+from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
+from memoryhub.core.events.rollback import Effect, Values, define_effect, reverses, sets_aside, stays
+from memoryhub.core.permissions import Act
+from memoryhub.core.schemas import STORED, GitSha, Instant, Payload, StoredTag
+from memoryhub.core.stores.store import SLUG
+from sessions_app.event_summaries import first_line, joined
+from sessions_app.events.sessions import SETTINGS
+
+DecisionLink = Literal["implements", "reverts", "relates"]
+"""What a commit does to a decision."""
+
+
+# At most so many lines a file, so that the sum over all files of a commit fits a column of 64 bits.
+MAX_LINES = 2**31 - 1
+
+
+def _countable(lines: int, info: ValidationInfo) -> int:
+    if info.context == STORED:  # an older hub checked their sum alone
+        return lines
+    if lines < 0:
+        raise PydanticKnownError("greater_than_equal", {"ge": 0})
+    if lines > MAX_LINES:
+        raise PydanticKnownError("less_than_equal", {"le": MAX_LINES})
+    return lines
+
+
+Lines = Annotated[
+    int,
+    AfterValidator(_countable),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_LINES}),
+]
+
+
+class FileChange(Payload):
+    """One file of a commit; the counts are None for a binary file."""
+
+    path: str
+    insertions: Lines | None = None
+    deletions: Lines | None = None
+
+
+class CommitRecorded(Payload):
+    """A commit of the repository became known."""
+
+    sha: GitSha
+    message: str = ""
+    author: str = ""
+    committed_at: Instant
+    files: list[FileChange] = Field(default_factory=list)
+    decision_ids: list[int] = Field(default_factory=list)
+    """The decisions that it is evidence of."""
+    link_type: DecisionLink = "implements"
+    iteration_id: int | None = None
+    """The iteration that it belongs to; None for the active one."""
+
+
+class CommitLinked(Payload):
+    """A commit that is known already was linked with decisions, or moved to an iteration."""
+
+    commit_id: int
+    sha: GitSha | Literal[""] = ""
+    decision_ids: list[int] = Field(default_factory=list)
+    link_type: DecisionLink = "implements"
+    iteration_id: int | None = None
+    """The iteration that it belongs to from now on; None where that stays."""
+
+
+def _about_commit(payload: Mapping[str, Any]) -> str:
+    return first_line(payload.get("message") or payload.get("sha", ""))
+
+
+COMMITS = EventGroup("commits", "Commits", 70, "commit")
+
+# What is given as evidence of decisions, from either side.
+EVIDENCE = sets_aside("evidence", "Evidence of decisions", order=110)
+
+COMMIT_RECORDED = define_event(
+    "commit.recorded",
+    CommitRecorded,
+    label="Commit",
+    group=COMMITS,
+    retention=Retention.WITH_STREAM,
+    rollback=sets_aside("commits", "Commits recorded", order=170, is_cited=True),
+    changes_stream=False,
+    nouns=("commit", "commits"),
+    is_tallied=True,
+    about=_about_commit,
+)
+COMMIT_LINKED = define_event(
+    "commit.linked",
+    CommitLinked,
+    label="Commit linked",
+    group=COMMITS,
+    retention=Retention.WITH_STREAM,
+    rollback=EVIDENCE,
+    changes_stream=False,
+    about=_about_commit,
+)
+
+
+class IterationStarted(Payload):
+    """A piece of work began."""
+
+    command: str
+    description: str = ""
+
+
+class IterationAdvanced(Payload):
+    """A phase of it was completed, and another may have begun."""
+
+    iteration_id: int
+    completed: str = ""
+    phase: str = ""
+    artifacts: list[str] = Field(default_factory=list)
+
+
+class IterationEnded(Payload):
+    """It was completed or abandoned."""
+
+    iteration_id: int
+    outcome: str = ""
+
+
+def _about(payload: Mapping[str, Any]) -> str:
+    return joined(payload.get("command"), payload.get("description"))
+
+
+def _about_phases(payload: Mapping[str, Any]) -> str:
+    done, begun = payload.get("completed"), payload.get("phase")
+    return ", ".join([*([f"{done} done"] if done else []), *([f"{begun} begins"] if begun else [])]) or "artifacts"
+
+
+WORK = EventGroup("work", "Phases and iterations", 40, "phase")
+
+_PROGRESS_STAYS = stays("the iteration keeps its phase, artifacts and outcome")
+
+_define = partial(define_event, group=WORK, retention=Retention.WITH_STREAM, changes_stream=False)
+
+ITERATION_STARTED = _define(
+    "iteration.started",
+    IterationStarted,
+    label="Iteration started",
+    rollback=sets_aside("iterations", "Iterations begun", order=180),
+    about=_about,
+)
+ITERATION_ADVANCED = _define(
+    "iteration.advanced", IterationAdvanced, label="Next phase", rollback=_PROGRESS_STAYS, about=_about_phases
+)
+ITERATION_COMPLETED = _define(
+    "iteration.completed", IterationEnded, label="Iteration completed", rollback=_PROGRESS_STAYS
+)
+ITERATION_ABANDONED = _define(
+    "iteration.abandoned", IterationEnded, label="Iteration abandoned", rollback=_PROGRESS_STAYS
+)
+
+
+MAX_METADATA_CHARACTERS = 16_000
+MAX_METADATA_DEPTH = 10
+
+
+def _bounded(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    _check_depth(metadata, MAX_METADATA_DEPTH)
+    size = len(json.dumps(metadata, ensure_ascii=False, allow_nan=False))
+    if size > MAX_METADATA_CHARACTERS:
+        raise ValueError(
+            f"it has {size:,} characters as JSON and may have at most {MAX_METADATA_CHARACTERS:,}; "
+            "keep what is longer as a memory and name its id here"
+        )
+    return metadata
+
+
+def _check_depth(value: JsonValue, levels: int) -> None:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if inner and not levels:
+        raise ValueError(f"it may be nested at most {MAX_METADATA_DEPTH} levels deep")
+    for each in inner:
+        _check_depth(each, levels - 1)
+
+
+Slug = Annotated[str, StringConstraints(pattern=f"^{SLUG.pattern}$")]
+"""The id of a project or an organisation."""
+Name = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
+Description = Annotated[str, StringConstraints(strip_whitespace=True, max_length=4_000)]
+RootPath = Annotated[str, StringConstraints(strip_whitespace=True, max_length=1_000)]
+Metadata = Annotated[dict[str, JsonValue], AfterValidator(_bounded)]
+"""A JSON object of at most 16,000 characters: goals, constraints, the current state."""
+Tags = Annotated[list[StoredTag], Field(max_length=50)]
+
+
+class ProjectDescribed(Payload):
+    """The store was described; what is not set stays as it was."""
+
+    name: Name = ""
+    description: Description = ""
+    root_path: RootPath = ""
+    org: Slug | None = None
+    """The organisation that the project belongs to; None for none."""
+    metadata: Metadata = Field(default_factory=dict)
+    tags: Tags = Field(default_factory=list)
+
+
+PROJECT_DESCRIBED = define_event(
+    "project.described",
+    ProjectDescribed,
+    label="Project described",
+    group=SETTINGS,
+    retention=Retention.KEPT,
+    rollback=reverses("profile", "The project described", order=160, by="describe", can_leave=False),
+    changes_stream=False,
+    act=Act.GOVERN,
+    turn=TurnRule.OPTIONAL,
+)
+
+
+def _default(name: str) -> JsonValue:
+    default: JsonValue = ProjectDescribed.model_fields[name].get_default(call_default_factory=True)
+    return default
+
+
+define_effect(
+    Effect(
+        "describe",
+        100,
+        "field put back",
+        Values(
+            read=lambda _position, payload: payload,
+            write=lambda step, _reason: ProjectDescribed(**{step.name: step.after}),
+            default=_default,
+        ),
+    )
+)

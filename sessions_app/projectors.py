@@ -1,0 +1,244 @@
+"""What is so, after what happened."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from memoryhub.core import clock
+from memoryhub.core.events.projection import Event, project_headers, projects
+from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.stores import rows
+from sessions_app.events import (
+    COMMIT_LINKED,
+    COMMIT_RECORDED,
+    PROJECT_CONFIGURED,
+    SESSION_ENDED,
+    SESSION_PAUSED,
+    SESSION_RESUMED,
+    SESSION_STARTED,
+    CommitLinked,
+    CommitRecorded,
+    ProjectConfigured,
+    SessionEnded,
+    SessionStarted,
+    SessionTouched,
+)
+from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED, TURN_EXPIRED, TurnBegan, TurnEnded, TurnExpired
+from sessions_app.events.work import (
+    ITERATION_ABANDONED,
+    ITERATION_ADVANCED,
+    ITERATION_COMPLETED,
+    ITERATION_STARTED,
+    PROJECT_DESCRIBED,
+    IterationAdvanced,
+    IterationEnded,
+    IterationStarted,
+    ProjectDescribed,
+)
+from sessions_app.models import (
+    Commit,
+    Iteration,
+    IterationStatus,
+    Profile,
+    Session,
+    SessionStatus,
+    Setting,
+    Turn,
+    TurnStatus,
+)
+
+
+@projects(SESSION_STARTED)
+def start_session(event: Event[SessionStarted]) -> None:
+    """Add the session."""
+    payload = event.payload
+    rows.insert(
+        Session,
+        id=event.position,
+        session_id=payload.session_id,
+        purpose=payload.purpose,
+        mode=payload.mode,
+        status=SessionStatus.ACTIVE,
+        directory=payload.directory,
+        agent=payload.agent,
+        started_at=event.occurred_at,
+    )
+
+
+@projects(SESSION_ENDED)
+def end_session(event: Event[SessionEnded]) -> None:
+    """Close the session with its summary."""
+    rows.execute(
+        "UPDATE sessions_app_session SET status = %s, summary = %s, ended_at = %s WHERE session_id = %s",
+        [event.payload.status, event.payload.summary, rows.time_value(event.occurred_at), event.payload.session_id],
+    )
+
+
+@projects(SESSION_PAUSED, SESSION_RESUMED)
+def pause_or_resume(event: Event[SessionTouched]) -> None:
+    """Set the session aside, or take it up again."""
+    status = SessionStatus.PAUSED if event.type == SESSION_PAUSED.name else SessionStatus.ACTIVE
+    rows.execute(
+        "UPDATE sessions_app_session SET status = %s, ended_at = NULL WHERE session_id = %s",
+        [status, event.payload.session_id],
+    )
+
+
+@projects(PROJECT_CONFIGURED)
+def configure(event: Event[ProjectConfigured]) -> None:
+    """Set the settings that are given, and take back those that are None."""
+    for name, value in event.payload.settings.items():
+        rows.execute("DELETE FROM sessions_app_setting WHERE name = %s", [name])
+        if value is not None:
+            rows.insert(Setting, name=name, value=value)
+
+
+_KEEP_OPEN = "SELECT id, ack_seconds FROM sessions_app_turn WHERE session_id = %s AND turn_id = %s AND status = 'open'"
+
+
+@projects(TURN_BEGAN)
+def begin(event: Event[TurnBegan]) -> None:
+    """Add the turn, open."""
+    payload = event.payload
+    rows.insert(
+        Turn,
+        id=event.position,
+        session_id=payload.session_id,
+        turn_id=payload.turn_id,
+        status=TurnStatus.OPEN,
+        automatic=payload.automatic,
+        ack_token_hash=payload.ack_token_hash,
+        ack_seconds=payload.ack_seconds,
+        expires_at=event.occurred_at + timedelta(seconds=payload.ack_seconds),
+        began_at=event.occurred_at,
+        actor=event.actor,
+        event_count=0,
+    )
+
+
+@projects(TURN_ENDED)
+def end(event: Event[TurnEnded]) -> None:
+    """Close the turn."""
+    _leave(event, TurnStatus.CLOSED, event.payload.summary)
+
+
+@projects(TURN_EXPIRED)
+def expire(event: Event[TurnExpired]) -> None:
+    """Mark the turn incomplete."""
+    _leave(event, TurnStatus.INCOMPLETE, "")
+
+
+def _leave(event: Event[Any], status: TurnStatus, summary: str) -> None:
+    rows.execute(
+        "UPDATE sessions_app_turn SET status = %s, ended_at = %s, summary = %s WHERE session_id = %s AND turn_id = %s",
+        [status, rows.time_value(event.occurred_at), summary, event.payload.session_id, event.payload.turn_id],
+    )
+
+
+@project_headers
+def keep_open(event: Event[Any]) -> None:
+    """Count what happens in an open turn, and let its time begin anew."""
+    if not event.turn_id or event.type == TURN_BEGAN.name:
+        return
+    for turn, seconds in rows.fetch(_KEEP_OPEN, [event.session_id, event.turn_id]):
+        rows.execute(
+            "UPDATE sessions_app_turn SET event_count = event_count + 1, expires_at = %s WHERE id = %s",
+            [rows.time_value(event.occurred_at + timedelta(seconds=seconds)), turn],
+        )
+
+
+@projects(COMMIT_RECORDED)
+def record_commit(event: Event[CommitRecorded]) -> None:
+    """Add the commit, attached to the iteration that it names, else to the active one."""
+    payload = event.payload
+    rows.insert(
+        Commit,
+        id=event.position,
+        sha=payload.sha,
+        message=payload.message,
+        author=payload.author,
+        committed_at=clock.from_text(payload.committed_at),
+        insertions=sum(file.insertions or 0 for file in payload.files),
+        deletions=sum(file.deletions or 0 for file in payload.files),
+        iteration_id=payload.iteration_id or _active_iteration(),
+        files=[file.model_dump() for file in payload.files],
+    )
+
+
+@projects(COMMIT_LINKED)
+def move_commit(event: Event[CommitLinked]) -> None:
+    """Attach a known commit to the iteration that is named."""
+    if event.payload.iteration_id is not None:
+        rows.update(Commit, event.payload.commit_id, iteration_id=event.payload.iteration_id)
+
+
+def _active_iteration() -> int | None:
+    found = rows.fetch("SELECT max(id) FROM sessions_app_iteration WHERE status = %s", [IterationStatus.ACTIVE])
+    active: int | None = found[0][0]
+    return active
+
+
+@projects(ITERATION_STARTED)
+def start_iteration(event: Event[IterationStarted]) -> None:
+    """Add the iteration, active."""
+    rows.insert(
+        Iteration,
+        id=event.position,
+        command=event.payload.command,
+        description=event.payload.description,
+        status=IterationStatus.ACTIVE,
+        session_id=event.session_id,
+        started_at=event.occurred_at,
+    )
+
+
+@projects(ITERATION_ADVANCED)
+def advance_iteration(event: Event[IterationAdvanced]) -> None:
+    """Note what was completed, what was made, and the phase that has begun."""
+    payload = event.payload
+    done, made = rows.fetch(
+        "SELECT phases_completed, artifacts FROM sessions_app_iteration WHERE id = %s", [payload.iteration_id]
+    )[0]
+    completed = [*json.loads(done), payload.completed] if payload.completed else json.loads(done)
+    rows.update(
+        Iteration,
+        payload.iteration_id,
+        phase=payload.phase,
+        phases_completed=completed,
+        artifacts=[*json.loads(made), *payload.artifacts],
+    )
+
+
+@projects(ITERATION_COMPLETED, ITERATION_ABANDONED)
+def end_iteration(event: Event[IterationEnded]) -> None:
+    """Close the iteration."""
+    completed = event.type == ITERATION_COMPLETED.name
+    rows.update(
+        Iteration,
+        event.payload.iteration_id,
+        status=IterationStatus.COMPLETED if completed else IterationStatus.ABANDONED,
+        outcome=event.payload.outcome,
+        ended_at=event.occurred_at,
+        end_position=event.position,
+    )
+
+
+@projects(PAYLOAD_ERASED)
+def remove_erased(event: Event[PayloadErased]) -> None:
+    """Drop whatever the erased events had created."""
+    for position in event.payload.positions:
+        for table in ("session", "turn", "iteration", "commit", "profile"):
+            rows.execute(f"DELETE FROM sessions_app_{table} WHERE id = %s", [position])
+
+
+@projects(PROJECT_DESCRIBED)
+def describe(event: Event[ProjectDescribed]) -> None:
+    """Change what was set, in the one row that there is."""
+    said = {name: getattr(event.payload, name) for name in sorted(event.payload.model_fields_set)}
+    known = rows.fetch("SELECT id FROM sessions_app_profile")
+    if known:
+        rows.update(Profile, known[0][0], **said, updated_at=event.occurred_at)
+    else:
+        rows.insert(Profile, id=event.position, **said, updated_at=event.occurred_at)

@@ -1,0 +1,99 @@
+"""The MCP tools of iterations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from sessions_app import selectors, services
+from sessions_app.models import Iteration
+from sessions_app.present import commit_line, iteration_line, iteration_text
+from sessions_app.schemas import CommitRead, IterationAdvance, IterationComplete, IterationGet, IterationStart
+from sessions_app.services import iterations
+
+
+def record(command: CommitRead) -> Answer:
+    """Answer with the commit as it is known now."""
+    data = selectors.view_commit(services.record_commit(command=command, directory=Path.cwd()))
+    attached = f" iteration=#{data['iteration_id']}" if data["iteration_id"] else ""
+    return Answer(f"{commit_line(data)}{attached}", data)
+
+
+TOOLS = [
+    Tool(
+        "commit_record",
+        "Record a commit by its sha, the rest read from git; link it with the decisions that it carries out.",
+        CommitRead,
+        record,
+        group=ToolGroup.WORK,
+        writes=True,
+        idempotent=True,
+        aliases=("memory_log_commit",),
+    ),
+]
+
+register_tools(*TOOLS)
+
+
+def _shown(iteration: Iteration) -> Answer:
+    data = selectors.view_iteration(iteration)
+    return Answer(iteration_line(data), data)
+
+
+def start(command: IterationStart) -> Answer:
+    """Answer with the iteration that began."""
+    return _shown(iterations.start_iteration(command=command))
+
+
+def advance(command: IterationAdvance) -> Answer:
+    """Answer with the iteration as it is now."""
+    return _shown(iterations.advance_iteration(command=command))
+
+
+def complete(command: IterationComplete) -> Answer:
+    """Answer with the iteration as it ended."""
+    return _shown(iterations.complete_iteration(command=command))
+
+
+def get(command: IterationGet) -> Answer:
+    """Answer with the iteration, its commits and its chronology."""
+    data = selectors.get_iteration(command=command)
+    return Answer(iteration_text(data), data)
+
+
+ITERATION_TOOLS = [
+    Tool(
+        "iteration_start",
+        "Begin an iteration (feature, fix, audit …); commits and events attach to it.",
+        IterationStart,
+        start,
+        group=ToolGroup.ITERATIONS,
+        writes=True,
+    ),
+    Tool(
+        "iteration_advance",
+        "Complete the present phase of the iteration, begin the next, note artifacts.",
+        IterationAdvance,
+        advance,
+        group=ToolGroup.ITERATIONS,
+        writes=True,
+    ),
+    Tool(
+        "iteration_complete",
+        "Complete the iteration, or abandon it.",
+        IterationComplete,
+        complete,
+        group=ToolGroup.ITERATIONS,
+        writes=True,
+    ),
+    Tool(
+        "iteration_get",
+        "An iteration with its phases, commits and chronology; the latest by default.",
+        IterationGet,
+        get,
+        group=ToolGroup.ITERATIONS,
+        aliases=("memory_get_iteration",),
+    ),
+]
+
+register_tools(*ITERATION_TOOLS)

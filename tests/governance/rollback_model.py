@@ -1,0 +1,318 @@
+"""A reference model of roll-back: what a store shows, worked out from its log alone, event by event.
+
+It is slow and plain on purpose, and shares no code with the product: where both agree on thousands of random logs, an
+error would have to be in both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from memoryhub.core.models import RawEvent
+
+Shown = dict[Any, Any]
+_CHANGING = "written revised deleted restored reviewed".split()
+_ACCEPTED: Shown = {}
+_SYMMETRIC = ("related_to", "conflicts_with")
+
+
+@dataclass
+class Happened:
+    """One event of the log."""
+
+    position: int
+    type: str
+    stream: str
+    rolled_back: bool
+    data: dict[str, Any]
+    session: str
+
+    @property
+    def entity(self) -> int:
+        return int(self.stream.partition(":")[2])
+
+
+@dataclass
+class Values:
+    """The values of one thing, in order, each with its event."""
+
+    given: list[tuple[Happened, Any]] = field(default_factory=list)
+
+    def last(self, counts: Callable[[Happened], bool], default: Any = None) -> Any:
+        return next((value for event, value in reversed(self.given) if counts(event)), default)
+
+
+@dataclass
+class Thing:
+    """A memory."""
+
+    written: Happened
+    text: Values = field(default_factory=Values)
+    deleted: Values = field(default_factory=Values)
+    review: Values = field(default_factory=Values)
+    changes: list[Happened] = field(default_factory=list)
+    """Those that protect it from the roll-back of earlier ones."""
+    ends: list[Happened] = field(default_factory=list)
+    """Ends of scratch sessions that deleted it."""
+    scratch: bool = False
+
+    @property
+    def touched(self) -> list[Happened]:
+        return sorted(
+            (each for each in [*self.changes, *self.ends] if each.rolled_back), key=lambda each: each.position
+        )
+
+    @property
+    def changed(self) -> bool:
+        """Whether others changed it after the last rolled-back event."""
+        return bool(self.touched) and self.changes[-1].position > self.touched[-1].position
+
+
+def events_of(actor: str, void: Collection[int] = ()) -> list[Happened]:
+    """Return the current store's events; those of an actor are rolled_back."""
+    return [
+        Happened(
+            each.position,
+            each.event_type,
+            each.stream_id,
+            each.actor == actor,
+            json.loads(each.payload_json or "{}"),
+            each.session_id,
+        )
+        for each in RawEvent.objects.order_by("position")
+        if each.position not in void and (each.payload_json or each.event_type.startswith("memory."))
+    ]
+
+
+class Model:
+    """What a store shows as it is, or once the rolled-back events are rolled back."""
+
+    def __init__(self, events: Iterable[Happened], *, action: str = "", include_changed: bool = False) -> None:
+        self.undo, self.acts, self.include = action == "undo", bool(action), include_changed
+        self.events = list(events)
+        self.things: dict[int, Thing] = {}
+        self.scratch: set[str] = set()
+        self.erased: set[int] = set()
+        for event in self.events:
+            self._take_in(event)
+        for each in self.erased:
+            self.things.pop(each, None)
+
+    def shown(self) -> Shown:
+        """Return all that is compared."""
+        return {
+            "memories": {each: shown for each in self.things if (shown := self._memory(self.things[each]))},
+            "conflicts": self._conflicts(),
+            "decisions": self._decisions(),
+            "relations": self._relations(),
+            "tags": sorted(each.data["name"] for each in self._of("tag.created") if not self._set_aside(each)),
+            "settings": self._register("project.configured", lambda data: data["settings"]),
+            "profile": self._register("project.described", lambda data: data),
+            "affirmed": {
+                each.entity: each.position
+                for each in self._of("thing.affirmed")
+                if not self._set_aside(each)
+                if each.entity not in self.erased
+            },
+        }
+
+    def _of(self, *types: str) -> list[Happened]:
+        return [each for each in self.events if each.type in types]
+
+    def _set_aside(self, event: Happened) -> bool:
+        """Whether what an event created is set aside, where nothing protects it."""
+        return self.acts and event.rolled_back
+
+    def _take_in(self, event: Happened) -> None:
+        name, data = event.type, event.data
+        if name == "payload.erased":
+            self.erased |= {int(each.partition(":")[2]) for each in data["streams"]}
+        elif name == "session.started" and data.get("mode") == "scratch":
+            self.scratch.add(data["session_id"])
+        elif name == "session.ended":
+            self._end(event)
+        elif name == "memory.written":
+            self.things[event.position] = Thing(event, scratch=event.session in self.scratch)
+        if name == "conflict.resolved" or (name.partition(".")[2] in _CHANGING and name.startswith("memory.")):
+            self._change(self.things[event.entity], event)
+
+    def _change(self, thing: Thing, event: Happened) -> None:
+        kind, data = event.type.partition(".")[2], event.data
+        thing.changes.append(event)
+        if kind in ("written", "revised"):
+            text = {"title": data.get("title"), "content": data.get("content"), "scope": data.get("scope", "project")}
+            thing.text.given.append((event, {**text, "tags": sorted(set(data.get("tags", [])))}))
+            thing.review.given.append((event, data.get("review") or _ACCEPTED))
+        elif kind == "reviewed" and data:
+            thing.review.given.append((event, data["after"]))
+        elif kind in ("deleted", "restored"):
+            thing.deleted.given.append((event, kind == "deleted"))
+
+    def _end(self, event: Happened) -> None:
+        for position, thing in self.things.items():
+            if thing.written.session == event.data["session_id"] and thing.scratch:
+                is_live = not thing.deleted.last(lambda _: True, False)
+                if event.data.get("entries") == "discard" and is_live and position not in event.data.get("kept", []):
+                    thing.deleted.given.append((event, True))
+                    thing.ends.append(event)
+                thing.scratch = False
+
+    def _reached(self, thing: Thing) -> bool:
+        return self.acts and bool(thing.touched) and (self.include or not thing.changed)
+
+    def _counts(self, thing: Thing) -> Callable[[Happened], bool]:
+        """Return which events count for a memory after the roll-back."""
+        if not (self.undo and self._reached(thing)):
+            return lambda _: True
+        limit = thing.touched[0].position if thing.changed else 2**60
+        return lambda event: not event.rolled_back and event.position < limit
+
+    def _is_hidden(self, thing: Thing) -> bool:
+        texts = any(event.rolled_back for event, _ in thing.text.given)
+        return not self.undo and self._reached(thing) and texts
+
+    def _memory(self, thing: Thing) -> Shown | None:
+        if self._is_hidden(thing):
+            return None
+        counts = self._counts(thing)
+        if self.undo and self._reached(thing) and thing.written.rolled_back:
+            text, review = thing.text.given[-1][1], thing.review.given[-1][1]
+            return {**text, "deleted": True, "review": review.get("state", "accepted")}
+        text, review = thing.text.last(counts), thing.review.last(counts, _ACCEPTED)
+        return {**text, "deleted": thing.deleted.last(counts, False), "review": review.get("state", "accepted")}
+
+    def _conflicts(self) -> list[int]:
+        """Return the open conflicts of memories that are shown."""
+        found = []
+        for opened in self._of("memory.revised"):
+            thing = self.things.get(opened.entity)
+            if thing is None or opened.data.get("conflicts_with") is None or self._is_hidden(thing):
+                continue
+            resolved = [
+                each
+                for each in self._of("conflict.resolved")
+                if each.data["conflict_id"] == opened.position and not (each.rolled_back and self._reached(thing))
+            ]
+            if not resolved and not (self.undo and self._reached(thing) and self._is_undone(thing, opened)):
+                found.append(opened.position)
+        return found
+
+    def _is_undone(self, thing: Thing, event: Happened) -> bool:
+        return event.rolled_back or (thing.changed and event.position > thing.touched[0].position)
+
+    def _decisions(self) -> dict[int, Any]:
+        recorded = {each.position: each for each in self._of("decision.recorded")}
+        shown = {each: self._status(each) for each in recorded if not self._is_gone(recorded[each])}
+        edges = self._edges(recorded)
+        return {
+            each: (
+                "superseded"
+                if status in ("accepted", "proposed") and self._heads(each, recorded) != {each}
+                else status,
+                sorted((relation, to) for start, relation, to in edges if start == each),
+                sorted(self._notes(each)),
+            )
+            for each, status in shown.items()
+        }
+
+    def _marks(self, decision: int) -> list[Happened]:
+        return [each for each in self._of("decision.marked") if each.entity == decision]
+
+    def _is_gone(self, recorded: Happened) -> bool:
+        marks = self._marks(recorded.position)
+        kept = bool(marks) and not marks[-1].rolled_back and not self.include
+        return self._set_aside(recorded) and not kept
+
+    def _status(self, decision: int) -> str:
+        events = [each for each in self._of("decision.recorded", "decision.marked") if each.entity == decision]
+        told = [(each, each.data.get("status") or "accepted") for each in events if self._says_status(each)]
+        if not self.undo or events[0].rolled_back or not any(event.rolled_back for event, _ in told):
+            return str(told[-1][1])
+        return str(self._clean(told))
+
+    def _says_status(self, event: Happened) -> bool:
+        return event.type == "decision.recorded" or bool(event.data.get("status"))
+
+    def _clean(self, given: list[tuple[Happened, Any]], default: Any = None) -> Any:
+        """Return what undo makes of something that is simply set, again and again."""
+        changed = not given[-1][0].rolled_back
+        if changed and not self.include:
+            return given[-1][1]
+        first = next(event.position for event, _ in given if event.rolled_back)
+        limit = first if changed else 2**60
+        return Values(given).last(lambda event: not event.rolled_back and event.position < limit, default)
+
+    def _said_edges(self, recorded: dict[int, Happened]) -> list[tuple[int, str, int, Happened]]:
+        found = [
+            (each.position, edge["relation"], edge["to"], each)
+            for each in recorded.values()
+            for edge in each.data.get("edges", [])
+        ]
+        linked = self._of("decision.linked")
+        return [
+            *found,
+            *((each.entity, each.data["edge"]["relation"], each.data["edge"]["to"], each) for each in linked),
+        ]
+
+    def _edges(self, recorded: dict[int, Happened]) -> set[tuple[int, str, int]]:
+        gone = {each for each, event in recorded.items() if self._is_gone(event)}
+        return {
+            (start, relation, to)
+            for start, relation, to, event in self._said_edges(recorded)
+            if start not in gone and to not in gone and not (event.type == "decision.linked" and self._set_aside(event))
+        }
+
+    def _heads(self, decision: int, recorded: dict[int, Happened]) -> set[int]:
+        """Return what stands instead of a decision; one that is gone leads on to what superseded it."""
+        above = {
+            start
+            for start, relation, to, event in self._said_edges(recorded)
+            if to == decision
+            and relation == "supersedes"
+            and not (event.type == "decision.linked" and self._set_aside(event))
+        }
+        heads = {head for each in above for head in self._heads(each, recorded)}
+        return heads or (set() if self._is_gone(recorded[decision]) else {decision})
+
+    def _notes(self, decision: int) -> set[str]:
+        said = [
+            each for each in self._of("decision.evidenced") if each.entity == decision and not self._set_aside(each)
+        ]
+        return {note["value"] for each in said for note in each.data["artifacts"]}
+
+    def _relations(self) -> list[tuple[Any, ...]]:
+        histories: dict[tuple[Any, ...], list[tuple[Happened, bool]]] = {}
+        names: dict[int, tuple[Any, ...]] = {}
+        for event in self._of("relation.created", "relation.deleted"):
+            if event.type == "relation.created":
+                names[event.position] = _statement(event.data)
+            is_made = event.type == "relation.created"
+            histories.setdefault(names[event.entity], []).append((event, is_made))
+        return sorted(name for name, given in histories.items() if self._is_related(name, given))
+
+    def _is_related(self, name: tuple[Any, ...], given: list[tuple[Happened, bool]]) -> bool:
+        if set(name[1:]) & self.erased:
+            return False
+        event, is_made = given[-1]
+        now = is_made and not self._set_aside(event)
+        removed = any(each.rolled_back and not made for each, made in given)
+        return bool(self._clean(given, False)) if self.undo and removed and not now else now
+
+    def _register(self, event_type: str, values: Callable[[Shown], Shown]) -> Shown:
+        given: dict[str, list[tuple[Happened, Any]]] = {}
+        for event in self._of(event_type):
+            for name, value in values(event.data).items():
+                given.setdefault(name, []).append((event, value))
+        found = {
+            name: self._clean(every) if self.undo and any(event.rolled_back for event, _ in every) else every[-1][1]
+            for name, every in given.items()
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _statement(data: Shown) -> tuple[Any, ...]:
+    ends = (data["source_id"], data["target_id"])
+    return (data["relation"], *(sorted(ends) if data["relation"] in _SYMMETRIC else ends))
