@@ -28,6 +28,17 @@ sys.exit(main(sys.argv))
 """
 """The server, with more patience at its end than a slow machine can use up."""
 
+# The server, stopped after it has printed its link and before it handles signals.
+STOPPED_BEFORE_SERVING = """
+import os, sys, threading, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
+django.setup()
+from memoryhub.cli import main
+from memoryhub.ops.serving import web
+web.serve = lambda listener: threading.Event().wait()
+sys.exit(main(sys.argv))
+"""
+
 
 class FreshHomeTests(TestCase):
     def test_a_fresh_home_is_served_and_its_files_are_private(self) -> None:
@@ -250,6 +261,14 @@ class EndTests(TestCase):
 
     def test_sigterm_ends_the_web_and_the_worker(self) -> None:
         self._end(signal.SIGTERM)
+
+    def test_a_signal_before_the_first_request_can_be_answered_ends_it_too(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with (
+                self.subTest(signal=number),
+                serving("--no-worker", program=STOPPED_BEFORE_SERVING) as server,
+            ):
+                self.assertEqual(server.end(number), 0, server.text)
 
     def test_the_worker_ends_by_itself_when_the_server_is_killed(self) -> None:
         with serving() as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import signal
 import webbrowser
 from typing import Any
 
@@ -42,9 +43,13 @@ class Command(HubCommand):
             make_known(address)
             link = self._prepare(address)
             children = [] if options["no_worker"] else [Worker(module) for module in self._modules()]
+            # Until the server handles signals itself, SIGTERM interrupts as Ctrl-C does.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
                 self._announce(address, link, open_it=options["open"])
                 web.serve(listener)
+            except KeyboardInterrupt:
+                pass
             finally:
                 for child in children:
                     child.stop(grace=WORKER_GRACE_SECONDS)
