@@ -24,6 +24,9 @@ ModeAlone = Annotated[
 ]
 
 
+MAX_NAME = 200
+
+
 class SessionStart(Command):
     """Begin a session."""
 
@@ -32,7 +35,7 @@ class SessionStart(Command):
     directory: Line = Field("", max_length=1_000, description="where the work happens")
     agent: Line = Field("", max_length=200, description="who works; default: the client's name")
     session_id: Identifier | None = Field(None, description="default: a new one")
-    name: Line = Field("", max_length=200, description="a label, before the purpose", json_schema_extra=unlisted)
+    name: Line = Field("", max_length=MAX_NAME, description="a label, before the purpose", json_schema_extra=unlisted)
     metadata: ModeAlone | None = Field(None, description="its mode alone", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
 
@@ -47,6 +50,8 @@ class SessionStart(Command):
         texts = [given[name] for name in ("name", "purpose") if given.get(name)]
         if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in texts):
             return given
+        if len((given.get("name") or "").strip()) > MAX_NAME:
+            return given  # the field's own rule refuses it
         if set(metadata) - {"mode"}:
             raise ValueError("metadata takes mode alone; keep what else there is with memory_write, scope=session")
         if "mode" in rest:  # it decides, but what it overrides must be valid too

@@ -202,6 +202,8 @@ class InputTests(RestTestCase):
     def test_a_sessions_name_is_text(self) -> None:
         detail = self.call("POST", "projects/alpha/sessions", {"name": [None, None]}, expect=422).data["detail"]
         self.assertIn("'name' must be a text", detail)
+        detail = self.call("POST", "projects/alpha/sessions", {"name": "n" * 201}, expect=422).data["detail"]
+        self.assertIn("'name' must have at most 200 characters", detail)
         body = {"mode": "working", "metadata": {"mode": {}}}
         self.assertIn("mode", self.call("POST", "projects/alpha/sessions", body, expect=422).data["detail"])
         self.assertEqual(self.call("GET", "projects/alpha/sessions").data["results"], [])
