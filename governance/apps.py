@@ -11,10 +11,8 @@ class GovernanceConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register events, projectors and effects, and check that every effect which an event type names is there."""
+        """Register events, projectors and effects."""
         from governance import redaction, retention, rollback, staleness
-        from memoryhub.core.events.event_types import require_effects
 
         for part in (retention, redaction, rollback, staleness):
             part.register()
-        require_effects()

@@ -7,6 +7,7 @@ from governance.rollback.changes import plan_memories
 from governance.rollback.tracing import plan_relations
 from governance.rollback.undo import undo_memories, undo_nothing, undo_quarantine, undo_relations
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED
+from memoryhub.core.events.event_types import require_effects
 from memoryhub.core.events.rollback import Effect, define_effect
 
 # Names are made free before others take them; which decisions are in force is known before one is marked.
@@ -23,3 +24,6 @@ for effect in (
     Effect("relate", 80, "related again", apply=execute.relate, plan=plan_relations, undo=undo_relations),
 ):
     define_effect(effect)
+
+# This module is imported last, when every app has defined its event types and effects.
+require_effects()

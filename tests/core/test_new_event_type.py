@@ -98,6 +98,7 @@ class InventedTestCase(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(mock.patch.dict(event_types._types))
+        rollback.effects()  # imports the product's, which must outlive this test
         self.enterContext(mock.patch.dict(rollback._effects))
         self.asked, self.starred = define_invented()
         require_effects()

@@ -70,6 +70,7 @@ class DeclarationTests(RollbackTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(mock.patch.dict(registry._types))
+        rollback.effects()  # imports the product's, which must outlive this test
         self.enterContext(mock.patch.dict(rollback._effects))
 
     def assert_refused(self, *parts: str, **declared: Any) -> None:
@@ -95,7 +96,7 @@ class DeclarationTests(RollbackTestCase):
         with self.assertRaisesMessage(ImproperlyConfigured, "needs the reason"):
             stays("")
 
-    def test_a_type_whose_effect_is_not_there_is_named_at_start_up(self) -> None:
+    def test_a_type_whose_effect_is_not_defined_is_named(self) -> None:
         require_effects()
         for named in ("turn_over", "unrelate"):
             rule = reverses(f"by {named}", "Turned", order=1, by=named)

@@ -211,7 +211,7 @@ def types_reversed_by(step: str) -> list[EventType[Any]]:
 
 
 def require_effects() -> None:
-    """Check at start-up that every effect which an event type names is defined.
+    """Check that every effect which an event type names is defined.
 
     Raises:
         ImproperlyConfigured: one is not, or has no ``plan``; the message names the type.

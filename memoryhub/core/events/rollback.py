@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -197,6 +198,8 @@ class Effect:
 
 
 _effects: dict[str, Effect] = {}
+# Most processes never roll back, so the effects of governance are not imported at start.
+_effect_modules: set[str] = set()
 
 
 def define_effect(effect: Effect) -> Effect:
@@ -205,9 +208,16 @@ def define_effect(effect: Effect) -> Effect:
     return effect
 
 
+def define_effects_in(module: str) -> None:
+    """Name a module that defines effects when it is imported; the first use of ``effects()`` imports it."""
+    _effect_modules.add(module)
+
+
 def effects() -> dict[str, Effect]:
-    """Return the registered effects by step, in the order in which they are done."""
-    return {each.step: each for each in sorted(_effects.values(), key=lambda effect: effect.order)}
+    """Return the defined effects by step, in the order in which they are done."""
+    for module in _effect_modules:
+        import_module(module)
+    return {effect.step: effect for effect in sorted(_effects.values(), key=lambda effect: effect.order)}
 
 
 def count_events(steps: Iterable[Step]) -> int:
