@@ -1,6 +1,7 @@
 """The registry of event types: one ``define_event`` call declares all that the hub knows of a type.
 
-Labels and filters of pages, timelines, retention, permissions, search, roll-back and ``docs/events.md`` derive from it.
+Labels and filters of pages, timelines, retention, permissions, search, roll-back and
+``docs/reference/events.md`` derive from it.
 """
 
 from __future__ import annotations
