@@ -1,4 +1,4 @@
-"""The documents say all that is there, and nothing that is not."""
+"""The reference covers everything that exists, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from pydantic import BaseModel
 
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import errors
-from memoryhub.core.events.event_types import EventType, event_types
+from memoryhub.core.events.event_types import EventType, Retention, event_types
 from memoryhub.core.events.rollback import effects
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
 
 ROOT = Path(__file__).parents[1]
+DECISIONS = ROOT / "docs/decisions"
+LONGEST_CELL = 160
 
 
 def document(name: str) -> str:
@@ -80,10 +82,19 @@ class DocumentsTests(SimpleTestCase):
         self.assert_table("reference/events.md", "| step |", rows)
 
     def assert_table(self, name: str, head: str, wanted: Iterable[str]) -> None:
-        """The rows below a head are just these; a failure shows the rows to paste."""
+        """Assert that the table with this head has exactly these rows; a failure shows the rows to paste."""
         table = document(name).partition(head)[2].partition("\n\n")[0].splitlines()[2:]
         rows = list(wanted)
         self.assertEqual(table, rows, "\n".join([f"docs/{name} should have these rows:", *rows]))
+
+    def test_the_index_of_decisions_has_every_record(self):
+        self.assert_table("decisions/README.md", "| number |", map(record_row, sorted(DECISIONS.glob("[0-9]*.md"))))
+
+    def test_no_table_cell_is_too_long(self):
+        for page in [*(ROOT / "docs").rglob("*.md")]:
+            rows = [line for line in page.read_text().splitlines() if line.startswith("|")]
+            cells = [cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row)]
+            self.assertEqual([cell for cell in cells if len(cell) > LONGEST_CELL], [], page.name)
 
     def test_every_link_leads_somewhere(self):
         for page in [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]:
@@ -97,15 +108,24 @@ class DocumentsTests(SimpleTestCase):
             self.assertIn(name.lower(), text.lower())
 
 
+def record_row(record: Path) -> str:
+    """Return the row of a decision record in ``docs/decisions/README.md``."""
+    text = record.read_text()
+    number, title = re.findall(r"^# (\d+)\. (.+)", text)[0]
+    status = re.findall(r"^Status: ([^;\n]+)", text, re.MULTILINE)[0]
+    return f"| [{number}]({record.name}) | {title} | {status} |"
+
+
 def event_row(known: EventType[Any]) -> str:
     """Return the row of a type in ``docs/reference/events.md``."""
     rule = known.rollback
-    words = ["set aside"] if rule.is_hidden else []
+    words = ["quarantined"] if rule.is_hidden else []
     words += [f"undo: `{rule.by}`"] if rule.by else []
-    words += [f"stays: {rule.why}"] if rule.why else []
+    words += [f"kept: {rule.why}"] if rule.why else []
     treated = "; ".join(words) or "can't be selected"
+    retention = "with its owner" if known.retention is Retention.WITH_STREAM else known.retention
     clients = "yes" if known.from_clients else ""
-    return f"| `{known.name}` | {known.label} | {known.group.label} | {known.retention} | {treated} | {clients} |"
+    return f"| `{known.name}` | {known.label} | {known.group.label} | {retention} | {treated} | {clients} |"
 
 
 def shown(default: Any) -> str:

@@ -158,14 +158,14 @@ def _fold(_run: Run) -> str:
 
 define_job(
     "embed texts",
-    does="Makes the vectors of what was written since the last time, so that it is found by its meaning.",
+    does="Computes vectors for new texts, so that they can be found by meaning.",
     work=_embed,
     every=Every.MINUTE,
     cap=40,
 )
 define_job(
     "expire turns",
-    does="Marks turns whose time has run out as incomplete.",
+    does="Marks expired turns as incomplete.",
     work=_expire,
     every=Every.MINUTE,
     over=Over.PROJECTS,
@@ -173,7 +173,7 @@ define_job(
 )
 define_job(
     "end idle sessions",
-    does="Ends the sessions in which nothing has happened for long, with what is known of them.",
+    does="Ends idle sessions with a summary of what was captured.",
     work=_end_sessions,
     every=Every.HOUR,
     over=Over.PROJECTS,
@@ -181,21 +181,21 @@ define_job(
 )
 define_job(
     "count uses",
-    does="Writes down in the log which memories were read, found and cited.",
+    does="Records in the log which memories were read, found and cited.",
     work=_count_uses,
     every=Every.HOUR,
     cap=120,
 )
 define_job(
     "prune use statistics",
-    does="Forgets how often memories were used that were deleted a month ago.",
+    does="Deletes the usage counts of memories that were deleted a month ago.",
     work=_prune_uses,
     every=Every.DAY,
     cap=120,
 )
 define_job(
     "fold counters",
-    does="Adds what processes that have ended had counted to the hub's sums.",
+    does="Adds the counts of ended processes to the hub's sums.",
     work=_fold,
     every=Every.HOUR,
     over=Over.HUB,
@@ -203,7 +203,7 @@ define_job(
 )
 define_job(
     "verify stores",
-    does="Walks every chain to its anchored head, checks every page, and compares read models with the log.",
+    does="Verifies every chain up to its anchor, checks every page, and compares read models with the log.",
     work=verify_target,
     every=Every.DAY,
     cap=600,
@@ -219,14 +219,14 @@ define_job(
 )
 define_job(
     "reindex",
-    does="Makes the full-text index and the index of vectors anew beside the store, and puts them in place.",
+    does="Rebuilds the full-text index and the vector index beside the store, then replaces the old ones.",
     work=reindex,
     every=Every.DEMAND,
     cap=800,
 )
 define_job(
     "rebuild",
-    does="Makes all read models anew from the log beside the store, compares them, and puts them in place.",
+    does="Rebuilds all read models from the log beside the store, compares them, then replaces the old ones.",
     work=rebuild_models,
     every=Every.DEMAND,
     cap=800,
