@@ -39,7 +39,7 @@ class DocumentsTests(SimpleTestCase):
 
     def test_every_alias_and_resource_is_named(self):
         load_tools()
-        text = document("reference/tools.md")
+        text = document("reference/tools.md") + document("reference/prompts.md")
         for name in [alias for tool in all_tools() for alias in tool.aliases]:
             self.assertIn(f"`{name}`", text)
         for resource in all_resources():
