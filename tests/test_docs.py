@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest import skipUnless
 
 from django.test import SimpleTestCase
 from pydantic import BaseModel
@@ -17,6 +21,7 @@ from memoryhub.core.events.rollback import effects
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
+from tests.web.server import Server, serving
 
 ROOT = Path(__file__).parents[1]
 DECISIONS = ROOT / "docs/decisions"
@@ -106,6 +111,31 @@ class DocumentsTests(SimpleTestCase):
         text = document("internals/dependencies.md")
         for name in re.findall(r'^    "([a-zA-Z0-9-]+)[><=]', project, re.MULTILINE):
             self.assertIn(name.lower(), text.lower())
+
+
+class RestExamplesTests(SimpleTestCase):
+    """The examples of ``docs/reference/rest.md``, against a real hub."""
+
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.enterClassContext(serving("--no-worker"))
+
+    def run_example(self, language: str, *program: str) -> list[str]:
+        blocks = re.findall(rf"^```{language}\n(.*?)^```$", document("reference/rest.md"), re.DOTALL | re.MULTILINE)
+        text = "\n".join(blocks).replace("http://127.0.0.1:8321", self.server.address)
+        text = text.replace("~/.memory-hub", str(self.server.home))
+        ended = subprocess.run([*program, text], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""), text)
+        return ended.stdout.splitlines()
+
+    @skipUnless(shutil.which("curl"), "curl is not installed")
+    def test_the_examples_work(self):
+        answers = self.run_example("sh", "bash", "-O", "expand_aliases", "-ec")
+        self.assertEqual(["Why WAL" in answer for answer in answers], [False, True, True, True, True])
+        self.assertIn("Port of the server", self.run_example("python", sys.executable, "-c")[0])
 
 
 def record_row(record: Path) -> str:
