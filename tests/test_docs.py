@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from memoryhub.core.events.rollback import effects
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
-from tests.web.server import Server, serving
+from tests.web.server import Server, Shell, serving, temporary_home
 
 ROOT = Path(__file__).parents[1]
 DECISIONS = ROOT / "docs/decisions"
@@ -136,6 +138,14 @@ class RestExamplesTests(SimpleTestCase):
         answers = self.run_example("sh", "bash", "-O", "expand_aliases", "-ec")
         self.assertEqual(["Why WAL" in answer for answer in answers], [False, True, True, True, True])
         self.assertIn("Port of the server", self.run_example("python", sys.executable, "-c")[0])
+
+
+class CommandExamplesTests(SimpleTestCase):
+    def test_the_examples_of_schedules_work(self):
+        with temporary_home() as home, contextlib.closing(Shell(home)) as shell:
+            for line in re.findall(r"^memory-hub (jobs .+)", document("reference/jobs.md"), re.MULTILINE):
+                code, output = shell.run(*shlex.split(line, comments=True))
+                self.assertEqual(code, 0, f"{line}: {output}")
 
 
 def record_row(record: Path) -> str:
