@@ -105,8 +105,11 @@ class DocumentsTests(SimpleTestCase):
 
     def test_every_link_leads_somewhere(self):
         for page in [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]:
-            for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-                self.assertTrue((page.parent / target).exists(), f"{page.name} → {target}")
+            for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+                path, _, anchor = target.partition("#")
+                linked = page.parent / path if path else page
+                self.assertTrue(linked.exists(), f"{page.name} → {target}")
+                self.assertTrue(not anchor or anchor in anchors(linked), f"{page.name} → {target}")
 
     def test_every_dependency_has_its_line(self):
         project = (ROOT / "pyproject.toml").read_text()
@@ -146,6 +149,12 @@ class CommandExamplesTests(SimpleTestCase):
             for line in re.findall(r"^memory-hub (jobs .+)", document("reference/jobs.md"), re.MULTILINE):
                 code, output = shell.run(*shlex.split(line, comments=True))
                 self.assertEqual(code, 0, f"{line}: {output}")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def record_row(record: Path) -> str:
