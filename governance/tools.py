@@ -28,14 +28,14 @@ def say_that_it_holds(command: Affirm) -> Answer:
 TOOLS = [
     Tool(
         "memory_stale",
-        "Decisions and memories to look at again: a commit touched what they govern, or their time has passed.",
+        "Stale decisions and memories: a commit changed files they govern, or they expired.",
         StaleList,
         show_stale,
         group=ToolGroup.WORK,
     ),
     Tool(
         "memory_affirm",
-        "Say that a stale decision or memory still holds; else supersede, update or delete it.",
+        "Confirm that a stale decision or memory is still valid. Otherwise supersede, update or delete it.",
         Affirm,
         say_that_it_holds,
         group=ToolGroup.WORK,

@@ -57,7 +57,7 @@ LINEAGE_VIEW = "ui://memory-hub/lineage"
 TOOLS = [
     Tool(
         "decision_record",
-        "Record a decision. It never changes; a new one supersedes it.",
+        "Record a decision. To change one, supersede it.",
         DecisionRecord,
         record,
         writes=True,
@@ -65,7 +65,7 @@ TOOLS = [
     ),
     Tool(
         "decision_supersede",
-        "Record the decision that replaces an earlier one; what is left out is as it was there.",
+        "Record the decision that replaces an earlier one; omitted fields are copied from it.",
         DecisionSupersede,
         supersede,
         group=ToolGroup.WORK,
@@ -73,7 +73,7 @@ TOOLS = [
     ),
     Tool(
         "decision_get",
-        "Whole decisions with alternatives, commits and files: by id, topic, or the file they explain; with lineage.",
+        "Get decisions with alternatives, commits and files: by id, topic, or the file they explain.",
         DecisionGet,
         get,
         group=ToolGroup.WORK,
@@ -85,14 +85,14 @@ RESOURCES = [
     Resource(
         "decisions://get/{id}",
         "decision",
-        "One decision by its id, with its evidence and lineage",
+        "One decision with its evidence and lineage",
         read_decision,
         suggest={"id": selectors.suggest_decisions},
     ),
     Resource(
         LINEAGE_VIEW,
         "lineage",
-        "The lineage of decisions, drawn",
+        "Diagram of a decision's lineage",
         read_view,
         mime_type="text/html;profile=mcp-app",
     ),

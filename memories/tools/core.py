@@ -99,20 +99,20 @@ def show_stats(command: Stats) -> Answer:
 TOOLS = [
     Tool(
         "memory_search",
-        "Search decisions, memories, commits, sessions, messages by a question in words; each hit with its evidence.",
+        "Search memories, decisions, commits, sessions and messages with a question in plain words.",
         MemorySearch,
         search,
         in_words=search_text,
     ),
     Tool(
         "memory_get",
-        "Get whole memories by id or exact name; versions=true adds the history.",
+        "Get whole memories by id or exact name.",
         MemoryGet,
         get,
     ),
     Tool(
         "memory_write",
-        "Keep something learnt. topic_key revises the memory of that topic; identical text is counted, not copied.",
+        "Save a memory. With a topic_key, revise the memory of that topic.",
         MemoryWrite,
         write,
         writes=True,
@@ -121,7 +121,7 @@ TOOLS = [
     ),
     Tool(
         "memory_update",
-        "Change parts of a memory; makes a new version. Send the base_version you read.",
+        "Update parts of a memory. Send the base_version you read.",
         MemoryUpdate,
         update,
         writes=True,
@@ -130,7 +130,7 @@ TOOLS = [
     ),
     Tool(
         "memory_delete",
-        "Delete a memory softly, restorable; permanent=true erases a deleted one after the user confirms.",
+        "Delete a memory; memory_restore undoes it. permanent=true erases a deleted one.",
         MemoryDelete,
         delete,
         writes=True,
@@ -139,7 +139,7 @@ TOOLS = [
     ),
     Tool(
         "memory_restore",
-        "Bring a deleted memory back, or an earlier version of one as a new version.",
+        "Restore a deleted memory, or an earlier version as a new one.",
         MemoryRestore,
         restore,
         group=ToolGroup.WORK,
@@ -147,21 +147,21 @@ TOOLS = [
     ),
     Tool(
         "memory_list",
-        "List memories, last changed first, with filters.",
+        "List memories, last changed first.",
         MemoryList,
         list_memories,
         group=ToolGroup.WORK,
     ),
     Tool(
         "memory_stats",
-        "Counts, sizes, search mode and health of this project's memory.",
+        "Counts, sizes, search mode and health of this project.",
         Stats,
         show_stats,
         group=ToolGroup.WORK,
     ),
     Tool(
         "memory_timeline",
-        "What happened around an id or a time, from the event log.",
+        "Events around an id or a time.",
         Timeline,
         show_timeline,
         group=ToolGroup.WORK,
@@ -203,7 +203,7 @@ RESOURCES = [
     Resource(
         "memories://search/{query}{?limit,offset,memory_type,tags,threshold}",
         "memory search",
-        "Memories that answer a question; threshold is the least score of a hit relative to the best, 0 to 1",
+        "Memories that match a question; threshold: minimum score relative to the best hit, 0 to 1",
         read_search,
         suggest=_SUGGEST,
     ),

@@ -29,7 +29,7 @@ def read_pack(parameters: dict[str, str]) -> dict[str, Any]:
 register_tools(
     Tool(
         "memory_context",
-        "What to know before going on: guidelines, decisions, facts, recent turns, conflicts, the last session.",
+        "Context pack: guidelines, decisions, facts, recent turns, conflicts.",
         ContextPackRequest,
         pack,
         records=True,
@@ -37,7 +37,7 @@ register_tools(
     )
 )
 register_resources(
-    Resource("context://pack{?max_tokens}", "context pack", "What to know before going on", read_pack, records=True)
+    Resource("context://pack{?max_tokens}", "context pack", "Context for the work", read_pack, records=True)
 )
 
 
@@ -71,21 +71,21 @@ def settled_text(result: ConflictResult) -> str:
 TOOLS = [
     Tool(
         "memory_query",
-        "Ask by kinds, scope, tags, words and relations at once; ranked, each with the parts of its score.",
+        "Query by kind, scope, tags, words and relations; ranked, with the parts of each score.",
         MemoryQuery,
         ask,
         group=ToolGroup.QUERY,
     ),
     Tool(
         "memory_conflicts",
-        "List versions written at once, with who, when and what differs; open ones, or all.",
+        "List conflicts between versions written concurrently, with author, time and difference.",
         ConflictList,
         show_conflicts,
         group=ToolGroup.QUERY,
     ),
     Tool(
         "memory_conflict_resolve",
-        "Settle a conflict: keep_a (the earlier), keep_b, merge with the merged content, or both.",
+        "Resolve a conflict between two versions.",
         ConflictSettle,
         settle,
         group=ToolGroup.QUERY,

@@ -93,7 +93,7 @@ def _answer(result: RelationResult) -> Answer:
 TOOLS = [
     Tool(
         "tag_create",
-        "Describe a tag: category and what it marks. Tags need no describing to be used.",
+        "Describe a tag. Tags can be used without.",
         TagCreate,
         create_tag,
         group=ToolGroup.TAGS,
@@ -102,7 +102,7 @@ TOOLS = [
     ),
     Tool(
         "tag_list",
-        "List tags, predefined and free, with category and number of memories.",
+        "List tags with category and number of memories.",
         TagList,
         list_tags,
         group=ToolGroup.TAGS,
@@ -110,7 +110,7 @@ TOOLS = [
     ),
     Tool(
         "tag_attach",
-        "Put tags on a memory or the project; makes a version.",
+        "Attach tags to a memory or the project, as a new version.",
         TagAttach,
         attach_tags,
         group=ToolGroup.TAGS,
@@ -121,7 +121,7 @@ TOOLS = [
     ),
     Tool(
         "tag_detach",
-        "Take tags off a memory or the project; makes a version.",
+        "Detach tags from a memory or the project, as a new version.",
         TagDetach,
         detach_tags,
         group=ToolGroup.TAGS,
@@ -132,7 +132,7 @@ TOOLS = [
     ),
     Tool(
         "relation_create",
-        "Relate two of memories, decisions, commits, sessions and the project.",
+        "Relate two memories, decisions, commits, sessions, or the project.",
         RelationCreate,
         create_relation,
         group=ToolGroup.TAGS,
@@ -143,7 +143,7 @@ TOOLS = [
     ),
     Tool(
         "relation_list",
-        "List relations of one thing or all, with both ends' titles.",
+        "List relations, of one thing or all.",
         RelationList,
         list_relations,
         group=ToolGroup.TAGS,
@@ -152,7 +152,7 @@ TOOLS = [
     ),
     Tool(
         "relation_delete",
-        "Take a relation away.",
+        "Delete a relation.",
         RelationDelete,
         delete_relation,
         group=ToolGroup.TAGS,

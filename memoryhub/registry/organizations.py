@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden
 from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand, demand_hub
-from memoryhub.core.schemas import Listing, Paging
+from memoryhub.core.schemas import Listing, Paging, self_evident
 from memoryhub.core.stores.store import Scope, StoreId, org_store, use_store
 from memoryhub.core.stores.store import list_orgs as org_ids
 from memoryhub.registry.present import org_line
@@ -43,8 +43,10 @@ class OrgCreate(OrgDescribe):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    org_id: Slug = Field(alias="id", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
-    if_exists: IfTaken = Field(IfTaken.ERROR, description="update: describe the one that is there")
+    org_id: Slug = Field(alias="id", description="1-64 of a-z 0-9 . _ -")
+    if_exists: IfTaken = Field(
+        IfTaken.ERROR, description="update: describe the existing one", json_schema_extra=self_evident
+    )
 
     @model_validator(mode="before")
     @classmethod

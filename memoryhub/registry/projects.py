@@ -16,7 +16,7 @@ from memoryhub.config.identity import slugify
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, Invalid
 from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand
-from memoryhub.core.schemas import Command, Listing, Paging
+from memoryhub.core.schemas import Command, Listing, Paging, self_evident
 from memoryhub.core.stores.store import Scope, StoreId, current_store, project_store, use_store
 from memoryhub.core.stores.store import list_projects as project_ids
 from memoryhub.registry.present import project_line
@@ -60,8 +60,10 @@ class ProjectCreate(ProjectDescribe):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    project_id: Slug = Field(alias="id", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
-    if_exists: IfTaken = Field(IfTaken.ERROR, description="update: describe the project that is there")
+    project_id: Slug = Field(alias="id", description="1-64 of a-z 0-9 . _ -")
+    if_exists: IfTaken = Field(
+        IfTaken.ERROR, description="update: describe the existing one", json_schema_extra=self_evident
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -72,7 +74,7 @@ class ProjectCreate(ProjectDescribe):
 class ProjectList(Paging):
     """List projects in order of their ids."""
 
-    org_id: Slug | None = Field(None, description="only of this organisation")
+    org_id: Slug | None = Field(None, description="only of this organisation", json_schema_extra=self_evident)
 
 
 class ProjectGet(Command):

@@ -53,7 +53,7 @@ def _shown(project: ProjectCard) -> Answer:
 TOOLS = [
     Tool(
         "org_create",
-        "Make an organisation, whose memories all its projects inherit.",
+        "Create an organisation; its projects inherit its memories.",
         OrgCreate,
         create_org,
         group=ToolGroup.SCOPES,
@@ -70,7 +70,7 @@ TOOLS = [
     ),
     Tool(
         "project_create",
-        "Make a project; with if_exists=update, describe this one: name, purpose, organisation.",
+        "Create a project, or with if_exists=update describe this one.",
         ProjectCreate,
         create_project,
         group=ToolGroup.SCOPES,
@@ -79,7 +79,7 @@ TOOLS = [
     ),
     Tool(
         "project_list",
-        "List projects by name and organisation.",
+        "List projects.",
         ProjectList,
         list_projects,
         group=ToolGroup.SCOPES,
@@ -87,7 +87,7 @@ TOOLS = [
     ),
     Tool(
         "project_get",
-        "This project's description, organisation, metadata and counts.",
+        "Describe this project: organisation, metadata, counts.",
         ProjectGet,
         get_project,
         group=ToolGroup.SCOPES,

@@ -59,7 +59,7 @@ def list_sessions(command: SessionList) -> Answer:
 TOOLS = [
     Tool(
         "session_end",
-        "End the session with a summary of what was done, learnt and left open.",
+        "End the session with a summary: done, learnt, left open.",
         SessionEnd,
         end,
         writes=True,
@@ -69,7 +69,7 @@ TOOLS = [
     ),
     Tool(
         "session_start",
-        "Begin a session: purpose, mode, directory.",
+        "Begin a session.",
         SessionStart,
         start,
         group=ToolGroup.WORK,
@@ -80,7 +80,7 @@ TOOLS = [
     ),
     Tool(
         "session_pause",
-        "Set the session aside; session_resume takes it up again.",
+        "Pause the session.",
         SessionTouch,
         pause,
         group=ToolGroup.TURNS,
@@ -89,7 +89,7 @@ TOOLS = [
     ),
     Tool(
         "session_resume",
-        "Take a paused session up again; this connection goes on in it.",
+        "Resume a paused session in this connection.",
         SessionTouch,
         resume,
         group=ToolGroup.TURNS,
@@ -133,7 +133,7 @@ def end_this_turn(command: TurnEnd) -> Answer:
 TURN_TOOLS = [
     Tool(
         "turn_begin",
-        "Begin a turn: one user request and all that answers it. Returns the ack_token to show from then on.",
+        "Begin a turn: one user request and the work on it. Returns the ack_token to send from then on.",
         TurnBegin,
         begin,
         group=ToolGroup.TURNS,
@@ -142,7 +142,7 @@ TURN_TOOLS = [
     ),
     Tool(
         "event_append",
-        "Append what was said or done to the open turn: messages, tool calls, edits, commands, phases, approvals.",
+        "Append an event to the open turn: message, tool call, edit, command, phase, approval.",
         EventAppend,
         append,
         group=ToolGroup.TURNS,
@@ -173,7 +173,7 @@ def verify(_: AuditVerify) -> Answer:
 AUDIT_TOOLS = [
     Tool(
         "audit_replay",
-        "Replay the event log by stream, session, turn, type, time or position; the same bytes on every run.",
+        "Read the event log, filtered; every run gives the same bytes.",
         AuditReplay,
         replay,
         group=ToolGroup.TURNS,
@@ -181,7 +181,7 @@ AUDIT_TOOLS = [
     ),
     Tool(
         "audit_verify",
-        "Walk the log's chain of digests; names the first event that is not what was written.",
+        "Verify the log's hash chain; names the first altered event.",
         AuditVerify,
         verify,
         group=ToolGroup.TURNS,

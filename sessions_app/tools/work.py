@@ -22,7 +22,7 @@ def record(command: CommitRead) -> Answer:
 TOOLS = [
     Tool(
         "commit_record",
-        "Record a commit by its sha, the rest read from git; link it with the decisions that it carries out.",
+        "Record a commit by its sha; the rest is read from git.",
         CommitRead,
         record,
         group=ToolGroup.WORK,
@@ -64,7 +64,7 @@ def get(command: IterationGet) -> Answer:
 ITERATION_TOOLS = [
     Tool(
         "iteration_start",
-        "Begin an iteration (feature, fix, audit …); commits and events attach to it.",
+        "Begin an iteration; commits and events attach to it.",
         IterationStart,
         start,
         group=ToolGroup.ITERATIONS,
@@ -72,7 +72,7 @@ ITERATION_TOOLS = [
     ),
     Tool(
         "iteration_advance",
-        "Complete the present phase of the iteration, begin the next, note artifacts.",
+        "Complete the current phase and begin the next.",
         IterationAdvance,
         advance,
         group=ToolGroup.ITERATIONS,
@@ -80,7 +80,7 @@ ITERATION_TOOLS = [
     ),
     Tool(
         "iteration_complete",
-        "Complete the iteration, or abandon it.",
+        "Complete or abandon the iteration.",
         IterationComplete,
         complete,
         group=ToolGroup.ITERATIONS,
@@ -88,7 +88,7 @@ ITERATION_TOOLS = [
     ),
     Tool(
         "iteration_get",
-        "An iteration with its phases, commits and chronology; the latest by default.",
+        "Get an iteration with its phases, commits and events.",
         IterationGet,
         get,
         group=ToolGroup.ITERATIONS,
