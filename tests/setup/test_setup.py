@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from unittest import mock
@@ -16,7 +17,7 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase
 
-from memoryhub.client.setup import plan
+from memoryhub.client.setup import plan, trial
 from memoryhub.client.setup.clients import all_clients, find_client
 from memoryhub.client.setup.document import BACKUP_SUFFIX
 from memoryhub.client.setup.entries import command_words
@@ -233,3 +234,20 @@ class TrialTests(SetupTestCase):
             )
             with mock.patch.object(Path, "cwd", return_value=self.user):
                 self.refused(8, words, "cursor", "--check")
+
+    def test_a_server_that_reads_nothing_is_named(self):
+        path, marker, server = self.user / ".cursor/mcp.json", self.user / "closed", self.user / "memory-hub"
+        server.write_text(f"#!/bin/sh\nexec 0<&-\ntouch {marker}\nexec sleep 60\n")
+        server.chmod(0o700)
+        entry = {"command": str(server), "args": ["mcp"]}
+        path.parent.mkdir()
+        path.write_text(json.dumps({"mcpServers": {"memory-hub": entry}}))
+        handshake = trial._handshake()
+
+        def once_closed():
+            while not marker.exists():
+                time.sleep(0.001)
+            return handshake
+
+        with mock.patch.object(trial, "_handshake", once_closed):
+            self.refused(8, "ended before it answered", "cursor", "--check")

@@ -58,7 +58,8 @@ def _started(command: list[str], environment: dict[str, str], directory: Path) -
     """Run the server inside the block; one that does not answer in time is killed, which ends what waits for it."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     try:
-        process = subprocess.Popen(command, cwd=directory, env=environment, **pipes)  # noqa: S603 - the user's own
+        # Unbuffered: what a process that ended did not read must not be written again when the pipe is closed.
+        process = subprocess.Popen(command, cwd=directory, env=environment, bufsize=0, **pipes)  # noqa: S603 - the user's own
     except OSError as error:
         raise Unavailable(f"{command[0]} can't be started: {error.strerror}; run setup again to mend it") from error
     guard = threading.Timer(_SECONDS, process.kill)
@@ -97,6 +98,5 @@ def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
     try:
         if process.stdin:
             process.stdin.write(json.dumps(message).encode() + b"\n")
-            process.stdin.flush()
     except BrokenPipeError as error:
         raise Unavailable("the server ended before it answered; run it by hand to see why") from error
