@@ -20,7 +20,6 @@ def show_stale(command: StaleList) -> Answer:
 
 
 def say_that_it_holds(command: Affirm) -> Answer:
-    """Answer with what was affirmed."""
     result = affirm(command=command)
     return Answer(affirmed_text(result), result.model_dump(mode="json"))
 

@@ -21,12 +21,10 @@ def _done(result: DecisionResult) -> Answer:
 
 
 def record(command: DecisionRecord) -> Answer:
-    """Answer with what was recorded, and what it supersedes."""
     return _done(services.record_decision(command=command))
 
 
 def supersede(command: DecisionSupersede) -> Answer:
-    """Answer with the decision that stands now."""
     return _done(services.supersede_decision(command=command))
 
 
@@ -40,7 +38,6 @@ def get(command: DecisionGet) -> Answer:
 
 
 def read_decision(parameters: dict[str, str]) -> dict[str, Any]:
-    """Read ``decisions://get/{id}``: the decision with its lineage."""
     try:
         command = TypeAdapter(DecisionGet).validate_python({"ids": [parameters["id"]], "lineage": True})
     except ValidationError as error:

@@ -72,8 +72,6 @@ _KEYS = (
 
 
 class VerdictForm(forms.Form):
-    """What is said of a thing."""
-
     reason = forms.CharField(required=False, max_length=1_000)
     valid_until = forms.DateTimeField(required=False)
 
@@ -115,7 +113,6 @@ class AffirmationAdmin(GovernanceAdmin):
         return self._show(request, waiting())
 
     def item_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
-        """Show one thing of the queue."""
         try:
             return self._show(request, waiting(entity_id=entity_id))
         except NotFound as error:
@@ -123,7 +120,6 @@ class AffirmationAdmin(GovernanceAdmin):
             return redirect(self.url("changelist"))
 
     def affirm_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
-        """Affirm a thing, and go on to the next."""
         following = _following(entity_id)
         command = VerdictForm(request.POST).affirmation(entity_id)
         if command is None:
@@ -139,7 +135,6 @@ class AffirmationAdmin(GovernanceAdmin):
         return self._go(following)
 
     def retire_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
-        """Retire a thing, and go on to the next."""
         following = _following(entity_id)
         command = VerdictForm(request.POST).retirement(entity_id)
         if command is None:
@@ -172,7 +167,6 @@ def _following(entity_id: int) -> int | None:
 
 
 def _shown(at: Waiting) -> dict[str, Any]:
-    """Return what the page shows of a thing."""
     item = at.item
     is_decision = item["kind"] == StaleKind.DECISION
     name = "decisions_decision" if is_decision else "memories_memory"

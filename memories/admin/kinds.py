@@ -35,13 +35,11 @@ class KindAdmin(MemoryListAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Redirect to the memory's page."""
         return redirect("admin:memories_memory_change", self.find(request, object_id).pk)
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Redirect to the memory's events."""
         return redirect("admin:memories_memory_history", self.find(request, object_id).pk)
 
 

@@ -54,7 +54,6 @@ def kind_and_type(memory: Memory) -> SafeString:
 
 
 def bar(value: float, highest: float) -> SafeString:
-    """Return a number with a bar beside it."""
     width = round(min(max(value / highest, 0), 1) * _WIDTH, 1)
     return format_html(
         '<span class="gauge"><span class="gauge-number">{}</span><svg width="{}" height="6" viewBox="0 0 {} 6" '
@@ -100,7 +99,6 @@ class MemoryChangeList(RankedChangeList):
     """Shows beside a hit the words that it was found by, and what is in conflict."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Attach the snippets and the open conflicts."""
         super().get_results(request)
         snippets: dict[int, str] = getattr(request, "memory_snippets", {})
         memories = list(self.result_list)

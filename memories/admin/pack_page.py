@@ -48,8 +48,6 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TokenBar:
-    """The whole bar."""
-
     parts: list[Part]
     used: int
     budget: int
@@ -57,7 +55,6 @@ class TokenBar:
 
     @property
     def percent(self) -> int:
-        """How much of the budget is used."""
         return round(100 * self.used / self.budget)
 
 
@@ -94,16 +91,12 @@ _LEAST, _MOST = 200, 20_000
 
 
 class SessionFilter(ValueFilter):
-    """Packs that one session was sent."""
-
     title = "session"
     parameter_name = "session"
     field = "session_id"
 
 
 class PackForm(forms.Form):
-    """What a session would ask."""
-
     query = forms.CharField(
         required=False,
         label="About",
@@ -126,8 +119,6 @@ class PackForm(forms.Form):
 
 @admin.register(ContextPack)
 class ContextPackAdmin(SectionAdmin):
-    """Packs that were sent, the latest first."""
-
     list_display = ("number", "about", "sent", "tokens_bar", "told", "short_digest")
     list_display_links = ("number",)
     list_filter = (SinceFilter, SessionFilter)
@@ -180,34 +171,28 @@ class ContextPackAdmin(SectionAdmin):
 
     @admin.display(description="#", ordering="id")
     def number(self, pack: ContextPack) -> SafeString:
-        """Return the id."""
         return cells.code(f"#{pack.pk}")
 
     @admin.display(description="sent")
     def sent(self, pack: ContextPack) -> SafeString:
-        """Return when it was sent first."""
         return cells.moment(pack.created_at)
 
     @admin.display(description="about")
     def about(self, pack: ContextPack) -> SafeString:
-        """Return what was asked, and in which session."""
         title = cells.link(self.url("change", pack.pk), pack.query[:120] or "what changed last", "title")
         session = format_html('<code class="id under">{}</code>', pack.session_id) if pack.session_id else ""
         return format_html("{} {}", title, session)
 
     @admin.display(description="tokens")
     def tokens_bar(self, pack: ContextPack) -> SafeString:
-        """Return its size against its budget."""
         return listing.bar(pack.tokens, pack.max_tokens)
 
     @admin.display(description="told")
     def told(self, pack: ContextPack) -> str:
-        """Return how many things it told."""
         return cells.counted(len(pack.marks), "item")
 
     @admin.display(description="digest")
     def short_digest(self, pack: ContextPack) -> SafeString:
-        """Return the beginning of its digest."""
         return cells.code(pack.digest[:12])
 
 

@@ -47,7 +47,6 @@ class ReviewFilter(DefaultFilter):
     }
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep what the choice says."""
         chosen = self.chosen()
         if chosen == "all":
             return queryset
@@ -55,16 +54,12 @@ class ReviewFilter(DefaultFilter):
 
 
 class ReviewActions(SectionAdmin):
-    """Verdicts on the chosen memories."""
-
     @admin.action(description="Accept", permissions=["change"])
     def accept_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        """Accept the chosen memories."""
         _review_chosen(request, queryset, Verdict.ACCEPTED)
 
     @admin.action(description="Reject", permissions=["change"])
     def reject_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        """Reject the chosen memories."""
         _review_chosen(request, queryset, Verdict.REJECTED)
 
 
@@ -84,8 +79,6 @@ def _review_chosen(request: HttpRequest, queryset: QuerySet[Memory], verdict: Ve
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an item is in the queue."""
-
     id: int
     number: int
     total: int
@@ -109,7 +102,6 @@ class Place:
 
 
 def shown_item(memory_id: int) -> dict[str, Any]:
-    """Return what the page shows of an item."""
     memory = find_memory(memory_id)
     history = {version["version"]: version for version in history_of(memory)}
     present = history[memory.version]

@@ -35,7 +35,6 @@ def _listed(listing: Listing, line: Any, none: str) -> Answer:
 
 
 def search(command: MemorySearch) -> Answer:
-    """Answer a search."""
     return _listed(selectors.search(command=command), hit_line, _NOTHING)
 
 
@@ -57,32 +56,26 @@ def get(command: MemoryGet) -> Answer:
 
 
 def write(command: MemoryWrite) -> Answer:
-    """Answer with what the write did."""
     return _written(services.write_memory(command=command))
 
 
 def update(command: MemoryUpdate) -> Answer:
-    """Answer with what the update did."""
     return _written(services.update_memory(command=command))
 
 
 def delete(command: MemoryDelete) -> Answer:
-    """Answer that it is deleted."""
     return _written(services.delete_memory(command=command))
 
 
 def restore(command: MemoryRestore) -> Answer:
-    """Answer that it is back."""
     return _written(services.restore_memory(command=command))
 
 
 def list_memories(command: MemoryList) -> Answer:
-    """Answer with a page of memories."""
     return _listed(selectors.list_memories(command=command), memory_line, "no memory matches")
 
 
 def show_timeline(command: Timeline) -> Answer:
-    """Answer with the events around a moment."""
     events = timeline.timeline(command=command)
     return Answer(
         "\n".join(map(timeline.timeline_line, events)) or "nothing has happened here yet", {"results": events}
@@ -90,7 +83,6 @@ def show_timeline(command: Timeline) -> Answer:
 
 
 def show_stats(command: Stats) -> Answer:
-    """Answer with what the store holds."""
     found = timeline.stats(command=command)
     lines = [f"{name}: {value}" for name, value in found.items()]
     return Answer("\n".join(lines), found)
@@ -171,7 +163,6 @@ TOOLS = [
 
 
 def read_memory(parameters: dict[str, str]) -> dict[str, Any]:
-    """Read ``memories://get/{id}``."""
     return selectors.get_memories(command=parsed(MemoryGet, {"ids": [parameters["id"]]}))[0]
 
 
@@ -181,7 +172,6 @@ def read_list(parameters: dict[str, str]) -> dict[str, Any]:
 
 
 def read_search(parameters: dict[str, str]) -> dict[str, Any]:
-    """Read ``memories://search/{query}{?…}``."""
     return resources.search_by_offset(command=parsed(resources.SearchByOffset, _with_tags(parameters)))
 
 

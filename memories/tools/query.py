@@ -16,13 +16,11 @@ from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_res
 
 
 def pack(command: ContextPackRequest) -> Answer:
-    """Answer with a context pack."""
     sent = pack_context(command=command)
     return Answer(sent.text, sent.data())
 
 
 def read_pack(parameters: dict[str, str]) -> dict[str, Any]:
-    """Read ``context://pack{?max_tokens}``."""
     return pack_context(command=parsed(ContextPackRequest, parameters)).data()
 
 
@@ -42,27 +40,23 @@ register_resources(
 
 
 def ask(command: MemoryQuery) -> Answer:
-    """Answer a query."""
     listing = query(command=command)
     text = as_lines(listing, query_line, none="nothing matches; drop a filter, or memory_search its words")
     return Answer(text, listing.model_dump(mode="json", exclude_none=True))
 
 
 def show_conflicts(command: ConflictList) -> Answer:
-    """Answer with a page of conflicts."""
     listing = list_conflicts(command=command)
     text = as_lines(listing, conflict_text, none="no conflict" if command.all else "no open conflict")
     return Answer(text, listing.model_dump(mode="json"))
 
 
 def settle(command: ConflictSettle) -> Answer:
-    """Answer with how the conflict was settled."""
     result = services.resolve_conflict(command=command)
     return Answer(settled_text(result), result.model_dump(mode="json"))
 
 
 def settled_text(result: ConflictResult) -> str:
-    """Return how a conflict was settled as one line."""
     split = f"; the earlier version is #{result.split_id} now" if result.split_id else ""
     stands = f"#{result.memory_id} stands at v{result.version}"
     return f"settled conflict #{result.id} with {result.resolution}: {stands}{split}"

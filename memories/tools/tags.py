@@ -45,44 +45,37 @@ _ENDS = {"source_id": "source", "target_id": "target", "relation_type": "relatio
 
 
 def create_tag(command: TagCreate) -> Answer:
-    """Answer with the tag that was described."""
     result = tags.create_tag(command=command)
     return Answer(tag_text(result), result.model_dump(mode="json"))
 
 
 def list_tags(command: TagList) -> Answer:
-    """Answer with a page of tags."""
     listing = existing_tags.list_tags(command=command)
     text = as_lines(listing, tag_line, none="no tag matches")
     return Answer(text, listing.model_dump(mode="json", exclude_none=True))
 
 
 def attach_tags(command: TagAttach) -> Answer:
-    """Answer with the tags that are there now."""
     result = tags.attach_tags(command=command)
     return Answer(tags_changed_text(result, "attached"), result.model_dump(mode="json"))
 
 
 def detach_tags(command: TagDetach) -> Answer:
-    """Answer with the tags that are there still."""
     result = tags.detach_tags(command=command)
     return Answer(tags_changed_text(result, "detached"), result.model_dump(mode="json"))
 
 
 def create_relation(command: RelationCreate) -> Answer:
-    """Answer with the relation, made or kept."""
     return _answer(relations.create_relation(command=command))
 
 
 def list_relations(command: RelationList) -> Answer:
-    """Answer with a page of relations."""
     listing = existing_relations.list_relations(command=command)
     text = as_lines(listing, relation_line, none="no relation matches")
     return Answer(text, listing.model_dump(mode="json", exclude_none=True))
 
 
 def delete_relation(command: RelationDelete) -> Answer:
-    """Answer with the relation that was taken away."""
     return _answer(relations.delete_relation(command=command))
 
 

@@ -75,8 +75,6 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One MCP resource template: ``scheme://path/{parameter}``."""
-
     uri_template: str
     name: str
     description: str
@@ -122,17 +120,14 @@ def register_tools(*tools: Tool) -> None:
 
 
 def register_resources(*resources: Resource) -> None:
-    """Make resource templates known to the MCP door."""
     _resources.update({resource.uri_template: resource for resource in resources})
 
 
 def register_prompts(*prompts: Prompt) -> None:
-    """Make prompts known to the MCP door."""
     _prompts.update({prompt.name: prompt for prompt in prompts})
 
 
 def all_tools() -> list[Tool]:
-    """Return every registered tool, in order of registration."""
     return list(_tools.values())
 
 
@@ -146,10 +141,8 @@ def find_tool(name: str) -> Tool | None:
 
 
 def all_resources() -> list[Resource]:
-    """Return every registered resource template, in order of registration."""
     return list(_resources.values())
 
 
 def all_prompts() -> list[Prompt]:
-    """Return every registered prompt, in order of their names."""
     return sorted(_prompts.values(), key=lambda prompt: prompt.name)

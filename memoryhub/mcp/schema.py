@@ -32,7 +32,6 @@ _EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
 
 
 def input_schema(model: type[BaseModel]) -> Schema:
-    """Return the slim schema of ``model``."""
     full = model.model_json_schema()
     definitions = full.get("$defs", {})
     fields = {name: field for name, field in full.get("properties", {}).items() if _is_listed(name, field)}

@@ -159,7 +159,6 @@ class _Offer:
 
 
 def describe_tool(tool: Tool) -> Result:
-    """Return a tool as ``tools/list`` shows it."""
     # The specification's defaults are left out: a tool writes, destroys, and is not idempotent unless it says so.
     hints = {"readOnlyHint": True} if not tool.writes else {} if tool.destructive else {"destructiveHint": False}
     if tool.writes and tool.idempotent:

@@ -39,8 +39,6 @@ from sessions_app.services.profile import describe, draft_description
 
 
 class OrgCreate(OrgDescribe):
-    """Make an organisation."""
-
     model_config = ConfigDict(populate_by_name=True)
 
     org_id: Slug = Field(alias="id", description="1-64 of a-z 0-9 . _ -")
@@ -64,14 +62,10 @@ class OrgCard(BaseModel):
 
 
 class OrgOverview(StoreOverview, OrgCard):
-    """How an organisation stands."""
-
     projects: list[str] = Field(default_factory=list, description="ids of the projects that belong to it")
 
 
 class OrgDetails(OrgOverview):
-    """All about an organisation but what it keeps."""
-
     description: str = ""
     metadata: dict[str, Any] = Field(default_factory=dict)
     tags: list[str] = Field(default_factory=list)
@@ -111,7 +105,6 @@ def describe_org(*, org_id: str, command: OrgDescribe) -> OrgDetails:
 
 
 def list_orgs(*, command: Paging) -> Listing:
-    """Return a page of organisations' cards."""
     demand_hub()
     return page_of_cards(org_ids(), command, org_card, id_field="org_id", line=org_line)
 
@@ -127,7 +120,6 @@ def get_org(*, org_id: str) -> OrgDetails:
 
 
 def org_card(org_id: str) -> OrgCard:
-    """Return an organisation's card."""
     return read_card(org_store(org_id), OrgCard, _card_fields, org_id=org_id)
 
 

@@ -56,8 +56,6 @@ def id_from_name(given: Any, field: str) -> Any:
 
 
 class ProjectCreate(ProjectDescribe):
-    """Make a project."""
-
     model_config = ConfigDict(populate_by_name=True)
 
     project_id: Slug = Field(alias="id", description="1-64 of a-z 0-9 . _ -")
@@ -72,8 +70,6 @@ class ProjectCreate(ProjectDescribe):
 
 
 class ProjectList(Paging):
-    """List projects in order of their ids."""
-
     org_id: Slug | None = Field(None, description="only of this organisation", json_schema_extra=self_evident)
 
 
@@ -96,8 +92,6 @@ class ProjectCard(BaseModel):
 
 
 class ProjectDetails(StoreOverview, ProjectCard):
-    """All about a project but what it keeps."""
-
     description: str = ""
     root_path: str = ""
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -143,7 +137,6 @@ def describe_project(*, project_id: str, command: ProjectDescribe) -> ProjectDet
 
 
 def list_projects(*, command: ProjectList) -> Listing:
-    """Return a page of projects' cards."""
     ids = project_ids() if command.org_id is None else projects_of(command.org_id)
     return page_of_cards(ids, command, project_card, id_field="project_id", line=project_line)
 
@@ -163,12 +156,10 @@ def get_project(*, command: ProjectGet) -> ProjectCard:
 
 
 def projects_of(org_id: str) -> list[str]:
-    """Return the ids of an organisation's projects, in order."""
     return projects_by_org().get(org_id, [])
 
 
 def projects_by_org() -> dict[str, list[str]]:
-    """Return the ids of each organisation's projects, in order."""
     found: dict[str, list[str]] = {}
     for each in project_ids():
         org = project_card(each).org_id
@@ -178,18 +169,15 @@ def projects_by_org() -> dict[str, list[str]]:
 
 
 def project_card(project_id: str) -> ProjectCard:
-    """Return a project's card."""
     return read_card(project_store(project_id), ProjectCard, card_fields, project_id=project_id)
 
 
 def card_fields() -> dict[str, Any]:
-    """Return what the current project's card says."""
     known = profile()
     return {"name": known.name, "description": shortened(known.description), "org_id": known.org}
 
 
 def details_fields() -> dict[str, Any]:
-    """Return the fields of ``ProjectDetails`` for the current project."""
     known = profile()
     return {
         "project_id": current_store().name,

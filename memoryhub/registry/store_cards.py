@@ -39,7 +39,6 @@ C = TypeVar("C", bound=BaseModel)
 
 
 def overview_fields() -> dict[str, Any]:
-    """Return the fields of ``Standing`` for the current store."""
     position, _ = log.head()
     return {
         "events": position,
@@ -55,7 +54,6 @@ def occurred_at(position: int) -> datetime | None:
 
 
 def shortened(description: str) -> str:
-    """Return a description as a card shows it."""
     return description if len(description) <= MAX_SHOWN_DESCRIPTION else f"{description[: MAX_SHOWN_DESCRIPTION - 1]}…"
 
 

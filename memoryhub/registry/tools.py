@@ -16,25 +16,21 @@ class OrgList(Paging):
 
 
 def create_org(command: OrgCreate) -> Answer:
-    """Answer with the organisation as it is now."""
     data = organizations.create_org(command=command).model_dump(mode="json")
     return Answer(org_text(data), data)
 
 
 def list_orgs(command: OrgList) -> Answer:
-    """Answer with a page of organisations."""
     listing = organizations.list_orgs(command=command)
     text = as_lines(listing, org_line, none="no organisation yet; org_create makes one")
     return Answer(text, listing.model_dump(mode="json", exclude_none=True))
 
 
 def create_project(command: ProjectCreate) -> Answer:
-    """Answer with the project as it is now."""
     return _shown(projects.create_project(command=command))
 
 
 def list_projects(command: ProjectList) -> Answer:
-    """Answer with a page of projects."""
     listing = projects.list_projects(command=command)
     text = as_lines(listing, project_line, none="no project matches")
     return Answer(text, listing.model_dump(mode="json", exclude_none=True))

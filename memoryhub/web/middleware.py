@@ -36,7 +36,6 @@ class ContentSecurityPolicy:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer with the policy."""
         response = self.get_response(request)
         response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
         return response
@@ -65,7 +64,6 @@ class ApiProblems:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer, errors as problems."""
         if not request.path_info.startswith(API_PREFIX):
             return self.get_response(request)
         response = refuse_body(request) or self.get_response(request)
@@ -87,7 +85,6 @@ class StoreAddress:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer as the store's pages or as the hub's."""
         address = _ADDRESS.match(request.path_info)
         request.store = _store_of(address) if address else None  # type: ignore[attr-defined]
         if not address:
@@ -122,7 +119,6 @@ class CurrentStore:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer; the work is in ``process_view``."""
         return self.get_response(request)
 
     def process_view(

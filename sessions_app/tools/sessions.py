@@ -34,23 +34,19 @@ def start(command: SessionStart) -> Answer:
 
 
 def end(command: SessionEnd) -> Answer:
-    """Answer with the session as it ended."""
     return _shown(services.end_session(command=command), goes_on_in="")
 
 
 def pause(command: SessionTouch) -> Answer:
-    """Answer with the session, set aside."""
     return _shown(services.pause_session(command=command), goes_on_in="")
 
 
 def resume(command: SessionTouch) -> Answer:
-    """Answer with the session, taken up again."""
     session = services.resume_session(command=command)
     return _shown(session, goes_on_in=session.session_id)
 
 
 def list_sessions(command: SessionList) -> Answer:
-    """Answer with a page of sessions."""
     listing = selectors.list_sessions(command=command)
     text = as_lines(listing, session_line, none="no session yet")
     return Answer(text, listing.model_dump(mode="json", exclude_none=True))
@@ -118,14 +114,12 @@ def begin(command: TurnBegin) -> Answer:
 
 
 def append(command: EventAppend) -> Answer:
-    """Answer with the position of the event."""
     event = turns.append_event(command=command)
     data = {"position": event.position, "type": event.type, "stream_seq": event.stream_seq, "turn_id": event.turn_id}
     return Answer(f"appended #{event.position} {event.type} to turn {event.turn_id}", data)
 
 
 def end_this_turn(command: TurnEnd) -> Answer:
-    """Answer with the turn as it ended."""
     data = selectors.view_turn(turns.end_turn(command=command))
     return Answer(turn_line(data), data)
 
@@ -165,7 +159,6 @@ def replay(command: AuditReplay) -> Answer:
 
 
 def verify(_: AuditVerify) -> Answer:
-    """Answer with what walking the chain found."""
     found = verify_log().found
     return Answer(found.describe(), {**asdict(found), "finding": found.describe()})
 

@@ -13,7 +13,6 @@ from sessions_app.services import iterations
 
 
 def record(command: CommitRead) -> Answer:
-    """Answer with the commit as it is known now."""
     data = selectors.view_commit(services.record_commit(command=command, directory=Path.cwd()))
     attached = f" iteration=#{data['iteration_id']}" if data["iteration_id"] else ""
     return Answer(f"{commit_line(data)}{attached}", data)
@@ -41,22 +40,18 @@ def _shown(iteration: Iteration) -> Answer:
 
 
 def start(command: IterationStart) -> Answer:
-    """Answer with the iteration that began."""
     return _shown(iterations.start_iteration(command=command))
 
 
 def advance(command: IterationAdvance) -> Answer:
-    """Answer with the iteration as it is now."""
     return _shown(iterations.advance_iteration(command=command))
 
 
 def complete(command: IterationComplete) -> Answer:
-    """Answer with the iteration as it ended."""
     return _shown(iterations.complete_iteration(command=command))
 
 
 def get(command: IterationGet) -> Answer:
-    """Answer with the iteration, its commits and its chronology."""
     data = selectors.get_iteration(command=command)
     return Answer(iteration_text(data), data)
 

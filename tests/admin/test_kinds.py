@@ -179,7 +179,6 @@ class KindFormTests(KindTestCase):
         self.assertEqual(self.attributes(memory_id), {"priority": 95})
 
     def shown(self, memory_id: int) -> dict[str, Any]:
-        """What a browser would send back of the form of a memory."""
         answer = self.client.get(self.address(f"memories/memory/{memory_id}/edit/"))
         form = answer.context["form"]
         values = {name: form[name].value() for name in form.fields}

@@ -24,8 +24,6 @@ OPEN = ("proposed", "accepted")
 
 
 class Reference:
-    """What must come of it: ids with their status, and edges."""
-
     def __init__(self) -> None:
         self.status: dict[int, str] = {}
         self.edges: set[Edge] = set()
@@ -62,8 +60,6 @@ class Reference:
 
 
 class History(RuleBasedStateMachine):
-    """Acts in a store of its own, and in the reference."""
-
     case: ClassVar[DecisionsTestCase]
     count: ClassVar = iter(range(10**6))
 

@@ -30,8 +30,6 @@ FILE = ".memory-hub.toml"
 
 
 class InAFolderTestCase(HubTestCase):
-    """``folder`` is alpha's."""
-
     def setUp(self) -> None:
         super().setUp()
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="work-"))).resolve()

@@ -39,12 +39,10 @@ def event_badge(event_type: str) -> SafeString:
 
 
 def code(text: str) -> SafeString:
-    """Return an identifier in the fixed-width face."""
     return format_html('<code class="id">{}</code>', text) if text else NONE
 
 
 def link(url: str, text: Any, css: str = "") -> SafeString:
-    """Return a link."""
     return format_html('<a href="{}" class="{}">{}</a>', url, css, text)
 
 
@@ -67,7 +65,6 @@ def moment(value: datetime | str | None) -> SafeString:
 
 
 def ago(value: datetime) -> str:
-    """Return how long ago it was, in one unit."""
     seconds = int((clock.now() - value).total_seconds())
     if seconds < _MINUTE:
         return "just now" if seconds > -_MINUTE else "in the future"

@@ -24,11 +24,9 @@ class SinceFilter(SimpleListFilter):
     field = "created_at"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the spans."""
         return list(_SPANS.items())
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep rows of the chosen span."""
         days = self.value()
         if days not in _SPANS:
             return queryset
@@ -46,7 +44,6 @@ class ValueFilter(SimpleListFilter):
         return [(value, value)] if value else []
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep rows of the chosen value."""
         return queryset.filter(**{self.field: self.value()}) if self.value() else queryset
 
 
@@ -56,11 +53,9 @@ class DefaultFilter(SimpleListFilter):
     options: dict[str, str] = {}
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return all options but the first."""
         return list(self.options.items())[1:]
 
     def chosen(self) -> str:
-        """Return the option that holds."""
         value = self.value()
         return value if value in self.options else next(iter(self.options))
 
