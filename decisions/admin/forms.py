@@ -194,7 +194,7 @@ def _moment_input() -> forms.DateTimeInput:
 def _help(schema: type[BaseModel], name: str) -> str:
     described = schema.model_fields.get(name)
     text = _SAID.get(name) or (described.description if described else "") or ""
-    unit = {**dict.fromkeys(_LISTS, " One a line."), "decided_at": " In UTC."}.get(name, "")
+    unit = {**dict.fromkeys(_LISTS, " One a line."), "decided_at": " In your time zone."}.get(name, "")
     return f"{_sentence(text)}{unit}" if text else unit.strip()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from django import forms
 from django.forms.utils import flatatt
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from pydantic import BaseModel, ValidationError
@@ -63,7 +64,15 @@ class MomentAttribute(TextAttribute):
 
     def shown(self, value: Any) -> Any:
         moment = datetime.fromisoformat(value) if value else None
-        return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if moment else ""
+        return timezone.localtime(moment).strftime("%Y-%m-%dT%H:%M:%S") if moment else ""
+
+    def read(self, text: str) -> Any:
+        """Return the time with the viewer's zone, which the browser's field leaves out."""
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return text  # the schema names what is wrong
+        return text if moment.tzinfo else timezone.make_aware(moment).astimezone(UTC).isoformat()
 
 
 class JsonAttribute(TextAttribute):

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
@@ -47,7 +48,7 @@ def link(url: str, text: Any, css: str = "") -> SafeString:
 
 
 def moment(value: datetime | str | None) -> SafeString:
-    """Return a time twice: how long ago, and its date; the full time is in the tooltip.
+    """Return how long ago a time is, and the time in the viewer's zone; the tooltip has it in UTC.
 
     Args:
         value: a time, or the log's text of one, or None.
@@ -60,7 +61,7 @@ def moment(value: datetime | str | None) -> SafeString:
         exact.isoformat(),
         exact.strftime("%Y-%m-%d %H:%M:%S"),
         ago(exact),
-        exact.strftime("%Y-%m-%d %H:%M"),
+        timezone.localtime(exact).strftime("%Y-%m-%d %H:%M"),
     )
 
 
