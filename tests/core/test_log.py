@@ -81,7 +81,7 @@ class AppendTests(StoreTestCase):
 
     def test_a_key_that_was_used_for_something_else_is_refused(self):
         memory = write("One", "1", idempotency_key="k")
-        with self.assertRaisesRegex(Conflict, "idempotency_key was used for memory.written"):
+        with self.assertRaisesRegex(Conflict, "idempotency_key is already used by a memory.written event"):
             services.delete_memory(command=MemoryTouch(id=memory.id, idempotency_key="k"))
 
     def test_secrets_are_gone_before_anything_is_kept(self):

@@ -121,7 +121,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual((self.found("green"), self.found("nine")), ([], ["Coffee"]))
 
     def test_an_unknown_name_is_refused_with_the_known_ones(self) -> None:
-        with self.assertRaisesMessage(Invalid, "'memory' is no read model") as refused:
+        with self.assertRaisesMessage(Invalid, "'memory' is not a read model") as refused:
             log.rebuild(only=["memory"])
         self.assertIn("memories_memory", refused.exception.data["choices"])
 
