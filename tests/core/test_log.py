@@ -95,7 +95,7 @@ class AppendTests(StoreTestCase):
     def test_a_number_that_json_cannot_say_is_refused(self):
         for number in (float("inf"), float("-inf"), float("nan")):
             parameters = {"default": [{"is": number}]}
-            with self.assertRaisesRegex(Invalid, "NaN and infinite numbers cannot be kept"):
+            with self.assertRaisesRegex(Invalid, "NaN and infinite numbers cannot be stored"):
                 write("T", "x", kind="tool", attributes={"parameters": parameters})
         self.assertEqual(log.head()[0], 0)
 
