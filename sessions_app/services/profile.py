@@ -92,11 +92,11 @@ def try_rules(*, command: Sanitise) -> Sanitised:
 
 def _found(finding: Finding, own: dict[str, SecretRule]) -> FoundSecret:
     from memoryhub.core.secrets.catalogue import about
-    from memoryhub.core.secrets.custom_rules import OWN
+    from memoryhub.core.secrets.custom_rules import CUSTOM_PREFIX
 
     known = about(finding.rule)
     if known is None:
-        ours = own[finding.rule.removeprefix(OWN)]
+        ours = own[finding.rule.removeprefix(CUSTOM_PREFIX)]
         description, origins = ours.description or "A rule of this project.", ["this project"]
     else:
         description, origins = known.description, list(known.origins)

@@ -44,7 +44,7 @@ class SecretsPageTests(AdminTestCase):
 
     def test_a_bad_pattern_is_refused_in_one_sentence_and_nothing_is_saved(self):
         html = self.post(PAGE, **rules({"id": "badge", "pattern": "ACME-("}) | {"do": "save"})
-        self.assertIn("is not a pattern that RE2 takes: missing )", html)
+        self.assertIn("is not a valid RE2 pattern: missing )", html)
         self.assertIn('value="ACME-("', html)
         self.assertNotIn('value="badge"', self.page(PAGE))
 

@@ -15,7 +15,7 @@ from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrit
 from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.errors import Damaged, Invalid
-from memoryhub.core.secrets.custom_rules import OwnRule, compile_rules
+from memoryhub.core.secrets.custom_rules import CustomRule, compile_rules
 from memoryhub.core.secrets.sanitize import use_rules
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store, use_store
@@ -118,7 +118,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual((self.found("green"), self.found("nine")), ([], ["Coffee"]))
 
     def test_an_unknown_name_is_refused_with_the_known_ones(self) -> None:
-        with self.assertRaisesMessage(Invalid, "'memory' is no read model") as refused:
+        with self.assertRaisesMessage(Invalid, "'memory' is not a read model") as refused:
             log.rebuild(only=["memory"])
         self.assertIn("memories_memory", refused.exception.data["choices"])
 
@@ -128,7 +128,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [self.first.id])
 
     def test_rules_for_secrets_that_have_grown_change_nothing(self) -> None:
-        with use_rules(compile_rules([OwnRule("kitchens", "kitchen")], [])):
+        with use_rules(compile_rules([CustomRule("kitchens", "kitchen")], [])):
             self.assertTrue(log.rebuild().identical)
         self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kitchen",)])
 

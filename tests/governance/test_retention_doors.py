@@ -101,7 +101,7 @@ class PagesTests(OldStoreTestCase):
 
     def test_a_rule_that_cannot_be_is_refused_with_one_sentence(self):
         page = self.rules({"what": "captured", "kind": "tool", "after_days": "30"})
-        self.assertIn("Kind says nothing of captured", page)
+        self.assertIn("Kind does not apply to captured", page)
         self.assertIn("Setting 'retention_days' must be a whole number", self.rules(retention_days="soon"))
         with self.store("alpha"):
             self.assertEqual(project_settings().retention, [])

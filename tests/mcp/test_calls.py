@@ -62,7 +62,7 @@ class CallingTools(McpTestCase):
             ({"text": "x", "mode": "soft"}, "invalid: test_echo: 'mode' must be one of 'plain' or 'loud', not 'soft'"),
             ({"text": ["x"]}, "invalid: test_echo: 'text' must be a text"),
             ({"text": "x", "tags": ["a", 1]}, "invalid: test_echo: 'tags[1]' must be a text, not 1"),
-            ({"times": 0, "mode": ""}, "invalid: test_echo: 'text' is required; wrong too: 'times', 'mode'"),
+            ({"times": 0, "mode": ""}, "invalid: test_echo: 'text' is required; also invalid: 'times', 'mode'"),
             ({"text": "x", "format": "xml"}, "invalid: 'format' must be one of 'text', 'json'"),
         ):
             with self.subTest(arguments=arguments):

@@ -212,7 +212,7 @@ class RefusalTests(SetupTestCase):
         self.refused(3, "'nobody' is no client that is known .*claude-code, codex", "nobody")
         self.refused(2, "which client", "--yes")
         self.refused(2, "no project's folder; say with --project ID", "claude-desktop", "--yes")
-        self.refused(2, "--project: 'A b' is no project id", "codex", "--project", "A b")
+        self.refused(2, "--project: 'A b' is not a project id", "codex", "--project", "A b")
         self.refused(3, "Codex is not set up in .*run: memory-hub setup codex", "codex", "--check")
 
 

@@ -82,7 +82,7 @@ def _config(text: str) -> Damage:
         (at.home / "config.toml").write_text('search_mode = "auto"\n')
 
     name = f"config.toml holds {text.partition(' ')[0]!r}"
-    return Damage(name, do, "config.toml", "mend it|take it out", by_hand=mend)
+    return Damage(name, do, "config.toml", "fix it|mend it|take it out", by_hand=mend)
 
 
 def _damaged_vectors(at: Attacked) -> None:

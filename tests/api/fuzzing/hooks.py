@@ -54,7 +54,7 @@ BEYOND_SCHEMAS = (
     r"^the event names no folder",
     r"links hold within one store",
     r"^'\w+' must be an id such as 412, or \w+, not ",  # or the name of the store, with its type beside it
-    r"is not a pattern that RE2 takes",
+    r"is not a valid RE2 pattern",
     r"^setting ",  # of patterns and of rules whose parts must fit together
     r"^this server is bound to ",
     r"^valid_until has passed already",
