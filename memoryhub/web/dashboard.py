@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from decisions.admin.listing import brief, status
-from decisions.contributions import STANDING
+from decisions.contributions import IN_FORCE
 from decisions.models import Decision
 from governance.redaction.copies import last_look
 from governance.staleness.selectors import count_stale
@@ -113,7 +113,7 @@ def latest_memories() -> list[tuple[Memory, SafeString]]:
 
 
 def latest_decisions() -> list[tuple[Decision, SafeString, str]]:
-    told = outside_quarantine(Decision.objects.filter(status__in=STANDING))
+    told = outside_quarantine(Decision.objects.filter(status__in=IN_FORCE))
     found = told.defer("context", "rationale", "alternatives").order_by("-id")[:_DECISIONS]
     return [(each, status(each.status), brief(each.chosen)) for each in found]
 
