@@ -7,8 +7,8 @@ from typing import Any
 
 from memoryhub.core.events.event_types import event_type
 from memoryhub.core.log.event_view import main_text
+from memoryhub.core.text import first_line
 
-MAX_TITLE = 200
 # Fields whose text a person reads, the most telling first.
 _TEXTS = ("content", "output", "change", "summary", "outcome", "detail", "message", "description")
 
@@ -37,11 +37,6 @@ def body(type_name: str, payload: Mapping[str, Any]) -> tuple[str, dict[str, Any
         if isinstance(text, str) and text.strip() not in ("", line):
             return text, {key: value for key, value in payload.items() if key != name}
     return "", dict(payload)
-
-
-def first_line(text: Any) -> str:
-    """Return the first line of a text, at most 200 characters of it."""
-    return str(text).strip().split("\n", 1)[0][:MAX_TITLE]
 
 
 def joined(*parts: Any) -> str:

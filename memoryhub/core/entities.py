@@ -11,6 +11,7 @@ from typing import Any
 
 from memoryhub.core.errors import NotFound
 from memoryhub.core.stores import rows
+from memoryhub.core.text import first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def find_entities(ids: Iterable[int]) -> dict[int, Entity]:
         return {}
     arms = [f"{source} WHERE id IN ({wanted})" for source in _sources.values()]
     found = rows.fetch(" UNION ALL ".join(arms))
-    return {each[1]: Entity(each[0], each[1], _first_line(each[2]), each[3], bool(each[4])) for each in found}
+    return {each[1]: Entity(each[0], each[1], first_line(each[2]), each[3], bool(each[4])) for each in found}
 
 
 def require_entities(wanted: str, ids: Sequence[int]) -> list[Entity]:
@@ -81,7 +82,3 @@ def not_found(wanted: str, ids: Sequence[int], **data: Any) -> NotFound:
     missing = [each for each in ids if each not in found]
     listed = ", ".join(f"#{each}" for each in missing)
     return NotFound(f"there is no {wanted} {listed} here; search or list to find its id", **(data or {"ids": missing}))
-
-
-def _first_line(title: str) -> str:
-    return title.strip().split("\n", 1)[0][:200]

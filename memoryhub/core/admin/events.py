@@ -18,6 +18,7 @@ from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
 from memoryhub.core.admin.filters import ValueFilter
 from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
+from memoryhub.core.text import shortened
 
 _DOORS = ("mcp", "hook", "rest", "admin", "cli", "job", "service")
 _DAYS = 7
@@ -157,7 +158,7 @@ class RawEventAdmin(HubModelAdmin):
     @admin.display(description="stream")
     def stream(self, event: RawEvent) -> SafeString:
         """Return the stream, cut to what tells it apart."""
-        return cells.code(event.stream_id if len(event.stream_id) <= 24 else f"{event.stream_id[:23]}…")
+        return cells.code(shortened(event.stream_id, 24))
 
     @admin.display(description="door")
     def door(self, event: RawEvent) -> SafeString:
