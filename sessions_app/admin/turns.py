@@ -28,7 +28,7 @@ class BeganFilter(SinceFilter):
 
 
 class SessionFilter(ValueFilter):
-    """Turns of one session; the latest ones are offered."""
+    """Turns or memories of one session; the latest ones are offered."""
 
     title = "session"
     parameter_name = "session"
@@ -47,9 +47,7 @@ class KeeperFilter(ValueFilter):
     title = "kept by"
     parameter_name = "keeper"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the two."""
-        return [("hub", "The hub (automatic)"), ("client", "The client (by token)")]
+    offered = (("hub", "The hub (automatic)"), ("client", "The client (by token)"))
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         """Keep the turns of the chosen keeper."""

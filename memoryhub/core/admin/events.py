@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
 from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
-from memoryhub.core.admin.filters import ValueFilter
+from memoryhub.core.admin.filters import ValueFilter, value_filter
 from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
 from memoryhub.core.text import shortened
@@ -66,16 +66,7 @@ class TypeFilter(ValueFilter):
         return [(known.name, known.label) for known in event_types()]
 
 
-class DoorFilter(ValueFilter):
-    """Events that came through one door."""
-
-    title = "door"
-    parameter_name = "door"
-    field = "source"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the doors."""
-        return [(name, name) for name in _DOORS]
+DoorFilter = value_filter("door", [(name, name) for name in _DOORS], field="source")
 
 
 class DayFilter(ValueFilter):
@@ -102,20 +93,10 @@ class DayFilter(ValueFilter):
         return queryset.filter(occurred_at__gte=str(start.date()), occurred_at__lt=str((start + timedelta(1)).date()))
 
 
-class SessionFilter(ValueFilter):
-    """Events of one session."""
-
-    title = "session"
-    parameter_name = "session"
-    field = "session_id"
+SessionFilter = value_filter("session", field="session_id")
 
 
-class StreamFilter(ValueFilter):
-    """Events of one stream."""
-
-    title = "stream"
-    parameter_name = "stream"
-    field = "stream_id"
+StreamFilter = value_filter("stream", field="stream_id")
 
 
 @admin.register(RawEvent)
