@@ -22,21 +22,16 @@ from memories.selectors.tags import suggest_ids, suggest_tags, suggest_types
 from memories.tools.tags import parsed
 from memoryhub.core import paging
 from memoryhub.core.paging import as_lines
-from memoryhub.core.schemas import Listing
-from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, listed, register_resources, register_tools
 
 
 def _written(result: WriteResult) -> Answer:
     return Answer(write_text(result), result.model_dump(mode="json"))
 
 
-def _listed(listing: Listing, line: Any, none: str) -> Answer:
-    return Answer(as_lines(listing, line, none=none), listing.model_dump(mode="json", exclude_none=True))
-
-
 def search(command: MemorySearch) -> Answer:
     """Answer a search."""
-    return _listed(selectors.search(command=command), hit_line, _NOTHING)
+    return listed(selectors.search(command=command), hit_line, none=_NOTHING)
 
 
 def search_text(command: MemorySearch) -> str:
@@ -78,7 +73,7 @@ def restore(command: MemoryRestore) -> Answer:
 
 def list_memories(command: MemoryList) -> Answer:
     """Answer with a page of memories."""
-    return _listed(selectors.list_memories(command=command), memory_line, "no memory matches")
+    return listed(selectors.list_memories(command=command), memory_line, none="no memory matches")
 
 
 def show_timeline(command: Timeline) -> Answer:

@@ -12,6 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from memoryhub.core.paging import as_lines
+from memoryhub.core.schemas import Listing
+
 
 class ToolGroup(StrEnum):
     """Which profile lists a tool: ``core`` lists core; ``work`` adds work; ``full`` lists all."""
@@ -36,6 +39,11 @@ class Answer:
     """The same as JSON data, with ``meta`` where it is a list."""
     session_id: str | None = None
     """Where the call began or ended a session: the one that this connection goes on in, or empty for none."""
+
+
+def listed(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> Answer:
+    """Answer with a page: a line an item; ``none`` is the text where there is no item. The data has no nulls."""
+    return Answer(as_lines(listing, line, none=none), listing.model_dump(mode="json", exclude_none=True))
 
 
 Suggest = Callable[[str], list[str]]
