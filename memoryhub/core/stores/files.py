@@ -212,12 +212,17 @@ def upgrade_if_needed(path: Path, connection: BaseDatabaseWrapper) -> None:
 def set_aside(path: Path) -> Path:
     """Rename a store's file, with all that belongs to it, and return its new path beside the old one."""
     kept = path.with_name(f"{path.name}.{clock.now():%Y%m%dT%H%M%S%f}.kept")
-    for end in ("-wal", "-shm", ""):
-        part = path.with_name(path.name + end)
-        if part.exists():
-            part.rename(kept.with_name(kept.name + end))
+    move_database(path, kept)
     sync(path.parent)
     return kept
+
+
+def move_database(path: Path, target: Path) -> None:
+    """Rename a database with its side files; these first, as an old WAL must never meet a new file of that name."""
+    for end in ("-wal", "-shm", "-journal", ""):
+        part = path.with_name(path.name + end)
+        if os.path.lexists(part):
+            part.rename(target.with_name(target.name + end))
 
 
 def back_up(path: Path, *, reason: str) -> Path:

@@ -177,10 +177,7 @@ def swap_broken(path: Path, draft: Path, kept: Path) -> None:
 
     Whoever has it open still cannot write to it: its header is not a database's.
     """
-    for end in ("-wal", "-shm", ""):
-        beside = path.with_name(path.name + end)
-        if beside.exists():
-            beside.rename(kept.with_name(kept.name + end))
+    files.move_database(path, kept)
     link(draft, path)
 
 
