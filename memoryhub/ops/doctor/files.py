@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from shlex import quote
 
 from memoryhub import env
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, project_store
-from memoryhub.ops.backups.copying import backups_of
+from memoryhub.ops.backups.copying import backups_of, is_alive
 from memoryhub.ops.backups.soundness import newest_sound_backup
 from memoryhub.ops.doctor.finding import Finding
 
@@ -57,15 +56,7 @@ def _leftovers(paths: list[Path]) -> Iterator[Finding]:
 
 def _is_left(path: Path) -> bool:
     found = _PID.search(path.name)
-    if found is None:
-        return False
-    try:
-        os.kill(int(found[1]), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        pass
-    return False
+    return found is not None and not is_alive(found[1])
 
 
 def _misnamed() -> Iterator[Finding]:
