@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from sqlite3 import Connection, DatabaseError, connect
 from urllib.parse import quote
@@ -204,9 +204,7 @@ def upgrade_if_needed(path: Path, connection: BaseDatabaseWrapper) -> None:
         return
     with file_lock(path.with_name("upgrade.lock"), timeout=60):
         if schema.stored_fingerprint(connection) != schema.fingerprint():
-            schema.refuse_newer(connection)  # before the backup: each attempt to open the store would leave one more
-            back_up(path, reason="before-upgrade")
-            schema.migrate(connection)
+            schema.migrate(connection, before=partial(back_up, path, reason="before-upgrade"))
 
 
 def set_aside(path: Path) -> Path:
