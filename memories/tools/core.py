@@ -20,9 +20,8 @@ from memories.schemas import (
 )
 from memories.selectors.tags import suggest_ids, suggest_tags, suggest_types
 from memories.tools.tags import parsed
-from memoryhub.core import paging
 from memoryhub.core.paging import as_lines
-from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, listed, register_resources, register_tools
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, listed, register_resources, register_tools
 
 
 def _written(result: WriteResult) -> Answer:
@@ -44,11 +43,7 @@ _NOTHING = "nothing found; try fewer or other words"
 
 def get(command: MemoryGet) -> Answer:
     """Answer with whole memories, as many as fit the budget."""
-    found = selectors.get_memories(command=command)
-    kept = paging.fit(found, command.max_tokens, memory_text)
-    left = [f"#{memory['id']}" for memory in found[len(kept) :]]
-    note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
-    return Answer("\n\n".join([*map(memory_text, kept), *note]), {"results": kept, "left_out": left})
+    return fitted(selectors.get_memories(command=command), command.max_tokens, memory_text)
 
 
 def write(command: MemoryWrite) -> Answer:
