@@ -11,7 +11,7 @@ from django.db.models import Count
 from decisions.events import DECISION_RECORDED, DecisionRecorded
 from decisions.models import CommitLink, DecisionStatus
 from decisions.selectors import count_by_status, decisions_of_commits
-from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
+from memories.pack.sections import Item, Request, Section, define_section, without_repeats
 from memories.schemas import SearchSourceName
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery
@@ -20,6 +20,7 @@ from memoryhub.core.contributions import define_part, define_statistics
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.text import one_line
 from sessions_app.models import Commit
 
 

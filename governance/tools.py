@@ -8,15 +8,14 @@ from governance.present import affirmed_text, stale_line
 from governance.staleness.schemas import Affirm, StaleList
 from governance.staleness.selectors import list_stale
 from governance.staleness.services import affirm
-from memoryhub.core.paging import as_lines
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 
 
 def show_stale(command: StaleList) -> Answer:
     """Answer with a page of what should be looked at again."""
-    listing = list_stale(command=command)
-    text = as_lines(listing, partial(stale_line, diff=command.diff), none="nothing waits to be affirmed")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(
+        list_stale(command=command), partial(stale_line, diff=command.diff), none="nothing waits to be affirmed"
+    )
 
 
 def say_that_it_holds(command: Affirm) -> Answer:

@@ -5,8 +5,8 @@ from typing import Any
 
 from memoryhub.core.events.event_types import event_type
 from memoryhub.core.log.event_view import main_text
+from memoryhub.core.text import first_line
 
-MAX_TITLE = 200
 # Payload fields that hold a readable text, the most informative first.
 _TEXTS = ("content", "output", "change", "summary", "outcome", "detail", "message", "description")
 
@@ -35,10 +35,6 @@ def body(type_name: str, payload: Mapping[str, Any]) -> tuple[str, dict[str, Any
         if isinstance(text, str) and text.strip() not in ("", line):
             return text, {key: value for key, value in payload.items() if key != name}
     return "", dict(payload)
-
-
-def first_line(text: Any) -> str:
-    return str(text).strip().split("\n", 1)[0][:MAX_TITLE]
 
 
 def joined(*parts: Any) -> str:

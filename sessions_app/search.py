@@ -12,6 +12,7 @@ from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.search.searchable import Document, Removal, define_text, indexed_when
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
+from memoryhub.core.text import first_line
 from sessions_app.events import (
     COMMIT_LINKED,
     COMMIT_RECORDED,
@@ -158,7 +159,7 @@ def _messages(positions: Sequence[int]) -> list[Document]:
             id=position,
             source="message",
             type=event_type.rpartition(".")[2],
-            title=content.strip().split("\n", 1)[0][:120],
+            title=first_line(content, 120),
             body=content,
             near="\n".join(filter(None, (before, after))),
             created_at=clock.from_text(occurred_at),

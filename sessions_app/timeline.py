@@ -15,7 +15,8 @@ from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, event_type, names_of_speech
 from memoryhub.core.log.event_view import entity_of
 from memoryhub.core.models import RawEvent
-from sessions_app.event_summaries import about, body, first_line
+from memoryhub.core.text import first_line
+from sessions_app.event_summaries import about, body
 from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED
 from sessions_app.models import Iteration, Session, Turn, TurnStatus
 

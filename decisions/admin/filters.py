@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.text import Truncator
 
 from decisions.models import Decision, DecisionStatus, Impact
-from memoryhub.core.admin import DefaultFilter, ValueFilter
+from memoryhub.core.admin import DefaultFilter, ValueFilter, value_filter
 from sessions_app.models import Iteration
 
 _OFFERED = 20
@@ -17,31 +17,15 @@ _ITERATIONS = 8
 _LABEL = 40
 
 
-class StatusFilter(ValueFilter):
-    title = "status"
-    parameter_name = "status"
-    field = "status"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(str(value), str(label)) for value, label in DecisionStatus.choices]
+StatusFilter = value_filter("status", DecisionStatus.choices)
+ImpactFilter = value_filter("impact", tuple(reversed(Impact.choices)))
 
 
 class ReviewFilter(DefaultFilter):
     title = "review"
     parameter_name = "review"
     options = {"any": "All", "open": "To review"}
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset if self.chosen() == "any" else queryset.exclude(review="")
-
-
-class ImpactFilter(ValueFilter):
-    title = "impact"
-    parameter_name = "impact"
-    field = "impact"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(str(value), str(label)) for value, label in reversed(Impact.choices)]
+    conditions = {"open": ~Q(review="")}
 
 
 class _UsedFilter(ValueFilter):

@@ -10,9 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from decisions import selectors, services
 from decisions.present import decision_text, result_text
 from decisions.schemas import DecisionGet, DecisionRecord, DecisionResult, DecisionSupersede
-from memoryhub.core import paging
 from memoryhub.core.errors import Invalid
-from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, register_resources, register_tools
 from memoryhub.core.validation import explain
 
 
@@ -30,11 +29,7 @@ def supersede(command: DecisionSupersede) -> Answer:
 
 def get(command: DecisionGet) -> Answer:
     """Answer with whole decisions, as many as fit the budget."""
-    found = selectors.get_decisions(command=command)
-    kept = paging.fit(found, command.max_tokens, decision_text)
-    left = [f"#{decision['id']}" for decision in found[len(kept) :]]
-    note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
-    return Answer("\n\n".join([*map(decision_text, kept), *note]), {"results": kept, "left_out": left})
+    return fitted(selectors.get_decisions(command=command), command.max_tokens, decision_text)
 
 
 def read_decision(parameters: dict[str, str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
@@ -35,11 +35,7 @@ class StateFilter(DefaultFilter):
     title = "state"
     parameter_name = "state"
     options = {"all": "All", "open": "Open", "settled": "Settled"}
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.chosen() == "all":
-            return queryset
-        return queryset.filter(resolved_at__isnull=self.chosen() == "open")
+    conditions = {"open": Q(resolved_at__isnull=True), "settled": Q(resolved_at__isnull=False)}
 
 
 class SettleForm(forms.Form):

@@ -12,22 +12,14 @@ from django.http import HttpRequest
 from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag
 from memories.scopes import own_scope
 from memoryhub.core import clock
-from memoryhub.core.admin import DefaultFilter, SinceFilter, ValueFilter
+from memoryhub.core.admin import DefaultFilter, SinceFilter, ValueFilter, value_filter
 from memoryhub.core.kinds.attributes import Shape
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
-from sessions_app.models import Session
 
 _OFFERED = 20
-_SESSIONS = 8
 
 
-class KindFilter(ValueFilter):
-    title = "kind"
-    parameter_name = "kind"
-    field = "kind"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(str(value), str(label)) for value, label in MemoryKind.choices]
+KindFilter = value_filter("kind", MemoryKind.choices)
 
 
 class TypeFilter(ValueFilter):
@@ -76,20 +68,6 @@ class ScopeFilter(ValueFilter):
         return [(scope.value, str(scope.label)) for scope in shared]
 
 
-class SessionFilter(ValueFilter):
-    """Memories that were written in one session; the latest ones are offered."""
-
-    title = "session"
-    parameter_name = "session"
-    field = "session_id"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        latest = Session.objects.order_by("-id").values_list("session_id", "purpose")[:_SESSIONS]
-        offered = {name: purpose[:40] or name for name, purpose in latest}
-        used = dict(super().lookups(request, model_admin))
-        return list({**used, **offered}.items())
-
-
 class UpdatedFilter(SinceFilter):
     title = "last change"
     field = "updated_at"
@@ -99,11 +77,7 @@ class DeletedFilter(DefaultFilter):
     title = "state"
     parameter_name = "state"
     options = {"kept": "Kept", "deleted": "Deleted", "all": "All"}
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.chosen() == "all":
-            return queryset
-        return queryset.filter(deleted_at__isnull=self.chosen() == "kept")
+    conditions = {"kept": Q(deleted_at__isnull=True), "deleted": Q(deleted_at__isnull=False)}
 
 
 class ConflictFilter(DefaultFilter):

@@ -12,7 +12,6 @@ from memories.admin.filters import (
     ConflictFilter,
     DeletedFilter,
     ScopeFilter,
-    SessionFilter,
     TagFilter,
     TypeFilter,
     UpdatedFilter,
@@ -25,6 +24,7 @@ from memories.admin.review_item import ReviewFilter
 from memories.models import KIND_MODELS, MemoryKind
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.kinds.definition import Kind
+from sessions_app.admin.turns import SessionFilter
 
 _COMMON = (ReviewFilter, DeletedFilter, ConflictFilter, UseFilter, ScopeFilter, UpdatedFilter, TagFilter, SessionFilter)
 

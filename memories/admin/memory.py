@@ -20,7 +20,6 @@ from memories.admin.filters import (
     DeletedFilter,
     KindFilter,
     ScopeFilter,
-    SessionFilter,
     TagFilter,
     TypeFilter,
     UpdatedFilter,
@@ -38,6 +37,7 @@ from memoryhub.core.errors import NotFound
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act
+from sessions_app.admin.turns import SessionFilter
 
 _DIFFS = 10
 

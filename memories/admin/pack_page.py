@@ -21,8 +21,8 @@ from memories.pack import preview_pack, replay_pack
 from memories.pack.compose import Filled
 from memories.pack.service import Pack
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
-from memoryhub.core.admin import cells
-from memoryhub.core.admin.filters import SinceFilter, ValueFilter
+from memoryhub.core.admin import cells, value_filter
+from memoryhub.core.admin.filters import SinceFilter
 from memoryhub.core.errors import HubError
 from memoryhub.core.paging import estimate_tokens
 
@@ -90,12 +90,6 @@ _OFFERED = 30
 _LEAST, _MOST = 200, 20_000
 
 
-class SessionFilter(ValueFilter):
-    title = "session"
-    parameter_name = "session"
-    field = "session_id"
-
-
 class PackForm(forms.Form):
     query = forms.CharField(
         required=False,
@@ -121,7 +115,7 @@ class PackForm(forms.Form):
 class ContextPackAdmin(SectionAdmin):
     list_display = ("number", "about", "sent", "tokens_bar", "told", "short_digest")
     list_display_links = ("number",)
-    list_filter = (SinceFilter, SessionFilter)
+    list_filter = (SinceFilter, value_filter("session", field="session_id"))
     ordering = ("-id",)
     sortable_by = ("number",)
     stream_kind = "pack"

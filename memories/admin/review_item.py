@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from memories.admin import listing
@@ -45,12 +45,7 @@ class ReviewFilter(DefaultFilter):
         "rejected": "Rejected",
         "all": "All",
     }
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        chosen = self.chosen()
-        if chosen == "all":
-            return queryset
-        return queryset.filter(review=chosen) if chosen != "kept" else queryset.exclude(review=ReviewState.REJECTED)
+    conditions = {"kept": ~Q(review=ReviewState.REJECTED), **{str(state): Q(review=state) for state in ReviewState}}
 
 
 class ReviewActions(SectionAdmin):

@@ -20,22 +20,16 @@ from memories.schemas import (
 )
 from memories.selectors.tags import suggest_ids, suggest_tags, suggest_types
 from memories.tools.tags import parsed
-from memoryhub.core import paging
 from memoryhub.core.paging import as_lines
-from memoryhub.core.schemas import Listing
-from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, listed, register_resources, register_tools
 
 
 def _written(result: WriteResult) -> Answer:
     return Answer(write_text(result), result.model_dump(mode="json"))
 
 
-def _listed(listing: Listing, line: Any, none: str) -> Answer:
-    return Answer(as_lines(listing, line, none=none), listing.model_dump(mode="json", exclude_none=True))
-
-
 def search(command: MemorySearch) -> Answer:
-    return _listed(selectors.search(command=command), hit_line, _NOTHING)
+    return listed(selectors.search(command=command), hit_line, none=_NOTHING)
 
 
 def search_text(command: MemorySearch) -> str:
@@ -48,11 +42,7 @@ _NOTHING = "nothing found; try fewer or other words"
 
 def get(command: MemoryGet) -> Answer:
     """Answer with whole memories, as many as fit the budget."""
-    found = selectors.get_memories(command=command)
-    kept = paging.fit(found, command.max_tokens, memory_text)
-    left = [f"#{memory['id']}" for memory in found[len(kept) :]]
-    note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
-    return Answer("\n\n".join([*map(memory_text, kept), *note]), {"results": kept, "left_out": left})
+    return fitted(selectors.get_memories(command=command), command.max_tokens, memory_text)
 
 
 def write(command: MemoryWrite) -> Answer:
@@ -72,7 +62,7 @@ def restore(command: MemoryRestore) -> Answer:
 
 
 def list_memories(command: MemoryList) -> Answer:
-    return _listed(selectors.list_memories(command=command), memory_line, "no memory matches")
+    return listed(selectors.list_memories(command=command), memory_line, none="no memory matches")
 
 
 def show_timeline(command: Timeline) -> Answer:

@@ -12,7 +12,7 @@ from memories.schemas.query import ConflictList, ConflictSettle, ContextPackRequ
 from memories.selectors.conflicts import conflict_text, list_conflicts
 from memories.tools.tags import parsed
 from memoryhub.core.paging import as_lines
-from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, listed, register_resources, register_tools
 
 
 def pack(command: ContextPackRequest) -> Answer:
@@ -40,9 +40,7 @@ register_resources(
 
 
 def ask(command: MemoryQuery) -> Answer:
-    listing = query(command=command)
-    text = as_lines(listing, query_line, none="nothing matches; drop a filter, or memory_search its words")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(query(command=command), query_line, none="nothing matches; drop a filter, or memory_search its words")
 
 
 def show_conflicts(command: ConflictList) -> Answer:

@@ -13,7 +13,7 @@ from memories.selectors.registry import entry_history, find_entry, list_entries
 from memories.services.registry import add_entry, deactivate_entry, update_entry
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import Command, Paging
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ def _get(entries: RegistryKind, command: Any) -> Answer:
 
 def _list(entries: RegistryKind, command: Any) -> Answer:
     asked = EntryList.model_validate(command.model_dump(exclude_none=True))
-    listing = list_entries(kind=entries.kind, command=asked)
-    text = as_lines(listing, entry_line, none=f"no {entries.entry.noun} here matches")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(
+        list_entries(kind=entries.kind, command=asked), entry_line, none=f"no {entries.entry.noun} here matches"
+    )
 
 
 def _history(entries: RegistryKind, command: Any) -> Answer:

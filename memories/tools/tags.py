@@ -21,8 +21,7 @@ from memories.selectors import relations as existing_relations
 from memories.selectors import tags as existing_tags
 from memories.services import relations, tags
 from memoryhub.core.errors import Invalid
-from memoryhub.core.paging import as_lines
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 from memoryhub.core.validation import explain
 
 C = TypeVar("C", bound=BaseModel)
@@ -50,9 +49,7 @@ def create_tag(command: TagCreate) -> Answer:
 
 
 def list_tags(command: TagList) -> Answer:
-    listing = existing_tags.list_tags(command=command)
-    text = as_lines(listing, tag_line, none="no tag matches")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(existing_tags.list_tags(command=command), tag_line, none="no tag matches")
 
 
 def attach_tags(command: TagAttach) -> Answer:
@@ -70,9 +67,7 @@ def create_relation(command: RelationCreate) -> Answer:
 
 
 def list_relations(command: RelationList) -> Answer:
-    listing = existing_relations.list_relations(command=command)
-    text = as_lines(listing, relation_line, none="no relation matches")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(existing_relations.list_relations(command=command), relation_line, none="no relation matches")
 
 
 def delete_relation(command: RelationDelete) -> Answer:

@@ -12,6 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from memoryhub.core.paging import as_lines, fit
+from memoryhub.core.schemas import Listing
+
 
 class ToolGroup(StrEnum):
     """Which profile lists a tool: ``core`` lists core; ``work`` adds work; ``full`` lists all."""
@@ -36,6 +39,19 @@ class Answer:
     """The same as JSON data, with ``meta`` where it is a list."""
     session_id: str | None = None
     """Where the call began or ended a session: the one that this connection goes on in, or empty for none."""
+
+
+def listed(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> Answer:
+    """Answer with a page: a line an item; ``none`` is the text where there is no item. The data has no nulls."""
+    return Answer(as_lines(listing, line, none=none), listing.model_dump(mode="json", exclude_none=True))
+
+
+def fitted(found: list[dict[str, Any]], max_tokens: int | None, text: Callable[[dict[str, Any]], str]) -> Answer:
+    """Answer with whole items, as many as fit the budget, and the ids of the others."""
+    kept = fit(found, max_tokens, text)
+    left = [f"#{item['id']}" for item in found[len(kept) :]]
+    note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
+    return Answer("\n\n".join([*map(text, kept), *note]), {"results": kept, "left_out": left})
 
 
 Suggest = Callable[[str], list[str]]

@@ -7,66 +7,43 @@ made but not changed.
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from memoryhub.config.identity import slugify
-from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Forbidden, Invalid
+from memoryhub.core.errors import Invalid
 from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand
 from memoryhub.core.schemas import Command, Listing, Paging, self_evident
-from memoryhub.core.stores.store import Scope, StoreId, current_store, project_store, use_store
+from memoryhub.core.stores.store import StoreId, current_store, project_store, use_store
 from memoryhub.core.stores.store import list_projects as project_ids
 from memoryhub.registry.present import project_line
 from memoryhub.registry.store_cards import (
+    IfTaken,
     Problem,
     Redacted,
     ShortDescription,
     StoreOverview,
-    apart_from_here,
+    WithIdFromName,
+    create_described,
+    name_fields,
     occurred_at,
     overview_fields,
     page_of_cards,
     read_card,
-    shortened,
     store_here,
 )
-from sessions_app.events.work import PROJECT_DESCRIBED, Slug
+from sessions_app.events.work import Slug
 from sessions_app.models import Commit, Session
 from sessions_app.schemas import ProjectDescribe
 from sessions_app.selectors import profile
-from sessions_app.services.profile import describe, draft_description
+from sessions_app.services.profile import describe
 
 
-class IfTaken(StrEnum):
-    """What to do when there is a project or an organisation of that id."""
-
-    ERROR = "error"
-    UPDATE = "update"
-
-
-def id_from_name(given: Any, field: str) -> Any:
-    """Give what is to be made the id that its name makes, where it comes without one; else leave it as it is."""
-    if not isinstance(given, dict) or {"id", field} & set(given) or not isinstance(given.get("name"), str):
-        return given
-    slug = slugify(given["name"])
-    return {**given, "id": slug} if slug else given
-
-
-class ProjectCreate(ProjectDescribe):
-    model_config = ConfigDict(populate_by_name=True)
-
+class ProjectCreate(WithIdFromName, ProjectDescribe):
     project_id: Slug = Field(alias="id", description="1-64 of a-z 0-9 . _ -")
     if_exists: IfTaken = Field(
         IfTaken.ERROR, description="update: describe the existing one", json_schema_extra=self_evident
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, given: Any) -> Any:
-        return id_from_name(given, "project_id")
 
 
 class ProjectList(Paging):
@@ -116,13 +93,11 @@ def create_project(*, command: ProjectCreate) -> ProjectCard:
     """
     demand(Act.GOVERN, to=TO_MAKE_PLACES)
     store = project_store(command.project_id)
-    said = command.model_dump(exclude_unset=True, exclude={"project_id", "if_exists"})
-    description = ProjectDescribe(**said)
-    draft_description(command=description, scope=Scope.PROJECT)  # before anything is made
-    if store.path.exists():
-        _check_existing(store, command)
-    with apart_from_here(store), use_store(store, create=True):
-        redacted = describe(command=description).redacted if said else ()
+    here = store_here()
+    refusal = ""
+    if here not in (None, store):
+        refusal = f"project {store.name!r} is described from inside it only; this server is bound to {here.name!r}"
+    redacted = create_described(store=store, command=command, if_exists=command.if_exists, refusal=refusal)
     return _shown(store, redacted)
 
 
@@ -174,7 +149,7 @@ def project_card(project_id: str) -> ProjectCard:
 
 def card_fields() -> dict[str, Any]:
     known = profile()
-    return {"name": known.name, "description": shortened(known.description), "org_id": known.org}
+    return {**name_fields(known), "org_id": known.org}
 
 
 def details_fields() -> dict[str, Any]:
@@ -197,20 +172,3 @@ def _shown(store: StoreId, redacted: tuple[str, ...] = ()) -> ProjectCard:
         if told_all:
             return ProjectDetails(**details_fields(), redacted=list(redacted))
         return ProjectCard(project_id=store.name, **card_fields())
-
-
-def _check_existing(store: StoreId, command: ProjectCreate) -> None:
-    """Let only pass what describes the project on purpose, or for the first time from inside it, or once more."""
-    here = store_here()
-    with use_store(store):
-        if log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED):
-            return
-        undescribed = profile().updated_at is None
-    if command.if_exists is IfTaken.ERROR and not (here == store and undescribed):
-        raise Conflict(
-            f"project {store.name!r} exists already; send if_exists=update to describe it, or choose another id"
-        )
-    if here not in (None, store):
-        raise Forbidden(
-            f"project {store.name!r} is described from inside it only; this server is bound to {here.name!r}"
-        )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import Paging
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 from memoryhub.registry import organizations, projects
 from memoryhub.registry.organizations import OrgCreate
 from memoryhub.registry.present import org_line, org_text, project_line, project_text
@@ -21,9 +20,7 @@ def create_org(command: OrgCreate) -> Answer:
 
 
 def list_orgs(command: OrgList) -> Answer:
-    listing = organizations.list_orgs(command=command)
-    text = as_lines(listing, org_line, none="no organisation yet; org_create makes one")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(organizations.list_orgs(command=command), org_line, none="no organisation yet; org_create makes one")
 
 
 def create_project(command: ProjectCreate) -> Answer:
@@ -31,9 +28,7 @@ def create_project(command: ProjectCreate) -> Answer:
 
 
 def list_projects(command: ProjectList) -> Answer:
-    listing = projects.list_projects(command=command)
-    text = as_lines(listing, project_line, none="no project matches")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(projects.list_projects(command=command), project_line, none="no project matches")
 
 
 def get_project(command: ProjectGet) -> Answer:

@@ -16,6 +16,7 @@ from memoryhub.core.admin import HubModelAdmin, SinceFilter, cells
 from memoryhub.core.admin.charts import change_widths
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.models import RawEvent
+from memoryhub.core.text import first_line
 from sessions_app.models import Commit
 
 _MAX_FILES = 500
@@ -82,7 +83,7 @@ class CommitAdmin(HubModelAdmin):
     @admin.display(description="commit")
     def subject(self, commit: Commit) -> SafeString:
         """Return the first line of the message, and the hash."""
-        line = commit.message.split("\n", 1)[0][:160] or "No message"
+        line = first_line(commit.message, 160) or "No message"
         return format_html('<span class="title">{}</span><code class="id under">{}</code>', line, commit.sha[:10])
 
     @admin.display(description="author", ordering="author")

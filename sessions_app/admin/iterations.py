@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, cells
+from memoryhub.core.text import first_line
 from sessions_app.admin.sessions import rail
 from sessions_app.models import Commit, Iteration, IterationStatus
 from sessions_app.timeline import iteration_events
@@ -82,7 +83,7 @@ class IterationAdmin(HubModelAdmin):
         """Return the phases as steps, the commits, and what happened meanwhile, on its rail."""
         commits = Commit.objects.filter(iteration_id=found.id)
         return {
-            "title": found.description.split("\n", 1)[0][:200] or found.command,
+            "title": first_line(found.description) or found.command,
             "duration": cells.lasted(found.started_at, found.ended_at),
             "steps": steps_of(found),
             "commits": commits.defer("files").order_by("-id")[:_MAX_COMMITS],
@@ -97,7 +98,7 @@ class IterationAdmin(HubModelAdmin):
     @admin.display(description="iteration", ordering="description")
     def about(self, iteration: Iteration) -> SafeString:
         """Return what it is for, and the command that began it."""
-        words = iteration.description.split("\n", 1)[0][:160] or "No description given"
+        words = first_line(iteration.description, 160) or "No description given"
         return format_html('<span class="title">{}</span><code class="id under">{}</code>', words, iteration.command)
 
     @admin.display(description="status", ordering="status")

@@ -26,6 +26,8 @@ class BeganFilter(SinceFilter):
 
 
 class SessionFilter(ValueFilter):
+    """Turns or memories of one session; the latest ones are offered."""
+
     title = "session"
     parameter_name = "session"
     field = "session_id"
@@ -42,8 +44,7 @@ class KeeperFilter(ValueFilter):
     title = "kept by"
     parameter_name = "keeper"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("hub", "The hub (automatic)"), ("client", "The client (by token)")]
+    offered = (("hub", "The hub (automatic)"), ("client", "The client (by token)"))
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         return queryset.filter(automatic=self.value() == "hub") if self.value() else queryset

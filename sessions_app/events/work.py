@@ -16,7 +16,8 @@ from memoryhub.core.events.rollback import Effect, Values, define_effect, revers
 from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import STORED, GitSha, Instant, Payload, StoredTag
 from memoryhub.core.stores.store import SLUG
-from sessions_app.event_summaries import first_line, joined
+from memoryhub.core.text import first_line
+from sessions_app.event_summaries import joined
 from sessions_app.events.sessions import SETTINGS
 
 DecisionLink = Literal["implements", "reverts", "relates"]

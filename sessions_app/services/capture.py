@@ -22,7 +22,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.spool import Kept
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
-from memoryhub.core.text import flat
+from memoryhub.core.text import flat, one_line
 from sessions_app import git
 from sessions_app.events import COMMIT_RECORDED, SESSION_RESUMED, SessionTouched
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
@@ -47,7 +47,7 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
     answers = _payloads(session_id, *names_of_speech(Speech.ANSWER))
     edits, commits = _payloads(session_id, FILE_EDITED.name), _payloads(session_id, COMMIT_RECORDED.name)
     lines = [
-        _listed("Prompts", [_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
+        _listed("Prompts", [one_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
         _listed("Commits", [_commit(commit) for commit in commits], _MAX_COMMITS),
         _listed("Files edited", _by_count(edit["path"] for edit in edits), _MAX_FILES),
         _commands(session_id),
@@ -73,11 +73,11 @@ def _commands(session_id: str) -> str:
 
 
 def _last_answer(messages: list[dict[str, Any]]) -> str:
-    return f"Last answer: {_line(messages[-1]['content'], _ANSWER_CHARS)}" if messages else ""
+    return f"Last answer: {one_line(messages[-1]['content'], _ANSWER_CHARS)}" if messages else ""
 
 
 def _commit(payload: dict[str, Any]) -> str:
-    return f"{payload['sha'][:10]} {_line(payload.get('message', ''), 100)}"
+    return f"{payload['sha'][:10]} {one_line(payload.get('message', ''), 100)}"
 
 
 def _listed(title: str, items: list[str], most: int) -> str:
@@ -89,11 +89,6 @@ def _listed(title: str, items: list[str], most: int) -> str:
 # Most edited last: a long list is cut at its start.
 def _by_count(paths: Any) -> list[str]:
     return [path for path, _ in reversed(Counter(paths).most_common())]
-
-
-def _line(text: str, longest: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from django import template
 
 from memoryhub.core.admin import cells
 from memoryhub.core.events.event_types import event_type
-from sessions_app.event_summaries import first_line
+from memoryhub.core.text import first_line
 from sessions_app.timeline import Entry
 
 register = template.Library()

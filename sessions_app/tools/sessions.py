@@ -9,7 +9,7 @@ from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.paging import as_lines
 from memoryhub.core.text import flat
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 from sessions_app import selectors, services
 from sessions_app.audit import AuditVerify, verify_log
 from sessions_app.models import Session
@@ -47,9 +47,7 @@ def resume(command: SessionTouch) -> Answer:
 
 
 def list_sessions(command: SessionList) -> Answer:
-    listing = selectors.list_sessions(command=command)
-    text = as_lines(listing, session_line, none="no session yet")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(selectors.list_sessions(command=command), session_line, none="no session yet")
 
 
 TOOLS = [

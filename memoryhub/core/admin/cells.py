@@ -100,4 +100,4 @@ def event_title(payload_json: str | None) -> str:
     """Return what an event was about, from its payload: one line, or nothing."""
     payload = json.loads(payload_json or "{}")
     text = next((payload[name] for name in _TITLES if payload.get(name)), "")
-    return str(text).split("\n", 1)[0][:160]
+    return wording.first_line(text, 160)

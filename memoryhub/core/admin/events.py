@@ -15,9 +15,10 @@ from django.utils.safestring import SafeString
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
 from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
-from memoryhub.core.admin.filters import ValueFilter
+from memoryhub.core.admin.filters import ValueFilter, value_filter
 from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
+from memoryhub.core.text import shortened
 
 _DOORS = ("mcp", "hook", "rest", "admin", "cli", "job", "service")
 _DAYS = 7
@@ -58,13 +59,7 @@ class TypeFilter(ValueFilter):
         return [(known.name, known.label) for known in event_types()]
 
 
-class DoorFilter(ValueFilter):
-    title = "door"
-    parameter_name = "door"
-    field = "source"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(name, name) for name in _DOORS]
+DoorFilter = value_filter("door", [(name, name) for name in _DOORS], field="source")
 
 
 class DayFilter(ValueFilter):
@@ -87,16 +82,10 @@ class DayFilter(ValueFilter):
         return queryset.filter(occurred_at__gte=str(start.date()), occurred_at__lt=str((start + timedelta(1)).date()))
 
 
-class SessionFilter(ValueFilter):
-    title = "session"
-    parameter_name = "session"
-    field = "session_id"
+SessionFilter = value_filter("session", field="session_id")
 
 
-class StreamFilter(ValueFilter):
-    title = "stream"
-    parameter_name = "stream"
-    field = "stream_id"
+StreamFilter = value_filter("stream", field="stream_id")
 
 
 @admin.register(RawEvent)
@@ -133,7 +122,7 @@ class RawEventAdmin(HubModelAdmin):
 
     @admin.display(description="stream")
     def stream(self, event: RawEvent) -> SafeString:
-        return cells.code(event.stream_id if len(event.stream_id) <= 24 else f"{event.stream_id[:23]}…")
+        return cells.code(shortened(event.stream_id, 24))
 
     @admin.display(description="door")
     def door(self, event: RawEvent) -> SafeString:

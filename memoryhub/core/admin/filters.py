@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from memoryhub.core import clock
@@ -34,12 +34,15 @@ class SinceFilter(SimpleListFilter):
 
 
 class ValueFilter(SimpleListFilter):
-    """Keeps rows of one value that a link named; it is shown only while it is in use."""
+    """Keeps rows of one value; without ``offered``, it is shown only while a link's value is in use."""
 
     field = ""
+    offered: Sequence[tuple[Any, Any]] = ()
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the values to offer: only the one in use."""
+        """Return the values to offer, else only the one in use."""
+        if self.offered:
+            return [(str(value), str(label)) for value, label in self.offered]
         value = request.GET.get(self.parameter_name or "")
         return [(value, value)] if value else []
 
@@ -47,13 +50,31 @@ class ValueFilter(SimpleListFilter):
         return queryset.filter(**{self.field: self.value()}) if self.value() else queryset
 
 
+def value_filter(name: str, offered: Sequence[tuple[Any, Any]] = (), *, field: str = "") -> type[ValueFilter]:
+    """Return the list filter of a field.
+
+    Args:
+        name: its title, and the parameter of the address.
+        offered: values and labels.
+        field: default: ``name``.
+    """
+    members = {"title": name, "parameter_name": name, "field": field or name, "offered": offered}
+    return type(f"{name.title()}Filter", (ValueFilter,), members)
+
+
 class DefaultFilter(SimpleListFilter):
     """A choice whose first option holds until another one is taken."""
 
     options: dict[str, str] = {}
+    conditions: dict[str, Q] = {}
+    """By option; one that is not here keeps all rows."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return list(self.options.items())[1:]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep rows that fit the option."""
+        return queryset.filter(self.conditions.get(self.chosen(), Q()))
 
     def chosen(self) -> str:
         value = self.value()
