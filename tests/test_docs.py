@@ -166,7 +166,6 @@ def record_row(record: Path) -> str:
 
 
 def event_row(known: EventType[Any]) -> str:
-    """Return the row of a type in ``docs/reference/events.md``."""
     rule = known.rollback
     words = ["quarantined"] if rule.is_hidden else []
     words += [f"undo: `{rule.by}`"] if rule.by else []

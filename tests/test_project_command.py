@@ -83,6 +83,6 @@ class ProjectCommandTests(HubTestCase):
     def test_bad_words_are_one_sentence_and_an_exit_code(self):
         self.project("create", "alpha")
         self.refused(5, "project 'alpha' exists already", "create", "alpha")
-        self.refused(2, "ID: 'Bad Id' is no project id", "create", "Bad Id")
+        self.refused(2, "ID: 'Bad Id' is not a project id", "create", "Bad Id")
         self.refused(3, "there is no project 'beta'.*one of: alpha", "show", "beta")
         self.assertFalse((self.home / "projects/beta").exists())

@@ -1,8 +1,7 @@
-"""Which settings a folder's ``.memory-hub.toml`` may say: none by which less would be protected.
+"""Which settings a folder's ``.memory-hub.toml`` may set: none that would weaken protection."""
 
-The file comes with the repository, which may be a stranger's. It counts only where nobody else has decided; what is
-kept, what is a secret, what waits for a person, and which model is loaded, it never says.
-"""
+# The file comes with the repository, which may be a stranger's. It never sets what is stored, what is a secret, what
+# needs review, or which model is loaded.
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from memoryhub.config.project_settings import ProjectSettings, check_settings
 from memoryhub.config.retention_rules import TurnPolicy
 from memoryhub.core.errors import Invalid
 
+# Keys of the file that are not settings: the project, and whether the hub is enabled.
 NO_SETTINGS = ("project", "identity", "enabled")
-"""Keys of the file that say which project it is, and whether the hub is on."""
 MAY_SAY = (
     "turn_policy",
     "ack_token_minutes",
@@ -32,10 +31,10 @@ _NOT_ABOVE_DEFAULT = ("ack_token_minutes", "conflict_window_seconds")
 
 @folder_settings_checked_by
 def check_folder(path: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a file says.
+    """Return the settings of a file.
 
     Raises:
-        Invalid: a key is unknown, or may not be said there, or its value is not one that it takes there.
+        Invalid: a key is unknown or not allowed in this file, or its value is.
     """
     values = {name: value for name, value in found.items() if name not in NO_SETTINGS}
     for name in values:
@@ -44,7 +43,7 @@ def check_folder(path: str, found: Mapping[str, Any]) -> dict[str, Any]:
     try:
         checked = check_settings(values)
     except Invalid as error:
-        raise Invalid(f"{path}: {error.message}; mend or remove it there", path=path) from error
+        raise Invalid(f"{path}: {error.message}; fix or remove it there", path=path) from error
     _refuse_what_loosens(path, values, checked)
     return values
 
@@ -53,7 +52,7 @@ def _refusal(name: str) -> str:
     if name in ProjectSettings.model_fields:
         return (
             f"setting {name!r} can't be set by a folder's file, because the file may be a stranger's; "
-            "remove it there, and set it on the page Settings or in config.toml in the home folder"
+            "remove it there, and set it on the Settings page or in config.toml in the home folder"
         )
     near = difflib.get_close_matches(name, MAY_SAY, n=1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
@@ -68,5 +67,5 @@ def _refuse_what_loosens(path: str, values: Mapping[str, Any], checked: ProjectS
         if name in values and getattr(checked, name) > default:
             raise Invalid(
                 f"{path}: setting {name!r} may be at most {default:g} in a folder's file, not {values[name]!r}; "
-                "lower it there, or set it on the page Settings"
+                "lower it there, or set it on the Settings page"
             )

@@ -1,4 +1,4 @@
-"""A project's settings: which there are, what each may be, and what a folder's file may say of them."""
+"""The settings of a project: their types, defaults and descriptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memoryhub.core.validation import explain
 
 
 class Ranking(BaseModel):
-    """How much each part counts when a query ranks what it found; each part is 0 to 1."""
+    """The weight of each part of a query's ranking; each part is 0 to 1."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,95 +30,103 @@ class Ranking(BaseModel):
     recency: float = Field(0.5, ge=0, le=100)
 
 
-def _listed(value: Any) -> Any:
-    """Return a list of the environment, separated by commas, as one."""
+def _split(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 Source = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=200)]
 
 
-_AGING = ("decision", *KINDS)
-_GROWS_OLD = re.compile(rf"({'|'.join(_AGING)})(/[\w.-]{{1,64}})?")
+_REVIEWABLE = ("decision", *KINDS)
+_REVIEWABLE_NAME = re.compile(rf"({'|'.join(_REVIEWABLE)})(/[\w.-]{{1,64}})?")
 
 
-def _growing_old(name: str) -> str:
-    if not _GROWS_OLD.fullmatch(name):
-        known = f"{', '.join(_AGING[:-1])} or {_AGING[-1]}"
+def _reviewable(name: str) -> str:
+    if not _REVIEWABLE_NAME.fullmatch(name):
+        known = f"{', '.join(_REVIEWABLE[:-1])} or {_REVIEWABLE[-1]}"
         raise ValueError(f"must be {known}, or a type of it: knowledge/fact")
     return name
 
 
-ReviewAfter = dict[Annotated[str, AfterValidator(_growing_old)], Annotated[int, Field(ge=1, le=36_500)]]
-"""Days by ``decision``, ``decision/<impact>``, a kind of memory or ``<kind>/<type>``; the closest name holds."""
+# Days by ``decision``, ``decision/<impact>``, kind of memory or ``<kind>/<type>``; the most specific name applies.
+ReviewAfter = dict[Annotated[str, AfterValidator(_reviewable)], Annotated[int, Field(ge=1, le=36_500)]]
 
 
 class ProjectSettings(BaseModel):
-    """What a project can be told."""
+    """All settings of a project."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    turn_policy: TurnPolicy = Field(TurnPolicy.AUTO, description="strict asks every write for an open turn's token")
-    ack_token_minutes: int = Field(30, ge=1, le=24 * 60, description="a turn stays open so long after its last event")
-    session_idle_hours: int = Field(12, ge=1, le=24 * 30, description="a session left open is ended after so long")
-    capture_decisions: bool = Field(True, description="agents record decisions; a person may in any case")
-    capture_commits: bool = Field(True, description="record a commit that is seen in a tool's event")
+    turn_policy: TurnPolicy = Field(TurnPolicy.AUTO, description="strict requires an open turn's token for every write")
+    ack_token_minutes: int = Field(
+        30, ge=1, le=24 * 60, description="minutes that a turn stays open after its last event"
+    )
+    session_idle_hours: int = Field(12, ge=1, le=24 * 30, description="idle hours after which an open session ends")
+    capture_decisions: bool = Field(True, description="agents may record decisions; people always may")
+    capture_commits: bool = Field(True, description="record commits seen in tool events")
     conflict_window_seconds: float = Field(
-        5.0, ge=0, le=3600, description="two writes from one version within so long are both kept, as a conflict"
+        5.0, ge=0, le=3600, description="two writes from one version within this time are both kept, as a conflict"
     )
     search_mode: SearchMode = Field(
-        SearchMode.AUTO, description="auto; fts5: by words alone, never by meaning; basic: by LIKE"
+        SearchMode.AUTO, description="auto; fts5: by words only, not by meaning; basic: by LIKE"
     )
-    rank_by_use: bool = Field(True, description="what was fetched, cited or updated counts up to a tenth more")
+    rank_by_use: bool = Field(True, description="entries that were fetched, cited or updated rank up to a tenth higher")
     embedding_model: str = Field(
-        "auto", min_length=1, max_length=300, description="what finds by meaning: auto, none, a folder, or a hub id"
+        "auto",
+        min_length=1,
+        max_length=300,
+        description="model for search by meaning: auto, none, a folder, or a hub id",
     )
     review_policy: ReviewPolicy = Field(
-        ReviewPolicy.OFF, description="which of what agents write waits for a person: off, sampled or all"
+        ReviewPolicy.OFF, description="which writes of agents need review: off, sampled or all"
     )
-    review_sample_percent: int = Field(10, ge=1, le=100, description="so many of a hundred texts are sampled")
-    review_sources: Annotated[list[Source], BeforeValidator(_listed)] = Field(
-        default_factory=list, max_length=50, description="doors and agents of which everything waits for a person"
+    review_sample_percent: int = Field(10, ge=1, le=100, description="percentage of texts to sample")
+    review_sources: Annotated[list[Source], BeforeValidator(_split)] = Field(
+        default_factory=list, max_length=50, description="interfaces and agents whose writes all need review"
     )
     review_below_confidence: float = Field(
-        0.0, ge=0, le=1, description="knowledge that is less certain waits for a person"
+        0.0, ge=0, le=1, description="knowledge with a lower confidence needs review"
     )
-    packs_accepted_only: bool = Field(True, description="context packs leave out what waits for a person")
+    packs_accepted_only: bool = Field(True, description="context packs leave out entries that await review")
     review_after: ReviewAfter = Field(
-        default_factory=dict, description="days after which what nobody looked at is to be affirmed, by kind"
+        default_factory=dict, description="days without a look after which an entry needs a recheck, by kind"
     )
-    retention_days: Days = Field(365, description="what was captured goes after so many days; never keeps it")
+    retention_days: Days = Field(365, description="captured events are deleted after this many days; never keeps them")
     purge_deleted_after_days: Days = Field(
-        90, description="a memory that was deleted goes for good after so many days; never keeps it"
+        90, description="deleted memories are erased after this many days; never keeps them"
     )
     retention: list[RetentionRule] = Field(
-        default_factory=list, max_length=MAX_RULES, description="rules that come before these two; the first decides"
+        default_factory=list,
+        max_length=MAX_RULES,
+        description="rules that apply before these two; the first match decides",
     )
     secret_rules: list[SecretRule] = Field(
-        default_factory=list, max_length=MAX_SECRET_RULES, description="what is a secret here besides the rule pack"
+        default_factory=list, max_length=MAX_SECRET_RULES, description="custom rules for secrets, beside the rule pack"
     )
     secret_allow: list[Allowed] = Field(
-        default_factory=list, max_length=MAX_ALLOWED, description="exact texts and /patterns/ that are no secrets here"
+        default_factory=list,
+        max_length=MAX_ALLOWED,
+        description="allowlist: exact texts and /patterns/ that are not secrets",
     )
     ranking: Ranking = Field(default_factory=Ranking, description="the weight of each part of a query's ranking")
 
 
 def project_settings() -> ProjectSettings:
-    """Return the settings of the current store's project, for who works in the current folder.
+    """Return the settings of the current store's project for the current folder.
 
     Raises:
-        Unavailable: what decides a setting cannot be read, or is no value of it; the message says where it stands.
+        Unavailable: a source cannot be read or has an invalid value; the message names it.
     """
     layers = decided(ProjectSettings.model_fields)
     try:
         return ProjectSettings(**{name: value for name, (_, value) in layers.items()})
     except ValidationError as error:
         wrong = str(error.errors(include_url=False)[0]["loc"][0])
-        raise Unavailable(f"setting {explain(error)}; mend it where it is set, in {layers[wrong][0]}") from error
+        raise Unavailable(f"setting {explain(error)}; fix it where it is set, in {layers[wrong][0]}") from error
 
 
 def settings_decided_by() -> dict[str, str]:
-    """Return who decides each setting that anybody has decided: a layer's name, or a folder's file.
+    """Return the source of each setting that any source sets.
 
     Raises:
         Unavailable: as ``project_settings``.
@@ -127,7 +135,7 @@ def settings_decided_by() -> dict[str, str]:
 
 
 def settings_decided_elsewhere() -> dict[str, str]:
-    """Return the settings that the project itself cannot decide, each with what does.
+    """Return the settings that the project itself cannot change, with their source.
 
     Raises:
         Unavailable: as ``project_settings``.
@@ -136,18 +144,18 @@ def settings_decided_elsewhere() -> dict[str, str]:
 
 
 def config_problem() -> str:
-    """Return what is wrong with ``config.toml`` or a variable, as one sentence; empty where all can be read."""
+    """Return what is wrong with ``config.toml`` or a variable, as one sentence; empty if nothing is."""
     try:
         check_settings({name: value for name, (_, value) in decided_outside(ProjectSettings.model_fields).items()})
     except Unavailable as error:
         return error.message
     except Invalid as error:
-        return f"{error.message}; mend it where it is set, in the environment or {CONFIG_FILE} in the home folder"
+        return f"{error.message}; fix it where it is set, in the environment or {CONFIG_FILE} in the home folder"
     return ""
 
 
 def unknown_in_config() -> list[str]:
-    """Return the names in ``config.toml`` that are no settings, and do nothing."""
+    """Return the names in ``config.toml`` that are not settings and have no effect."""
     try:
         return sorted(set(read_config()) - set(ProjectSettings.model_fields) - OF_THE_HUB)
     except Unavailable:
@@ -155,15 +163,15 @@ def unknown_in_config() -> list[str]:
 
 
 def check_settings(values: Mapping[str, Any]) -> ProjectSettings:
-    """Return ``values`` as settings, the others and those that are None at their defaults.
+    """Return ``values`` as settings; missing ones and None take the default.
 
     Raises:
-        Invalid: a name is unknown or a value is not one that the setting takes.
+        Invalid: a name is unknown or a value is invalid.
     """
     unknown = sorted(set(values) - set(ProjectSettings.model_fields))
     if unknown:
         known = ", ".join(ProjectSettings.model_fields)
-        raise Invalid(f"there is no setting {unknown[0]!r}; known are: {known}")
+        raise Invalid(f"there is no setting {unknown[0]!r}; known settings: {known}")
     try:
         return ProjectSettings(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:

@@ -152,7 +152,7 @@ class AnchorLockTests(HubTestCase):
                 with self.assertLogs("memoryhub.core.log.anchor", "WARNING") as logs:
                     write("second")
                     write("third")
-            self.assertIn("is locked by another process and stays behind #2", logs.output[0])
+            self.assertIn("is locked by another process and lags behind #2", logs.output[0])
             self.assertEqual(anchored_position(), 1)
             write("fourth")
             self.assertEqual(anchored_position(), 4)
@@ -187,7 +187,9 @@ class DoorTests(McpTestCase):
             refused = mcp.say("memory_write", title="new", content="over the lost one")
             self.assertRegex(refused, "^damaged: nothing was written: the log ends at #.*`memory-hub doctor`")
             found = mcp.say("memory_search", query="early")
-            self.assertRegex(found, r"kept(.|\n)*\(warning: the log ends at #.*Writes are refused: `memory-hub doctor`")
+            self.assertRegex(
+                found, r"kept(.|\n)*\(warning: the log ends at #.*Writes are refused: run `memory-hub doctor`"
+            )
             as_json = mcp.call("memory_search", query="early", format="json")["structuredContent"]
             self.assertIn("the log ends at #", as_json["warning"])
             pack = mcp.say("memory_context")

@@ -86,7 +86,7 @@ class PastTests(StoreTestCase):
         self.assertEqual(self.titles("2026-11-20T14:02:00+02:00"), ["Use WAL mode", "Tea"])
 
     def test_a_position_that_is_not_there_yet_is_refused(self) -> None:
-        with self.assertRaisesMessage(NotFound, "there is no position 5 here; the log ends at #4"):
+        with self.assertRaisesMessage(NotFound, "there is no position 5; the log ends at #4"):
             self.titles(5)
 
     def test_the_past_is_the_logs_whatever_the_read_models_say(self) -> None:
@@ -100,7 +100,7 @@ class PastTests(StoreTestCase):
             self.assertEqual(log.table_digests(), before)
 
     def test_nothing_can_be_written_there(self) -> None:
-        with as_of(2), self.assertRaisesMessage(Forbidden, "the past cannot be written"):
+        with as_of(2), self.assertRaisesMessage(Forbidden, "a view of the past is read-only"):
             write("New", "in the past")
         with self.assertRaises((OperationalError, Unavailable)), as_of(2):
             rows.execute("DELETE FROM memories_memory")

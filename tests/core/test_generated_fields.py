@@ -24,7 +24,7 @@ from memoryhub.core.log.digests import canonical_json, payload_digest
 from memoryhub.core.log.erase import StreamName
 from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import Generated
-from memoryhub.core.secrets.custom_rules import OwnRule, compile_rules
+from memoryhub.core.secrets.custom_rules import CustomRule, compile_rules
 from memoryhub.core.secrets.sanitize import sanitize_text, use_rules
 from memoryhub.core.secrets.shapes import GENERATED, payload_shape
 from tests.support import HubTestCase
@@ -32,7 +32,7 @@ from tests.support import HubTestCase
 SECRET = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
 KEY = "4b1d"
 """What a key of ClickHouse begins with, and one in 65,536 digests."""
-EVERYTHING = compile_rules([OwnRule("all", r"[\w:. #-]{4,}")], ())
+EVERYTHING = compile_rules([CustomRule("all", r"[\w:. #-]{4,}")], ())
 """A project's own rule that finds a secret in every text, time and digest."""
 TYPES = sorted(known.name for known in event_types() if "." in known.name)
 
@@ -115,7 +115,6 @@ def _fits(field: FieldInfo, value: Any) -> bool:
 
 
 def generated_in(value: Any, shape: Any) -> Iterator[str]:
-    """Yield the strings of JSON data that are generated, keys included."""
     if isinstance(value, str) and shape == GENERATED:
         yield value
     if isinstance(value, dict):

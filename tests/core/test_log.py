@@ -35,8 +35,6 @@ def write(title: str = "Use WAL", content: str = "Readers never block.", **field
 
 
 class StoreTestCase(HubTestCase):
-    """Each test works in alpha's store."""
-
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(use_store(project_store("alpha"), create=True))
@@ -81,7 +79,7 @@ class AppendTests(StoreTestCase):
 
     def test_a_key_that_was_used_for_something_else_is_refused(self):
         memory = write("One", "1", idempotency_key="k")
-        with self.assertRaisesRegex(Conflict, "idempotency_key was used for memory.written"):
+        with self.assertRaisesRegex(Conflict, "idempotency_key is already used by a memory.written event"):
             services.delete_memory(command=MemoryTouch(id=memory.id, idempotency_key="k"))
 
     def test_secrets_are_gone_before_anything_is_kept(self):
@@ -95,7 +93,7 @@ class AppendTests(StoreTestCase):
     def test_a_number_that_json_cannot_say_is_refused(self):
         for number in (float("inf"), float("-inf"), float("nan")):
             parameters = {"default": [{"is": number}]}
-            with self.assertRaisesRegex(Invalid, "NaN and infinite numbers cannot be kept"):
+            with self.assertRaisesRegex(Invalid, "NaN and infinite numbers cannot be stored"):
                 write("T", "x", kind="tool", attributes={"parameters": parameters})
         self.assertEqual(log.head()[0], 0)
 

@@ -15,7 +15,7 @@ from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrit
 from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.errors import Damaged, Invalid
-from memoryhub.core.secrets.custom_rules import OwnRule, compile_rules
+from memoryhub.core.secrets.custom_rules import CustomRule, compile_rules
 from memoryhub.core.secrets.sanitize import use_rules
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store, use_store
@@ -46,8 +46,6 @@ sys.exit(main(sys.argv))
 
 
 class SpoiltStoreTestCase(StoreTestCase):
-    """Three events, and a way to change what was made of them."""
-
     def setUp(self) -> None:
         super().setUp()
         self.first, self.second = (
@@ -57,7 +55,6 @@ class SpoiltStoreTestCase(StoreTestCase):
         services.update_memory(command=MemoryUpdate(id=self.first.id, content="Readers never wait."))
 
     def spoil(self) -> None:
-        """Change two read models behind the log's back, and the index too."""
         rows.execute("UPDATE memories_memory SET title = 'wrong' WHERE id = %s", [self.first.id])
         rows.execute("DELETE FROM memories_memorytag")
         rows.execute("DELETE FROM search_fts WHERE rowid = %s", [self.second.id])
@@ -121,7 +118,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual((self.found("green"), self.found("nine")), ([], ["Coffee"]))
 
     def test_an_unknown_name_is_refused_with_the_known_ones(self) -> None:
-        with self.assertRaisesMessage(Invalid, "'memory' is no read model") as refused:
+        with self.assertRaisesMessage(Invalid, "'memory' is not a read model") as refused:
             log.rebuild(only=["memory"])
         self.assertIn("memories_memory", refused.exception.data["choices"])
 
@@ -131,7 +128,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [self.first.id])
 
     def test_rules_for_secrets_that_have_grown_change_nothing(self) -> None:
-        with use_rules(compile_rules([OwnRule("kitchens", "kitchen")], [])):
+        with use_rules(compile_rules([CustomRule("kitchens", "kitchen")], [])):
             self.assertTrue(log.rebuild().identical)
         self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kitchen",)])
 
@@ -154,7 +151,6 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual(list((self.home / "cache" / "views").glob(".draft*")), [])
 
     def test_what_others_write_meanwhile_is_in_it(self) -> None:
-        """Another thread writes whenever the copy has come a step further."""
         services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(4500)])
         written: list[int] = []
 

@@ -127,7 +127,7 @@ class ExplainingErrors(SimpleTestCase):
             {"type": "int_type", "loc": ("date",), "input": "x"},
             {"type": "missing", "loc": ("time",), "input": {}},
         ]
-        self.assertEqual(explain_faults(faults), "'date' must be a whole number, not 'x'; wrong too: 'time'")
+        self.assertEqual(explain_faults(faults), "'date' must be a whole number, not 'x'; also invalid: 'time'")
 
     def test_a_union_is_named_by_its_field_and_explained_by_the_choice_that_came_nearest(self) -> None:
         for given, sentence in (
@@ -142,7 +142,7 @@ class ExplainingErrors(SimpleTestCase):
     def test_further_fields_are_named(self) -> None:
         self.assertEqual(
             self.explained(count=0, kind="c", even=1),
-            "'count' must be greater than 0, not 0; wrong too: 'kind', 'even'",
+            "'count' must be greater than 0, not 0; also invalid: 'kind', 'even'",
         )
 
     def test_long_values_are_not_repeated(self) -> None:

@@ -29,15 +29,12 @@ from tests.api.client import RestTestCase
 
 
 class OldStoreTestCase(AdminTestCase):
-    """Alpha and beta each have one memory that was deleted long ago."""
-
     def setUp(self) -> None:
         super().setUp()
         self.gone = self.old("Marmalade")
         self.old("Of beta", project="beta")
 
     def old(self, title: str, project: str = "alpha", days: int = 200) -> int:
-        """A memory that was deleted long ago."""
         with clock.frozen(clock.now() - timedelta(days=days)):
             memory = self.write(title, project=project)
             with self.store(project):
@@ -104,7 +101,7 @@ class PagesTests(OldStoreTestCase):
 
     def test_a_rule_that_cannot_be_is_refused_with_one_sentence(self):
         page = self.rules({"what": "captured", "kind": "tool", "after_days": "30"})
-        self.assertIn("Kind says nothing of captured", page)
+        self.assertIn("Kind does not apply to captured", page)
         self.assertIn("Setting 'retention_days' must be a whole number", self.rules(retention_days="soon"))
         with self.store("alpha"):
             self.assertEqual(project_settings().retention, [])
@@ -133,8 +130,6 @@ class PagesTests(OldStoreTestCase):
 
 
 class CommandTests(OldStoreTestCase):
-    """The same store, at the command line and by the schedule."""
-
     def command(self, *arguments: str) -> str:
         out = io.StringIO()
         call_command("retention", *arguments, "--project", "alpha", stdout=out)

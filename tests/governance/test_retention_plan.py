@@ -63,7 +63,7 @@ class PlanTests(RetentionTestCase):
     def test_a_rule_of_what_nobody_knows_is_refused_with_the_field(self):
         with self.assertRaisesRegex(Invalid, r"retention.*event_type must be one of message.user"):
             self.settings(retention=[{"what": "captured", "event_type": "message.usr", "after_days": 1}])
-        with self.assertRaisesRegex(Invalid, "kind says nothing of captured"):
+        with self.assertRaisesRegex(Invalid, "kind does not apply to captured"):
             self.settings(retention=[{"what": "captured", "kind": "tool", "after_days": 1}])
         with self.assertRaisesRegex(Invalid, "retention_days.*at least 1"):
             self.settings(retention_days=0)

@@ -126,7 +126,9 @@ class ComparedTests(DoctorTestCase):
     def test_it_says_what_was_compared(self) -> None:
         self.assertIn("compared with the whole log (62 events)", self.printed())
         with mock.patch.object(comparing, "SMALL_LOG", 5), mock.patch.object(comparing, "SAMPLED_EVENTS", 60):
-            self.assertRegex(self.printed(), r"compared with a sample of the log \(\d+ of 62 events, by the streams")
+            self.assertRegex(
+                self.printed(), r"compared with a sample of the log \(\d+ of 62 events, in randomly chosen"
+            )
             self.assertIn("compared with the whole log (62 events)", self.printed("--deep"))
 
     def printed(self, *options: str) -> str:

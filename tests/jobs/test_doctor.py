@@ -48,7 +48,6 @@ class DoctorTestCase(HubTestCase):
         forget_all_stores()
 
     def found(self) -> dict[str, str]:
-        """Return what is wrong with alpha, each with how to mend it."""
         forget_all_stores()
         return {each.what: each.mend for each in examine_store(ALPHA).findings}
 
@@ -170,9 +169,9 @@ class HubTests(DoctorTestCase):
         config = self.home / "config.toml"
         config.touch(0o600)
         for text, what, mend in (
-            ("a = 1\nb = = 2\n", f"{config}, line 2, column 5: invalid value", "mend it there, or remove the file"),
-            ("a = " + "[" * 20_000, "config.toml is nested too deeply", "mend it there, or remove the file"),
-            ('turn_policy = "lax"\n', "'turn_policy' must be one of 'auto' or 'strict'", "mend it where it is set"),
+            ("a = 1\nb = = 2\n", f"{config}, line 2, column 5: invalid value", "fix it there, or remove the file"),
+            ("a = " + "[" * 20_000, "config.toml is nested too deeply", "fix it there, or remove the file"),
+            ('turn_policy = "lax"\n', "'turn_policy' must be one of 'auto' or 'strict'", "fix it where it is set"),
             ('serch_mode = "auto"\n', "config.toml names 'serch_mode', which is no setting", "or write search_mode"),
         ):
             config.write_text(text)

@@ -42,7 +42,6 @@ class ToneTests(SimpleTestCase):
 
 class DeclarationTests(SimpleTestCase):
     def declared(self, **changes: Any) -> Kind:
-        """A guideline under another name, with some declarations changed."""
         declared = {field.name: getattr(GUIDELINE, field.name) for field in dataclasses.fields(Kind)}
         return Kind(**{**declared, "name": "rule", **changes})
 
@@ -69,8 +68,8 @@ class DeclarationTests(SimpleTestCase):
             "declared twice": {"name": "guideline"},
             "the name must be": {"name": "decision"},
             "'poem' is not one of its types": {"types": ("song",), "default_type": "poem"},
-            "column 'weight' is no attribute": {"columns": ("weight",)},
-            "filter 'rationale' is no attribute that": {"filters": ("rationale",)},
+            "column 'weight' is neither an attribute": {"columns": ("weight",)},
+            "filter 'rationale' is not valid_until": {"filters": ("rationale",)},
             "order 'weight' is neither": {"order": "weight"},
             "no panel_title for priority": {"panel_title": ""},
             "declared after": {},
@@ -102,7 +101,7 @@ class DeclarationTests(SimpleTestCase):
             "'size' has no default": Required,
             "'size' has no description": Undescribed,
             "'tags' has the name of an argument": Taken,
-            "'priority' is of type string": OtherType,
+            "'priority' has type string": OtherType,
             "'file' governs files, so it must be a list": NoFiles,
             "'size' is shown as a bar": Endless,
         }

@@ -37,7 +37,6 @@ def fill(count: int) -> None:
 
 
 def tell_a_story() -> None:
-    """A session with two turns, and a memory outside of both."""
     start_session(command=SessionStart(session_id="s1", purpose="fix the log"))
     for turn, words in (("t1", "why is it slow?"), ("t2", "make it fast")):
         token = begin_turn(command=TurnBegin(session_id="s1", turn_id=turn)).ack_token
@@ -135,7 +134,6 @@ class CheckpointTests(StoreTestCase):
         self.file.parent.mkdir()
 
     def cut_tail(self) -> None:
-        """Take the last event away, and the anchor that would tell."""
         rows.execute("DROP TRIGGER raw_events_no_delete")
         rows.execute("DELETE FROM raw_events WHERE position = 5")
         anchor_path(project_store("alpha")).unlink()
@@ -164,7 +162,7 @@ class CheckpointTests(StoreTestCase):
         write_memory(command=MemoryWrite(title="Another", content="that never was"))
         found = verify_log(checkpoint=self.file).found
         self.assertEqual(
-            (found.broken_position, found.reason), (5, "its digest is not the one that is in the checkpoint")
+            (found.broken_position, found.reason), (5, "its digest differs from the one in the checkpoint")
         )
 
     def test_a_broken_chain_is_never_written_down(self) -> None:
@@ -176,13 +174,13 @@ class CheckpointTests(StoreTestCase):
 
     def test_a_checkpoint_of_another_project_is_refused(self) -> None:
         verify_log(checkpoint=self.file)
-        with self.store("beta"), self.assertRaisesMessage(Invalid, "the checkpoint is of project 'alpha'"):
+        with self.store("beta"), self.assertRaisesMessage(Invalid, "the checkpoint belongs to project 'alpha'"):
             verify_log(checkpoint=self.file)
 
     def test_a_file_that_holds_no_checkpoint_is_refused(self) -> None:
         for content in ("", "[]", '{"position": 3}', '{"position": "x", "store": "alpha"}'):
             self.file.write_text(content)
-            with self.assertRaisesMessage(Invalid, "holds no checkpoint"):
+            with self.assertRaisesMessage(Invalid, "is not a checkpoint"):
                 verify_log(checkpoint=self.file)
 
     def test_the_command_writes_compares_and_ends_with_its_own_code(self) -> None:

@@ -30,8 +30,6 @@ FILE = ".memory-hub.toml"
 
 
 class InAFolderTestCase(HubTestCase):
-    """``folder`` is alpha's."""
-
     def setUp(self) -> None:
         super().setUp()
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="work-"))).resolve()
@@ -74,7 +72,7 @@ class LayersTests(InAFolderTestCase):
             self.run_here("settings", "ack_token_minutes", "--default"), r"ack_token_minutes +30 +the default"
         )
         for words, sentence in (
-            (("colour",), "there is no setting 'colour'; known are: turn_policy"),
+            (("colour",), "there is no setting 'colour'; known settings: turn_policy"),
             (("search_mode", "zip"), "'search_mode' must be one of 'auto', 'fts5' or 'basic', not 'zip'"),
             (("--default",), "--default takes the name of one setting"),
         ):
@@ -85,10 +83,10 @@ class LayersTests(InAFolderTestCase):
     def test_what_cannot_be_read_is_told_with_its_place_and_is_nobodys_input(self):
         config = self.home / "config.toml"
         for text, sentence in (
-            ('turn_policy = "strict"\nx = = 3\n', r"config\.toml, line 2, column 5: invalid value; mend it there, or"),
+            ('turn_policy = "strict"\nx = = 3\n', r"config\.toml, line 2, column 5: invalid value; fix it there, or"),
             (
                 'turn_policy = "lax"\n',
-                "'turn_policy' must be one of 'auto' or 'strict', not 'lax'; mend it where it is set, in config",
+                "'turn_policy' must be one of 'auto' or 'strict', not 'lax'; fix it where it is set, in config",
             ),
         ):
             config.write_text(text)
@@ -127,9 +125,9 @@ class FolderFileTests(InAFolderTestCase):
     def test_what_is_wrong_is_one_sentence_with_the_files_name(self):
         for text, sentence in (
             ('serch_mode = "basic"', r"there is no setting 'serch_mode' \(did you mean 'search_mode'\?\)"),
-            ("capture_commits = 'maybe'", "'capture_commits' must be true or false, not 'maybe'; mend or remove it"),
+            ("capture_commits = 'maybe'", "'capture_commits' must be true or false, not 'maybe'; fix or remove it"),
             ("= 3", "cannot be read"),
-            ("a = " + "[" * 20_000, "cannot be read: it is nested too deeply; mend or remove it"),
+            ("a = " + "[" * 20_000, "cannot be read: it is nested too deeply; fix or remove it"),
         ):
             with self.subTest(text=text), self.assertRaisesRegex(Invalid, f"{self.file}.*{sentence}"):
                 self.says(text)
@@ -149,7 +147,7 @@ class FolderFileTests(InAFolderTestCase):
 
         self.file.write_text("colour = 3\n")
         told = {"session_id": "s1", "cwd": str(self.folder), "source": "startup"}
-        heard = parse_hook(client="claude-code", event="SessionStart", told=told)
+        heard = parse_hook(client="claude-code", event="SessionStart", data=told)
         with self.assertLogs("sessions_app.services.capture", "WARNING"):
             folder, problem = folder_settings_of("alpha", heard)
         self.assertEqual(folder.values, {})

@@ -17,5 +17,4 @@ register.filter("counted", cells.counted)
 
 @register.filter
 def number(value: int) -> str:
-    """Return a count with its thousands parted."""
     return f"{value:,}"

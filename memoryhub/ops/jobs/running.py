@@ -90,7 +90,7 @@ class Pass:
                 stack.enter_context(use_store(target.store))
             stack.enter_context(use_origin(source="job", actor=self._job.name))
             return self._job.work(
-                Run(store=target.store, seconds=self._job.cap if self._capped else math.inf, told=told)
+                Run(store=target.store, seconds=self._job.cap if self._capped else math.inf, on_progress=told)
             )
 
 
