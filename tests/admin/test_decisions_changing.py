@@ -74,7 +74,7 @@ class RecordingTests(DecidingTestCase):
 
     def test_secrets_are_taken_out_and_the_person_is_told(self) -> None:
         page = self.send_new(title="Push", chosen="Use password=hunter2hunter2 for it.")
-        self.assertIn("taken out before anything was kept", page)
+        self.assertIn("masked before saving", page)
         self.assertNotIn("hunter2", self.decision(self.decisions()[0]).chosen)
 
 
@@ -129,7 +129,7 @@ class AddingTests(DecidingTestCase):
     def test_a_link_is_added_once_and_a_circle_names_its_path(self) -> None:
         first, second = self.record("Poll"), self.record("Push")
         self.assertIn("Added.", self.send(second, "link", relation="refines", to=f"#{first}"))
-        self.assertIn("It is there already.", self.send(second, "link", relation="refines", to=str(first)))
+        self.assertIn("This relation already exists.", self.send(second, "link", relation="refines", to=str(first)))
         circle = text_of(self.send(first, "link", relation="depends_on", to=str(second)))
         self.assertIn(f"would close a cycle: #{second} → #{first} → #{second}.", circle)
         self.assertIn("'to' must be a whole number", text_of(self.send(first, "link", relation="refines", to="x")))

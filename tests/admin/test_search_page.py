@@ -74,16 +74,16 @@ class SearchPageTests(AdminTestCase):
     def test_what_cannot_be_asked_is_said_and_nothing_found_too(self) -> None:
         self.assertIn("Enter a whole number", self.page(SEARCH, query="port", limit="many"))
         self.assertIn("nothing found; try fewer or other words", self.page(SEARCH, query="zebra"))
-        self.assertIn("Ask something", self.page(SEARCH, query="  "))
+        self.assertIn("No search yet", self.page(SEARCH, query="  "))
         self.assertIn("No session is open here", self.page(SEARCH, query="port", scope="session"))
 
     def test_the_index_says_how_it_stands(self) -> None:
         said = text_of(self.page(SEARCH))
-        self.assertIn("Can be found 2 2 memories By words Full text", said)
-        self.assertIn("Can be found 0 nothing yet", text_of(self.page(SEARCH, "beta")))
+        self.assertIn("Documents 2 2 memories Words Full text", said)
+        self.assertIn("Documents 0 none yet", text_of(self.page(SEARCH, "beta")))
 
     def test_beta_sees_nothing_and_more_hits_cost_no_more_queries(self) -> None:
-        self.assertIn("Nothing was found.", self.page(SEARCH, "beta", query="port"))
+        self.assertIn("No results.", self.page(SEARCH, "beta", query="port"))
         few = self.queries_of(f"{SEARCH}?query=port")
         for number in range(8):
             self.write(f"Port {number}", f"Port number {number} is another.")
@@ -125,15 +125,15 @@ class PackPageTests(AdminTestCase):
 
     def test_a_budget_that_cannot_be_is_refused_and_an_empty_store_tells_nothing(self) -> None:
         self.assertIn("greater than or equal to 200", self.page(f"{PACKS}now/", max_tokens="5"))
-        self.assertIn("Nothing is known yet", self.page(f"{PACKS}now/", "beta"))
-        self.assertIn("No pack was sent yet", self.page(PACKS, "beta"))
+        self.assertIn("The pack is empty.", self.page(f"{PACKS}now/", "beta"))
+        self.assertIn("No packs sent yet", self.page(PACKS, "beta"))
 
     def test_packs_sent_are_listed_by_a_fixed_number_of_queries(self) -> None:
         first = self.send()
         few = self.queries_of(PACKS)
         second = self.send(query="port")
         self.assertEqual((self.listed(PACKS), self.queries_of(PACKS)), ([second, first], few))
-        self.assertIn("what changed last", self.page(PACKS))
+        self.assertIn("latest changes", self.page(PACKS))
 
     def test_a_pack_is_made_again_as_it_was_sent_until_something_of_it_is_erased(self) -> None:
         pack = self.send(query="which port")
@@ -141,11 +141,11 @@ class PackPageTests(AdminTestCase):
         page = self.page(f"{PACKS}{pack}/change/")
         self.assertIn("8321", shown_text(page))
         self.assertNotIn("9999", shown_text(page))
-        self.assertIn(">As sent</span>", page)
+        self.assertIn(">Verified</span>", page)
         self.erase(self.secret)
         page = self.page(f"{PACKS}{pack}/change/")
         self.assertNotIn("8321", page)
-        self.assertIn("something else than what was sent", page)
+        self.assertIn("differs from what was sent", page)
 
     def erase(self, memory_id: int) -> None:
         with self.store("alpha"):
@@ -180,7 +180,7 @@ class UsePageTests(AdminTestCase):
             get_memories(command=MemoryGet(ids=[cited]))
             count_uses()
         said = text_of(self.page(f"memories/memory/{cited}/change/"))
-        self.assertIn("Given 1× by context packs Found 0× by searches Fetched 1× by id or name Cited 1×", said)
+        self.assertIn("In packs 1× In searches 0× Read 1× by id or name Cited 1×", said)
         self.assertIn(f"memory #{citing}", said)
 
     def test_lists_show_what_was_ignored_used_or_never_given(self) -> None:
@@ -202,7 +202,7 @@ class SearchPageBrowserTests(BrowserTestCase):
         self.open(SEARCH)
         self.type_into("query", "8321")
         self.follow("Search", within="form")
-        self.see("#1 note", within=".told")
+        self.see("#1 note", within=".verbatim")
         self.see("2 of 2", within=".ranked")
         width = "return document.documentElement.scrollWidth <= window.innerWidth"
         self.assertTrue(self.script(width))

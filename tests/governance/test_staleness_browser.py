@@ -59,7 +59,7 @@ class StalenessBrowserTests(BrowserTestCase):
         self.press("n")
         self.press("just read it")  # typed into the note: its letters are no keys here
         self.go(Keys.ENTER)
-        self.see(f"Affirmed #{self.guideline}", ".review-said")
+        self.see(f"Affirmed #{self.guideline}", ".live-messages")
         self.see("1 of 2")
         self.go("s")
         self.see("Record and supersede", "main")
@@ -68,10 +68,10 @@ class StalenessBrowserTests(BrowserTestCase):
         self.press("x")
         self.press("60 seconds now")
         self.go(Keys.ENTER)
-        self.see(f"Deprecated #{self.decision}", ".review-said")
+        self.see(f"Deprecated #{self.decision}", ".live-messages")
         self.see("Tokens are signed", "article")
         self.go("a")
-        self.see(f"Affirmed #{self.other}", ".review-said")
+        self.see(f"Affirmed #{self.other}", ".live-messages")
         self.see("Nothing waits", "main")
 
     def test_on_a_narrow_screen_nothing_is_cut_off(self) -> None:
@@ -81,4 +81,4 @@ class StalenessBrowserTests(BrowserTestCase):
         self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), 400)
         with self.new_page():
             self.find(".verdicts > form button").click()
-        self.see(f"Affirmed #{self.guideline}", ".review-said")
+        self.see(f"Affirmed #{self.guideline}", ".live-messages")

@@ -126,7 +126,7 @@ class RawEventAdmin(HubModelAdmin):
 
     @admin.display(description="door")
     def door(self, event: RawEvent) -> SafeString:
-        return cells.badge("door", event.source)
+        return cells.badge("source", event.source)
 
     @admin.display(description="session")
     def session(self, event: RawEvent) -> SafeString:
