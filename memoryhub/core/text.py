@@ -47,12 +47,10 @@ def as_name(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """Indent every line of ``text``."""
     return "\n".join(f"{INDENT}{line}".rstrip() for line in text.splitlines())
 
 
 def hanging(text: str) -> str:
-    """Indent all lines of ``text`` but the first, which follows a label."""
     if not _BREAK.search(text):
         return text
     first, *others = text.splitlines()

@@ -45,11 +45,6 @@ def viewed_store() -> StoreId:
 
 
 def position_at(moment: int | datetime) -> int:
-    """Return a position unchanged, or the position of the last event at or before a time; 0 before the first.
-
-    Raises:
-        NotFound: the log does not reach that position.
-    """
     if isinstance(moment, datetime):
         found = rows.fetch("SELECT max(position) FROM raw_events WHERE occurred_at <= %s", [clock.to_text(moment)])
         return found[0][0] or 0
@@ -67,7 +62,6 @@ _TITLE_FIELDS = (
 
 
 def chronicle(event: RawEvent, title: str | None = None) -> dict[str, Any]:
-    """Return an event as a timeline entry; ``title`` overrides the text from its payload."""
     return {
         "position": event.position,
         "type": event.event_type,
@@ -95,6 +89,5 @@ def entity_of(event: RawEvent) -> int:
 
 
 def main_text(payload: Mapping[str, Any]) -> str:
-    """Return the first line of the payload's most descriptive field."""
     text = next((payload[name] for name in _TITLE_FIELDS if payload.get(name)), "")
     return str(text).strip().split("\n", 1)[0][:200]

@@ -85,12 +85,10 @@ def org_store(org_id: str) -> StoreId:
 
 
 def list_projects() -> list[str]:
-    """Return the ids of all projects that have a store and that the caller may see, sorted."""
     return reached(_names_in("projects"))
 
 
 def list_orgs() -> list[str]:
-    """Return the ids of all organisations that have a store, sorted."""
     return _names_in("orgs")
 
 
@@ -257,6 +255,5 @@ def _check_integrity(store: StoreId) -> None:
 
 
 def forget(store: StoreId) -> None:
-    """Drop the store's alias; the next ``use_store`` opens the file again."""
     store_connections.drop(store.alias)
     store_connections.detach(store.alias)
