@@ -48,6 +48,7 @@ MIDDLEWARE = [
     "memoryhub.web.middleware.ContentSecurityPolicy",
     "memoryhub.web.middleware.ApiProblems",
     "memoryhub.web.middleware.KnownHost",
+    "memoryhub.web.middleware.ViewerTimeZone",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -1,8 +1,7 @@
-"""What clients tell at their hooks, and what becomes of it. All of it is data: another client is one more table.
+"""Hook events of supported clients, as data: each becomes an effect on the session and an event of the turn.
 
-A source says where in the client's JSON a value is: ``tool_input.command``. Several are joined, those that are absent
-left out. Claude Code's are those of its hooks reference (code.claude.com/docs/en/hooks), Gemini CLI's those of its own
-(geminicli.com/docs/hooks/reference).
+A source is the path of a value in the client's JSON: ``tool_input.command``. Several sources are joined; absent ones
+are skipped. References: code.claude.com/docs/en/hooks (Claude Code), geminicli.com/docs/hooks/reference (Gemini CLI).
 """
 
 from __future__ import annotations
@@ -13,25 +12,23 @@ from enum import Enum, auto
 
 
 class Effect(Enum):
-    """What a hook's event does to the session and its turn."""
-
+    # The session starts or continues.
     START = auto()
-    """The session begins or goes on."""
+    # The open turn ends, and the next begins.
     PROMPT = auto()
-    """The turn that is open ends, and the next begins."""
+    # An event is added to the turn.
     APPEND = auto()
-    """Something happened in the turn."""
+    # The turn ends.
     STOP = auto()
-    """The turn ends."""
+    # The session ends.
     END = auto()
-    """The session ends."""
+    # A known hook that is not recorded.
     NOTHING = auto()
-    """It is known, and nothing is kept of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts at these places, one below the other, cut to ``longest`` characters."""
+    """The texts at these paths, one per line, cut to ``longest`` characters."""
 
     sources: tuple[str, ...]
     longest: int
@@ -39,17 +36,17 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was replaced by what; ``each`` names a list of such pairs."""
+    """A replacement as a diff; ``pairs`` is the path of a list of them."""
 
     old: str
     new: str
-    each: str = ""
+    pairs: str = ""
     longest: int = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Any JSON, with its texts cut to ``longest`` characters and the whole to four times as many."""
+    """Any JSON: texts are cut to ``longest`` characters, the whole to four times as many."""
 
     source: str
     longest: int = 2_000
@@ -57,16 +54,14 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class ExitCode:
-    """A number at one of these places, else one that the text at ``told`` names."""
+    """The number at one of these paths, else one named in the text at ``text``."""
 
     sources: tuple[str, ...]
-    told: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always this."""
-
     value: bool | str
 
 
@@ -75,7 +70,7 @@ Source = Texts | Change | Value | ExitCode | Constant
 
 @dataclass(frozen=True, slots=True)
 class Becomes:
-    """The event of a turn that it becomes: its type, and where the fields of its payload come from."""
+    """The event's type, and the sources of its payload's fields."""
 
     type: str
     fields: Mapping[str, Source]
@@ -83,26 +78,23 @@ class Becomes:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One of a client's hook events."""
-
     effect: Effect
     becomes: Becomes | None = None
+    # Overrides `becomes` for these tools of the client.
     by_tool: Mapping[str, Becomes] = field(default_factory=dict)
-    """Instead of ``becomes``, for these of the client's tools."""
+    # Whether the client shows the hook's output to its model.
     answers: bool = False
-    """Whether the client shows its model what the hook answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client: its events by their own names, and where each says in which session, folder and tool it happened."""
+    """Hooks by the client's event names, and the paths of session, folder, tool and end reason."""
 
     hooks: Mapping[str, Hook]
     session: str = "session_id"
     directory: str = "cwd"
     tool: str = "tool_name"
     reason: str = "reason"
-    """Why a session ended."""
 
 
 def _message(kind: str, *sources: str) -> Becomes:
@@ -120,14 +112,14 @@ def _edit(path: str, change: Source) -> Becomes:
 
 def _tool(output: str, *, is_error: bool = False) -> Becomes:
     call: dict[str, Source] = {"tool": Texts(("tool_name",), 200), "call_id": Texts(("tool_use_id",), 200)}
-    told: dict[str, Source] = {"input": Value("tool_input"), "output": Value(output)}
-    return Becomes("message.tool", {**call, **told, "is_error": Constant(value=is_error)})
+    texts: dict[str, Source] = {"input": Value("tool_input"), "output": Value(output)}
+    return Becomes("message.tool", {**call, **texts, "is_error": Constant(value=is_error)})
 
 
 _CLAUDE_EXIT = ExitCode(("tool_response.exit_code", "tool_response.exitCode"), "error")
 _CLAUDE_EDITS = {
     "Edit": _edit("tool_input.file_path", Change("tool_input.old_string", "tool_input.new_string")),
-    "MultiEdit": _edit("tool_input.file_path", Change("old_string", "new_string", each="tool_input.edits")),
+    "MultiEdit": _edit("tool_input.file_path", Change("old_string", "new_string", pairs="tool_input.edits")),
     "Write": _edit("tool_input.file_path", Texts(("tool_input.content",), 4_000)),
     "NotebookEdit": _edit("tool_input.notebook_path", Texts(("tool_input.new_source",), 4_000)),
 }

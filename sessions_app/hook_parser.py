@@ -1,4 +1,4 @@
-"""Read what a client tells at a hook, by the client's table; everything in it may be absent or of another type."""
+"""Parse the JSON of a client's hook by the client's table; any part of it may be missing or of another type."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EXIT_CODE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """What a client told: what it does, in which session and folder, and the turn's event that it becomes."""
+    """A parsed hook event: its effect, session, folder, and the type and payload of the event to append."""
 
     effect: Effect
     answers: bool
@@ -43,64 +43,64 @@ class HookEvent:
     directory: str
     reason: str
     type: str
+    # Empty if nothing is appended.
     payload: dict[str, Any]
-    """Empty where there is nothing to append."""
 
 
-def parse_hook(*, client: str, event: str, told: Mapping[str, Any]) -> HookEvent:
-    """Return what a client told.
+def parse_hook(*, client: str, event: str, data: Mapping[str, Any]) -> HookEvent:
+    """Parse the JSON that a client passed to a hook.
 
     Raises:
-        NotFound: the client or its event is not known; the data names those that are.
-        Invalid: it does not name its session.
+        NotFound: the client or its event is unknown; the data lists the known ones.
+        Invalid: the session is missing.
     """
     table = _table(client)
     hook = _hook(table, client, event)
-    told = _in_whole_characters(told)
-    session = flat(_word(_at(told, table.session)).strip())
+    data = _in_whole_characters(data)
+    session = flat(_word(_at(data, table.session)).strip())
     if not session and hook.effect is not Effect.NOTHING:
-        raise Invalid(f"{table.session!r} is missing in what {client} told; it names the session")
-    if event == "Stop" and not told.get(LAST_MESSAGE):
-        told = {**told, LAST_MESSAGE: last_assistant_message(told.get("transcript_path"))}
-    becomes = hook.by_tool.get(_word(_at(told, table.tool)), hook.becomes)
-    payload = {} if becomes is None else _payload(becomes, told)
+        raise Invalid(f"{table.session!r} is missing in the data from {client}; it names the session")
+    if event == "Stop" and not data.get(LAST_MESSAGE):
+        data = {**data, LAST_MESSAGE: last_assistant_message(data.get("transcript_path"))}
+    becomes = hook.by_tool.get(_word(_at(data, table.tool)), hook.becomes)
+    payload = {} if becomes is None else _payload(becomes, data)
     return HookEvent(
         effect=hook.effect,
         answers=hook.answers,
         session_id=session[:200],
-        directory=_folder(_at(told, table.directory)),
-        reason=flat(_word(_at(told, table.reason)))[:100],
+        directory=_folder(_at(data, table.directory)),
+        reason=flat(_word(_at(data, table.reason)))[:100],
         type=becomes.type if becomes else "",
         payload=payload,
     )
 
 
-def project_of(heard: HookEvent, project: str | None) -> str:
-    """Return the project that an event belongs to: the one that is named, else that of its folder.
+def project_of(event: HookEvent, project: str | None) -> str:
+    """Return the named project, or that of the event's folder.
 
     Raises:
-        Invalid: it names no folder, or one that two projects could be meant by; the data then has ``choices``.
+        Invalid: there is no folder, or it could belong to two projects; the data then has ``choices``.
     """
-    if not project and not heard.directory.startswith("/"):
-        raise Invalid("the event names no folder, so its project can't be told; send 'cwd', or name the project")
-    return identify_project(project=project or None, directory=Path(heard.directory or "/"))
+    if not project and not event.directory.startswith("/"):
+        raise Invalid("the event names no folder, so its project is unknown; send 'cwd', or name the project")
+    return identify_project(project=project or None, directory=Path(event.directory or "/"))
 
 
-def _in_whole_characters(told: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Replace halves of surrogate pairs by question marks: clients in JavaScript cut texts in the middle of one."""
-    text = json.dumps(told, ensure_ascii=False)
+# Clients in JavaScript may cut a text inside a surrogate pair; the halves become question marks.
+def _in_whole_characters(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    text = json.dumps(data, ensure_ascii=False)
     try:
         text.encode()
     except UnicodeEncodeError:
         whole: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))
         return whole
-    return told
+    return data
 
 
 def _table(client: str) -> Client:
     table = CLIENTS.get(client)
     if table is None:
-        raise NotFound(f"{client!r} is no client that is known; known are: {', '.join(CLIENTS)}", known=list(CLIENTS))
+        raise NotFound(f"{client!r} is not a known client; known are: {', '.join(CLIENTS)}", known=list(CLIENTS))
     return table
 
 
@@ -108,56 +108,54 @@ def _hook(table: Client, client: str, event: str) -> Hook:
     hook = table.hooks.get(event)
     if hook is None:
         known = ", ".join(table.hooks)
-        raise NotFound(f"{client} has no hook {event!r} that is known; known are: {known}", known=list(table.hooks))
+        raise NotFound(f"{client} has no known hook {event!r}; known are: {known}", known=list(table.hooks))
     return hook
 
 
+# An event in which one of these is empty is not recorded.
 _NEEDED = {"content", "command", "path", "tool"}
-"""Fields without which an event says nothing."""
 
 
-def _payload(becomes: Becomes, told: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: _value(source, told) for name, source in becomes.fields.items()}
+def _payload(becomes: Becomes, data: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: _value(source, data) for name, source in becomes.fields.items()}
     if any(not found[name] for name in _NEEDED & set(found) if name != "tool" or becomes.type == TOOL_MESSAGE.name):
         return {}
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 
-def _value(source: Source, told: Mapping[str, Any]) -> Any:
+def _value(source: Source, data: Mapping[str, Any]) -> Any:
     match source:
         case Texts(sources, longest):
-            return _cut("\n".join(filter(None, (_text(_at(told, each)) for each in sources))), longest)
+            return _cut("\n".join(filter(None, (_text(_at(data, path)) for path in sources))), longest)
         case Change():
-            return _cut(_changes(source, told), source.longest)
-        case Value(place, longest):
-            return _bounded(_at(told, place), longest)
-        case ExitCode(sources, place):
-            numbers = [value for each in sources if type(value := _at(told, each)) is int]
-            return numbers[0] if numbers else _exit_code(_text(_at(told, place)))
+            return _cut(_changes(source, data), source.longest)
+        case Value(path, longest):
+            return _bounded(_at(data, path), longest)
+        case ExitCode(sources, text):
+            numbers = [value for path in sources if type(value := _at(data, path)) is int]
+            return numbers[0] if numbers else _exit_code(_text(_at(data, text)))
         case Constant(value):
             return value
 
 
-def _at(told: Any, path: str) -> Any:
-    """Return the value at a place such as ``tool_input.command``; None where there is none."""
+def _at(data: Any, path: str) -> Any:
     for name in path.split("."):
-        told = told.get(name) if isinstance(told, Mapping) else None
-    return told
+        data = data.get(name) if isinstance(data, Mapping) else None
+    return data
 
 
 def _word(value: Any) -> str:
-    """Return a value that must be a text; "" for any other."""
     return value if isinstance(value, str) else ""
 
 
+# A path that no file system accepts becomes "", so that the event itself is kept.
 def _folder(value: Any) -> str:
-    """Return a path; "" for what no file system takes, so that the event itself is not lost."""
     path = _word(value)
     return "" if "\0" in path else path
 
 
+# Parts of a message are joined by line breaks; anything else becomes JSON.
 def _text(value: Any) -> str:
-    """Return a value as text: parts of a message below one another, anything else as JSON."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list):
@@ -167,8 +165,8 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _changes(source: Change, told: Mapping[str, Any]) -> str:
-    pairs = _at(told, source.each) if source.each else [told]
+def _changes(source: Change, data: Mapping[str, Any]) -> str:
+    pairs = _at(data, source.pairs) if source.pairs else [data]
     if not isinstance(pairs, list):
         return ""
     return "\n".join(_changed(_at(pair, source.old), _at(pair, source.new)) for pair in pairs)
@@ -203,7 +201,6 @@ def _shortened(value: Any, longest: int, depth: int) -> Any:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Return at most ``longest`` characters; what is left out of the middle is said."""
     if len(text) <= longest:
         return text
     note = f"\n[… {len(text) - longest} characters left out …]\n"

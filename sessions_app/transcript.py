@@ -1,4 +1,4 @@
-"""The end of a client's transcript: a file of JSON lines, one message each. Standard library only."""
+"""The end of a client's transcript, a JSON lines file. Standard library only: hooks import it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TAIL_BYTES = 256 * 1024
 
 
 def last_assistant_message(path: object) -> str:
-    """Return the text of the last message of the assistant, read from the file's end; "" where there is none."""
+    """Return the text of the assistant's last message, read from the file's end; "" if there is none."""
     if not isinstance(path, str) or not path.endswith(".jsonl"):
         return ""
     for line in reversed(_tail(Path(path)).splitlines()):
@@ -41,7 +41,7 @@ def _text_of(line: bytes) -> str:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
-        return ""  # the first line of the tail is cut
+        return ""  # the tail's first line is incomplete
     if not isinstance(entry, dict) or entry.get("type") != "assistant" or entry.get("isSidechain"):
         return ""
     message = entry.get("message")

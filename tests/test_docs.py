@@ -98,7 +98,6 @@ class DocumentsTests(SimpleTestCase):
 
 
 def event_row(known: EventType[Any]) -> str:
-    """Return the row of a type in ``docs/events.md``."""
     rule = known.rollback
     words = ["set aside"] if rule.is_hidden else []
     words += [f"undo: `{rule.by}`"] if rule.by else []

@@ -123,5 +123,4 @@ class EndToEndTests(HubTestCase):
 
 
 def text_of(result: Any) -> str:
-    """Return the text of a tool's answer."""
     return "\n".join(block.text for block in result.content)

@@ -264,7 +264,8 @@ def _is_same(mine: dict[str, str], origin: dict[str, str]) -> bool:
     if any(mine.get(key) and mine.get(key) == origin.get(key) for key in ("common_dir", "remote", "directory")):
         return True
     place = origin.get("common_dir") or origin.get("directory") or ""
-    return not origin.get("remote") and not mine.get("remote") and not os.path.exists(place)  # noqa: PTH110  (False for what no file system can hold)
+    # Path.exists raises for what no file system can hold.
+    return not origin.get("remote") and not mine.get("remote") and not os.path.exists(place)  # noqa: PTH110
 
 
 def _where(origin: dict[str, str]) -> str:

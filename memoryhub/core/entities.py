@@ -8,6 +8,7 @@ from typing import Any
 
 from memoryhub.core.errors import NotFound
 from memoryhub.core.stores import rows
+from memoryhub.core.text import first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def find_entities(ids: Iterable[int]) -> dict[int, Entity]:
         return {}
     arms = [f"{source} WHERE id IN ({wanted})" for source in _sources.values()]
     found = rows.fetch(" UNION ALL ".join(arms))
-    return {row[1]: Entity(row[0], row[1], _first_line(row[2]), row[3], bool(row[4])) for row in found}
+    return {row[1]: Entity(row[0], row[1], first_line(row[2]), row[3], bool(row[4])) for row in found}
 
 
 def require_entities(wanted: str, ids: Sequence[int]) -> list[Entity]:
@@ -64,7 +65,3 @@ def not_found(wanted: str, ids: Sequence[int], **data: Any) -> NotFound:
     missing = [entity_id for entity_id in ids if entity_id not in found]
     listed = ", ".join(f"#{entity_id}" for entity_id in missing)
     return NotFound(f"there is no {wanted} {listed} here; search or list to find its id", **(data or {"ids": missing}))
-
-
-def _first_line(title: str) -> str:
-    return title.strip().split("\n", 1)[0][:200]

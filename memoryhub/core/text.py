@@ -40,6 +40,21 @@ def flat(text: str) -> str:
     return " ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
+def first_line(text: object, longest: int = 200) -> str:
+    """Return the first line of a text, cut to ``longest`` characters; blank lines before it are skipped."""
+    return str(text).strip().split("\n", 1)[0][:longest]
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return ``text``; where it has more than ``longest`` characters, its beginning and an ellipsis."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def one_line(text: str, longest: int) -> str:
+    """Return ``text`` on one line, each run of whitespace one space, shortened to ``longest`` characters."""
+    return shortened(" ".join(text.split()), longest)
+
+
 def as_name(text: str) -> str:
     """Return a name for the start of a line: flat, and quoted if it could be read as a reference."""
     name = flat(text)

@@ -61,9 +61,9 @@ class Stage:
         """Have the client tell something at one of its hooks, which it names by a name of its own."""
         self.told += 1
         told |= {"session_id": self.session, "cwd": self.directory}
-        heard = parse_hook(client=self.client, event=event[self.client], told=told)
+        heard = parse_hook(client=self.client, event=event[self.client], data=told)
         with use_origin(source="hook", turn_id=""):
-            capture(heard=heard, idempotency_key=f"demo-{self.told}")
+            capture(event=heard, idempotency_key=f"demo-{self.told}")
 
     def _turn(self) -> str:
         turns = Turn.objects.filter(session_id=self.session, status=TurnStatus.OPEN)

@@ -10,7 +10,6 @@ TOKEN = TOKENS["npm-token"]
 
 
 def rules(*typed: dict[str, str]) -> dict[str, str]:
-    """What the form sends for rules, of which none were shown before."""
     fields = {"rule-TOTAL_FORMS": str(len(typed)), "rule-INITIAL_FORMS": "0", "text": "", "allow": ""}
     return fields | {
         f"rule-{number}-{name}": value for number, each in enumerate(typed) for name, value in each.items()

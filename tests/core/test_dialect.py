@@ -47,8 +47,6 @@ _SQL = re.compile(
 
 
 class SQLiteFormTests(HubTestCase):
-    """What each helper gives in a real store."""
-
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(self.store("alpha"))
@@ -94,8 +92,6 @@ class SQLiteFormTests(HubTestCase):
 
 
 class PostgreSQLFormTests(SimpleTestCase):
-    """The texts that PostgreSQL gets."""
-
     def form(self, sql: str) -> str:
         return render(sql, "postgresql")
 

@@ -115,7 +115,6 @@ def _fits(field: FieldInfo, value: Any) -> bool:
 
 
 def generated_in(value: Any, shape: Any) -> Iterator[str]:
-    """Yield the strings of JSON data that are generated, keys included."""
     if isinstance(value, str) and shape == GENERATED:
         yield value
     if isinstance(value, dict):

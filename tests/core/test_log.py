@@ -35,8 +35,6 @@ def write(title: str = "Use WAL", content: str = "Readers never block.", **field
 
 
 class StoreTestCase(HubTestCase):
-    """Each test works in alpha's store."""
-
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(use_store(project_store("alpha"), create=True))

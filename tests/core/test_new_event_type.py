@@ -90,8 +90,6 @@ def write_star(step: Step, _reason: str) -> MemoryStarred:
 
 
 class InventedTestCase(HubTestCase):
-    """The types are known in these tests alone."""
-
     asked: EventType[QuestionAsked]
     starred: EventType[MemoryStarred]
 

@@ -46,8 +46,6 @@ sys.exit(main(sys.argv))
 
 
 class SpoiltStoreTestCase(StoreTestCase):
-    """Three events, and a way to change what was made of them."""
-
     def setUp(self) -> None:
         super().setUp()
         self.first, self.second = (
@@ -57,7 +55,6 @@ class SpoiltStoreTestCase(StoreTestCase):
         services.update_memory(command=MemoryUpdate(id=self.first.id, content="Readers never wait."))
 
     def spoil(self) -> None:
-        """Change two read models behind the log's back, and the index too."""
         rows.execute("UPDATE memories_memory SET title = 'wrong' WHERE id = %s", [self.first.id])
         rows.execute("DELETE FROM memories_memorytag")
         rows.execute("DELETE FROM search_fts WHERE rowid = %s", [self.second.id])
@@ -154,7 +151,6 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual(list((self.home / "cache" / "views").glob(".draft*")), [])
 
     def test_what_others_write_meanwhile_is_in_it(self) -> None:
-        """Another thread writes whenever the copy has come a step further."""
         services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(4500)])
         written: list[int] = []
 

@@ -98,8 +98,6 @@ class ReplacingTests(StoreTestCase):
             yield Replacing(store.path, 0, list(read_models()))
 
     def elsewhere(self, action: Callable[[], object]) -> None:
-        """Do something in the store over another connection."""
-
         def act() -> None:
             with use_store(project_store("alpha")):
                 action()

@@ -14,7 +14,7 @@ from sessions_app.services.profile import change_settings
 from tests.api.client import RestTestCase
 
 ROUTE = "projects/alpha/decisions"
-SENTENCE = "agents record no decisions here: capture_decisions is false, set by the project; tell the user"
+SENTENCE = "agents cannot record decisions here: capture_decisions is false, set by the project; ask the user"
 
 
 class CaptureDecisionsTests(RestTestCase):

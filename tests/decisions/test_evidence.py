@@ -69,7 +69,7 @@ class EvidenceTests(DecisionsTestCase):
 
     def test_no_evidence_is_refused(self):
         decision = self.record("Use WAL").id
-        with self.assertRaisesRegex(Invalid, "name some evidence: commits, files"):
+        with self.assertRaisesRegex(Invalid, "pass at least one of commits, files"):
             services.add_evidence(command=DecisionEvidence(id=decision))
 
 
@@ -91,7 +91,7 @@ class FileTests(DecisionsTestCase):
         self.assertEqual(self.behind("core"), [decision])
 
     def test_a_file_with_nothing_behind_it_says_so(self):
-        with self.assertRaisesRegex(NotFound, "no decision is behind 'core/x.py'"):
+        with self.assertRaisesRegex(NotFound, "there is no decision behind 'core/x.py'"):
             self.behind("core/x.py")
 
 

@@ -192,13 +192,13 @@ class ReadingTests(SimpleTestCase):
             ("Declined", "rejected"),
         ):
             self.assertEqual(status_of(text), status, text)
-        with self.assertRaisesRegex(Invalid, "status 'Frobnicated' is not known; write one of proposed, accepted"):
+        with self.assertRaisesRegex(Invalid, "status 'Frobnicated' is unknown; use one of proposed, accepted"):
             status_of("Frobnicated")
 
     def test_dates_go_by_the_forms_that_people_use(self):
         for text in ("2024-03-01", "2024-03-01 (amended 2025-01-01)", "01.03.2024", "2024/03/01", "March 1, 2024"):
             self.assertEqual(moment_of(text), datetime(2024, 3, 1, tzinfo=UTC), text)
-        with self.assertRaisesRegex(Invalid, "date 'soon' is no date"):
+        with self.assertRaisesRegex(Invalid, "date 'soon' is not a date"):
             moment_of("soon")
 
     def test_a_relation_counts_to_the_end_of_its_clause(self):
@@ -300,7 +300,7 @@ class ImportingTests(DecisionsTestCase):
         by_hand = services.supersede_decision(command=command).id
         self.write("0001-one.md", nygard("1. One", decision="Late."))
         report = self.bring_in()
-        self.assertRegex(report.problems[0][1], f"its text has changed, but #{by_hand} superseded #")
+        self.assertRegex(report.problems[0][1], f"its text has changed, but #{by_hand} supersedes its decision #")
         self.assertFalse(Decision.objects.filter(chosen="Late.").exists())
 
     def test_what_was_erased_stays_erased(self):
@@ -308,7 +308,7 @@ class ImportingTests(DecisionsTestCase):
         self.bring_in()
         log.erase_streams([f"decision:{self.of('0001-one.md').id}"], reason="private")
         report = self.bring_in()
-        self.assertRegex(report.problems[0][1], "has been erased, and stays so")
+        self.assertRegex(report.problems[0][1], "has been erased and is not imported again")
         self.assertFalse(Decision.objects.exists())
 
     def test_bad_files_are_named_and_the_others_go_on(self):
@@ -327,7 +327,7 @@ class ImportingTests(DecisionsTestCase):
             [f"000{number}-{name}.md" for number, name in enumerate(("none", "status", "long", "lost", "binary"), 2)],
         )
         self.assertIn("'title' must have at most 200 characters", said["0004-long.md"])
-        self.assertIn("it links to 0009-lost.md, which is no record here", said["0005-lost.md"])
+        self.assertIn("leads to 0009-lost.md, which is not a record in this folder", said["0005-lost.md"])
 
     def test_links_that_close_a_circle_are_reported(self):
         self.write("0001-one.md", nygard("1. One", status="Refines [2](0002-two.md)"))
@@ -353,7 +353,7 @@ class ImportingTests(DecisionsTestCase):
         self.write("0001-one.md", nygard("1. One", decision="Otherwise."))
         said, errors = self.run_command()
         self.assertRegex(said, r"\A0001-one.md has changed: #\d+ supersedes #\d+\n")
-        self.assertIn("0002-none.md: no section Decision", errors)
+        self.assertIn("0002-none.md: there is no section Decision", errors)
 
     def run_command(self) -> tuple[str, str]:
         output, errors = StringIO(), StringIO()

@@ -51,7 +51,7 @@ class RecordTests(DecisionsTestCase):
         self.assertEqual(log.head()[0], 0)
 
     def test_status_superseded_cannot_be_said(self):
-        with self.assertRaisesRegex(Invalid, "comes of superseding alone"):
+        with self.assertRaisesRegex(Invalid, "superseded cannot be set"):
             self.record("Use WAL", status="superseded")
 
 
@@ -73,7 +73,7 @@ class SupersedeTests(DecisionsTestCase):
     def test_superseding_what_is_superseded_names_the_head(self):
         first = self.record("Port").id
         second = self.supersede(first, "9000")
-        with self.assertRaisesRegex(Conflict, f"#{first} is superseded already, and #{second} stands now") as caught:
+        with self.assertRaisesRegex(Conflict, f"#{first} is already superseded and #{second} is in force") as caught:
             self.supersede(first, "7000")
         self.assertEqual(caught.exception.data["heads"], [second])
 
@@ -133,7 +133,7 @@ class GraphTests(DecisionsTestCase):
         services.mark_decision(command=DecisionMark(id=first, status="accepted"))
         self.assertEqual(self.get(first)["status"], "accepted")
         self.record("Two", supersedes=[first])
-        with self.assertRaisesRegex(Conflict, "is superseded, and stays so"):
+        with self.assertRaisesRegex(Conflict, "is superseded; mark the decision"):
             services.mark_decision(command=DecisionMark(id=first, status="rejected"))
 
 
@@ -155,7 +155,7 @@ class ReadTests(DecisionsTestCase):
         self.assertEqual(seen, ids[::-1])
 
     def test_one_of_ids_topic_and_file_is_asked_for(self):
-        with self.assertRaisesRegex(Invalid, "give one of ids, topic and file_path; none was given"):
+        with self.assertRaisesRegex(Invalid, "give one of ids, topic and file_path; got none"):
             selectors.get_decisions(command=DecisionGet())
 
     def test_a_search_puts_what_stands_first_and_says_what_it_superseded(self):

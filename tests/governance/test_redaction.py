@@ -171,7 +171,6 @@ class RedactionTests(HubTestCase):
         return look_for_secrets(Run(seconds=60))
 
     def smuggle(self, secret: str) -> None:
-        """Have a payload hold a secret that today's rules would have caught."""
         position = self.write("Deploy", "With the key PLACE-OF-THE-KEY.")
         payload = json.loads(RawEvent.objects.get(position=position).payload_json)
         log.redact_payloads(

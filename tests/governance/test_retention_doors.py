@@ -29,15 +29,12 @@ from tests.api.client import RestTestCase
 
 
 class OldStoreTestCase(AdminTestCase):
-    """Alpha and beta each have one memory that was deleted long ago."""
-
     def setUp(self) -> None:
         super().setUp()
         self.gone = self.old("Marmalade")
         self.old("Of beta", project="beta")
 
     def old(self, title: str, project: str = "alpha", days: int = 200) -> int:
-        """A memory that was deleted long ago."""
         with clock.frozen(clock.now() - timedelta(days=days)):
             memory = self.write(title, project=project)
             with self.store(project):
@@ -133,8 +130,6 @@ class PagesTests(OldStoreTestCase):
 
 
 class CommandTests(OldStoreTestCase):
-    """The same store, at the command line and by the schedule."""
-
     def command(self, *arguments: str) -> str:
         out = io.StringIO()
         call_command("retention", *arguments, "--project", "alpha", stdout=out)

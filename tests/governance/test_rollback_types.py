@@ -62,7 +62,6 @@ invent: Any = define_event
 
 
 def product_types() -> list[str]:
-    """Return the names of all types but those that tests define."""
     return [known.name for known in event_types() if not known.schema.__module__.startswith("tests.")]
 
 

@@ -54,7 +54,6 @@ def wait_for_spooled(home: Path, count: int = 1) -> list[dict[str, Any]]:
 
 
 def replayed(home: Path, project: str) -> list[dict[str, Any]]:
-    """Return a project's log as the replay command prints it."""
     with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(home)):
         try:
             with use_store(project_store(project)):
@@ -64,8 +63,6 @@ def replayed(home: Path, project: str) -> list[dict[str, Any]]:
 
 
 class Repository:
-    """A git repository to work in."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True)
@@ -78,7 +75,6 @@ class Repository:
         return done.stdout
 
     def commit(self, name: str, content: str, message: str) -> str:
-        """Write a file, commit it, and return what git says."""
         (self.folder / name).write_text(content)
         self.git("add", name)
         return self.git("commit", "-m", message)
@@ -97,14 +93,12 @@ class ClaudeCode:
         }
 
     def tell(self, event: str, **fields: Any) -> str:
-        """Run the hook, and return what it printed."""
         done = run_hook(self._home, event, {**self._common, "hook_event_name": event, **fields})
         assert done.returncode == 0, done.stderr
         assert not done.stderr, done.stderr
         return done.stdout.decode()
 
     def start(self, source: str = "startup") -> str:
-        """Begin, and return the context that is injected."""
         printed = self.tell("SessionStart", source=source, model="claude-sonnet")
         if not printed:
             return ""

@@ -45,7 +45,7 @@ class WithoutHubTests(HookTestCase):
     def test_what_is_no_json_is_dropped_with_one_line(self):
         for content in (b"", b"   ", b"nonsense", b'"text"', b"[1]", b"\xff\xfe", b"{"):
             with self.subTest(content=content):
-                self.assert_harmless(run_hook(self.home, "Stop", content), says="no JSON object")
+                self.assert_harmless(run_hook(self.home, "Stop", content), says="not a JSON object")
         self.assertFalse((self.home / "spool").exists())
 
     def test_what_only_looks_like_json_is_counted_without_its_content(self):

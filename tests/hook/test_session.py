@@ -28,7 +28,6 @@ class CodingSessionTests(HookTestCase):
         self.assertTrue(verified["ok"])
 
     def work_on_the_parser(self, hub: Server) -> None:
-        """Two turns with edits, commands, a failure, a decision and two commits."""
         client = ClaudeCode(self.home, self.work, FIRST)
         self.assertEqual(client.start(), "")  # nothing is known yet
         client.tell("UserPromptSubmit", prompt="Write a parser for the settings file")
@@ -106,8 +105,6 @@ class CodingSessionTests(HookTestCase):
 
 
 class OneHubTests(HookTestCase):
-    """Each test has a repository of its own, and so a project."""
-
     hub: Server
 
     @classmethod
@@ -120,7 +117,6 @@ class OneHubTests(HookTestCase):
         self.home = self.hub.home
 
     def clone(self, name: str, origin: str = "") -> Repository:
-        """Work in a repository of this name."""
         repository = Repository(self.work.parent / name)
         if origin:
             repository.git("remote", "add", "origin", f"https://example.org/ada/{origin}.git")

@@ -48,7 +48,6 @@ class DoctorTestCase(HubTestCase):
         forget_all_stores()
 
     def found(self) -> dict[str, str]:
-        """Return what is wrong with alpha, each with how to mend it."""
         forget_all_stores()
         return {each.what: each.mend for each in examine_store(ALPHA).findings}
 

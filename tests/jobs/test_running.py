@@ -31,8 +31,6 @@ from tests.web.server import poll
 
 
 class JobTestCase(HubTestCase):
-    """Two projects, and a job that does what the test says."""
-
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(mock.patch.dict(core_jobs._jobs))
@@ -115,8 +113,6 @@ class RunningTests(JobTestCase):
 
 
 class DueTests(JobTestCase):
-    """What falls due is run once."""
-
     def setUp(self) -> None:
         super().setUp()
         self.counted: list[str] = []
@@ -130,7 +126,6 @@ class DueTests(JobTestCase):
         return "counted"
 
     def work_off_queue(self) -> int:
-        """Do what the worker does."""
         tasks = list(OrmQ.objects.order_by("pk"))
         for each in tasks:
             jobs.run_scheduled(*each.task["args"], **{k: v for k, v in each.task["kwargs"].items() if k != "q_options"})

@@ -42,7 +42,6 @@ class ToneTests(SimpleTestCase):
 
 class DeclarationTests(SimpleTestCase):
     def declared(self, **changes: Any) -> Kind:
-        """A guideline under another name, with some declarations changed."""
         declared = {field.name: getattr(GUIDELINE, field.name) for field in dataclasses.fields(Kind)}
         return Kind(**{**declared, "name": "rule", **changes})
 

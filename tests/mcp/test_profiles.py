@@ -22,8 +22,6 @@ def documented() -> dict[str, set[str]]:
 
 
 class ProfileTests(McpTestCase):
-    """A server for each profile, with the product's tools alone."""
-
     servers: dict[str, Server]
 
     @classmethod

@@ -37,7 +37,6 @@ def fill(count: int) -> None:
 
 
 def tell_a_story() -> None:
-    """A session with two turns, and a memory outside of both."""
     start_session(command=SessionStart(session_id="s1", purpose="fix the log"))
     for turn, words in (("t1", "why is it slow?"), ("t2", "make it fast")):
         token = begin_turn(command=TurnBegin(session_id="s1", turn_id=turn)).ack_token
@@ -135,7 +134,6 @@ class CheckpointTests(StoreTestCase):
         self.file.parent.mkdir()
 
     def cut_tail(self) -> None:
-        """Take the last event away, and the anchor that would tell."""
         rows.execute("DROP TRIGGER raw_events_no_delete")
         rows.execute("DELETE FROM raw_events WHERE position = 5")
         anchor_path(project_store("alpha")).unlink()

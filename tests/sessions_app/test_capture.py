@@ -31,9 +31,9 @@ class CaptureTestCase(HubTestCase):
     def tell(self, event: str, *, key: str = "", session: str = "s1", client: str = "claude-code", **told: Any) -> str:
         self.count += 1
         key = key or f"hook-{self.count}"
-        heard = parse_hook(client=client, event=event, told={"session_id": session, "cwd": str(self.work), **told})
+        heard = parse_hook(client=client, event=event, data={"session_id": session, "cwd": str(self.work), **told})
         with use_origin(source="hook", actor=client):
-            capture(heard=heard, idempotency_key=key)
+            capture(event=heard, idempotency_key=key)
         return key
 
     def run_command(self, command: str, stdout: str = "") -> None:
@@ -123,7 +123,7 @@ class SessionsTests(CaptureTestCase):
         self.tell("Stop", last_assistant_message="It works. " * 200)
         self.tell("SessionEnd", reason="logout")
         summary = Session.objects.get().summary
-        self.assertTrue(summary.startswith("Asked: Mend the parser.\nFiles edited: a.py.\nCommands run: 1.\n"))
+        self.assertTrue(summary.startswith("Prompts: Mend the parser.\nFiles edited: a.py.\nCommands run: 1.\n"))
         self.assertTrue(summary.endswith("Ended by the client: logout."))
         self.assertLess(len(summary), 1_000)
 

@@ -117,7 +117,7 @@ class TurnTests(TurnsTestCase):
 
     def test_a_turn_cannot_be_begun_twice(self):
         self.begin(turn_id="t1")
-        with self.assertRaisesRegex(Conflict, "has a turn 't1' already"):
+        with self.assertRaisesRegex(Conflict, "already has a turn 't1'"):
             self.begin(turn_id="t1")
 
     def test_unknown_events_are_refused_with_the_known_ones(self):

@@ -141,7 +141,7 @@ class ReadCommitsTest(GitTestCase):
         self.repository.commit("one")
         folder = self.repository.folder
         for place, options, reason in (
-            (self.root, {}, "no git repository"), (self.root / "none", {}, "is no folder"),
+            (self.root, {}, "not in a git repository"), (self.root / "none", {}, "is not a folder"),
             (folder, {"since": "--output=x"}, "a date"), (folder, {"limit": 0}, "1 or more"),
         ):  # fmt: skip
             with self.assertRaisesRegex(Invalid, reason):

@@ -16,7 +16,7 @@ COMMON = {"session_id": "s1", "cwd": "/work/alpha"}
 
 
 def heard(event: str, client: str = "claude-code", **told: Any) -> dict[str, Any]:
-    found = parse_hook(client=client, event=event, told={**COMMON, **told})
+    found = parse_hook(client=client, event=event, data={**COMMON, **told})
     return {"type": found.type, **found.payload}
 
 
@@ -84,14 +84,14 @@ class ClaudeCodeTests(SimpleTestCase):
         odd: list[Any] = [None, "", "  ", {}, 7]
         for session in odd:
             with self.assertRaisesRegex(Invalid, "session_id"):
-                parse_hook(client="claude-code", event="Stop", told={"session_id": session})
+                parse_hook(client="claude-code", event="Stop", data={"session_id": session})
 
     def test_what_is_unknown_is_refused_with_what_is_known(self):
         with self.assertRaises(NotFound) as caught:
-            parse_hook(client="emacs", event="Stop", told=COMMON)
+            parse_hook(client="emacs", event="Stop", data=COMMON)
         self.assertEqual(caught.exception.data["known"], ["claude-code", "gemini-cli"])
         with self.assertRaisesRegex(NotFound, "UserPromptSubmit"):
-            parse_hook(client="claude-code", event="stop", told=COMMON)
+            parse_hook(client="claude-code", event="stop", data=COMMON)
 
 
 class GeminiCliTests(SimpleTestCase):
@@ -151,7 +151,7 @@ class TablesTests(SimpleTestCase):
             for name in ("tool_input", "tool_response"):
                 if chance.random() < 0.7:
                     told[name] = {key: chance.choice(odd) for key in inner}
-            found = parse_hook(client=client, event=chance.choice(list(table.hooks)), told={**told, "session_id": "s1"})
+            found = parse_hook(client=client, event=chance.choice(list(table.hooks)), data={**told, "session_id": "s1"})
             if found.payload:
                 client_events()[found.type].schema.model_validate(found.payload)
 

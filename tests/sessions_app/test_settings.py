@@ -30,8 +30,6 @@ FILE = ".memory-hub.toml"
 
 
 class InAFolderTestCase(HubTestCase):
-    """``folder`` is alpha's."""
-
     def setUp(self) -> None:
         super().setUp()
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="work-"))).resolve()
@@ -149,7 +147,7 @@ class FolderFileTests(InAFolderTestCase):
 
         self.file.write_text("colour = 3\n")
         told = {"session_id": "s1", "cwd": str(self.folder), "source": "startup"}
-        heard = parse_hook(client="claude-code", event="SessionStart", told=told)
+        heard = parse_hook(client="claude-code", event="SessionStart", data=told)
         with self.assertLogs("sessions_app.services.capture", "WARNING"):
             folder, problem = folder_settings_of("alpha", heard)
         self.assertEqual(folder.values, {})

@@ -169,7 +169,7 @@ class AboutTests(WorkingTestCase):
             ("gate.failed", "fix: two tests"): {"phase": "fix", "detail": "two tests"},
             ("user.approved", "the plan"): {"subject": "the plan"},
             ("commit.recorded", "Keep it short"): {"sha": "a" * 40, "message": "Keep it short\n\nWhy."},
-            ("iteration.advanced", "plan done, build begins"): {"completed": "plan", "phase": "build"},
+            ("iteration.advanced", "plan done, build started"): {"completed": "plan", "phase": "build"},
             ("project.configured", "turn_policy = strict"): {"settings": {"turn_policy": "strict"}},
             ("decision.recorded", "Use WAL"): {"title": "Use WAL", "rationale": "fast"},
         }

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from unittest import mock
@@ -16,7 +17,7 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase
 
-from memoryhub.client.setup import plan
+from memoryhub.client.setup import plan, trial
 from memoryhub.client.setup.clients import all_clients, find_client
 from memoryhub.client.setup.document import BACKUP_SUFFIX
 from memoryhub.client.setup.entries import command_words
@@ -142,9 +143,9 @@ class SetupTests(SetupTestCase):
         with mock.patch.object(Path, "cwd", return_value=top / "deep"):
             self.assertIn("this machine's", self.run_setup("claude-code", "--repository", "--yes"))
             self.assertEqual({each.name for each in top.iterdir()}, {".git", ".mcp.json", ".claude", "deep"})
-            self.refused(2, "reads no file of a repository", "windsurf", "--repository", "--project", "alpha")
+            self.refused(2, "has no configuration per repository", "windsurf", "--repository", "--project", "alpha")
         with mock.patch.object(Path, "cwd", return_value=self.user):
-            self.refused(2, "is in no git repository", "claude-code", "--repository")
+            self.refused(2, "is not in a git repository", "claude-code", "--repository")
 
     def test_another_home_of_the_hub_is_told_to_the_client(self):
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME="/else where"):
@@ -155,11 +156,11 @@ class SetupTests(SetupTestCase):
 
 
 class RefusalTests(SetupTestCase):
-    def test_comments_are_left_alone_and_what_to_paste_is_printed(self):
+    def test_a_file_with_comments_is_not_changed_and_the_entry_is_printed(self):
         path = self.user / ".cursor/mcp.json"
         path.parent.mkdir()
         path.write_text('// mine\n{"mcpServers": {}}\n')
-        printed = self.refused(2, r"is not plain JSON \(line 1: .*\), and is left as it is", "cursor", "--yes")
+        printed = self.refused(2, r"is not plain JSON \(line 1: .*\) and was not changed", "cursor", "--yes")
         self.assertIn("memory-hub", json.loads(printed)["mcpServers"])
         self.assertEqual(path.read_text(), '// mine\n{"mcpServers": {}}\n')
 
@@ -167,26 +168,26 @@ class RefusalTests(SetupTestCase):
         path = self.user / ".cursor/mcp.json"
         path.parent.mkdir()
         path.write_text("[" * 20_000)
-        self.refused(2, "is nested too deeply, and is left as it is", "cursor", "--yes")
+        self.refused(2, "is nested too deeply and was not changed", "cursor", "--yes")
         self.assertEqual(path.read_text(), "[" * 20_000)
 
-    def test_what_can_not_be_changed_in_place_is_refused(self):
+    def test_a_file_that_cannot_be_changed_in_place_is_refused(self):
         path = self.user / ".codex/config.toml"
         path.parent.mkdir()
         for text, words in (
             ("a = \n", "is not valid TOML"),
             ("mcp_servers = { a = { command = 'b' } }\n", "valid TOML"),
-            ("mcp_servers = 3\n", "mcp_servers is not what 'mcp_servers' needs"),
+            ("mcp_servers = 3\n", "mcp_servers has the wrong type"),
         ):
             path.write_text(text)
             self.refused(2, words, "codex", "--yes")
             self.assertEqual(path.read_text(), text)
 
-    def test_what_is_of_another_shape_is_refused(self):
+    def test_values_of_the_wrong_type_are_refused(self):
         for text, words in (
-            ("[]", "holds no JSON object"),
-            ('{"mcpServers": null}', "mcpServers is not what 'mcpServers' needs; mend it first"),
-            ('{"mcpServers": {"memory-hub": []}}', "mcpServers.memory-hub is no object; mend it first"),
+            ("[]", "must contain a JSON object"),
+            ('{"mcpServers": null}', "mcpServers has the wrong type; fix it first"),
+            ('{"mcpServers": {"memory-hub": []}}', "mcpServers.memory-hub must be an object; fix it first"),
         ):
             path = self.claude(text)
             self.refused(2, words, "claude-code", "--yes")
@@ -196,7 +197,7 @@ class RefusalTests(SetupTestCase):
         text = '{"mcpServers": {"memory-hub": {"command": "npx", "args": ["their-memory"]}}}'
         path = self.claude(text)
         for act in ((), ("--remove",)):
-            self.refused(5, "has another server of the name 'memory-hub'", "claude-code", "--yes", *act)
+            self.refused(5, "has another server named 'memory-hub'", "claude-code", "--yes", *act)
         self.assertEqual(path.read_text(), text)
 
     def test_a_file_that_changed_since_it_was_shown_is_left_alone(self):
@@ -207,29 +208,49 @@ class RefusalTests(SetupTestCase):
             plan.apply(changes)
         self.assertEqual(path.read_text(), '{"newer": 1}')
 
-    def test_bad_words_are_one_sentence_and_an_exit_code(self):
-        self.refused(3, "'nobody' is no client that is known .*claude-code, codex", "nobody")
+    def test_invalid_arguments_end_with_a_message_and_an_exit_code(self):
+        self.refused(3, "'nobody' is not a known client .*claude-code, codex", "nobody")
         self.refused(2, "which client", "--yes")
-        self.refused(2, "no project's folder; say with --project ID", "claude-desktop", "--yes")
+        self.refused(2, "a project's folder; name the project with --project ID", "claude-desktop", "--yes")
         self.refused(2, "--project: 'A b' is not a project id", "codex", "--project", "A b")
         self.refused(3, "Codex is not set up in .*run: memory-hub setup codex", "codex", "--check")
 
 
 class TrialTests(SetupTestCase):
-    def test_a_folder_that_is_none_ends_the_server_with_a_sentence(self):
+    def test_a_missing_folder_ends_the_server_with_an_error(self):
         command = [*command_words(), "mcp", "--directory", "${workspaceFolder}"]
         ended = subprocess.run(command, check=False, cwd=self.user, capture_output=True, text=True, timeout=120)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
         self.assertIn("--directory '${workspaceFolder}' can't be entered: No such file", ended.stderr)
 
-    def test_what_was_written_starts_and_shakes_hands(self):
+    def test_the_written_command_starts_a_server(self):
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.user / "hub"), **UNMEASURED):
             self.run_setup("cursor", "--yes")
             self.assertRegex(self.run_setup("cursor", "--check"), r"ok: memory-hub \S+ answers with 8 tools \(MCP 2025")
         path = self.user / ".cursor/mcp.json"
-        for command, words in (("/gone/memory-hub", "can't be started"), (sys.executable, "as it should|ended before")):
+        for command, words in (
+            ("/gone/memory-hub", "cannot be started"),
+            (sys.executable, "valid answer|ended before"),
+        ):
             path.write_text(
                 json.dumps({"mcpServers": {"memory-hub": {"command": command, "args": ["manage.py", "mcp"]}}})
             )
             with mock.patch.object(Path, "cwd", return_value=self.user):
                 self.refused(8, words, "cursor", "--check")
+
+    def test_a_server_that_reads_nothing_is_named(self):
+        path, marker, server = self.user / ".cursor/mcp.json", self.user / "closed", self.user / "memory-hub"
+        server.write_text(f"#!/bin/sh\nexec 0<&-\ntouch {marker}\nexec sleep 60\n")
+        server.chmod(0o700)
+        entry = {"command": str(server), "args": ["mcp"]}
+        path.parent.mkdir()
+        path.write_text(json.dumps({"mcpServers": {"memory-hub": entry}}))
+        handshake = trial._handshake()
+
+        def once_closed():
+            while not marker.exists():
+                time.sleep(0.001)
+            return handshake
+
+        with mock.patch.object(trial, "_handshake", once_closed):
+            self.refused(8, "ended before it answered", "cursor", "--check")

@@ -67,7 +67,6 @@ def _garbage_in_spool(at: Attacked) -> None:
 
 
 def _drain(at: Attacked) -> None:
-    """Serve, which sets the lines aside; then settle them, as `doctor` says."""
     code, output = at.hub.python("from memoryhub.ops.serving.drain import drain; assert drain().rejected == 2")
     if code:
         raise AssertionError(output)

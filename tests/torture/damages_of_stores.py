@@ -78,7 +78,6 @@ def _newer_version(at: Attacked) -> None:
 
 
 def _upgrade(at: Attacked) -> None:
-    """Do what a newer version would find well: this version's own state."""
     at.sql("DELETE FROM django_migrations WHERE name = '0099_later'")
     fingerprint = "(SELECT value FROM beta.store_meta WHERE key = 'fingerprint')"
     at.sql(

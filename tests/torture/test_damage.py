@@ -123,8 +123,6 @@ def _test_of(damage: Damage) -> Callable[[DamageTestCase], None]:
 
 
 def _tests(*tables: Sequence[Damage]) -> Callable[[type[DamageTestCase]], type[DamageTestCase]]:
-    """Give a test case one test for each row of some tables."""
-
     def add(case: type[DamageTestCase]) -> type[DamageTestCase]:
         for damage in (damage for table in tables for damage in table):
             name = f"test_{re.sub(r'[^a-z0-9]+', '_', damage.name.lower()).strip('_')}"

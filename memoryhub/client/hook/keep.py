@@ -1,4 +1,4 @@
-"""Keep an event for a hub that does not answer: read for secrets first, for a spool is a file like any other."""
+"""Write an event to the spool, without its secrets: the spool is a plain file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LONGEST = 50_000
 
 
 def keep(event: Event) -> None:
-    """Append the event to the spool, without secrets; what is no JSON is counted and dropped.
+    """Append the event to the spool, without secrets; one that is not JSON is counted and dropped.
 
     Raises:
-        OSError: it can't be written.
+        OSError: the spool cannot be written.
     """
     try:
         content = payload.read(event.body)
@@ -23,7 +23,7 @@ def keep(event: Event) -> None:
         spool.reject(event.key, str(error))
         return
     if event.name in ("Stop", "SubagentStop") and not content.get(LAST_MESSAGE):
-        # Read now: when the hub comes to it, the transcript has gone on.
+        # Read it now: the transcript will have changed when the hub drains the spool.
         content[LAST_MESSAGE] = last_assistant_message(content.get("transcript_path"))
     clean, _ = sanitize(payload.cut(content, _LONGEST))
     spool.append(

@@ -1,4 +1,4 @@
-"""The clients that can be connected, and where each keeps its configuration; all of it is data, in ``clients.toml``."""
+"""The clients that ``memory-hub setup`` configures, as data in ``clients.toml``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 class HookTable(BaseModel):
-    """Where a client's hooks stand, and at which of its events the hub is told."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     user: tuple[str, ...]
@@ -34,7 +32,7 @@ class HookTable(BaseModel):
 
 
 class Client(BaseModel):
-    """One client; ``clients.toml`` says what each field means."""
+    """The fields are explained in ``clients.toml``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,23 +53,21 @@ class Client(BaseModel):
 
     @property
     def is_installed(self) -> bool:
-        """Whether its program is on the path, or a folder of its is there."""
-        return bool(shutil.which(self.program)) or any(Path(_filled(each)).is_dir() for each in self.folders)
+        return bool(shutil.which(self.program)) or any(Path(_filled(folder)).is_dir() for folder in self.folders)
 
     def config_file(self, repository: Path | None) -> Path:
-        """Return the file of its servers: the user's, or that of a repository.
+        """Return the file of the client's servers: the user's, or that of a repository.
 
         Raises:
-            Invalid: it reads no file of a repository.
+            Invalid: the client has no file per repository.
         """
         if repository is None:
             return _place(self.user)
         if not self.repository:
-            raise Invalid(f"{self.name} reads no file of a repository; leave --repository out")
+            raise Invalid(f"{self.name} has no configuration per repository; omit --repository")
         return repository / self.repository
 
     def hooks_file(self, repository: Path | None) -> Path | None:
-        """Return the file of its hooks; None where it has none."""
         if self.hooks is None:
             return None
         return _place(self.hooks.user) if repository is None else repository / self.hooks.repository
@@ -79,47 +75,46 @@ class Client(BaseModel):
 
 @cache
 def all_clients() -> dict[str, Client]:
-    """Return the clients by their ids."""
     table = tomllib.loads(_TABLE.read_text("utf-8"))
     return {name: Client(id=name, **fields) for name, fields in table.items()}
 
 
 def find_client(client_id: str) -> Client:
-    """Return a client.
+    """Return the client of that id.
 
     Raises:
-        NotFound: none of that id is known; the data names those that are.
+        NotFound: it is unknown; the data lists the known ids.
     """
-    known = all_clients()
-    if client_id not in known:
-        raise NotFound(f"{client_id!r} is no client that is known", choices=list(known))
-    return known[client_id]
+    clients = all_clients()
+    if client_id not in clients:
+        raise NotFound(f"{client_id!r} is not a known client", choices=list(clients))
+    return clients[client_id]
 
 
 def repository_of(directory: Path) -> Path:
-    """Return the top of the working tree that holds the folder.
+    """Return the top of the folder's working tree.
 
     Raises:
         Invalid: it is in no repository.
     """
     directory = directory.resolve()
-    top = next((each for each in (directory, *directory.parents) if (each / ".git").exists()), None)
+    top = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
     if top is None or find_repository(directory) is None:
-        raise Invalid(f"{directory} is in no git repository; go to one, or leave --repository out")
+        raise Invalid(f"{directory} is not in a git repository; change to one, or omit --repository")
     return top
 
 
+# A template whose environment variable is set takes precedence; then an existing file, then one in an existing folder.
 def _place(templates: tuple[str, ...]) -> Path:
-    """Return the file that is there, else one whose folder is, else the first; a variable that is set decides."""
-    filled = {each: Path(path) for each in templates if (path := _filled(each))}
-    decided = [path for each, path in filled.items() if set(_NAME.findall(each)) - set(_folders())]
-    places = decided or list(filled.values())
-    there = [path for path in places if path.exists()] or [path for path in places if path.parent.is_dir()]
-    return (there or places)[0]
+    filled = {template: Path(path) for template in templates if (path := _filled(template))}
+    from_variables = [path for template, path in filled.items() if set(_NAME.findall(template)) - set(_folders())]
+    paths = from_variables or list(filled.values())
+    existing = [path for path in paths if path.exists()] or [path for path in paths if path.parent.is_dir()]
+    return (existing or paths)[0]
 
 
+# "" if a variable of the template is not set.
 def _filled(template: str) -> str:
-    """Return the template with its names replaced, or "" where one is a variable that is not set."""
     values = _folders() | {name: os.environ.get(name, "") for name in _NAME.findall(template) if name.isupper()}
     return _NAME.sub(lambda name: values[name[1]], template) if all(map(values.get, _NAME.findall(template))) else ""
 

@@ -16,6 +16,7 @@ from memoryhub.core.log.quarantine import quarantine_marks
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store, use_store
+from memoryhub.core.text import first_line
 
 
 @contextmanager
@@ -90,4 +91,4 @@ def entity_of(event: RawEvent) -> int:
 
 def main_text(payload: Mapping[str, Any]) -> str:
     text = next((payload[name] for name in _TITLE_FIELDS if payload.get(name)), "")
-    return str(text).strip().split("\n", 1)[0][:200]
+    return first_line(text)

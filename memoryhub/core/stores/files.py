@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from sqlite3 import Connection, DatabaseError, connect
 from urllib.parse import quote
@@ -204,20 +204,23 @@ def upgrade_if_needed(path: Path, connection: BaseDatabaseWrapper) -> None:
         return
     with file_lock(path.with_name("upgrade.lock"), timeout=60):
         if schema.stored_fingerprint(connection) != schema.fingerprint():
-            schema.refuse_newer(connection)  # before the backup: each attempt to open the store would leave one more
-            back_up(path, reason="before-upgrade")
-            schema.migrate(connection)
+            schema.migrate(connection, before=partial(back_up, path, reason="before-upgrade"))
 
 
 def set_aside(path: Path) -> Path:
     """Rename a store's file, with all that belongs to it, and return its new path beside the old one."""
     kept = path.with_name(f"{path.name}.{clock.now():%Y%m%dT%H%M%S%f}.kept")
-    for end in ("-wal", "-shm", ""):
-        part = path.with_name(path.name + end)
-        if part.exists():
-            part.rename(kept.with_name(kept.name + end))
+    move_database(path, kept)
     sync(path.parent)
     return kept
+
+
+def move_database(path: Path, target: Path) -> None:
+    """Rename a database with its side files; these first, as an old WAL must never meet a new file of that name."""
+    for end in ("-wal", "-shm", "-journal", ""):
+        part = path.with_name(path.name + end)
+        if os.path.lexists(part):
+            part.rename(target.with_name(target.name + end))
 
 
 def back_up(path: Path, *, reason: str) -> Path:

@@ -10,12 +10,16 @@ import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores.routing import STORE_APPS, current_alias
+
+if TYPE_CHECKING:
+    from django.db.migrations.loader import MigrationLoader
 
 META_COLUMNS = ("key", "value")
 META_TABLE = "CREATE TABLE IF NOT EXISTS store_meta (key text PRIMARY KEY, value text NOT NULL) WITHOUT ROWID"
@@ -119,29 +123,26 @@ def stored_fingerprint(connection: BaseDatabaseWrapper) -> str | None:
         return row[0] if row else None
 
 
-def migrate(connection: BaseDatabaseWrapper) -> None:
+def migrate(connection: BaseDatabaseWrapper, *, before: Callable[[], object] = lambda: None) -> None:
     """Bring the store's tables to this version.
+
+    Args:
+        connection: to the store.
+        before: called before anything changes, once it is known that the store can be migrated.
 
     Raises:
         Unavailable: a newer hub has migrated this store already.
     """
     from django.db.migrations.executor import MigrationExecutor
 
-    refuse_newer(connection)
     executor = MigrationExecutor(connection)
+    _refuse_newer(executor.loader)
+    before()
     executor.migrate([node for node in executor.loader.graph.leaf_nodes() if node[0] in STORE_APPS])
     ensure(connection)
 
 
-def refuse_newer(connection: BaseDatabaseWrapper) -> None:
-    """Refuse a store with migrations that this version does not know.
-
-    Raises:
-        Unavailable: a newer hub has migrated this store already.
-    """
-    from django.db.migrations.loader import MigrationLoader
-
-    loader = MigrationLoader(connection)
+def _refuse_newer(loader: MigrationLoader) -> None:
     known = set(loader.graph.nodes)
     newer = sorted(
         f"{app}.{name}" for app, name in loader.applied_migrations if app in STORE_APPS and (app, name) not in known

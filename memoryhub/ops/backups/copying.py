@@ -177,10 +177,7 @@ def swap_broken(path: Path, draft: Path, kept: Path) -> None:
 
     Whoever has it open still cannot write to it: its header is not a database's.
     """
-    for end in ("-wal", "-shm", ""):
-        beside = path.with_name(path.name + end)
-        if beside.exists():
-            beside.rename(kept.with_name(kept.name + end))
+    files.move_database(path, kept)
     link(draft, path)
 
 
@@ -212,3 +209,14 @@ def remove_database(path: Path) -> None:
     """Remove a database with what SQLite keeps beside it."""
     for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
         each.unlink(missing_ok=True)
+
+
+def is_alive(pid: str) -> bool:
+    """Return whether a process, of any user, has this id."""
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, OverflowError, ProcessLookupError):
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -240,19 +240,8 @@ def _old_before_restores(store: StoreId, taken_out: TakenOut) -> list[Path]:
 def _remove_drafts(folder: Path) -> None:
     """Remove what processes that died had begun."""
     for draft in folder.glob(".*.draft"):
-        if not _is_alive(draft):
+        if not copying.is_alive(draft.name.split(".")[-2]):
             copying.remove_database(draft)
-
-
-def _is_alive(draft: Path) -> bool:
-    pid = draft.name.split(".")[-2]
-    try:
-        os.kill(int(pid), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def back_up_target(run: Run) -> str:

@@ -9,13 +9,11 @@ from pathlib import Path
 from memoryhub import env
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.stores.files import sync
+from memoryhub.core.stores.files import move_database, sync
 from memoryhub.ops.backups import copying
 from memoryhub.ops.backups.copying import BEFORE_RESTORE, folder_of
 from memoryhub.ops.backups.making import KEPT_BEFORE_RESTORE
 from memoryhub.ops.backups.soundness import hub_problem
-
-_SIDE_FILES = ("-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +57,8 @@ def _require_hub(draft: Path) -> None:
 
 
 def _swap(draft: Path, target: Path, kept: Path) -> Path | None:
-    """Move what is at ``target`` to ``kept``, side files first: an old WAL must never meet the restored file."""
     there = os.path.lexists(target)
-    for end in (*_SIDE_FILES, ""):
-        path = target.with_name(target.name + end)
-        if os.path.lexists(path):
-            path.rename(kept.with_name(kept.name + end))
+    move_database(target, kept)
     draft.rename(target)
     sync(target.parent)
     return kept if there else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +9,9 @@ from shlex import quote
 
 from memoryhub import env
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, project_store
-from memoryhub.ops.backups.copying import backups_of
-from memoryhub.ops.backups.soundness import newest_sound_backup
-from memoryhub.ops.doctor.finding import Finding
+from memoryhub.ops.backups.copying import backups_of, is_alive
+from memoryhub.ops.doctor.finding import Finding, listed_paths, option, restore_command
 
-_SHOWN = 3
 _FOLDERS = {"projects": project_store, "orgs": org_store}
 # Drafts begin with a dot and name the process that writes them: `.events.db.<pid>.<ns>`, `.<name>.<pid>.draft`, …
 _PID = re.compile(r"[.-](\d+)(?:[.-]\d+)?(?:\.draft)?(?:-wal|-shm|-journal)?$")
@@ -49,23 +46,13 @@ def _leftovers(paths: list[Path]) -> Iterator[Finding]:
     """Find drafts of processes that have died; they may hold text that was erased since."""
     left = [path for path in paths if path.name.startswith(".") and _is_left(path)]
     if left:
-        names = ", ".join(str(path.relative_to(env.home())) for path in left[:_SHOWN])
-        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
         mend = f"`rm -r {' '.join(quote(str(path)) for path in left)}`"
-        yield Finding("the home folder", f"a process that was killed has left {names}{more}", mend)
+        yield Finding("the home folder", f"a process that was killed has left {listed_paths(left)}", mend)
 
 
 def _is_left(path: Path) -> bool:
     found = _PID.search(path.name)
-    if found is None:
-        return False
-    try:
-        os.kill(int(found[1]), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        pass
-    return False
+    return found is not None and not is_alive(found[1])
 
 
 def _misnamed() -> Iterator[Finding]:
@@ -91,10 +78,8 @@ def _lost() -> Iterator[Finding]:
     for store in sorted({*filter(None, anchored), *shared, *_backed_up()}, key=lambda store: store.alias):
         if store.path.exists() or store.path.is_symlink():
             continue
-        backup = newest_sound_backup(store)
-        file = quote(str(backup)) if backup else "FILE"
-        none = "" if backup else "; the home has no sound backup of it, so FILE is one that you kept elsewhere"
-        mend = f"`memory-hub restore {file} {option(store)}` puts the newest sound backup in its place{none}"
+        restore, none = restore_command(store)
+        mend = f"{restore} puts the newest sound backup in its place{none}"
         mend += f"; where no backup is left, `memory-hub doctor --accept-loss {option(store)}` begins it again"
         on_purpose = "; if it was deleted on purpose, remove its folder in backups/ and its file `head`"
         yield Finding(str(store.path.parent.relative_to(env.home())), "the store's file is gone", mend + on_purpose)
@@ -121,8 +106,3 @@ def _store_at(path: Path) -> StoreId | None:
     make = _FOLDERS.get(folder.parent.name) if folder.parent.parent == env.home() else None
     fits = make and path.name in ("events.db", "head") and SLUG.fullmatch(folder.name)
     return make(folder.name) if make and fits else None
-
-
-def option(store: StoreId) -> str:
-    """Return the option of commands that names a store."""
-    return f"--{store.scope}" if store.scope == "global" else f"--{store.scope} {store.name}"

@@ -23,7 +23,7 @@ from memoryhub.core.text import counted
 from memoryhub.ops.backups.copying import backups_of
 from memoryhub.ops.backups.soundness import hub_problem, newest_sound_hub_backup
 from memoryhub.ops.doctor.files import examine_files
-from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_hub_backups
+from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_hub_backups, listed_paths
 from memoryhub.ops.jobs import worker
 from memoryhub.ops.jobs.status import JobStatus, job_statuses
 
@@ -81,7 +81,6 @@ def _template() -> Iterator[Finding]:
 
 _LEAST_FREE_BYTES = 1024**3
 _OVERDUE = timedelta(minutes=10)
-_SHOWN = 3
 
 
 def examine_hub(*, deep: bool = False) -> list[Finding]:
@@ -115,9 +114,7 @@ def _private() -> Iterator[Finding]:
     home = env.home()
     open_to_others = [path for path in (home, *home.rglob("*")) if _mode(path) & 0o077]
     if open_to_others:
-        names = ", ".join(str(path.relative_to(home)) or "." for path in open_to_others[:_SHOWN])
-        more = f" and {len(open_to_others) - _SHOWN} more" if len(open_to_others) > _SHOWN else ""
-        what = f"others on this machine may open what is private: {names}{more}"
+        what = f"others on this machine may open what is private: {listed_paths(open_to_others)}"
         yield Finding("the home folder", what, f"`chmod -R go= {quote(str(home))}`")
 
 

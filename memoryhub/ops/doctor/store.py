@@ -22,8 +22,8 @@ from memoryhub.core.stores.integrity import damage, header_problem, is_damage, m
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 from memoryhub.ops.backups.copying import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
 from memoryhub.ops.backups.soundness import compared_with_backup, foreign_log, newest_sound_backup
-from memoryhub.ops.doctor.files import option, set_aside
-from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_backups
+from memoryhub.ops.doctor.files import set_aside
+from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_backups, option, restore_command
 from memoryhub.ops.jobs.status import models_behind
 from memoryhub.ops.jobs.targets import Target
 
@@ -185,10 +185,8 @@ def _replaced(kept: Path) -> str:
 
 
 def _restore(store: StoreId) -> str:
-    backup = newest_sound_backup(store)
-    file = quote(str(backup)) if backup else "FILE"
-    none = "" if backup else "; the home has no sound backup of it, so FILE is one that you kept elsewhere"
-    return f"`memory-hub restore {file} {option(store)} --replace` puts a backup back and keeps the file beside{none}"
+    restore, none = restore_command(store, " --replace")
+    return f"{restore} puts a backup back and keeps the file beside{none}"
 
 
 def _accept(store: StoreId) -> str:

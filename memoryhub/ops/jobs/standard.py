@@ -132,41 +132,17 @@ def _counted(count: int, one: str, many: str) -> str:
     return counted(count, one, many) if count else ""
 
 
-def _embed(run: Run) -> str:
-    return embed_current_store(until=run.until)
-
-
-def _expire(_run: Run) -> str:
-    return _counted(expire_turns(), "turn left open", "turns left open")
-
-
-def _end_sessions(_run: Run) -> str:
-    return _counted(end_idle_sessions(), "session ended", "sessions ended")
-
-
-def _count_uses(_run: Run) -> str:
-    return _counted(count_uses(), "use counted", "uses counted")
-
-
-def _prune_uses(run: Run) -> str:
-    return _counted(prune_uses(until=run.until), "deleted memory's use forgotten", "deleted memories' uses forgotten")
-
-
-def _fold(_run: Run) -> str:
-    return _counted(fold_ended(), "process's counts folded", "processes' counts folded")
-
-
 define_job(
     "embed texts",
     does="Makes the vectors of what was written since the last time, so that it is found by its meaning.",
-    work=_embed,
+    work=lambda run: embed_current_store(until=run.until),
     every=Every.MINUTE,
     cap=40,
 )
 define_job(
     "expire turns",
     does="Marks turns whose time has run out as incomplete.",
-    work=_expire,
+    work=lambda _: _counted(expire_turns(), "turn left open", "turns left open"),
     every=Every.MINUTE,
     over=Over.PROJECTS,
     cap=60,
@@ -174,7 +150,7 @@ define_job(
 define_job(
     "end idle sessions",
     does="Ends the sessions in which nothing has happened for long, with what is known of them.",
-    work=_end_sessions,
+    work=lambda _: _counted(end_idle_sessions(), "session ended", "sessions ended"),
     every=Every.HOUR,
     over=Over.PROJECTS,
     cap=60,
@@ -182,21 +158,23 @@ define_job(
 define_job(
     "count uses",
     does="Writes down in the log which memories were read, found and cited.",
-    work=_count_uses,
+    work=lambda _: _counted(count_uses(), "use counted", "uses counted"),
     every=Every.HOUR,
     cap=120,
 )
 define_job(
     "prune use statistics",
     does="Forgets how often memories were used that were deleted a month ago.",
-    work=_prune_uses,
+    work=lambda run: _counted(
+        prune_uses(until=run.until), "deleted memory's use forgotten", "deleted memories' uses forgotten"
+    ),
     every=Every.DAY,
     cap=120,
 )
 define_job(
     "fold counters",
     does="Adds what processes that have ended had counted to the hub's sums.",
-    work=_fold,
+    work=lambda _: _counted(fold_ended(), "process's counts folded", "processes' counts folded"),
     every=Every.HOUR,
     over=Over.HUB,
     cap=60,

@@ -98,7 +98,7 @@ class _File:
     def _placed(self) -> Iterator[_Placed]:
         for kept in self._events:
             try:
-                heard = parse_hook(client=kept.client, event=kept.event, told=kept.payload)
+                heard = parse_hook(client=kept.client, event=kept.event, data=kept.payload)
                 if heard.effect is not Effect.NOTHING:
                     yield _Placed(project_of(heard, kept.project), heard, kept)
             except HubError as error:

@@ -37,9 +37,9 @@ BEYOND_SCHEMAS = (
     r"its id alone says what it is, so leave its type out",
     r"is for resolution merge, not for",
     r"^resolution merge needs ",
-    r"^#\d+ cannot be set in relation to itself",
-    r"^name some evidence: ",
-    r"^nothing to change: give ",
+    r"^#\d+ cannot be linked to itself",
+    r"^pass at least one of ",
+    r"^nothing to change: ",
     r"exactly one of text, pattern, rules and whole",
     r"whole needs ids or search",
     r"^pattern is not an RE2 regular expression",
@@ -50,7 +50,7 @@ BEYOND_SCHEMAS = (
     r"^kind \w+ has no attribute ",  # the kind is another field
     r"^attributes of kind ",
     r"^'type' must be one of .* for kind ",
-    r"is missing in what \S+ told; it names the session",  # the body is the client's own
+    r"is missing in the data from \S+; it names the session",  # the body is the client's own
     r"^the event names no folder",
     r"links hold within one store",
     r"^'\w+' must be an id such as 412, or \w+, not ",  # or the name of the store, with its type beside it

@@ -1,4 +1,4 @@
-"""What is told of decisions elsewhere: by commits, by a session's beginning, by the way a question is asked."""
+"""Decisions in commits, context packs, searches and prompts."""
 
 from __future__ import annotations
 
@@ -158,5 +158,5 @@ class LibrarianTests(DecisionsTestCase):
         self.assertEqual(body.strip(), instructions())
         asked = ask_librarian(LibrarianQuestion(question="Why WAL?"))
         self.assertTrue(asked.startswith(instructions()))
-        self.assertTrue(asked.endswith("The question: Why WAL?"))
-        self.assertIn("wait for it", ask_librarian(LibrarianQuestion()))
+        self.assertTrue(asked.endswith("Question: Why WAL?"))
+        self.assertIn("wait for the answer", ask_librarian(LibrarianQuestion()))
