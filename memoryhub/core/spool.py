@@ -117,6 +117,7 @@ def only_taker() -> Iterator[bool]:
 @contextmanager
 def taking(*, seconds: float = TAKER_SECONDS) -> Iterator[None]:
     """Be the only process that drains the spool inside the block, even if it is empty."""
+    # Lock order: this lock before the store's, as the drain takes them (decision 31).
     descriptor = os.open(_made(folder()) / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not lock(descriptor, seconds=seconds):

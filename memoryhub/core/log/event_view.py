@@ -62,7 +62,7 @@ _TITLE_FIELDS = (
 ).split()
 
 
-def chronicle(event: RawEvent, title: str | None = None) -> dict[str, Any]:
+def timeline_entry(event: RawEvent, title: str | None = None) -> dict[str, Any]:
     return {
         "position": event.position,
         "type": event.event_type,
@@ -76,7 +76,7 @@ def chronicle(event: RawEvent, title: str | None = None) -> dict[str, Any]:
     }
 
 
-def kept_quiet(events: Sequence[RawEvent]) -> dict[int, str]:
+def quarantine_notes(events: Sequence[RawEvent]) -> dict[int, str]:
     """Map the positions of quarantined events to the note shown in place of their title."""
     marks = quarantine_marks({id_ for event in events for id_ in (event.position, entity_of(event))})
     notes = {event.position: marks.get(entity_of(event)) or marks.get(event.position) for event in events}

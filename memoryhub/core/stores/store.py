@@ -35,6 +35,7 @@ MAX_OPEN_STORES = 64
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
+# Each scope is a separate store, so a query cannot reach another project by mistake (decision 14).
 class Scope(StrEnum):
     GLOBAL = "global"
     ORG = "org"
@@ -203,6 +204,7 @@ def _stat(store: StoreId, *, create: bool) -> StoreFile:
 
 
 def _require_unanchored(store: StoreId) -> None:
+    # A missing store is never recreated beside an anchor that shows events (decision 38).
     if files.is_anchored(store.path):
         raise Damaged(
             f"memory database unavailable: the file of {store.name!r} is gone, though its log had events; "
