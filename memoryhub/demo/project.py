@@ -39,8 +39,6 @@ class _Part(BaseModel):
 
 
 class Page(_Part):
-    """A page worth a look: its path below the project's admin, and what it shows."""
-
     path: str
     see: str
 
@@ -88,11 +86,7 @@ def demo_store() -> StoreId:
 
 
 def make_demo() -> int:
-    """Create the sample project and return its number of events.
-
-    Raises:
-        Conflict: a project of that id exists.
-    """
+    """Create the sample project and return its number of events."""
     store = demo_store()
     if store.path.exists():
         found = contents()

@@ -117,8 +117,6 @@ class IterationStarted(Payload):
 
 
 class IterationAdvanced(Payload):
-    """A phase was completed, and another may have started."""
-
     iteration_id: int
     completed: str = ""
     phase: str = ""
