@@ -35,10 +35,10 @@ class DemoTests(AdminTestCase):
         self.assertEqual(caught.exception.returncode, code)
 
     def test_every_named_page_exists(self):
-        said = self.demo()
+        output = self.demo()
         for page in story().pages:
             address = f"/p/demo/admin/{page.path}"
-            self.assertIn(f"  {address} ", said)
+            self.assertIn(f"  {address} ", output)
             self.assertEqual(self.client.get(address, follow=True).status_code, 200, address)
         with mock.patch("memoryhub.ops.serving.lock.find_running") as found:
             found.return_value.address = "http://127.0.0.1:8321/"
