@@ -58,7 +58,6 @@ class _Guideline:
 
 
 def guidelines() -> dict[str, MemoryWrite]:
-    """Return the guidelines as write commands, by idempotency key."""
     entries = tomllib.loads(_FILE.read_text("utf-8"))["guideline"]
     return {f"bootstrap:{entry['key']}": _command(entry) for entry in entries}
 

@@ -24,7 +24,6 @@ class Piece:
 
 
 def compare(before: str, after: str) -> Iterator[Piece]:
-    """Yield the changed lines word by word, with two lines of context."""
     old, new = _lines(before), _lines(after)
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=len(old) > 5_000)
     opcodes = matcher.get_opcodes()

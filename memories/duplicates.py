@@ -49,7 +49,6 @@ class Existing:
         return any(mine[name] != given[name] for name in state.model_fields_set & set(mine) - {"author"})
 
     def revised(self, state: MemoryState, status: ReviewStatus | None) -> None:
-        """Advance to the next version in place."""
         self.status = status or ACCEPTED
         fields = {name: getattr(state, name) for name in MemoryState.model_fields}
         self.state = MemoryState(**fields)

@@ -22,8 +22,6 @@ class ResourceLink(Payload):
 
 
 class MemoryState(Payload):
-    """The whole state of a memory; each version is one."""
-
     kind: MemoryKind = MemoryKind(DEFAULT_KIND)
     # Empty means the kind's default
     type: str = ""
@@ -89,8 +87,6 @@ class Verdict(StrEnum):
 
 
 class Merged(Payload):
-    """The memory that took over the text of a merged one."""
-
     memory_id: int
     # After the merge
     version: int

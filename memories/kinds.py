@@ -1,5 +1,3 @@
-"""Checks types and attributes against the declaration of a kind."""
-
 from __future__ import annotations
 
 import json
@@ -61,6 +59,5 @@ def attribute_columns(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any
 
 
 def attribute_text(kind: str, attributes: Mapping[str, Any]) -> str:
-    """Return the searchable text of the attributes."""
     searched = (name for name, shape in KINDS[kind].shapes.items() if shape.attribute.searched)
     return "\n".join(str(attributes[name]) for name in searched if attributes.get(name))

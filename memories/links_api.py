@@ -1,5 +1,3 @@
-"""REST routes of tags, relations and reviews."""
-
 from __future__ import annotations
 
 from typing import Any

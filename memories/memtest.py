@@ -25,8 +25,6 @@ Name = str | int
 
 
 class MemoryTest(Command):
-    """A test of a search (``query``), of a context pack (``pack``), or of both."""
-
     name: str = Field("", max_length=200)
     query: str | None = Field(None, min_length=1, max_length=2_000)
     expect: list[Name] = Field(default_factory=list, description="must be among the first hits")

@@ -52,7 +52,6 @@ def end_text(end: dict[str, Any], scope: str) -> str:
 
 
 def relation_line(relation: dict[str, Any]) -> str:
-    """Return ``#id source relation target, date by actor``."""
     scope = relation["scope"]
     ends = f"{end_text(relation['source'], scope)} {relation['relation']} {end_text(relation['target'], scope)}"
     made = f", {relation['created_at'][:10]} by {relation['actor']}" if "actor" in relation else ""
@@ -60,7 +59,6 @@ def relation_line(relation: dict[str, Any]) -> str:
 
 
 def related_line(relation: dict[str, Any], memory_id: int) -> str:
-    """Return a relation as seen from one of its ends."""
     source, target = (end_text(relation[end], relation["scope"]) for end in ("source", "target"))
     is_source = relation["source"]["id"] == memory_id
     text = f"→ {relation['relation']} {target}" if is_source else f"← {source} {relation['relation']} this"

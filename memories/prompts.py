@@ -1,5 +1,3 @@
-"""MCP prompts for sessions and memories."""
-
 from __future__ import annotations
 
 from pydantic import Field

@@ -1,5 +1,3 @@
-"""REST routes of queries, conflicts and context packs."""
-
 from __future__ import annotations
 
 from typing import Annotated, Any

@@ -22,7 +22,6 @@ def reference(item: dict[str, Any]) -> str:
 
 
 def proposed_text(accepted_version: int | None) -> str:
-    """Return the review note of a proposed memory."""
     return f"proposed; v{accepted_version} is in effect" if accepted_version else "proposed"
 
 

@@ -48,7 +48,6 @@ def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
 
 
 def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
-    """Return the memories whose score is at least ``threshold`` times the best score."""
     question = MemorySearch(
         query=command.query, type=command.memory_type, tags=command.tags, sources=[SearchSourceName.MEMORY]
     )

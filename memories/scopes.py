@@ -31,8 +31,6 @@ _OWN = {
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A visible store, and which of its memories are visible."""
-
     store: StoreId
     # Nearest first; a project's store has the session and the project
     scopes: tuple[MemoryScope, ...]
@@ -52,7 +50,6 @@ _OF_SESSIONS = "SELECT id FROM memories_memory WHERE scope = 'session'"
 
 
 def own_scope() -> MemoryScope:
-    """Return the scope of the current store."""
     return _OWN[current_store().scope]
 
 

@@ -1,5 +1,3 @@
-"""The timeline of a store, and its statistics."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -76,7 +74,6 @@ def timeline_line(event: dict[str, Any]) -> str:
 
 
 def stats(*, command: Stats) -> dict[str, Any]:
-    """Return counts, sizes in bytes, the search mode and the head of the log."""
     with retrieval("stats", command):
         position, digest = log.head()
         folder = current_store().path.parent

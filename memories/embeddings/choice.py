@@ -25,7 +25,6 @@ _own: ContextVar[Engine | None] = ContextVar("embedding_engine", default=None)
 
 
 def current_engine() -> Engine:
-    """Return the engine of this process: the running hub's, unless ``use_engine`` is active."""
     return _own.get() or RemoteEngine()
 
 

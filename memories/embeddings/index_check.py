@@ -15,7 +15,6 @@ _AT_ONCE = 1 << 20
 
 
 def damaged_files(store: Path) -> list[Path]:
-    """Return the vector index files of a store whose checksum does not match."""
     # A search rebuilds them silently, but whatever damaged them may have damaged other files
     return [path for path in sorted(store.with_name("index").glob("vectors-*.bin")) if not _is_whole(path)]
 

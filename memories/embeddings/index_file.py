@@ -96,8 +96,8 @@ def _signs(vectors: Any) -> Any:
     return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, padding)))).view(np.uint64)
 
 
+# Atomic, and filled in the mapped file instead of in memory
 def write(path: Path, rows: Iterable[Row], *, count: int, dimensions: int, revision: int) -> None:
-    """Write an index of ``count`` rows atomically, without holding it in memory."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:

@@ -1,5 +1,3 @@
-"""The open index files of stores, rebuilt when they are missing, damaged or outdated."""
-
 from __future__ import annotations
 
 import logging

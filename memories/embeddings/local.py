@@ -1,5 +1,3 @@
-"""Models loaded in this process, and the open index files of stores."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -52,8 +50,6 @@ _MODELS_KEPT = 2
 
 
 class LocalEngine:
-    """Loads a model on first use. Thread-safe."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._models: OrderedDict[str, Embedder] = OrderedDict()

@@ -30,8 +30,6 @@ NEAREST_AT_MOST = 400
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The nearest documents and the model that found them, or the problem that prevented it."""
-
     hits: Nearest = field(default_factory=list)
     model: str | None = None
     problem: str = ""
@@ -78,7 +76,6 @@ def _why_none() -> str:
 
 
 def renewal() -> Embedding:
-    """Return what happens to the vector of a text that was just written."""
     try:
         return Embedding.QUEUED if wanted_name(project_settings().embedding_model) else Embedding.OFF
     except Unavailable:

@@ -1,5 +1,3 @@
-"""ONNX models, run by onnxruntime on one core."""
-
 from __future__ import annotations
 
 import json
@@ -35,8 +33,6 @@ Encode = Callable[[str], list[int]]
 
 
 class OnnxEmbedder:
-    """Embeds texts: mean or first token of the output, normalised to length 1."""
-
     def __init__(self, files: ModelFiles) -> None:
         """Load the model: about half a second and 180 MB for the bundled one.
 

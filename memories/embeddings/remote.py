@@ -1,5 +1,3 @@
-"""Client of the hub process that holds the model."""
-
 from __future__ import annotations
 
 import base64

@@ -57,8 +57,8 @@ class Text:
         return hashlib.sha256(self.text.encode()).digest()[:16]
 
 
+# The complete model, or the newest
 def answering() -> StoreModel | None:
-    """Return the model that answers questions: the complete one, or the newest."""
     return next(iter(_models("ORDER BY complete DESC, id DESC LIMIT 1")), None)
 
 
@@ -75,7 +75,6 @@ def _models(condition: str, parameters: Sequence[object] = ()) -> list[StoreMode
 
 
 def begin(model: ModelId) -> StoreModel:
-    """Register the model with the current store, with its cursor at the start of the log."""
     with transaction.atomic(using=require_current_alias()):
         rows.execute(
             "INSERT INTO memories_embeddingmodel (name, version, dimensions, revision, complete) "
@@ -141,7 +140,6 @@ def unchanged(model: StoreModel, found: Sequence[Text]) -> set[int]:
 
 
 def save(model: StoreModel, vectors: Mapping[Text, Packed], *, up_to: int) -> None:
-    """Save the vectors of documents that still exist, and advance the cursor."""
     with transaction.atomic(using=require_current_alias()):
         for text, (scale, numbers) in vectors.items():
             rows.execute(_SAVE, [text.id, model.key, text.digest, scale, numbers, text.id, model.key])

@@ -30,7 +30,6 @@ class WordPiece:
         return cls(path.read_text(encoding="utf-8").splitlines(), lowercase=lowercase)
 
     def encode(self, text: str, *, at_most: int) -> list[int]:
-        """Return the token ids of a text between [CLS] and [SEP], ``at_most`` in all."""
         found: list[int] = []
         for word in self._words(text[: at_most * _READ_CHARACTERS]):
             found += self._pieces_of(word)

@@ -1,5 +1,3 @@
-"""Finding and reading the files of an import, and their front matter."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Imports a folder of documents: one memory per section, rewritten only where it has changed."""
-
 from __future__ import annotations
 
 import re

@@ -22,8 +22,6 @@ _MARKS = re.compile(r"[`*]|<[^<>]*>|[ \t]*\{#[^{}]*\}[ \t]*$|\s+#+[ \t]*$|(?<!\w
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading, with its lines from ``start`` to before ``end``."""
-
     level: int
     text: str
     start: int
@@ -32,8 +30,6 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Headings from the top, a key unique in the document, and the text."""
-
     headings: tuple[str, ...]
     key: str
     text: str
@@ -41,8 +37,6 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The non-empty sections in order, and the tags from the front matter."""
-
     sections: list[Section]
     tags: list[str]
 
@@ -142,5 +136,4 @@ def _unused(key: str, used: set[str]) -> str:
 
 
 def plain(heading: str) -> str:
-    """Return a heading's text without formatting."""
     return " ".join(_MARKS.sub("", _LINK.sub(r"\1", heading)).split())

@@ -54,8 +54,6 @@ class EndType(models.TextChoices):
 
 
 class Relation(StoreModel):
-    """A link between two entities of one store; its id is the position of the event that created it."""
-
     id = PositionField(primary_key=True)
     relation = models.CharField(max_length=16, choices=RelationType)
     source_type = models.CharField(max_length=16, choices=EndType)

@@ -19,8 +19,6 @@ class MemoryKind(models.TextChoices):
 
 
 class MemoryScope(models.TextChoices):
-    """Where a memory is valid, from the nearest scope to the widest."""
-
     SESSION = "session", "Session"
     PROJECT = "project", "Project"
     ORG = "org", "Organisation"

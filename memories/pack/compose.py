@@ -1,5 +1,3 @@
-"""Composes a pack: each section within its share of the budget; what it leaves goes to the sections after it."""
-
 from __future__ import annotations
 
 import hashlib

@@ -1,5 +1,3 @@
-"""Sections of a pack made from memories, conflicts, prompts and work."""
-
 from __future__ import annotations
 
 import json

@@ -66,7 +66,6 @@ def all_sections() -> list[Section]:
 
 
 def without_repeats(items: Iterable[Item]) -> list[Item]:
-    """Return the items in order, each reference once."""
     kept: dict[str, Item] = {}
     for item in items:
         kept.setdefault(item.reference, item)

@@ -90,7 +90,6 @@ def pack_context(*, command: ContextPackRequest) -> Pack:
 
 
 def compose_pack(*, command: ContextPackRequest) -> str:
-    """Return the text of the current pack without sending it."""
     return preview_pack(command=command).text
 
 

@@ -43,8 +43,6 @@ class Scored:
 
 
 class Candidates:
-    """What matches a question in one place; the store of the place must be current."""
-
     def __init__(self, question: Question, place: Place, *, basic: bool) -> None:
         self._question = question
         self._place = place
@@ -52,7 +50,6 @@ class Candidates:
         self._command = question.command
 
     def named(self) -> list[tuple[int, str, str]]:
-        """Return id, kind and title of candidates that a nearer memory of the same name would hide."""
         kinds = set(self._command.types or NAMED) & set(NAMED)
         if not kinds:
             return []

@@ -50,8 +50,6 @@ class _State(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The last result of the previous page."""
-
     key: Key
     # Of the scope
     rank: int
@@ -60,8 +58,6 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, the same for all its pages."""
-
     command: MemoryQuery
     now: datetime
     positions: dict[str, int]
@@ -73,7 +69,6 @@ class Question:
     words: tuple[str, ...]
 
     def cursor_at(self, key: Key, rank: int, memory_id: int) -> str:
-        """Return the cursor that continues after a result."""
         state = _State(
             q=fingerprint(self.command),
             t=round(self.now.timestamp() * 1000),

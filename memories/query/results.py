@@ -1,5 +1,3 @@
-"""Query results with their evidence and the parts of their score."""
-
 from __future__ import annotations
 
 import heapq
@@ -32,8 +30,6 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of results."""
-
     hits: list[Hit]
     total: int
     more: bool
@@ -125,7 +121,6 @@ def _with_score(question: Question, hit: Hit, item: dict[str, Any]) -> dict[str,
 
 
 def query_line(item: dict[str, Any]) -> str:
-    """Return a result as text: memory, session, score and snippet, then versions."""
     if "score" not in item:
         return memory_line(item)
     session = f" session={item['session_id']}" if item["session_id"] else ""

@@ -21,8 +21,6 @@ PROXIMITY = dict(zip(NEAREST_FIRST, (1.0, 2 / 3, 1 / 3, 0.0), strict=True))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One scope that is visible here."""
-
     store: StoreId
     scope: MemoryScope
     session_id: str
@@ -62,7 +60,6 @@ def store_key(store: StoreId) -> str:
 
 
 def positions_of(levels: list[scopes.Level]) -> dict[str, int]:
-    """Return the current end of the log of each store."""
     return {store_key(level.store): _end(level.store) for level in levels}
 
 

@@ -1,5 +1,3 @@
-"""Composable SQL fragments that carry their own parameters."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable

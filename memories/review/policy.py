@@ -22,8 +22,6 @@ _REVISED_AFTER_REJECTION = "revised after rejection"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The review policy of the current store's project, applied to the current caller."""
-
     settings: ProjectSettings
     origin: Origin
 
@@ -32,7 +30,6 @@ class Policy:
         return cls(project_settings(), current_origin())
 
     def of_new(self, state: MemoryState) -> ReviewStatus | None:
-        """Return the status of a new memory; None means accepted."""
         reason = self._reason(state)
         return ReviewStatus(state=ReviewState.PROPOSED, reason=reason) if reason else None
 

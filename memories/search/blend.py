@@ -19,8 +19,6 @@ TEXT = "text"
 
 @dataclass(frozen=True, slots=True)
 class RankingRequest:
-    """A question to another ranking."""
-
     question: str
     # SQL conditions on ``d``, the row of ``memories_searchdocument``
     conditions: list[str]
@@ -76,7 +74,6 @@ def define_ranker(ranker: Ranker) -> None:
 
 @contextmanager
 def ask_other_rankings(request: RankingRequest) -> Iterator[Others]:
-    """Start every registered ranking; they work while the caller does other things."""
     with ExitStack() as stack:
         yield [(ranker, stack.enter_context(ranker.asking(request))) for ranker in _rankers]
 

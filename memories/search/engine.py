@@ -117,7 +117,6 @@ def _like(query: ParsedQuery, level: Level | None) -> Hits:
 
 # Plain SQL instead of model instances, which took the most time of a search
 def documents_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return the documents, by id."""
     if not ids:
         return {}
     found = rows.fetch(
@@ -130,7 +129,6 @@ def documents_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
 
 
 def texts_of(ids: Sequence[int]) -> dict[int, str]:
-    """Return the bodies by id, from the tables of their sources, in one query."""
     if not ids:
         return {}
     texts = " UNION ALL ".join(f"SELECT * FROM ({sql}) WHERE id IN ({_marks(ids)})" for sql in text_queries().values())

@@ -14,7 +14,6 @@ from memoryhub.core.errors import Unavailable
 
 
 def wanted_mode() -> SearchMode:
-    """Return the search mode from the settings of the current project."""
     return project_settings().search_mode
 
 
@@ -37,7 +36,6 @@ def by_index(mode: str) -> bool:
 
 
 def mode_name() -> str:
-    """Return how words are searched in the current store: ``fts5`` or ``basic``."""
     wanted = wanted_mode()
     return "basic" if wanted is SearchMode.BASIC or not has_full_text() else "fts5"
 

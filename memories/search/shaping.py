@@ -46,5 +46,4 @@ def name_parts(token: str) -> list[str]:
 
 
 def date_words(moment: datetime) -> str:
-    """Return a date as people write it: ``8 May 2023``."""
     return f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"

@@ -1,5 +1,3 @@
-"""Snippets of found texts, and the ranking of messages by their surroundings."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Memories as documents of the search index."""
-
 from __future__ import annotations
 
 import json
@@ -33,7 +31,6 @@ define_text("memory", "SELECT id, title, content FROM memories_memory")
 
 
 def review_notes(ids: Sequence[int]) -> dict[int, str]:
-    """Return the review note of each proposed memory."""
     found = rows.fetch(f"SELECT id, accepted_version {PROPOSED} AND id IN {IDS}", [json.dumps(list(ids))])
     return {row[0]: proposed_text(row[1]) for row in found}
 

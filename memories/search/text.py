@@ -70,7 +70,6 @@ def terms(question: str) -> list[str]:
 
 
 def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]:
-    """Return the search terms of a text, without the words of ``hints``."""
     rest = question
     for hint in hints:
         rest = hint.words.sub(" ", rest)

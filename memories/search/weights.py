@@ -57,7 +57,6 @@ def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
 
 
 def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
-    """Return the hits with weighted scores, best first, and add each weight to ``factors``."""
     weights = {hit_id: 1.0 for hit_id, _ in hits}
     for why, reason in _reasons(list(weights), query) if hits else ():
         for hit_id, weight in reason.items():

@@ -18,7 +18,6 @@ Spans = list[tuple[int, int]]
 
 
 def spans(text: str, words: Sequence[str]) -> Spans:
-    """Return start and end of each matching word, in order and without overlaps."""
     stems = {_stem(word) for word in words}
     unspaced = [word for word in words if UNSPACED.match(word)]
     # NFKC would turn the ellipsis at either end of a snippet into three characters
@@ -82,7 +81,6 @@ def _merged(found: Spans) -> Spans:
 
 
 def words_in(text: str, words: Sequence[str]) -> list[str]:
-    """Return the words that the text contains, in any form."""
     text = folded(text[:_READ])
     plain = _plain(text)
     return [word for word in words if _begins_a_word(plain, _stem(word)) or (UNSPACED.match(word) and word in text)]

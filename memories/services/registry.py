@@ -1,5 +1,3 @@
-"""Registry changes, and deleting and restoring memories."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

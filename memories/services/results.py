@@ -1,5 +1,3 @@
-"""Answers of services, and checks that they share."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

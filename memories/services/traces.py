@@ -79,14 +79,12 @@ class Traces:
         return [pack for pack, query in rows.fetch(_QUESTIONS) if self._spans(query) or self._names(query)]
 
     def erase_packs(self, *, reason: str) -> int:
-        """Erase these packs of the current store; return how many there were."""
         packs = self.packs()
         if packs:
             erase_streams([f"pack:{pack}" for pack in packs], reason=reason)
         return len(packs)
 
     def count_packs(self) -> int:
-        """Return their number in the store of the events and in that of the caller."""
         count = 0
         for store in {self._store, self._caller}:
             with use_store(store):
@@ -94,7 +92,6 @@ class Traces:
         return count
 
     def find_spooled(self) -> Spooled:
-        """Return the spooled events of the caller's project that quote the text."""
         with use_store(self._caller):
             return find_spooled(self._clean)
 

@@ -96,8 +96,6 @@ def named_in(*texts: str) -> set[int]:
 
 
 def define_citing(event_type: EventType[Any], texts: Texts) -> None:
-    """Register that an event cites the ids named in ``texts`` of its payload."""
-
     @projects(event_type)
     def keep_citations(event: Event[Any]) -> None:
         ids = named_in(*texts(event.payload))
@@ -118,7 +116,6 @@ def _of_message(payload: Message) -> tuple[str, ...]:
 
 
 def cite_again(stream: str) -> None:
-    """Recount the citations of a stream's remaining messages."""
     # A message cannot cite what was written after it
     for position, occurred_at, content in rows.fetch(_MESSAGES_LEFT, [ASSISTANT_MESSAGE.name, stream]):
         earlier = {memory_id for memory_id in named_in(content) if memory_id < position}

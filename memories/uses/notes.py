@@ -41,12 +41,10 @@ class Note:
 
 
 def folder_of(store: StoreId) -> Path:
-    """Return the folder of notes, which may not exist yet."""
     return store.path.parent / FOLDER
 
 
 def note_read(use: Use, ids: Sequence[int], store: StoreId | None = None) -> None:
-    """Note that an agent was shown memories; views of the past are not counted."""
     if ids and current_origin().source in _AGENTS:
         _note(store or current_store(), use, ids)
 
@@ -115,7 +113,6 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def read_notes(path: Path) -> Iterator[Note]:
-    """Yield the notes of a file; malformed lines are skipped."""
     for line in path.read_bytes().decode("ascii", "replace").splitlines():
         with contextlib.suppress(ValueError, KeyError):
             at, letters, *ids = line.split()
