@@ -57,7 +57,9 @@ class ContextTests(HubTestCase):
         (pack,) = re.findall(r"context pack (#\d+)", sent)
         self.assertEqual(self.context("--replay", pack), sent)
         self.assertEqual(self.context("--replay", pack.removeprefix("#")), sent)
-        with self.assertRaisesRegex(CommandError, "there is no context pack #99999 here; without its id you get one"):
+        with self.assertRaisesRegex(
+            CommandError, "there is no context pack #99999 here; leave the id out to get a new one"
+        ):
             self.context("--since", "#99999")
 
 

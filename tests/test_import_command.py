@@ -156,7 +156,7 @@ class ImportCommandTest(HubTestCase):
         for arguments, reason in (
             (("git", "--since", "soon"), "write a date"),
             (("git", "--limit", "0"), "1 or more"),
-            (("markdown", "nowhere", "--project", "alpha"), "is no folder"),
+            (("markdown", "nowhere", "--project", "alpha"), "is not a folder"),
             (("git", "--project", "Alpha"), "no project id"),
         ):
             with self.assertRaisesRegex(CommandError, reason) as refused:
