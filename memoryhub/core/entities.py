@@ -54,7 +54,6 @@ def require_entities(wanted: str, ids: Sequence[int]) -> list[Entity]:
 
 
 def not_found(wanted: str, ids: Sequence[int], **data: Any) -> NotFound:
-    """Return an error that names what the ids are instead of a ``wanted``, or which do not exist."""
     found = find_entities(ids)
     others = [entity for entity in found.values() if entity.type != wanted]
     if others:
