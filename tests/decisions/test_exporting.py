@@ -180,7 +180,7 @@ class CommandTests(DecisionsTestCase):
         self.assertTrue(self.export("--format", "mermaid", "--lineage", "1").startswith("flowchart BT\n"))
 
     def test_contradictory_arguments_are_refused_in_one_sentence(self):
-        for arguments, sentence in ((["x"], "'x' is no id"), (["--lineage"], "needs the ids"), (["99"], "#99")):
+        for arguments, sentence in ((["x"], "'x' is not an id"), (["--lineage"], "needs the ids"), (["99"], "#99")):
             with self.subTest(arguments), self.assertRaisesRegex(CommandError, sentence):
                 self.export(*arguments)
         self.assertEqual(Decision.objects.count(), 2)
