@@ -79,23 +79,23 @@ class DemoTests(AdminTestCase):
                 yield
 
     def test_it_is_created_once_and_removed(self):
-        self.assertIn("the project demo is there, with ", self.demo())
+        self.assertIn("created project demo with ", self.demo())
         self.refused(5, "project 'demo' already exists; delete it with --remove")
         with self.store("demo", source="job", actor="expire turns"):
             services.write_memory(command=MemoryWrite(title="By a job", content="of the hub"))
         with use_store(demo_store()):
             back_up_store()
-        self.assertIn("the project demo is gone", self.demo("--remove"))
+        self.assertIn("deleted project demo", self.demo("--remove"))
         self.assertFalse(list(self.home.rglob("*demo*")), "something of it is left")
         self.refused(3, "there is no project 'demo'; create it with `memory-hub demo`", "--remove")
-        self.refused(2, "--force goes with --remove", "--force")
+        self.refused(2, "--force needs --remove", "--force")
 
     def test_events_of_others_are_deleted_only_with_force(self):
         self.demo()
         with self.store("demo", source="admin", actor="anna"):
             services.write_memory(command=MemoryWrite(title="My own", content="Note of a person who looked around"))
         self.refused(5, "the project 'demo' has 1 event beyond the sample's; add --force", "--remove")
-        self.assertIn("gone", self.demo("--remove", "--force"))
+        self.assertIn("deleted", self.demo("--remove", "--force"))
 
     def test_another_project_of_that_id_is_not_changed(self):
         with self.store("demo"):

@@ -105,7 +105,7 @@ class RedactionCommandTests(AdminTestCase):
         self.assertIn(f"- It was {WORD}.", said)
         token = said.strip().rpartition(" ")[2]
         said = self.run_command("--text", WORD, "--confirm", token)
-        self.assertRegex(said, r"1 find taken out of 1 event; \d+ files .* 0 have any left")
+        self.assertRegex(said, r"redacted 1 match in 1 event; searched \d+ files .*: 0 still contain it")
         with self.assertRaisesRegex(CommandError, "no match in this store"):
             self.run_command("--text", WORD)
 
@@ -114,15 +114,15 @@ class RedactionCommandTests(AdminTestCase):
         run_hook(self.home, "UserPromptSubmit", prompt, "--project", "alpha")
         wait_for_spooled(self.home)
         said = self.run_command("--text", WORD)
-        self.assertIn("1 find in 0 events of 0 things (1 events in the spool)", said)
+        self.assertIn("1 match in 0 events of 0 items (1 events in the spool)", said)
         self.assertIn(WORD, spooled(self.home)[0]["payload"]["prompt"])
         said = self.run_command("--text", WORD, "--confirm", said.strip().rpartition(" ")[2])
-        self.assertRegex(said, r"1 find taken out of 0 events and 1 event in the spool; .* 0 have any left")
+        self.assertRegex(said, r"redacted 1 match in 0 events and 1 event in the spool; .*: 0 still contain it")
         self.assertEqual(spooled(self.home)[0]["payload"]["prompt"], "Ask [REDACTED:removed]")
 
     def test_a_wrong_token_changes_nothing(self):
         memory_id = self.write("A tank", f"It was {WORD}.")
-        with self.assertRaisesRegex(CommandError, "not the token of what would be taken out now; look again"):
+        with self.assertRaisesRegex(CommandError, "does not match the current matches; preview again"):
             self.run_command("--text", WORD, "--confirm", "0" * 16)
         self.assertIn(WORD, self.memory(memory_id).content)
 

@@ -138,8 +138,8 @@ class CommandTests(OldStoreTestCase):
     def test_plan_and_run_say_the_same(self):
         self.assertRegex(self.command("plan"), r"delete +1 deleted memory \(observation\)")
         self.assertRegex(self.command("run", "--yes"), r"deleted +1 deleted memory \(observation\)")
-        self.assertIn("2 events went", self.command("runs"))
-        self.assertIn("nothing is past its age", self.command("run", "--yes"))
+        self.assertIn("deleted 2 events", self.command("runs"))
+        self.assertIn("nothing to delete", self.command("run", "--yes"))
 
     def test_it_asks_for_the_projects_name(self):
         with mock.patch("sys.stdin", io.StringIO("yes\n")), self.assertRaisesRegex(CommandError, "alpha was not typed"):
@@ -154,15 +154,15 @@ class CommandTests(OldStoreTestCase):
             late = Run(store=project_store("alpha"), seconds=-1)
             self.assertIn("processed 1 of 1 items; the next run continues", retain(late))
             self.assertIsNone(RetentionRun.objects.get().ran_at)
-            self.assertIn("1 thing in 2 events", retain(Run(seconds=60)))
+            self.assertIn("deleted 1 item in 2 events", retain(Run(seconds=60)))
 
     def test_holds_are_placed_listed_and_lifted(self):
         placed = self.command("hold", f"memory:{self.gone}", "--reason", "a lawsuit")
         number = placed.split()[0].lstrip("#")
         self.assertIn("a lawsuit", self.command("holds"))
         self.assertIn("was lifted", self.command("lift", number))
-        self.assertEqual(self.command("holds"), "nothing is on hold\n")
-        self.assertEqual(self.command("runs"), "nothing was taken yet\n")
+        self.assertEqual(self.command("holds"), "no holds in force\n")
+        self.assertEqual(self.command("runs"), "no runs yet\n")
 
     def test_the_job_takes_what_is_due_and_asks_nobody(self):
         target = Target(project_store("alpha"))

@@ -148,7 +148,8 @@ class ComparedTests(DoctorTestCase):
         self.assertEqual(sum("compared with a sample" in each for each in said), 6, said)
         self.forge("UPDATE memories_memory SET content = 'forged'")
         self.assertIn(
-            "not what the log says: memories_memory (60 rows: #1, #2, #3, …); `memory-hub doctor`", self.verified()
+            "read models differ from the log: memories_memory (60 rows: #1, #2, #3, …); run `memory-hub doctor`",
+            self.verified(),
         )
 
     def verified(self) -> str:

@@ -171,7 +171,7 @@ class RebuildTests(DamageTestCase):
         text = self.rebuild()
         (kept,) = kept_before_restores(ALPHA)
         self.assertIn("the file is damaged: ", text)
-        self.assertIn(f"the file was built anew from its log; as it was before: {kept}", text)
+        self.assertIn(f"the file was rebuilt from its log; previous file: {kept}", text)
         self.assertRegex(text, r"decisions_decision +0 rows  unreadable → [0-9a-f]{12}  DIFFERENT")
         self.assertEqual((kept.stat().st_mode & 0o777, len(kept.read_bytes())), (0o600, len(self.whole)))
 
