@@ -179,7 +179,7 @@ class RebuildTests(DamageTestCase):
         self.change("UPDATE sqlite_master SET sql = 'CREATE TABLE (' WHERE name = 'memories_memory'")
         output = StringIO()
         call_command("jobs", "rebuild", "--project", "alpha", stdout=output, stderr=StringIO())
-        self.assertIn("it was built anew", output.getvalue())
+        self.assertIn("rebuilt as a new file", output.getvalue())
         self.assert_repaired()
 
     def test_what_no_event_tells_of_is_carried_over(self) -> None:
@@ -261,7 +261,7 @@ class RestoreTests(DamageTestCase):
     def test_a_store_whose_schema_is_malformed_comes_back_in_the_same_file(self) -> None:
         self.change("UPDATE sqlite_master SET sql = 'CREATE TABLE (' WHERE name = 'raw_events'")
         inode = ALPHA.path.stat().st_ino
-        with self.assertRaisesRegex(Conflict, "the store cannot be read .malformed database schema"):
+        with self.assertRaisesRegex(Conflict, "can't read the store .malformed database schema"):
             restore(store=ALPHA, source=self.backup)
         done = restore(store=ALPHA, source=self.backup, replace=True)
         self.assertEqual((done.events, ALPHA.path.stat().st_ino), (60, inode))
