@@ -176,7 +176,7 @@ define_job(
 )
 define_job(
     "backup",
-    does="Backs up stores while they are in use, verifies the backups, and keeps the last few.",
+    does="Copies a store while it is in use, verifies the copy, and keeps the last few.",
     work=back_up_target,
     every=Every.DAY,
     over=Over.ALL,
