@@ -137,9 +137,9 @@ class ProcessTests(HubTestCase):
             remote._ask({"do": "nearest", "index": {**index, "model": model}, "question": "q", "limit": 1}, 30)
         address = self.home / ADDRESS_FILE
         self.assertEqual(address.stat().st_mode & 0o777, 0o600)
-        settings = json.loads(address.read_text())
-        socket.create_connection(("127.0.0.1", settings["port"])).close()  # who leaves without a word is no failure
-        address.write_text(json.dumps({**settings, "secret": "guessed"}))
+        contact = json.loads(address.read_text())
+        socket.create_connection(("127.0.0.1", contact["port"])).close()  # a silent client is not an error
+        address.write_text(json.dumps({**contact, "secret": "guessed"}))
         self.assertIn("wrong secret", meaning.nearest("feline animals").problem)
         self.assertTrue(project_store("alpha").path.exists())
         self.ends_with_the_process_that_started_it(holder)
