@@ -169,7 +169,7 @@ class CommandTests(DecisionsTestCase):
             self.assertEqual(self.export("--out", str(self.out)), f"wrote 2 decisions to {self.out}\n")
         mine = self.out / "0001-one.md"
         mine.write_text("Mine.")
-        with self.assertRaisesRegex(CommandError, "0001-one.md is there and differs; pass --force"):
+        with self.assertRaisesRegex(CommandError, "0001-one.md exists and differs; use --force"):
             self.export("--out", str(self.out))
         self.assertEqual(mine.read_text(), "Mine.")
         self.export("--out", str(self.out), "--force")
@@ -180,7 +180,7 @@ class CommandTests(DecisionsTestCase):
         self.assertTrue(self.export("--format", "mermaid", "--lineage", "1").startswith("flowchart BT\n"))
 
     def test_contradictory_arguments_are_refused_in_one_sentence(self):
-        for arguments, sentence in ((["x"], "'x' is not an id"), (["--lineage"], "needs the ids"), (["99"], "#99")):
+        for arguments, sentence in ((["x"], "'x' is not an id"), (["--lineage"], "needs ids"), (["99"], "#99")):
             with self.subTest(arguments), self.assertRaisesRegex(CommandError, sentence):
                 self.export(*arguments)
         self.assertEqual(Decision.objects.count(), 2)
