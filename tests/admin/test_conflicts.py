@@ -40,7 +40,7 @@ class ConflictTests(AdminTestCase):
         self.assertIn("Conflicts 1 pending", text_of(self.page("memories/tag/")))
         self.assertIn("1 conflict between versions written at once waits to be settled", self.page())
         self.assertNotIn("to be settled", self.page(project="beta"))
-        self.assertIn("beside v2", text_of(self.page(f"memories/memory/{self.memory_id}/versions/")))
+        self.assertIn("with v2", text_of(self.page(f"memories/memory/{self.memory_id}/versions/")))
 
     def test_shows_both_with_who_and_why_what_differs_and_what_both_were_made_from(self) -> None:
         page = text_of(self.page(f"{self.one}change/"))
@@ -97,7 +97,7 @@ class ConflictTests(AdminTestCase):
         self.settle(resolution="keep_b")
         page = self.settle(resolution="keep_a")
         self.assertIn(
-            f"The conflict was not resolved. Conflict #{self.conflict_id} was settled with keep_b by owner.", page
+            f"The conflict was not resolved. Conflict #{self.conflict_id} was resolved with keep_b by owner.", page
         )
         self.assertEqual(self.memory(self.memory_id).version, 3)
         self.assertNotIn("Resolve conflict", self.page(f"{self.one}change/"))

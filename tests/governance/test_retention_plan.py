@@ -1,5 +1,3 @@
-"""What retention would take, and what keeps each thing whose time is up."""
-
 from __future__ import annotations
 
 from decisions.schemas import DecisionRecord
@@ -56,7 +54,7 @@ class PlanTests(RetentionTestCase):
         (group,) = self.plan().going
         self.assertEqual((group.things, group.events), (9, 9))
         self.assertEqual(group.bytes, 9 * len('{"content":"message 0"}'))
-        self.assertEqual([each.id for each in group.samples], [*positions[:3], *positions[-2:]])
+        self.assertEqual([sample.id for sample in group.samples], [*positions[:3], *positions[-2:]])
         self.assertEqual(group.samples[0].text, "message 0")
         self.assertEqual(group.oldest, group.newest)
 
@@ -74,7 +72,7 @@ class KeepingTests(RetentionTestCase):
         self.session("active", "one", days=400, ended=False)
         self.session("open", "two", days=400, ended=False, closed=False)
         self.assertEqual(self.going(), {})
-        self.assertEqual(self.kept(), {"its session has not ended": 1, "its turn is still open": 1})
+        self.assertEqual(self.kept(), {"its session has not ended": 1, "its turn is open": 1})
 
     def test_a_hold_on_a_session_keeps_all_its_events_until_it_is_lifted(self):
         self.session("s", "one", "two", days=400)
@@ -102,7 +100,7 @@ class KeepingTests(RetentionTestCase):
         self.delete(tied, one, other, days=100)
         self.assertEqual(self.going(), {"deleted observation": 2})
         (kept,) = self.plan().kept
-        self.assertEqual((kept.says, kept.samples[0].id), ("a relation to what stays", tied))
+        self.assertEqual((kept.says, kept.samples[0].id), ("related to an item that is kept", tied))
 
     def test_what_is_tied_to_a_held_memory_stays_with_it(self):
         one, other, third = (self.memory(name, days=400) for name in ("one", "other", "third"))
@@ -121,7 +119,7 @@ class KeepingTests(RetentionTestCase):
             record_decision(command=DecisionRecord(title="Use WAL", chosen="WAL", rationale=f"see #{said}, #{memory}"))
         self.delete(memory, days=100)
         self.assertEqual(self.going(), {})
-        self.assertEqual(self.kept(), {"cited by a decision that stands": 2})
+        self.assertEqual(self.kept(), {"cited by a decision in force": 2})
 
     def test_what_only_a_decision_that_goes_itself_cites_goes_with_it(self):
         (said,) = self.session("s", "why we chose it", days=500)
@@ -137,5 +135,5 @@ class KeepingTests(RetentionTestCase):
         from memories.services import delete_memory
 
         with days_ago(days):
-            for each in memories:
-                delete_memory(command=MemoryDelete(id=each))
+            for memory in memories:
+                delete_memory(command=MemoryDelete(id=memory))

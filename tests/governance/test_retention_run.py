@@ -1,5 +1,3 @@
-"""Running retention: exactly what was previewed goes, and what a rebuild makes is the same."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -43,10 +41,9 @@ class RunTests(RetentionTestCase):
         self.assert_sound()
 
     def told(self, report: Report) -> dict[str, Any]:
-        """What a report says of what goes, but for the words, which are gone."""
         told = report.model_dump(include=set(Report.model_fields))
         for share in told["going"]:
-            share["samples"] = [each["id"] for each in share["samples"]]
+            share["samples"] = [sample["id"] for sample in share["samples"]]
         return told
 
     def test_the_text_is_in_no_search_and_no_file(self):
@@ -59,7 +56,7 @@ class RunTests(RetentionTestCase):
     def test_another_plan_than_the_one_of_now_is_refused_and_nothing_goes(self):
         digest = self.plan().digest
         self.session("older", "one more", days=500)
-        with self.assertRaisesRegex(PreconditionFailed, "has changed since") as caught:
+        with self.assertRaisesRegex(PreconditionFailed, "retention plan has changed") as caught:
             run_retention(command=RetentionRunRequest(digest=digest))
         self.assertEqual(caught.exception.data["plan"]["digest"], self.plan().digest)
         self.assertEqual(self.erased(), [])
@@ -99,7 +96,7 @@ class RunTests(RetentionTestCase):
         with self.assertRaises(ConfirmationRequired) as asked:
             services.delete_memory(command=MemoryDelete(id=self.gone, permanent=True))
         command = MemoryDelete(id=self.gone, permanent=True, confirm_token=asked.exception.data["confirm_token"])
-        with self.assertRaisesRegex(Forbidden, "keeps it .a lawsuit.; nothing was erased"):
+        with self.assertRaisesRegex(Forbidden, "prevents this .a lawsuit.; nothing was erased"):
             services.delete_memory(command=command)
         self.assertEqual(self.erased(), [])
         self.assert_sound()
@@ -114,7 +111,6 @@ class RunTests(RetentionTestCase):
         self.assertEqual(self.erased(), [])
 
     def cut_off_after(self, batches: int) -> None:
-        """Begin a run and leave it after some batches, as one that is killed does."""
         done = []
 
         def leave(*_: int) -> None:
@@ -124,7 +120,7 @@ class RunTests(RetentionTestCase):
 
         with mock.patch.object(running, "BATCH", 1), self.assertRaises(InterruptedError):
             if not batches:
-                with mock.patch.object(running._Taking, "_take", leave):
+                with mock.patch.object(running._Execution, "_erase", leave):
                     run_retention(command=RetentionRunRequest(digest=self.plan().digest))
             run_retention(command=RetentionRunRequest(digest=self.plan().digest), progress=leave)
 

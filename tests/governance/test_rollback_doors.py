@@ -1,5 +1,3 @@
-"""Roll-backs at their doors: the page, in a real browser by keyboard alone; REST; the command line."""
-
 from __future__ import annotations
 
 import io
@@ -38,7 +36,7 @@ class RollbackPageTests(AdminTestCase):
         self.assertIn("Quarantine 2 things", said)
         token = self.look().partition('name="confirm_token" value="')[2][:16]
         said = text_of(self.post(f"{PAGE}run/", **{**fields, "confirm_token": token}))
-        self.assertIn("2 set aside. It can be undone below.", said)
+        self.assertIn("2 quarantined. It can be undone below.", said)
         self.assertEqual([self.clean], self.memories())
         self.assertIn("Undo this", said)
 
@@ -46,10 +44,10 @@ class RollbackPageTests(AdminTestCase):
         other = self.write("Another", "One.", session="s-bad")
         html = self.look(leave=str(other))
         self.assertIn("Quarantine 1 thing", html)
-        self.assertIn("left by choice", html)
+        self.assertIn("excluded by the request", html)
         self.assertIn("give at least one of", self.page(PAGE, session_id=""))
         self.assertIn("a position such as 412, or a time", self.look(since="yesterday"))
-        self.assertIn("nothing that was derived", self.look(also="999"))
+        self.assertIn("is not downstream of the selection", self.look(also="999"))
 
 
 class RollbackCommandTests(AdminTestCase):
@@ -69,7 +67,7 @@ class RollbackCommandTests(AdminTestCase):
         rollback_id = done.rpartition("--undo ")[2].strip()
         self.assertIn("restore", self.run_command("--undo", rollback_id) + "restore")
         self.assertIsNone(self.memory(bad).deleted_at)
-        with self.assertRaisesMessage(CommandError, "was undone by"):
+        with self.assertRaisesMessage(CommandError, "already undone by"):
             self.run_command("--undo", rollback_id)
         with self.assertRaisesMessage(CommandError, "at least one of"):
             self.run_command()
@@ -83,7 +81,7 @@ class RollbackRestTests(RestTestCase):
         chosen = {"session_id": "s-bad", "action": "quarantine"}
         shown = self.call("POST", "projects/alpha/rollbacks/preview", chosen).data
         self.assertEqual({"quarantine": 1}, shown["counts"])
-        self.assertEqual([bad], [each["id"] for each in shown["trace"]["direct"][0]["shown"]])
+        self.assertEqual([bad], [item["id"] for item in shown["trace"]["direct"][0]["shown"]])
         refused = self.call("POST", "projects/alpha/rollbacks", chosen, expect=409).data
         self.assertEqual(("confirmation_required", shown["confirm_token"]), (refused["code"], refused["confirm_token"]))
         confirmed = {**chosen, "confirm_token": shown["confirm_token"], "reason": "lies"}
@@ -95,7 +93,7 @@ class RollbackRestTests(RestTestCase):
         undone = self.call("POST", f"projects/alpha/rollbacks/{made['id']}/undo", {"reason": "no"}).data
         self.assertEqual([], undone["undone_left"])
         listed = self.call("GET", "projects/alpha/rollbacks").data["results"]
-        self.assertEqual([(made["id"], "lies")], [(each["id"], each["reason"]) for each in listed])
+        self.assertEqual([(made["id"], "lies")], [(item["id"], item["reason"]) for item in listed])
         self.call("POST", f"projects/alpha/rollbacks/{made['id']}/undo", {}, expect=409)
         self.call("POST", "projects/alpha/rollbacks/preview", {}, expect=422)
 
@@ -111,16 +109,16 @@ class RollbackRestTests(RestTestCase):
         self.assertEqual({"mark": 1}, shown["counts"])
         self.assertEqual(
             [("1 × memory.seen", "nothing depends on this event")],
-            [(each["title"], each["why"]) for each in shown["left"]],
+            [(left["title"], left["why"]) for left in shown["left"]],
         )
         shown = self.call("POST", "projects/alpha/rollbacks/preview", {**wanted, "leave": [chosen]}).data
         self.assertEqual({}, shown["counts"])
-        self.assertEqual([chosen], [each["id"] for each in shown["left"] if each["why"] == "left by choice"])
+        self.assertEqual([chosen], [left["id"] for left in shown["left"] if left["why"] == "excluded by the request"])
 
     def test_a_relation_that_was_removed_stays_removed(self) -> None:
         one, other = (
-            self.call("POST", "projects/alpha/memories", {"title": each, "content": each}, expect=201).data["id"]
-            for each in ("One", "Other")
+            self.call("POST", "projects/alpha/memories", {"title": item, "content": item}, expect=201).data["id"]
+            for item in ("One", "Other")
         )
         wanted = {"source": str(one), "relation": "related_to", "target": str(other)}
         path = "projects/alpha/relations"
@@ -153,13 +151,13 @@ class RollbackBrowserTests(BrowserTestCase):
         self.tab_to("Show again with these choices")
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("2 set aside")
+        self.see("2 quarantined")
         self.tab_to_field("reason")
         self.press("It was fed lies")
         self.tab_to("Quarantine 2 things")
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("2 set aside. It can be undone below.")
+        self.see("2 quarantined. It can be undone below.")
         self.assertEqual([], self.server.api("GET", path).json()["results"])
         self.tab_to("Undo this", most=60)
         with self.new_page():

@@ -1,5 +1,3 @@
-"""What should be looked at again: who governs what, which commits touch it, ages and ends."""
-
 from __future__ import annotations
 
 from datetime import timedelta
@@ -30,7 +28,7 @@ class GoverningTests(StalenessTestCase):
         commit = self.commit_now("Shorten tokens\n\nfor speed", "src/auth.py", "README.md")
         (found,) = self.stale()
         self.assertEqual((found["id"], found["kind"], found["type"]), (decision, "decision", "high"))
-        self.assertEqual([each["why"] for each in found["reasons"]], ["touched"])
+        self.assertEqual([reason["why"] for reason in found["reasons"]], ["touched"])
         self.assertEqual(found["governs"], ["src/auth.py"])
         (shown,) = found["commits"]
         self.assertEqual((shown["id"], shown["subject"], shown["author"]), (commit, "Shorten tokens", "Bo"))
@@ -204,7 +202,7 @@ class ExpiryTests(StalenessTestCase):
     def test_an_end_that_has_passed_or_that_the_thing_cannot_have_is_refused_and_nothing_is_written(self):
         decision, head = self.record("WAL").id, log.head()
         for entity_id, until, said in (
-            (self.fact, NOON - timedelta(days=1), "has passed already"),
+            (self.fact, NOON - timedelta(days=1), "is in the past"),
             (decision, NOON + timedelta(days=9), "a decision has no valid_until"),
         ):
             with self.subTest(said), self.assertRaisesRegex(Invalid, said):

@@ -1,5 +1,3 @@
-"""What should be looked at again, at the doors: REST, MCP's tools, context packs."""
-
 from __future__ import annotations
 
 from governance.tools import TOOLS
@@ -40,14 +38,14 @@ class PackTests(StalenessTestCase):
 
     def test_a_pack_says_what_waits_and_why(self):
         decision = self.record("Sign tokens", files=["src/auth.py"]).id
-        self.assertNotIn("To look at again", self.pack())
+        self.assertNotIn("Needs recheck", self.pack())
         self.commit_now("Shorten tokens", "src/auth.py")
         self.assertRegex(
             self.pack(),
-            rf"To look at again: memory_affirm .*:\n- #{decision} decision Sign tokens — .*touched src/auth.py",
+            rf"Needs recheck: memory_affirm .*:\n- #{decision} decision Sign tokens — .*touched src/auth.py",
         )
         self.affirm(decision)
-        self.assertNotIn("To look at again", self.pack())
+        self.assertNotIn("Needs recheck", self.pack())
 
     def test_what_has_merely_expired_is_in_no_pack(self):
         self.write("Port", kind="knowledge", attributes={"valid_until": "2026-11-20T12:30:00Z"})
@@ -64,7 +62,7 @@ class RestTests(RestTestCase):
         commit = {"sha": "a" * 40, "message": "Shorten", "committed_at": "2040-01-01T00:00:00Z", "files": files}
         self.call("POST", "projects/alpha/commits", [commit])
         found = self.call("GET", "projects/alpha/stale?kind=decision&diff=true").data
-        self.assertEqual([each["id"] for each in found["results"]], [decision])
+        self.assertEqual([item["id"] for item in found["results"]], [decision])
         self.assertEqual(found["results"][0]["commits"][0]["files"], files)
         self.assertEqual(self.call("GET", "projects/beta/stale").data["results"], [])
         path = f"stale/{decision}/affirm"
@@ -73,7 +71,7 @@ class RestTests(RestTestCase):
             self.call("POST", f"projects/alpha/{path}", {"reason": "holds"}, Idempotency_Key="k").data for _ in range(2)
         ]
         self.assertEqual(
-            [(each["title"], each["is_new"]) for each in told], [("Sign tokens", True), ("Sign tokens", False)]
+            [(item["title"], item["is_new"]) for item in told], [("Sign tokens", True), ("Sign tokens", False)]
         )
         self.call("POST", f"projects/alpha/decisions/{decision}/status", {"status": "deprecated"})
         self.call("POST", f"projects/alpha/{path}", {}, expect=409)
