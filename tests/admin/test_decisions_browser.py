@@ -64,7 +64,7 @@ class DecisionsBrowserTests(BrowserTestCase):
             row.send_keys(f"way {place}")
         self.type_into("supersedes", f"#{self.second}")
         self.follow("Record")
-        self.see(f"it supersedes #{self.second}")
+        self.see(f"which supersedes #{self.second}")
         self.assertEqual([each.text for each in self.find_all(".alternatives dt")], ["way 0", "way 1", "way 2"])
 
     def full(self, found: list[Any], count: int) -> list[Any]:

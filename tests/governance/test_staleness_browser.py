@@ -46,18 +46,18 @@ class StalenessBrowserTests(BrowserTestCase):
         self.see("1 of 3")
         self.see("Check tokens at the edge", "article")
         self.assertIn("-    return token.age < 3600", self.find(".patch").text)
-        self.assertEqual(self.find(".patch .line-come").text.strip(), "+    # <shorter>")
+        self.assertEqual(self.find(".patch .line-added").text.strip(), "+    # <shorter>")
         self.go("j")
         self.see("Tokens live an hour", "article")
         self.go("k")
         self.see("Check tokens at the edge", "article")
         self.press("?")
-        self.see("affirm: it holds; go on", ".keys")
+        self.see("still valid, with a note", ".keys")
         self.press(Keys.ESCAPE)
         self.press("n")
         self.press("just read it")  # typed into the note: its letters are no keys here
         self.go(Keys.ENTER)
-        self.see(f"Affirmed #{self.guideline}", ".live-messages")
+        self.see(f"Confirmed #{self.guideline}", ".live-messages")
         self.see("1 of 2")
         self.go("s")
         self.see("Record and supersede", "main")
@@ -69,8 +69,8 @@ class StalenessBrowserTests(BrowserTestCase):
         self.see(f"Deprecated #{self.decision}", ".live-messages")
         self.see("Tokens are signed", "article")
         self.go("a")
-        self.see(f"Affirmed #{self.other}", ".live-messages")
-        self.see("Nothing waits", "main")
+        self.see(f"Confirmed #{self.other}", ".live-messages")
+        self.see("Nothing to recheck", "main")
 
     def test_on_a_narrow_screen_nothing_is_cut_off(self) -> None:
         self.narrow()
@@ -79,4 +79,4 @@ class StalenessBrowserTests(BrowserTestCase):
         self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), 400)
         with self.new_page():
             self.find(".verdicts > form button").click()
-        self.see(f"Affirmed #{self.guideline}", ".live-messages")
+        self.see(f"Confirmed #{self.guideline}", ".live-messages")
