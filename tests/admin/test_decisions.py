@@ -109,7 +109,7 @@ class DecisionPageTests(DecidingTestCase):
         page = self.shown(first)
         self.assertIn("is-superseded is-current", page)
         self.assertIn(f'aria-label="#{third} Push in batches, accepted, decided', page)
-        self.assertIn(f"Now #{second} Push stand s instead.".replace(" s ", "s "), text_of(page))
+        self.assertIn(f"Replaced by #{second} Push", text_of(page))
         self.assertIn(f"it refines #{second}", text_of(page))
         self.assertNotIn("Lineage", text_of(self.shown(self.record("Alone"))))
 

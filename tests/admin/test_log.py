@@ -33,7 +33,7 @@ class ListTests(AdminTestCase):
         with self.store(source="admin"):
             delete_memory(command=MemoryTouch(id=old))
         self.assertEqual(self.events(type="memory.deleted"), [2])
-        self.assertEqual(self.events(door="mcp"), [1])
+        self.assertEqual(self.events(source="mcp"), [1])
         self.assertEqual(self.events(day="2024-05-06"), [1])
         self.assertEqual(self.events(day="2024-05-07"), [])
         self.assertEqual(self.events(day="no day"), [])
@@ -77,7 +77,7 @@ class DetailTests(AdminTestCase):
         with self.store():
             log.erase_streams(["memory:1"], reason="asked for")
         page = self.page(f"{LOG}1/change/")
-        self.assertIn("was erased", page)
+        self.assertIn("was deleted permanently", page)
         self.assertNotIn("to be forgotten", page)
         self.assertIn("erased", self.page(f"{LOG}2/change/"))
 

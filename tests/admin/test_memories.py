@@ -46,7 +46,7 @@ class ListTests(AdminTestCase):
 
     def test_an_empty_list_says_what_to_do(self) -> None:
         self.assertIn("Write the first one", self.page("memories/memory/"))
-        self.assertIn("Nothing matches", self.page("memories/memory/", q="nowhere"))
+        self.assertIn("No results", self.page("memories/memory/", q="nowhere"))
 
 
 class SearchTests(AdminTestCase):
