@@ -60,7 +60,7 @@ def _rule_text(named: str, words: dict[str, str]) -> str:
 
 
 def _most(shares: Sequence[Going | Kept]) -> int:
-    return max((each.bytes for each in shares), default=0)
+    return max((share.bytes for share in shares), default=0)
 
 
 def _row(share: Going | Kept, most: int) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _shown(report: Report) -> dict[str, Any]:
         "going": going_rows(report),
         "kept": kept_rows(report),
         "size": size(report.bytes),
-        "kept_things": sum(each.things for each in report.kept),
+        "kept_things": sum(kept.things for kept in report.kept),
     }
 
 

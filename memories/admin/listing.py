@@ -68,7 +68,7 @@ def bar(value: float, highest: float) -> SafeString:
 
 def validity(memory: Memory) -> SafeString:
     if memory.valid_until is None:
-        return format_html('<span class="quiet">{}</span>', "always")
+        return format_html('<span class="quiet">{}</span>', "no end")
     day = timezone.localtime(memory.valid_until).strftime("%Y-%m-%d")
     exact = memory.valid_until.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     mark = cells.badge("expired", "Expired") if is_expired(memory) else ""

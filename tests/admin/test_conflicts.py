@@ -44,8 +44,8 @@ class ConflictTests(AdminTestCase):
 
     def test_shows_both_with_who_and_why_what_differs_and_what_both_were_made_from(self) -> None:
         page = text_of(self.page(f"{self.one}change/"))
-        for each in ("Version 2 (earlier)", "Version 3 (later)", "claude", "codex", "by claude", "by codex"):
-            self.assertIn(each, page)
+        for text in ("Version 2 (earlier)", "Version 3 (later)", "claude", "codex", "by claude", "by codex"):
+            self.assertIn(text, page)
         self.assertIn("Retry [removed: five ] times.", page)
         self.assertIn("Wait a [added: minute ] .", page)
         self.assertIn("Version 1, the base of both versions", page)
@@ -57,8 +57,8 @@ class ConflictTests(AdminTestCase):
 
     def test_the_earlier_is_kept(self) -> None:
         page = text_of(self.settle(resolution="keep_a", reason="measured"))
-        for each in ("Resolved. Version 4 is current.", "Resolved: keep the earlier version", "owner", "measured"):
-            self.assertIn(each, page)
+        for text in ("Resolved. Version 4 is current.", "Resolved: keep the earlier version", "owner", "measured"):
+            self.assertIn(text, page)
         self.assertEqual(self.memory(self.memory_id).content, EARLIER)
         self.assertEqual((self.conflict().resolved_by, self.conflict().reason), ("owner", "measured"))
 

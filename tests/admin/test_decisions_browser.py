@@ -120,7 +120,7 @@ class DecisionsBrowserTests(BrowserTestCase):
         self.type_into("to", str(self.first))
         self.see("Superseded: Poll the table", within=".relate")
         self.find("[name=relation]").find_element(By.CSS_SELECTOR, "[value=conflicts_with]").click()
-        self.follow("Link")
+        self.follow("Add link")
         self.see("conflicts with", within="#edges .relations")
 
     def test_no_page_breaks_the_policy_or_is_wider_than_a_narrow_screen(self) -> None:

@@ -59,8 +59,8 @@ class RecordingTests(DecidingTestCase):
         self.assertIn("'alternatives[0].option' must not be empty.", page)
         self.assertIn("There is no decision #99 here.", self.send_new(title="Push", chosen="x", refines="#99"))
         memory = self.write("A note")
-        said = self.send_new(title="Push", chosen="x", refines=f"#{memory}")
-        self.assertIn(f"#{memory} is a memory, not a decision.", said)
+        shown = self.send_new(title="Push", chosen="x", refines=f"#{memory}")
+        self.assertIn(f"#{memory} is a memory, not a decision.", shown)
         self.assertEqual(self.count(), 0)
 
     def test_more_rows_are_offered_without_a_script_and_keep_what_was_typed(self) -> None:
@@ -143,12 +143,12 @@ class AddingTests(DecidingTestCase):
         address = self.address(f"{PAGE}/{decision}/lookup/")
         found = self.client.get(address, {"target": f"#{decision}"})
         self.assertEqual((found.content.decode(), found["X-Found"]), ("Accepted: Poll", "yes"))
-        for target, said in (
+        for target, message in (
             ("99", "There is no decision #99 here."),
             ("x", "Enter the number of a decision, such as #412."),
         ):
             missing = self.client.get(address, {"target": target})
-            self.assertEqual((missing.content.decode(), missing["X-Found"]), (said, "no"))
+            self.assertEqual((missing.content.decode(), missing["X-Found"]), (message, "no"))
 
     def test_evidence_of_each_kind_is_added(self) -> None:
         decision = self.record("Poll")

@@ -37,14 +37,14 @@ class ErasingTests(AdminTestCase):
     def test_the_page_says_what_goes_and_what_stays_and_changes_nothing(self) -> None:
         self.delete()
         page = self.page(f"{self.one}erase/")
-        for each in (
+        for text in (
             "Will be deleted",
             "Will be kept",
             "digests",
             "older backups and exports",
             f"Type <code>{self.memory_id}</code> to confirm",
         ):
-            self.assertIn(each, page)
+            self.assertIn(text, page)
         self.assertTrue(self.is_there())
 
     def test_with_its_number_it_is_gone_and_the_event_says_who_and_why(self) -> None:

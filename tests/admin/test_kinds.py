@@ -96,8 +96,8 @@ class KindFormTests(KindTestCase):
         self.assertEqual(memory.attributes["examples"], examples)
         page = self.page("memories/memory/1/change/")
         shown = text_of(page)
-        for each in ("Names are read more often", "Good", "Bad", "amt", "of 100"):
-            self.assertIn(each, shown)
+        for text in ("Names are read more often", "Good", "Bad", "amt", "of 100"):
+            self.assertIn(text, shown)
 
     def test_a_tool_shows_what_it_takes(self) -> None:
         examples = ["replay 1", '{"day": 1}']
@@ -132,13 +132,13 @@ class KindFormTests(KindTestCase):
             ("tool", "parameters", {"parameters": "{'a'"}, "Enter valid JSON"),
             ("tool", "parameters", {"parameters": "[" * 20_000}, "This JSON is nested too deeply"),
         )
-        for kind, field, typed, said in cases:
+        for kind, field, typed, message in cases:
             with self.subTest(kind, typed=str(typed)[:40]):
                 known = {"guideline": "general", "knowledge": "fact", "tool": "cli"}[kind]
                 page = self.post(f"memories/{kind}/add/", **self.form(type=known, content="worth keeping", **typed))
                 self.assertIn("worth keeping", page)
                 errors = page.partition(f'id="id_{field}_error">')[2].partition("</p>")[0]
-                self.assertIn(said, errors)
+                self.assertIn(message, errors)
         self.assertEqual(self.memories(), [])
 
     def test_all_that_is_wrong_is_said_at_once(self) -> None:

@@ -95,8 +95,8 @@ class RelationTests(AdminTestCase):
             ("related_to", str(gone), "is deleted"),
             ("loves", str(self.tool), "'relation' must be one of"),
         )
-        for relation, target, said in cases:
-            self.assertIn(said, self.relate(relation, target), (relation, target))
+        for relation, target, message in cases:
+            self.assertIn(message, self.relate(relation, target), (relation, target))
         self.assertIn("would create a cycle", self.relate("depends_on", str(self.rule), self.tool))
         self.assertEqual(len(self.relations()), 1)
 

@@ -23,8 +23,8 @@ class ListTests(AdminTestCase):
             update_memory(command=MemoryUpdate(id=first, content="a newer text"))
         self.assertEqual(self.memories(), [first, second])
         row = text_of(self.page("memories/memory/"))
-        for each in ("Keep one file a project", f"#{first}", "Decision", "storage", "v2", "agent", "just now"):
-            self.assertIn(each, row)
+        for text in ("Keep one file a project", f"#{first}", "Decision", "storage", "v2", "agent", "just now"):
+            self.assertIn(text, row)
 
     def test_hides_deleted_memories_until_they_are_asked_for(self) -> None:
         kept, deleted = self.write("kept", "one"), self.write("gone", "two")
@@ -91,8 +91,8 @@ class DetailTests(AdminTestCase):
         self.assertIn("<strong>Why</strong>: because", page)
         with self.store():
             event_id = RawEvent.objects.get(position=memory_id).event_id
-        for each in ("agent", "mcp", "s-9", "docs/x.md", "choice", event_id, f"#{memory_id}"):
-            self.assertIn(each, text_of(page))
+        for text in ("agent", "mcp", "s-9", "docs/x.md", "choice", event_id, f"#{memory_id}"):
+            self.assertIn(text, text_of(page))
 
     def test_versions_show_what_changed_word_by_word(self) -> None:
         memory_id = self.write("A choice", "Take the red one.", tags=["x"])

@@ -34,8 +34,8 @@ class ReplayTests(AdminTestCase):
 
     def test_shows_an_event_its_digest_the_one_before_and_its_neighbours(self) -> None:
         page = self.page(REPLAY, position="6")
-        for each in (self.digest(5), self.digest(6), "note 6", '"content": "text 6"', "memory.written"):
-            self.assertIn(each, page)
+        for text in (self.digest(5), self.digest(6), "note 6", '"content": "text 6"', "memory.written"):
+            self.assertIn(text, page)
         self.assertEqual(self.around(page), list(range(2, 11)))
         self.assertIn("Verified", page)
         self.assertIn("9 links verified.", text_of(page))
@@ -121,12 +121,12 @@ class AsOfTests(AdminTestCase):
 
     def test_shows_what_was_known_then(self) -> None:
         then = text_of(self.page(AS_OF, position="1"))
-        for each in ("Two metres", "measured by hand", "1 memory", "The latest event is #3."):
-            self.assertIn(each, then)
+        for text in ("Two metres", "measured by hand", "1 memory", "The latest event is #3."):
+            self.assertIn(text, then)
         self.assertNotIn("Three metres", then)
         now = text_of(self.page(AS_OF, position="3"))
-        for each in ("Three metres", "A zebrafish", "2 memories", "This is the latest event."):
-            self.assertIn(each, now)
+        for text in ("Three metres", "A zebrafish", "2 memories", "This is the latest event."):
+            self.assertIn(text, now)
         self.assertIn("No memories yet", self.page(AS_OF, position="0"))
 
     def test_searches_what_was_known_then(self) -> None:

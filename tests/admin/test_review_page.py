@@ -1,4 +1,4 @@
-"""The page of review: what waits, one item at a time, and verdicts by buttons; by keys in a real browser."""
+"""The review queue, by buttons and by keyboard."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ class ReviewPageTests(AdminTestCase):
     def test_an_item_shows_its_text_and_its_evidence_and_why_it_waits(self) -> None:
         html = self.page(f"{QUEUE}{self.first}/")
         self.assertIn("After a <strong>timeout</strong>.", html)
-        said = text_of(html)
+        shown = text_of(html)
         for text in ("1 of 2", "Reason: policy reviews all writes.", "agent", "mcp", "s-1", f"#{self.first}", "net"):
-            self.assertIn(text, said)
+            self.assertIn(text, shown)
 
     def test_a_verdict_leads_to_the_next_item_and_is_taken_back(self) -> None:
-        said = text_of(self.say(self.first, "accept", base_version="1"))
-        self.assertIn(f"Accepted #{self.first} “Retry three times”.", said)
-        self.assertIn("1 of 1", said)
-        said = text_of(self.say(self.second, "reject", base_version="1", reason="We use spaces."))
-        self.assertIn("No memories to review", said)
+        shown = text_of(self.say(self.first, "accept", base_version="1"))
+        self.assertIn(f"Accepted #{self.first} “Retry three times”.", shown)
+        self.assertIn("1 of 1", shown)
+        shown = text_of(self.say(self.second, "reject", base_version="1", reason="We use spaces."))
+        self.assertIn("No memories to review", shown)
         self.assertEqual(self.standing(self.second), ("rejected", "We use spaces."))
-        said = text_of(self.post(f"{QUEUE}undo/"))
-        self.assertIn(f"Undid the verdict on #{self.second} “Use tabs”", said)
-        self.assertIn("Reason: policy reviews all writes.", said)
+        shown = text_of(self.post(f"{QUEUE}undo/"))
+        self.assertIn(f"Undid the verdict on #{self.second} “Use tabs”", shown)
+        self.assertIn("Reason: policy reviews all writes.", shown)
 
     def test_what_has_changed_meanwhile_is_shown_again_instead(self) -> None:
         with self.store("alpha", actor="agent", source="mcp"):
             update_memory(command=MemoryUpdate(id=self.first, content="After a lock."))
-        said = text_of(self.say(self.first, "accept", base_version="1"))
-        self.assertIn(f"#{self.first} is at version 2 now, but you reviewed version 1", said)
-        self.assertIn("After a lock.", said)
+        shown = text_of(self.say(self.first, "accept", base_version="1"))
+        self.assertIn(f"#{self.first} is at version 2 now, but you reviewed version 1", shown)
+        self.assertIn("After a lock.", shown)
         self.assertEqual(self.standing(self.first)[0], "proposed")
 
     def test_an_edit_that_cannot_be_kept_loses_nothing(self) -> None:
@@ -72,8 +72,8 @@ class ReviewPageTests(AdminTestCase):
         html = self.say(self.first, "edit", **fields)
         self.assertIn("Nothing was saved yet.", html)
         self.assertIn("After two timeouts.", html)
-        said = text_of(self.say(self.first, "edit", **{**fields, "title": "Retry twice"}))
-        self.assertIn(f"Accepted #{self.first} “Retry twice”.", said)
+        shown = text_of(self.say(self.first, "edit", **{**fields, "title": "Retry twice"}))
+        self.assertIn(f"Accepted #{self.first} “Retry twice”.", shown)
         memory = self.memory(self.first)
         self.assertEqual((memory.review, memory.version, memory.content), ("accepted", 2, "After two timeouts."))
 
@@ -133,10 +133,7 @@ class ReviewByKeyTests(BrowserTestCase):
         super().setUp()
         self.known = self.propose("How we retry", "Three times, then we stop and say so.")
         self.rest("PATCH", f"projects/{self.project}/settings", {"settings": {"review_policy": "all"}})
-        self.ids = [
-            self.propose(f"Proposal {number}", f"What number {number} says of the work at hand.")
-            for number in range(1, 5)
-        ]
+        self.ids = [self.propose(f"Proposal {number}", f"What number {number} says of the work at hand.") for number in range(1, 5)]
 
     def propose(self, title: str, content: str) -> int:
         written = self.rest("POST", f"projects/{self.project}/memories", {"title": title, "content": content})

@@ -1,4 +1,4 @@
-"""The pages that show what agents are told: search, context packs, and what became of a memory."""
+"""The search page, the pages of context packs, and the use of a memory."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class SearchPageTests(AdminTestCase):
 
     def test_the_answer_is_the_one_that_an_agent_gets_with_its_tokens(self) -> None:
         with self.store("alpha", source="mcp"):
-            told = search(MemorySearch(query="which port")).text
+            answer = search(MemorySearch(query="which port")).text
         page = self.page(SEARCH, query="which port")
-        self.assertEqual(shown_text(page), told)
-        self.assertIn(f"about {estimate_tokens(told)} tokens", page)
+        self.assertEqual(shown_text(page), answer)
+        self.assertIn(f"about {estimate_tokens(answer)} tokens", page)
         self.assertIn("2 of 2 by full text", page)
 
     def test_filters_are_those_of_the_tool(self) -> None:
@@ -50,10 +50,10 @@ class SearchPageTests(AdminTestCase):
             with self.store("alpha", source="mcp"):
                 named = {"tags": ["net"]} if "tags" in filters else filters
                 named = {"sources": ["decision"]} if "source" in filters else named
-                told = search(MemorySearch.model_validate({"query": "port", **named})).text
+                answer = search(MemorySearch.model_validate({"query": "port", **named})).text
             page = self.page(f"{SEARCH}?{urlencode({'query': 'port', **filters})}")
-            self.assertIn(told.splitlines()[0], page)
-            self.assertEqual(page.count("hit-head"), told.count("\n#") + told.startswith("#"), filters)
+            self.assertIn(answer.splitlines()[0], page)
+            self.assertEqual(page.count("hit-head"), answer.count("\n#") + answer.startswith("#"), filters)
 
     def test_each_hit_leads_to_its_page_and_the_index_row_to_what_it_stands_for(self) -> None:
         page = self.page(SEARCH, query="8321")
@@ -78,8 +78,8 @@ class SearchPageTests(AdminTestCase):
         self.assertIn("No session is open here", self.page(SEARCH, query="port", scope="session"))
 
     def test_the_index_says_how_it_stands(self) -> None:
-        said = text_of(self.page(SEARCH))
-        self.assertIn("Documents 2 2 memories Words Full text", said)
+        shown = text_of(self.page(SEARCH))
+        self.assertIn("Documents 2 2 memories Words Full text", shown)
         self.assertIn("Documents 0 none yet", text_of(self.page(SEARCH, "beta")))
 
     def test_beta_sees_nothing_and_more_hits_cost_no_more_queries(self) -> None:
@@ -179,9 +179,9 @@ class UsePageTests(AdminTestCase):
             pack_context(command=ContextPackRequest())
             get_memories(command=MemoryGet(ids=[cited]))
             count_uses()
-        said = text_of(self.page(f"memories/memory/{cited}/change/"))
-        self.assertIn("In packs 1× In searches 0× Read 1× by id or name Cited 1×", said)
-        self.assertIn(f"memory #{citing}", said)
+        shown = text_of(self.page(f"memories/memory/{cited}/change/"))
+        self.assertIn("In packs 1× In searches 0× Read 1× by id or name Cited 1×", shown)
+        self.assertIn(f"memory #{citing}", shown)
 
     def test_lists_show_what_was_ignored_used_or_never_given(self) -> None:
         used, ignored = self.write("Port of the hub", "8321"), self.write("Colour of the logo", "teal")

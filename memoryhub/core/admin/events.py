@@ -90,7 +90,7 @@ StreamFilter = value_filter("stream", field="stream_id")
 
 @admin.register(RawEvent)
 class RawEventAdmin(HubModelAdmin):
-    list_display = ("number", "time", "what", "stream", "actor", "source", "session")
+    list_display = ("number", "time", "what", "stream", "actor", "source_badge", "session")
     list_display_links = ("number",)
     list_filter = (GroupFilter, TypeFilter, SourceFilter, DayFilter, SessionFilter, StreamFilter)
     ordering = ("-position",)
@@ -125,7 +125,7 @@ class RawEventAdmin(HubModelAdmin):
         return cells.code(shortened(event.stream_id, 24))
 
     @admin.display(description="source")
-    def source(self, event: RawEvent) -> SafeString:
+    def source_badge(self, event: RawEvent) -> SafeString:
         return cells.badge("source", event.source)
 
     @admin.display(description="session")
