@@ -122,7 +122,7 @@ class AdminTests(AdminTestCase):
             "Yes",
         ):
             self.assertIn(shown, page)
-        self.assertIn("No runbook here", self.page(listed, project="beta"))
+        self.assertIn("No runbooks yet", self.page(listed, project="beta"))
 
     def test_a_person_writes_reads_and_edits_one(self) -> None:
         form = self.page("memories/runbook/add/")
