@@ -275,7 +275,8 @@ class Documentation(SimpleTestCase):
             self.assertIn(f"`{name}", self.page)
 
     def test_every_target_is_named_with_its_amounts(self) -> None:
-        rows = [row.split("|") for row in self.page.splitlines() if row.startswith("| ")]
+        tables = [part for part in self.page.split("\n\n") if part.startswith("| key |")]
+        rows = [row.split("|") for table in tables for row in table.splitlines() if row.startswith("| ")]
         for figure in judged_figures():
             (row,) = [row for row in rows if documents(row[1], figure.key)]
             for target in targets_of(figure):
