@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
 from typing import Annotated, Any
 
+from django.core.exceptions import ImproperlyConfigured
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from memoryhub.config.layers import CONFIG_FILE, OF_THE_HUB, decided, decided_outside, read_config
@@ -28,6 +31,33 @@ class Ranking(BaseModel):
     priority: float = Field(1.5, ge=0, le=100)
     text: float = Field(1.0, ge=0, le=100)
     recency: float = Field(0.5, ge=0, le=100)
+
+
+class Group(StrEnum):
+    """The parts of the page of settings, in their order."""
+
+    SESSIONS = "Sessions and turns"
+    REVIEW = "Review"
+    RETENTION = "Retention"
+    SECRETS = "Secrets"
+    FINDING = "Finding"
+
+
+class InFolder(Enum):
+    """What a folder's file may set, which may be a stranger's: nothing by which less would be protected."""
+
+    NOTHING = auto()
+    STRICTER = auto()
+    """A number of at most the default, or another choice than the default."""
+    ANY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingInfo:
+    """What a setting declares besides its type, its default and its description."""
+
+    group: Group
+    in_folder: InFolder = InFolder.NOTHING
 
 
 def _listed(value: Any) -> Any:
@@ -53,54 +83,87 @@ ReviewAfter = dict[Annotated[str, AfterValidator(_growing_old)], Annotated[int, 
 """Days by ``decision``, ``decision/<impact>``, a kind of memory or ``<kind>/<type>``; the closest name holds."""
 
 
-class ProjectSettings(BaseModel):
-    """What a project can be told."""
-
+class _Settings(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    turn_policy: TurnPolicy = Field(TurnPolicy.AUTO, description="strict asks every write for an open turn's token")
-    ack_token_minutes: int = Field(30, ge=1, le=24 * 60, description="a turn stays open so long after its last event")
-    session_idle_hours: int = Field(12, ge=1, le=24 * 30, description="a session left open is ended after so long")
-    capture_decisions: bool = Field(True, description="agents record decisions; a person may in any case")
-    capture_commits: bool = Field(True, description="record a commit that is seen in a tool's event")
-    conflict_window_seconds: float = Field(
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for name, field in cls.model_fields.items():
+            if not any(isinstance(about, SettingInfo) for about in field.metadata):
+                raise ImproperlyConfigured(f"setting {name!r} declares no group; annotate it with SettingInfo(Group.…)")
+
+
+class ProjectSettings(_Settings):
+    """What a project can be told."""
+
+    turn_policy: Annotated[TurnPolicy, SettingInfo(Group.SESSIONS, InFolder.STRICTER)] = Field(
+        TurnPolicy.AUTO, description="strict asks every write for an open turn's token"
+    )
+    ack_token_minutes: Annotated[int, SettingInfo(Group.SESSIONS, InFolder.STRICTER)] = Field(
+        30, ge=1, le=24 * 60, description="a turn stays open so long after its last event"
+    )
+    session_idle_hours: Annotated[int, SettingInfo(Group.SESSIONS)] = Field(
+        12, ge=1, le=24 * 30, description="a session left open is ended after so long"
+    )
+    capture_decisions: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY)] = Field(
+        True, description="agents record decisions; a person may in any case"
+    )
+    capture_commits: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY)] = Field(
+        True, description="record a commit that is seen in a tool's event"
+    )
+    conflict_window_seconds: Annotated[float, SettingInfo(Group.SESSIONS, InFolder.STRICTER)] = Field(
         5.0, ge=0, le=3600, description="two writes from one version within so long are both kept, as a conflict"
     )
-    search_mode: SearchMode = Field(
+    search_mode: Annotated[SearchMode, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
         SearchMode.AUTO, description="auto; fts5: by words alone, never by meaning; basic: by LIKE"
     )
-    rank_by_use: bool = Field(True, description="what was fetched, cited or updated counts up to a tenth more")
-    embedding_model: str = Field(
+    rank_by_use: Annotated[bool, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
+        True, description="what was fetched, cited or updated counts up to a tenth more"
+    )
+    embedding_model: Annotated[str, SettingInfo(Group.FINDING)] = Field(
         "auto", min_length=1, max_length=300, description="what finds by meaning: auto, none, a folder, or a hub id"
     )
-    review_policy: ReviewPolicy = Field(
+    review_policy: Annotated[ReviewPolicy, SettingInfo(Group.REVIEW)] = Field(
         ReviewPolicy.OFF, description="which of what agents write waits for a person: off, sampled or all"
     )
-    review_sample_percent: int = Field(10, ge=1, le=100, description="so many of a hundred texts are sampled")
-    review_sources: Annotated[list[Source], BeforeValidator(_listed)] = Field(
+    review_sample_percent: Annotated[int, SettingInfo(Group.REVIEW)] = Field(
+        10, ge=1, le=100, description="so many of a hundred texts are sampled"
+    )
+    review_sources: Annotated[list[Source], BeforeValidator(_listed), SettingInfo(Group.REVIEW)] = Field(
         default_factory=list, max_length=50, description="doors and agents of which everything waits for a person"
     )
-    review_below_confidence: float = Field(
+    review_below_confidence: Annotated[float, SettingInfo(Group.REVIEW)] = Field(
         0.0, ge=0, le=1, description="knowledge that is less certain waits for a person"
     )
-    packs_accepted_only: bool = Field(True, description="context packs leave out what waits for a person")
-    review_after: ReviewAfter = Field(
+    packs_accepted_only: Annotated[bool, SettingInfo(Group.REVIEW)] = Field(
+        True, description="context packs leave out what waits for a person"
+    )
+    review_after: Annotated[ReviewAfter, SettingInfo(Group.REVIEW)] = Field(
         default_factory=dict, description="days after which what nobody looked at is to be affirmed, by kind"
     )
-    retention_days: Days = Field(365, description="what was captured goes after so many days; never keeps it")
-    purge_deleted_after_days: Days = Field(
+    retention_days: Annotated[Days, SettingInfo(Group.RETENTION)] = Field(
+        365, description="what was captured goes after so many days; never keeps it"
+    )
+    purge_deleted_after_days: Annotated[Days, SettingInfo(Group.RETENTION)] = Field(
         90, description="a memory that was deleted goes for good after so many days; never keeps it"
     )
-    retention: list[RetentionRule] = Field(
+    retention: Annotated[list[RetentionRule], SettingInfo(Group.RETENTION)] = Field(
         default_factory=list, max_length=MAX_RULES, description="rules that come before these two; the first decides"
     )
-    secret_rules: list[SecretRule] = Field(
+    secret_rules: Annotated[list[SecretRule], SettingInfo(Group.SECRETS)] = Field(
         default_factory=list, max_length=MAX_SECRET_RULES, description="what is a secret here besides the rule pack"
     )
-    secret_allow: list[Allowed] = Field(
+    secret_allow: Annotated[list[Allowed], SettingInfo(Group.SECRETS)] = Field(
         default_factory=list, max_length=MAX_ALLOWED, description="exact texts and /patterns/ that are no secrets here"
     )
-    ranking: Ranking = Field(default_factory=Ranking, description="the weight of each part of a query's ranking")
+    ranking: Annotated[Ranking, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
+        default_factory=Ranking, description="the weight of each part of a query's ranking"
+    )
+
+
+def setting_info(name: str) -> SettingInfo:
+    """Return what a setting declares."""
+    return next(about for about in ProjectSettings.model_fields[name].metadata if isinstance(about, SettingInfo))
 
 
 def project_settings() -> ProjectSettings:
