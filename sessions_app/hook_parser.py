@@ -9,24 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memoryhub.config.clients import Command, Edit, Effect, Hook, Hooks, hook_clients
 from memoryhub.config.identity import identify_project
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.text import flat
-from sessions_app.events.client import TOOL_MESSAGE
-from sessions_app.hook_clients import (
-    CLIENTS,
-    Becomes,
-    Change,
-    Client,
-    Constant,
-    Effect,
-    ExitCode,
-    Hook,
-    Source,
-    Texts,
-    Value,
-)
-from sessions_app.transcript import LAST_MESSAGE, last_assistant_message
+from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, TOOL_MESSAGE
+from sessions_app.transcript import with_last_message
 
 _EXIT_CODE = re.compile(
     r"(?:exit(?:ed with)?(?: non-zero)?(?: status)? code|exit code|exit status)\D{0,3}(\d{1,3})\b", re.IGNORECASE
@@ -60,18 +48,17 @@ def parse_hook(*, client: str, event: str, told: Mapping[str, Any]) -> HookEvent
     session = flat(_word(_at(told, table.session)).strip())
     if not session and hook.effect is not Effect.NOTHING:
         raise Invalid(f"{table.session!r} is missing in what {client} told; it names the session")
-    if event == "Stop" and not told.get(LAST_MESSAGE):
-        told = {**told, LAST_MESSAGE: last_assistant_message(told.get("transcript_path"))}
-    becomes = hook.by_tool.get(_word(_at(told, table.tool)), hook.becomes)
-    payload = {} if becomes is None else _payload(becomes, told)
+    if hook.transcript:
+        told = with_last_message(told, place=hook.content[0], transcript=hook.transcript)
+    kind, payload = _event(table, hook, told)
     return HookEvent(
         effect=hook.effect,
-        answers=hook.answers,
+        answers=hook.effect is Effect.START,
         session_id=session[:200],
         directory=_folder(_at(told, table.directory)),
         reason=flat(_word(_at(told, table.reason)))[:100],
-        type=becomes.type if becomes else "",
-        payload=payload,
+        type=kind,
+        payload=_filled(payload),
     )
 
 
@@ -97,45 +84,66 @@ def _in_whole_characters(told: Mapping[str, Any]) -> Mapping[str, Any]:
     return told
 
 
-def _table(client: str) -> Client:
-    table = CLIENTS.get(client)
-    if table is None:
-        raise NotFound(f"{client!r} is no client that is known; known are: {', '.join(CLIENTS)}", known=list(CLIENTS))
-    return table
+def _table(client: str) -> Hooks:
+    known = hook_clients()
+    if client not in known:
+        raise NotFound(f"{client!r} is no client that is known; known are: {', '.join(known)}", known=list(known))
+    return known[client]
 
 
-def _hook(table: Client, client: str, event: str) -> Hook:
-    hook = table.hooks.get(event)
+def _hook(table: Hooks, client: str, event: str) -> Hook:
+    hook = table.find(event)
     if hook is None:
-        known = ", ".join(table.hooks)
-        raise NotFound(f"{client} has no hook {event!r} that is known; known are: {known}", known=list(table.hooks))
+        known = [*table.events, *table.ignored]
+        raise NotFound(f"{client} has no hook {event!r} that is known; known are: {', '.join(known)}", known=known)
     return hook
 
 
-_NEEDED = {"content", "command", "path", "tool"}
-"""Fields without which an event says nothing."""
+def _event(table: Hooks, hook: Hook, told: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the type and the payload of the turn's event; the first field is the one without which it says nothing."""
+    if hook.effect is not Effect.TOOL:
+        return hook.type, {"content": _texts(told, hook.content, 50_000)}
+    tool = _word(_at(told, table.tool))
+    if tool in hook.commands:
+        return COMMAND_RUN.name, _command(table, hook.commands[tool], told)
+    if tool in hook.edits:
+        return FILE_EDITED.name, _edit(table, hook.edits[tool], told)
+    return TOOL_MESSAGE.name, _call(table, hook, told)
 
 
-def _payload(becomes: Becomes, told: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: _value(source, told) for name, source in becomes.fields.items()}
-    if any(not found[name] for name in _NEEDED & set(found) if name != "tool" or becomes.type == TOOL_MESSAGE.name):
-        return {}
-    return {name: value for name, value in found.items() if value not in (None, "")}
+def _filled(payload: dict[str, Any]) -> dict[str, Any]:
+    first = next(iter(payload.values()))
+    return {name: value for name, value in payload.items() if value not in (None, "")} if first else {}
 
 
-def _value(source: Source, told: Mapping[str, Any]) -> Any:
-    match source:
-        case Texts(sources, longest):
-            return _cut("\n".join(filter(None, (_text(_at(told, each)) for each in sources))), longest)
-        case Change():
-            return _cut(_changes(source, told), source.longest)
-        case Value(place, longest):
-            return _bounded(_at(told, place), longest)
-        case ExitCode(sources, place):
-            numbers = [value for each in sources if type(value := _at(told, each)) is int]
-            return numbers[0] if numbers else _exit_code(_text(_at(told, place)))
-        case Constant(value):
-            return value
+def _command(table: Hooks, tool: Command, told: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = [code for place in tool.exit_code if type(code := _at(told, place)) is int]
+    return {
+        "command": _texts(told, (tool.command,), 10_000),
+        "output": _texts(told, tool.output, 8_000),
+        "exit_code": numbers[0] if numbers else _exit_code(_text(_at(told, tool.exit_text))),
+        "directory": _texts(told, (table.directory,), 4_000),
+    }
+
+
+def _edit(table: Hooks, tool: Edit, told: Mapping[str, Any]) -> dict[str, Any]:
+    change = _texts(told, (tool.text,), 4_000) if tool.text else _cut(_changes(tool, told), 4_000)
+    return {"path": _texts(told, (tool.path,), 4_000), "change": change, "tool": _texts(told, (table.tool,), 200)}
+
+
+def _call(table: Hooks, hook: Hook, told: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "tool": _texts(told, (table.tool,), 200),
+        "call_id": _texts(told, (table.call,), 200),
+        "input": _bounded(_at(told, table.input)),
+        "output": _bounded(_at(told, hook.result)),
+        "is_error": hook.is_error,
+    }
+
+
+def _texts(told: Mapping[str, Any], places: tuple[str, ...], longest: int) -> str:
+    """Return the texts at these places, one below the other."""
+    return _cut("\n".join(filter(None, (_text(_at(told, place)) for place in places))), longest)
 
 
 def _at(told: Any, path: str) -> Any:
@@ -167,11 +175,11 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _changes(source: Change, told: Mapping[str, Any]) -> str:
-    pairs = _at(told, source.each) if source.each else [told]
+def _changes(tool: Edit, told: Mapping[str, Any]) -> str:
+    pairs = _at(told, tool.each) if tool.each else [told]
     if not isinstance(pairs, list):
         return ""
-    return "\n".join(_changed(_at(pair, source.old), _at(pair, source.new)) for pair in pairs)
+    return "\n".join(_changed(_at(pair, tool.old), _at(pair, tool.new)) for pair in pairs)
 
 
 def _changed(old: Any, new: Any) -> str:
@@ -184,7 +192,8 @@ def _exit_code(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _bounded(value: Any, longest: int) -> Any:
+def _bounded(value: Any, longest: int = 2_000) -> Any:
+    """Return JSON with its texts cut to ``longest`` characters, and the whole to four times as many."""
     shorter = _shortened(value, longest, 6)
     whole = json.dumps(shorter, ensure_ascii=False)
     return shorter if len(whole) <= 4 * longest else _cut(whole, 4 * longest)

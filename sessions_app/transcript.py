@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-LAST_MESSAGE = "last_assistant_message"
 _TAIL_BYTES = 256 * 1024
+
+
+def with_last_message(told: Mapping[str, Any], *, place: str, transcript: str) -> dict[str, Any]:
+    """Return what a client reported, with its last message read from its transcript where it left that out."""
+    if told.get(place):
+        return dict(told)
+    return {**told, place: last_assistant_message(told.get(transcript))}
 
 
 def last_assistant_message(path: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memoryhub.config.clients import hook_clients
 from memoryhub.core.paging import estimate_tokens
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, replayed, run_hook, wait_for_spooled
 from tests.web.server import Server, poll, serving, temporary_home
@@ -163,7 +164,7 @@ class OneHubTests(HookTestCase):
 
     def test_a_client_or_an_event_that_is_unknown_is_told_with_those_that_are_known(self):
         self.clone("printer")
-        self.assert_harmless(run_hook(self.home, "Stop", self.told(), client="vi"), says="claude-code, gemini-cli")
+        self.assert_harmless(run_hook(self.home, "Stop", self.told(), client="vi"), says=", ".join(hook_clients()))
         self.assert_harmless(run_hook(self.home, "Halt", self.told()), says="known are: SessionStart")
         self.assert_harmless(run_hook(self.home, "PreToolUse", self.told(tool_name="Bash")))
         self.assertFalse((self.home / "projects" / "printer").exists())

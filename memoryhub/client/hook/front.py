@@ -34,13 +34,8 @@ CONNECT_SECONDS = 0.05
 SECONDS = 0.3
 """For so long the hub's answer is waited for, where the variable does not say otherwise."""
 WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
-PATIENT_SECONDS = {"SessionStart": 1.0}
-"""At least so long, where the client waits for an answer to show to its model."""
-UNANSWERED = frozenset({"PostToolUse", "PostToolUseFailure", "AfterTool"})
-"""The client has nothing to learn from the answer, and comes by after every tool: it is sent, and a child waits.
-
-Not so the others: a prompt, a turn's end and a session's end may follow one another at once, and must stay in order.
-"""
+PATIENT_SECONDS = 1.0
+"""At least so long at a session's start, where the client waits for an answer to show to its model."""
 CHILD_SECONDS = 5.0
 MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
@@ -84,7 +79,8 @@ def _take(argv: list[str]) -> None:
     setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own end
     if enabled.switched_off_by():
         return
-    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS.get(event.name, 0))
+    event.effect = effect_of(event.client, event.name)
+    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.effect == "start" else 0)
     if not _is_object(event.body):
         complain("what came on standard input is no JSON object; it is not kept")
         return
@@ -93,6 +89,21 @@ def _take(argv: list[str]) -> None:
 
         event.body = payload.shortened(event.body, MAX_BODY)
     _hand_over(event)
+
+
+def effect_of(client: str, event: str) -> str:
+    """Return what the client's table declares as the event's effect; "" where it is not known.
+
+    The client has nothing to learn from the answer to ``tool``: it is sent, and a child waits. Not so the others: a
+    prompt, a turn's end and a session's end may follow one another at once, and must stay in order. Searches the text,
+    because a TOML parser takes longer to import than the hook may take.
+    """
+    try:
+        with open(post.CLIENTS_FILE, "rb") as file:  # noqa: PTH123  (pathlib takes longer to import than all of this)
+            text = file.read().decode()
+    except OSError:
+        return ""
+    return text.partition(f'[{client}.hooks.events.{event}]\neffect = "')[2].partition('"')[0]
 
 
 def _seconds() -> float:
@@ -148,7 +159,7 @@ def _hand_over(event: Event) -> None:
     """Post the event; keep it in the spool where that fails."""
     _name_project(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
-    if connection is None or (event.name in UNANSWERED and not os.environ.get(WAIT_VARIABLE)):
+    if connection is None or (event.effect == "tool" and not os.environ.get(WAIT_VARIABLE)):
         _leave_to_child(event, connection)
         return
     answer = post.receive(connection, event.deadline)

@@ -15,6 +15,7 @@ from memoryhub.core.secret_files import TOKEN, sound_secret
 from memoryhub.env import home_text
 
 MAX_ANSWER = 1 << 20
+CLIENTS_FILE = __file__.rpartition("/client/")[0] + "/config/clients.toml"
 _PASSING = frozenset({401, 408, 423, 429})
 """Refusals that may be none the next time; beside all that are the hub's own fault."""
 
@@ -22,13 +23,15 @@ _PASSING = frozenset({401, 408, 423, 429})
 class Event:
     """One event of a client, as it came."""
 
-    __slots__ = ("at", "body", "client", "deadline", "key", "name", "project")
+    __slots__ = ("at", "body", "client", "deadline", "effect", "key", "name", "project")
 
     def __init__(self, client: str, name: str, project: str = "") -> None:
         self.client = client
         self.name = name
         self.project = project
         self.body = b""
+        self.effect = ""
+        """What the client's table declares; "" where it is not known."""
         self.deadline = 0.0
         """On the monotonic clock: until then it may be answered."""
         self.at = time.time_ns() // 1_000_000

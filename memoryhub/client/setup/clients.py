@@ -1,4 +1,4 @@
-"""The clients that can be connected, and where each keeps its configuration; all of it is data, in ``clients.toml``."""
+"""Where each client keeps its configuration on this machine."""
 
 from __future__ import annotations
 
@@ -6,94 +6,38 @@ import os
 import re
 import shutil
 import sys
-import tomllib
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from memoryhub.config.clients import Client
 from memoryhub.config.repository import find_repository
-from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.errors import Invalid
 
-_TABLE = Path(__file__).with_name("clients.toml")
 _NAME = re.compile(r"\{(\w+)\}")
 
 
-class HookTable(BaseModel):
-    """Where a client's hooks stand, and at which of its events the hub is told."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    user: tuple[str, ...]
-    repository: str
-    timeout: int
-    matcher: str
-    matched: tuple[str, ...]
-    events: tuple[str, ...]
+def is_installed(client: Client) -> bool:
+    """Return whether the client's program is on the path, or one of its folders exists."""
+    return bool(shutil.which(client.program)) or any(Path(_filled(folder)).is_dir() for folder in client.folders)
 
 
-class Client(BaseModel):
-    """One client; ``clients.toml`` says what each field means."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    id: str
-    name: str
-    program: str
-    folders: tuple[str, ...]
-    user: tuple[str, ...]
-    repository: str = ""
-    servers: tuple[str, ...]
-    nested: str = ""
-    entry: dict[str, Any] = Field(default_factory=dict)
-    arguments: tuple[str, ...] = ()
-    environment: str
-    command_is_list: bool = False
-    names_no_folder: bool = False
-    hooks: HookTable | None = None
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether its program is on the path, or a folder of its is there."""
-        return bool(shutil.which(self.program)) or any(Path(_filled(each)).is_dir() for each in self.folders)
-
-    def config_file(self, repository: Path | None) -> Path:
-        """Return the file of its servers: the user's, or that of a repository.
-
-        Raises:
-            Invalid: it reads no file of a repository.
-        """
-        if repository is None:
-            return _place(self.user)
-        if not self.repository:
-            raise Invalid(f"{self.name} reads no file of a repository; leave --repository out")
-        return repository / self.repository
-
-    def hooks_file(self, repository: Path | None) -> Path | None:
-        """Return the file of its hooks; None where it has none."""
-        if self.hooks is None:
-            return None
-        return _place(self.hooks.user) if repository is None else repository / self.hooks.repository
-
-
-@cache
-def all_clients() -> dict[str, Client]:
-    """Return the clients by their ids."""
-    table = tomllib.loads(_TABLE.read_text("utf-8"))
-    return {name: Client(id=name, **fields) for name, fields in table.items()}
-
-
-def find_client(client_id: str) -> Client:
-    """Return a client.
+def config_file(client: Client, repository: Path | None) -> Path:
+    """Return the file of the client's servers: the user's, or that of a repository.
 
     Raises:
-        NotFound: none of that id is known; the data names those that are.
+        Invalid: it reads no file of a repository.
     """
-    known = all_clients()
-    if client_id not in known:
-        raise NotFound(f"{client_id!r} is no client that is known", choices=list(known))
-    return known[client_id]
+    if repository is None:
+        return _place(client.user)
+    if not client.repository:
+        raise Invalid(f"{client.name} reads no file of a repository; leave --repository out")
+    return repository / client.repository
+
+
+def hooks_file(client: Client, repository: Path | None) -> Path | None:
+    """Return the file of the client's hooks; None where it has none."""
+    if client.hooks is None:
+        return None
+    return _place(client.hooks.user) if repository is None else repository / client.hooks.repository
 
 
 def repository_of(directory: Path) -> Path:
