@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any
 from django.test import SimpleTestCase
 from pydantic import BaseModel
 
-from memoryhub.config.project_settings import ProjectSettings
+from memoryhub.config.clients import Client, Effect, Hook, all_clients, hook_clients
+from memoryhub.config.folder_file import allowed_in_folders, stricter_choices
+from memoryhub.config.project_settings import InFolder, ProjectSettings, setting_info
 from memoryhub.core import errors
 from memoryhub.core.events.event_types import EventType, event_types
 from memoryhub.core.events.rollback import effects
-from memoryhub.core.tools import all_resources, all_tools
+from memoryhub.core.tools import Tool, all_resources, all_tools
+from memoryhub.mcp.options import PROFILES
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
 
@@ -26,14 +30,10 @@ def document(name: str) -> str:
 
 
 class DocumentsTests(SimpleTestCase):
-    def test_every_tool_is_in_its_profile_and_no_other_is_named(self):
+    def test_every_tool_has_its_row(self):
         load_tools()
-        rows = re.findall(r"^\| `(\w+)` \| (core|work|full) \|", document("mcp.md"), re.MULTILINE)
-        documented = dict(rows)
-        wanted: dict[str, str] = {}
-        for profile in ("full", "work", "core"):
-            wanted |= {tool.name: profile for tool in listed_tools(profile)}
-        self.assertEqual(documented, wanted)
+        product = (tool for tool in listed_tools("full") if not tool.name.startswith("test_"))
+        self.assert_table("mcp.md", "| tool | profile |", map(tool_row, product))
 
     def test_every_alias_and_resource_is_named(self):
         load_tools()
@@ -70,6 +70,9 @@ class DocumentsTests(SimpleTestCase):
             default = shown(field.get_default(call_default_factory=True))
             self.assertRegex(text, rf"\| `{name}` \|.*\| `?{re.escape(default)}`? \|")
 
+    def test_every_setting_of_a_folder_has_its_row(self):
+        self.assert_table("settings.md", "| setting | in a folder's file |", folder_rows())
+
     def test_every_event_type_has_its_row(self):
         product = (known for known in event_types() if not known.schema.__module__.startswith("tests."))
         known = sorted(product, key=lambda known: (known.group.order, known.name))
@@ -79,11 +82,25 @@ class DocumentsTests(SimpleTestCase):
         rows = (f"| `{effect.step}` | {effect.words} |" for effect in effects().values())
         self.assert_table("events.md", "| step |", rows)
 
+    def test_every_client_has_its_row(self):
+        self.assert_table("mcp.md", "| client | the user's file |", map(client_row, all_clients().values()))
+
+    def test_every_hook_has_its_row(self):
+        rows = (
+            f"| `{client}` | `{event}` | {words_of(hook)} |"
+            for client, hooks in hook_clients().items()
+            for event, hook in hooks.events.items()
+        )
+        self.assert_table("hooks.md", "| client | event |", rows)
+
     def assert_table(self, name: str, head: str, wanted: Iterable[str]) -> None:
-        """The rows below a head are just these; a failure shows the rows to paste."""
-        table = document(name).partition(head)[2].partition("\n\n")[0].splitlines()[2:]
-        rows = list(wanted)
-        self.assertEqual(table, rows, "\n".join([f"docs/{name} should have these rows:", *rows]))
+        """Compare the rows below a head, or with ``make docs`` write them."""
+        rows = "".join(f"{row}\n" for row in wanted)
+        table = re.compile(rf"({re.escape(head)}.*\n\|[-|]+\n)((?:\|.*\n)*)")
+        if os.environ.get("MEMORY_HUB_TEST_WRITE_DOCS"):
+            written = table.sub(lambda found: found[1] + rows, document(name))
+            (ROOT / "docs" / name).write_text(written)
+        self.assertEqual([found[1] for found in table.findall(document(name))], [rows], "run: make docs")
 
     def test_every_link_leads_somewhere(self):
         for page in [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]:
@@ -106,6 +123,58 @@ def event_row(known: EventType[Any]) -> str:
     treated = "; ".join(words) or "can't be selected"
     clients = "yes" if known.from_clients else ""
     return f"| `{known.name}` | {known.label} | {known.group.label} | {known.retention} | {treated} | {clients} |"
+
+
+def tool_row(tool: Tool) -> str:
+    """Return the row of a tool in ``docs/mcp.md``."""
+    profile = next(profile for profile in PROFILES if tool in listed_tools(profile))
+    return f"| `{tool.name}` | {profile} | {tool.description} |"
+
+
+def folder_rows() -> list[str]:
+    """Return the rows of what a folder's file may set, in ``docs/settings.md``."""
+    allowed: dict[str, list[str]] = {}
+    for name in allowed_in_folders():
+        choices = ", ".join(f"`{choice}`" for choice in stricter_choices(name)) or "the default or less"
+        value = "any value" if setting_info(name).in_folder is InFolder.ANY else choices
+        allowed.setdefault(value, []).append(f"`{name}`")
+    rows = [f"| {', '.join(names)} | {value} |" for value, names in allowed.items()]
+    return [*rows, "| all others | refused |"]
+
+
+def client_row(client: Client) -> str:
+    """Return the row of a client in ``docs/mcp.md``."""
+    hooks = client.hooks
+    user = places(client.user)
+    if hooks:
+        user += ", hooks too" if hooks.user == client.user else f", hooks in {places(hooks.user)}"
+    repository = {client.repository, hooks.repository if hooks else client.repository} - {""}
+    return f"| `{client.id}` | {user} | {', '.join(f'`{path}`' for path in sorted(repository, reverse=True))} |"
+
+
+def places(templates: Iterable[str]) -> str:
+    """Return where a file may be, as one would type it on Linux."""
+    folders = {"home": "~", "config": "~/.config", "applications": "~/.config"}
+    paths = (re.sub(r"{(\w+)}", lambda name: folders.get(name[1], f"${name[1]}"), path) for path in templates)
+    return " or ".join(f"`{path}`" for path in paths)
+
+
+def words_of(hook: Hook) -> str:
+    """Return what becomes of a hook's event."""
+    if hook.effect is Effect.TOOL:
+        tools = {"command.run": list(hook.commands), "file.edited": list(hook.edits)}
+        known = [f"`{kind}` of {', '.join(f'`{name}`' for name in names)}" for kind, names in tools.items() if names]
+        return "; ".join([*known, "`message.tool` of any other tool" if known else "`message.tool`"])
+    return _OF_EFFECTS[hook.effect].format(hook.type)
+
+
+_OF_EFFECTS = {
+    Effect.START: "the session begins, or goes on if it is known; answered with the pack",
+    Effect.PROMPT: "the turn before ends, the next begins: `{}`",
+    Effect.APPEND: "`{}`",
+    Effect.STOP: "`{}`, and the turn ends",
+    Effect.END: "the session ends, with a summary of what is known of it if nobody wrote one",
+}
 
 
 def shown(default: Any) -> str:
