@@ -1,7 +1,6 @@
-"""Where a project's ``capture_decisions`` is off, agents record no decisions; a person still does.
+"""Guard of the log: where ``capture_decisions`` is off, agents record no decisions; people still do.
 
-An agent is who calls over MCP, or over REST with a token of its own. Marking, linking and giving evidence to decisions
-that are there goes on.
+Agents call over MCP, or over REST with an agent's token. They may still mark, link and add evidence.
 """
 
 from __future__ import annotations
@@ -20,15 +19,11 @@ SETTING = "capture_decisions"
 
 @log.guard
 def refuse_decisions(event_type: EventType[Any], origin: Origin) -> Origin:
-    """Refuse a decision of an agent's where none are captured.
-
-    Raises:
-        Forbidden: the sentence names the setting, who decided it, and who may record it all the same.
-    """
+    """Refuse a new decision of an agent if the setting is off."""
     if event_type is DECISION_RECORDED and _is_agent(origin) and not project_settings().capture_decisions:
         raise Forbidden(
-            f"agents record no decisions here: {SETTING} is false, set by {settings_decided_by()[SETTING]}; tell the "
-            "user, who can record it in the admin"
+            f"agents cannot record decisions here: {SETTING} is false, set by {settings_decided_by()[SETTING]}; ask "
+            "the user to record it in the admin"
         )
     return origin
 

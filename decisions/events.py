@@ -1,5 +1,3 @@
-"""What can happen to decisions."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -16,36 +14,30 @@ from sessions_app.events.work import EVIDENCE
 
 
 class Alternative(Payload):
-    """What was not chosen, and why not."""
+    """An option that was not chosen, and why."""
 
     option: str = Field(min_length=1, max_length=1_000)
     why_not: str = Field("", max_length=5_000)
 
 
 class Edge(Payload):
-    """How the decision stands to another."""
-
     relation: EdgeRelation
     to: int
 
 
 class Artifact(Payload):
-    """A piece of evidence that is no commit of the store."""
+    """Evidence other than a recorded commit."""
 
     kind: ArtifactKind
     value: str = Field(min_length=1, max_length=2_000)
 
 
 class CommitEvidence(Payload):
-    """A commit as evidence."""
-
     commit_id: int
     link_type: LinkType = LinkType.IMPLEMENTS
 
 
 class DecisionRecorded(Payload):
-    """A choice was made."""
-
     title: str = Field(min_length=1, max_length=300)
     context: str = ""
     chosen: str = Field(min_length=1)
@@ -57,33 +49,29 @@ class DecisionRecorded(Payload):
     status: DecisionStatus = DecisionStatus.ACCEPTED
     author: str = ""
     source: str = ""
+    # ISO 8601 if it was decided before it was recorded, else the time of the event.
     decided_at: Instant | Literal[""] = ""
-    """ISO 8601, where it was decided before it was recorded; else the time of the event."""
     edges: list[Edge] = Field(default_factory=list)
     artifacts: list[Artifact] = Field(default_factory=list)
     commits: list[CommitEvidence] = Field(default_factory=list)
 
 
 class DecisionLinked(Payload):
-    """A decision was set in relation to another."""
-
     decision_id: int
     edge: Edge
 
 
 class DecisionMarked(Payload):
-    """A decision's status was set, or that it should be looked at again; its text never changes."""
+    """A new status or review note of a decision; its text never changes."""
 
     decision_id: int
     status: DecisionStatus | None = None
+    # Why the decision needs review; empty once reviewed.
     review: str | None = None
-    """Why to look at it again; empty once someone has."""
     reason: str = ""
 
 
 class DecisionEvidenced(Payload):
-    """Evidence was added to a decision."""
-
     decision_id: int
     artifacts: list[Artifact] = Field(default_factory=list)
     commits: list[CommitEvidence] = Field(default_factory=list)

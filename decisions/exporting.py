@@ -1,4 +1,4 @@
-"""Give decisions away: as MADR Markdown, a file each, or as one Mermaid graph."""
+"""Export decisions as MADR Markdown files or as a Mermaid graph."""
 
 from __future__ import annotations
 
@@ -23,19 +23,16 @@ _BATCH = 500
 
 
 def chosen_decisions(*, ids: Sequence[int] = (), lineage: bool = False) -> list[dict[str, Any]]:
-    """Return decisions as every door shows them, the earliest first: those of ``ids``, or all.
+    """Return the decisions of ``ids``, or all, as JSON data, the earliest first.
 
-    With ``lineage`` everything that led to each and everything that came of it is there too.
-
-    Raises:
-        NotFound: one of the ids is no decision, or there is no decision at all.
+    With ``lineage`` their ancestors and descendants are included.
     """
     found = find_decisions(ids) if ids else list(outside_quarantine(Decision.objects.order_by("id")))
     if not found:
-        raise NotFound("there is no decision here yet; record one, or name another project")
+        raise NotFound("this project has no decisions yet; record one, or name another project")
     if ids and lineage:
-        wanted = {step.id for each in ids for step in (*ancestors(each), *descendants(each))}
-        found = list(Decision.objects.filter(id__in=wanted.union(ids)))
+        related = {step.id for start in ids for step in (*ancestors(start), *descendants(start))}
+        found = list(Decision.objects.filter(id__in=related.union(ids)))
     ordered = sorted(found, key=lambda decision: decision.id)
     batches = (ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH))
     return [view for batch in batches for view in views(batch, with_heads=False)]
@@ -54,12 +51,12 @@ _MAX_LABEL = 80
 
 
 def mermaid_graph(decisions: Sequence[dict[str, Any]]) -> str:
-    """Return the decisions and the edges between them, the later pointing at the earlier."""
-    there = {decision["id"] for decision in decisions}
+    """Return a Mermaid flowchart of the decisions and their edges, later ones pointing at earlier ones."""
+    ids = {decision["id"] for decision in decisions}
     lines = [
         "flowchart BT",
         *(_node(decision) for decision in decisions),
-        *_edges(decisions, there),
+        *_edges(decisions, ids),
         *_styles(decisions),
     ]
     return "\n".join(lines) + "\n"
@@ -73,15 +70,15 @@ def _node(decision: dict[str, Any]) -> str:
     return f'    d{decision["id"]}["{label}<br/>{decision["status"]} {date}"]'
 
 
+# Mermaid reads `#35;` as the character of that number; so no label contains markup.
 def _escaped(text: str) -> str:
-    """Return a label in which nothing is markup: Mermaid reads ``#35;`` as the character of that number."""
     return _UNSAFE.sub(lambda match: f"#{ord(match[0])};", text)
 
 
-def _edges(decisions: Sequence[dict[str, Any]], there: set[int]) -> Iterator[str]:
+def _edges(decisions: Sequence[dict[str, Any]], exported: set[int]) -> Iterator[str]:
     for decision in decisions:
         for edge in decision["edges"]:
-            if edge["to"] in there:
+            if edge["to"] in exported:
                 arrow = _ARROWS.get(edge["relation"], "-->")
                 yield f"    d{decision['id']} {arrow}|{edge['relation'].replace('_', ' ')}| d{edge['to']}"
 
@@ -107,7 +104,7 @@ _MAX_CHOSEN = 200
 
 
 def madr_files(decisions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the text of a file for each decision, by the file's name; edges to others of them are links."""
+    """Map file names to the decisions' MADR texts; edges between them are links."""
     names = {decision["id"]: _name(decision) for decision in decisions}
     return {names[decision["id"]]: _document(decision, names) for decision in decisions}
 
@@ -129,23 +126,22 @@ def _with(matter: Mapping[str, Any], body: str) -> str:
     return "\n".join(["---", *lines, "---", "", body])
 
 
+# Fields that `read_adr` would not read back unchanged from the body go to the front matter.
 def _lost_fields(decision: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Return what of a decision is not read back from its record as it is."""
     as_file = text.replace("\r\n", "\n").replace("\r", "\n")
     try:
         read = _fields_of(read_adr(sanitize_text(as_file)[0]))
     except Invalid:
         read = {}
-    wanted = {name: decision[name] for name in (*_TEXTS, "alternatives", "links")}
-    declared = {**wanted, "links": [link for line in wanted["links"] for link in links_in(line)]}
-    return {name: wanted[name] for name, value in declared.items() if read.get(name) != value}
+    fields = {name: decision[name] for name in (*_TEXTS, "alternatives", "links")}
+    declared = {**fields, "links": [link for line in fields["links"] for link in links_in(line)]}
+    return {name: fields[name] for name, value in declared.items() if read.get(name) != value}
 
 
 def _fields_of(adr: Adr) -> dict[str, Any]:
-    """Return what a record says, but for the links of its status."""
-    said: dict[str, Any] = {name: getattr(adr, name) for name in (*_TEXTS, "links")}
-    said["links"] = [link for link in adr.links if not link.is_backward]
-    return said | {"alternatives": [each.model_dump() for each in adr.alternatives]}
+    fields: dict[str, Any] = {name: getattr(adr, name) for name in (*_TEXTS, "links")}
+    fields["links"] = [link for link in adr.links if not link.is_backward]
+    return fields | {"alternatives": [alternative.model_dump() for alternative in adr.alternatives]}
 
 
 def _front_matter(decision: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[tuple[str, Any]]:
@@ -161,22 +157,22 @@ def _front_matter(decision: Mapping[str, Any], names: Mapping[int, str]) -> Iter
 
 
 def _status(decision: Mapping[str, Any], names: Mapping[int, str]) -> str:
-    by = [_link(each, names) for each in decision["superseded_by"]]
+    by = [_link(decision_id, names) for decision_id in decision["superseded_by"]]
     is_replaced = decision["status"] == "superseded" and by
     return f"superseded by {', '.join(by)}" if is_replaced else decision["status"]
 
 
+# A time at midnight came from a record that gives only a day.
 def _date(text: str) -> str:
-    """Return the day where the time is midnight, as it is where a record gave a day alone."""
     moment = moment_of(text)
     is_day = moment is not None and moment.timetz() == time(tzinfo=moment.tzinfo)
     return text[:10] if is_day else text
 
 
 def _evidence(decision: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    implementing = [each["sha"] for each in decision["commits"] if each["link_type"] == LinkType.IMPLEMENTS]
+    implementing = [commit["sha"] for commit in decision["commits"] if commit["link_type"] == LinkType.IMPLEMENTS]
     for name, kind in _ARTIFACTS.items():
-        values = [each["value"] for each in decision["artifacts"] if each["kind"] == kind]
+        values = [artifact["value"] for artifact in decision["artifacts"] if artifact["kind"] == kind]
         yield name, [*(implementing if name == "commits" else ()), *values]
 
 
@@ -215,7 +211,7 @@ def _long_outcome(chosen: str, rationale: str) -> str:
 
 
 def _pros(alternatives: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    said = [each for each in alternatives if each["why_not"]]
-    if said:
+    explained = [alternative for alternative in alternatives if alternative["why_not"]]
+    if explained:
         yield "## Pros and Cons of the Options\n"
-        yield from (f"### {each['option']}\n\n{each['why_not']}\n" for each in said)
+        yield from (f"### {option['option']}\n\n{option['why_not']}\n" for option in explained)

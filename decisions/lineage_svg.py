@@ -1,6 +1,6 @@
-"""A lineage as numbers for an SVG template: decisions in columns by depth, the earlier ones to the left.
+"""Layout of a lineage for an SVG template: decisions in columns by depth, earlier ones to the left.
 
-Edges that span columns keep a lane of their own in those between, so that no line runs through a decision.
+Edges that span columns get a lane of their own in each column between, so that no line crosses a decision.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ _LABEL_HEIGHT = 15
 _SWEEPS = 4
 _REPLACED = (DecisionStatus.SUPERSEDED, DecisionStatus.REJECTED)
 
+# The naming decision, the relation, the named decision.
 Edge = tuple[int, str, int]
-"""From which decision, how it stands, to which it names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One decision: where its box is, and what stands in it."""
-
     id: int
     x: float
     y: float
@@ -43,10 +41,7 @@ class Node:
 
 @dataclass(slots=True)
 class Line:
-    """One edge: its path, from the decision that names to the one that is named, and where its relation stands.
-
-    Of several edges between the same two decisions, one has the path.
-    """
+    """One edge. Several edges between the same two decisions share the first one's path."""
 
     path: str
     label: str
@@ -56,10 +51,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A lineage to draw."""
-
+    # In tab order: the earliest first.
     nodes: list[Node]
-    """In the order in which the keyboard goes through them: the earliest first."""
     lines: list[Line]
     width: int
     height: int
@@ -68,7 +61,7 @@ class Drawing:
 
 @dataclass(slots=True)
 class _Place:
-    """What takes a place in a column: a decision, or the lane of an edge on its way."""
+    """A slot of a column: a decision, or the lane of an edge."""
 
     column: int
     node: int | None = None
@@ -85,24 +78,24 @@ _Routes = Mapping[tuple[int, int], list[_Place]]
 
 
 def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], current: int) -> Drawing:
-    """Lay out decisions and the edges among them, which close no circle.
+    """Lay out decisions and their edges, which have no cycle.
 
     Args:
-        decisions: each with ``id``, ``title``, ``status`` and ``decided_at``, a date; ``current`` is one of them.
-        edges: those among these decisions; an edge to another is left out.
-        current: the decision in question.
+        decisions: each with ``id``, ``title``, ``status`` and ``decided_at``, a date.
+        edges: edges to other decisions are ignored.
+        current: id of the highlighted decision.
     """
-    known = {each["id"]: each for each in decisions}
-    drawn = sorted({edge for edge in edges if edge[0] in known and edge[2] in known})
-    columns = _columns(known, drawn, current)
-    places = {each: _Place(columns[each], each) for each in sorted(known)}
+    by_id = {decision["id"]: decision for decision in decisions}
+    drawn = sorted({edge for edge in edges if edge[0] in by_id and edge[2] in by_id})
+    columns = _columns(by_id, drawn, current)
+    places = {node: _Place(columns[node], node) for node in sorted(by_id)}
     pairs = dict.fromkeys((start, end) for start, _, end in drawn)
     routes = {(start, end): _route(places[start], places[end]) for start, end in pairs}
     by_column = _ordered(places, routes)
     height = _stack(by_column)
-    told = _relations_in_words(drawn)
+    relations = _relations_in_words(drawn)
     nodes = [
-        _node(place, known[place.node], told.get(place.node, []), is_current=place.node == current)
+        _node(place, by_id[place.node], relations.get(place.node, []), is_current=place.node == current)
         for column in by_column
         for place in column
         if place.node is not None
@@ -115,35 +108,35 @@ def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], 
     )
 
 
-def _columns(known: Mapping[int, Any], edges: Sequence[Edge], current: int) -> dict[int, int]:
-    """Return the column of each decision: one after the last of those that it names; sides meet at the current one."""
-    named: dict[int, set[int]] = {each: set() for each in known}
+# A decision's column is one after the last of those it names; both sides meet at the current decision.
+def _columns(nodes: Iterable[int], edges: Sequence[Edge], current: int) -> dict[int, int]:
+    named: dict[int, set[int]] = {node: set() for node in nodes}
     for start, _, end in edges:
         named[start].add(end)
     order = list(TopologicalSorter(named).static_order())
     before = _reach(order[::-1], named, current)
-    naming: dict[int, set[int]] = {each: set() for each in known}
+    naming: dict[int, set[int]] = {node: set() for node in named}
     for start, ends in named.items():
         for end in ends:
             naming[end].add(start)
     after = _reach(order, naming, current)
-    found = {**{each: -depth for each, depth in before.items()}, **after}
+    found = {**{node: -depth for node, depth in before.items()}, **after}
     first = min(found.values(), default=0)
-    return {each: found.get(each, 0) - first for each in known}
+    return {node: found.get(node, 0) - first for node in named}
 
 
+# Length of the longest path from `start` to each decision that it reaches.
 def _reach(order: Sequence[int], following: Mapping[int, set[int]], start: int) -> dict[int, int]:
-    """Return how many steps the longest way from ``start`` to each decision takes, for those that it leads to."""
     depths = {start: 0}
-    for each in order:
-        if each in depths:
-            for there in following[each]:
-                depths[there] = max(depths.get(there, 0), depths[each] + 1)
+    for node in order:
+        if node in depths:
+            for target in following[node]:
+                depths[target] = max(depths.get(target, 0), depths[node] + 1)
     return depths
 
 
+# From right to left, with a lane in each column between.
 def _route(start: _Place, end: _Place) -> list[_Place]:
-    """Return the places that an edge goes through, from right to left, with a lane in each column between."""
     lanes = [_Place(column) for column in range(start.column - 1, end.column, -1)]
     route = [start, *lanes, end]
     for right, left in pairwise(route):
@@ -152,8 +145,8 @@ def _route(start: _Place, end: _Place) -> list[_Place]:
     return route
 
 
+# Barycentre heuristic: every slot moves near the mean of its neighbours, so that few lines cross.
 def _ordered(places: Mapping[int, _Place], routes: _Routes) -> list[list[_Place]]:
-    """Return the columns, each ordered so that few lines cross: every place near the mean of its neighbours."""
     last = max(place.column for place in places.values())
     columns: list[list[_Place]] = [[] for _ in range(last + 1)]
     for place in [*places.values(), *(lane for route in routes.values() for lane in route[1:-1])]:
@@ -181,11 +174,10 @@ def _wanted_right(place: _Place) -> float:
 
 
 def _mean(neighbours: Sequence[_Place], otherwise: float) -> float:
-    return sum(each.middle for each in neighbours) / len(neighbours) if neighbours else otherwise
+    return sum(place.middle for place in neighbours) / len(neighbours) if neighbours else otherwise
 
 
 def _stack(columns: Sequence[Sequence[_Place]]) -> int:
-    """Give each place its height in the drawing, each column centred; return the height of all."""
     heights = [sum(place.height + _GAP_Y for place in column) - _GAP_Y for column in columns]
     tallest = max(heights)
     for column, height in zip(columns, heights, strict=True):
@@ -197,7 +189,6 @@ def _stack(columns: Sequence[Sequence[_Place]]) -> int:
 
 
 def _lines(edges: Sequence[Edge], routes: _Routes) -> list[Line]:
-    """Return the edges as paths; labels in the same gap between columns keep off each other."""
     by_gap: dict[int, list[Line]] = {}
     paths = {pair: _path(route) for pair, route in routes.items()}
     for first, relation, last in edges:
@@ -206,12 +197,12 @@ def _lines(edges: Sequence[Edge], routes: _Routes) -> list[Line]:
         x, y = _x(start.column) - _GAP_X / 2, (start.middle + following.middle) / 2
         by_gap.setdefault(start.column, []).append(Line(paths.pop((first, last), ""), label, round(x, 1), y))
     for labels in by_gap.values():
-        _part(labels)
+        _spread(labels)
     return [line for labels in by_gap.values() for line in labels]
 
 
-def _part(labels: list[Line]) -> None:
-    """Move labels of one gap down where they would cover each other."""
+# Moves overlapping labels down.
+def _spread(labels: list[Line]) -> None:
     labels.sort(key=lambda line: line.y)
     lowest = float("-inf")
     for line in labels:
@@ -220,7 +211,6 @@ def _part(labels: list[Line]) -> None:
 
 
 def _path(route: Sequence[_Place]) -> str:
-    """Return the curve from the left side of the first place to the right side of the last."""
     parts = [f"M{_x(route[0].column):g} {route[0].middle:g}"]
     for right, left in pairwise(route):
         x, end = _x(right.column), _x(left.column) + WIDTH
@@ -231,9 +221,9 @@ def _path(route: Sequence[_Place]) -> str:
     return "".join(parts)
 
 
-def _node(place: _Place, decision: Mapping[str, Any], told: Sequence[str], *, is_current: bool) -> Node:
+def _node(place: _Place, decision: Mapping[str, Any], relations: Sequence[str], *, is_current: bool) -> Node:
     number, title, status = decision["id"], decision["title"], DecisionStatus(decision["status"])
-    said = [f"#{number} {title}", str(status.label).lower(), f"decided {decision['decided_at']}", *told]
+    description = [f"#{number} {title}", str(status.label).lower(), f"decided {decision['decided_at']}", *relations]
     wrap = textwrap.TextWrapper(_LINE_CHARACTERS, max_lines=_LINES, placeholder=" …", break_on_hyphens=False)
     return Node(
         id=number,
@@ -242,18 +232,17 @@ def _node(place: _Place, decision: Mapping[str, Any], told: Sequence[str], *, is
         status=status.value,
         date=decision["decided_at"],
         lines=wrap.wrap(title),
-        description=", ".join(said),
+        description=", ".join(description),
         is_current=is_current,
         is_struck=status in _REPLACED,
     )
 
 
 def _relations_in_words(edges: Sequence[Edge]) -> dict[int, list[str]]:
-    """Return in words how each decision stands to those that it names."""
-    told: dict[int, list[str]] = {}
+    relations: dict[int, list[str]] = {}
     for start, relation, end in edges:
-        told.setdefault(start, []).append(f"{str(EdgeRelation(relation).label).lower()} #{end}")
-    return told
+        relations.setdefault(start, []).append(f"{str(EdgeRelation(relation).label).lower()} #{end}")
+    return relations
 
 
 def _x(column: int) -> int:

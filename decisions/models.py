@@ -1,4 +1,4 @@
-"""Read models of what we chose. Projectors alone write them."""
+"""Read models of decisions. Only projectors write them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from memoryhub.core.models import StoreModel
 
 
 class Impact(models.TextChoices):
-    """How much depends on a decision."""
-
     LOW = "low", "Low"
     MEDIUM = "medium", "Medium"
     HIGH = "high", "High"
@@ -20,8 +18,6 @@ class Impact(models.TextChoices):
 
 
 class DecisionStatus(models.TextChoices):
-    """Where a decision stands."""
-
     PROPOSED = "proposed", "Proposed"
     ACCEPTED = "accepted", "Accepted"
     SUPERSEDED = "superseded", "Superseded"
@@ -30,7 +26,7 @@ class DecisionStatus(models.TextChoices):
 
 
 class Decision(StoreModel):
-    """An immutable record of a choice; its id is the position of the event that recorded it."""
+    """A choice; its id is the position of the event that recorded it. Its text never changes."""
 
     from_own_stream: ClassVar[tuple[str, ...]] = (
         "title",
@@ -50,8 +46,8 @@ class Decision(StoreModel):
     title = models.CharField(max_length=300)
     context = models.TextField(blank=True)
     chosen = models.TextField()
+    # A list of objects: {"option": str, "why_not": str}
     alternatives = models.JSONField(default=list)
-    """``[{"option": str, "why_not": str}]``"""
     rationale = models.TextField(blank=True)
     impact = models.CharField(max_length=16, choices=Impact)
     phase = models.CharField(max_length=64, blank=True)
@@ -78,8 +74,6 @@ class Decision(StoreModel):
 
 
 class EdgeRelation(models.TextChoices):
-    """How a decision stands to an earlier one."""
-
     SUPERSEDES = "supersedes", "Supersedes"
     REFINES = "refines", "Refines"
     DEPENDS_ON = "depends_on", "Depends on"
@@ -87,13 +81,11 @@ class EdgeRelation(models.TextChoices):
     RELATES_TO = "relates_to", "Relates to"
 
 
+# These relations form an acyclic graph.
 LINEAGE = (EdgeRelation.SUPERSEDES, EdgeRelation.REFINES, EdgeRelation.DEPENDS_ON)
-"""The relations that make a lineage; they have no cycle."""
 
 
 class DecisionEdge(StoreModel):
-    """An edge from a decision to another, mostly an earlier one."""
-
     pk = models.CompositePrimaryKey("from_id", "relation", "to_id")
     from_id = models.BigIntegerField()
     relation = models.CharField(max_length=16, choices=EdgeRelation)
@@ -108,16 +100,12 @@ class DecisionEdge(StoreModel):
 
 
 class LinkType(models.TextChoices):
-    """What a commit does to a decision."""
-
     IMPLEMENTS = "implements", "Implements"
     REVERTS = "reverts", "Reverts"
     RELATES = "relates", "Relates to"
 
 
 class CommitLink(StoreModel):
-    """A commit that is evidence of a decision."""
-
     pk = models.CompositePrimaryKey("decision_id", "commit_id")
     decision_id = models.BigIntegerField()
     commit_id = models.BigIntegerField()
@@ -132,8 +120,6 @@ class CommitLink(StoreModel):
 
 
 class ArtifactKind(models.TextChoices):
-    """What else can be evidence of a decision."""
-
     COMMIT = "commit", "Commit that is not recorded yet"
     FILE_PATH = "file_path", "File"
     PR = "pr", "Pull request"
@@ -142,8 +128,6 @@ class ArtifactKind(models.TextChoices):
 
 
 class ArtifactLink(StoreModel):
-    """A file, pull request, note or validation that is evidence of a decision."""
-
     pk = models.CompositePrimaryKey("decision_id", "kind", "value")
     decision_id = models.BigIntegerField()
     kind = models.CharField(max_length=16, choices=ArtifactKind)
@@ -158,7 +142,7 @@ class ArtifactLink(StoreModel):
 
 
 class CommitFile(StoreModel):
-    """A file that a commit touched: the way from a file to the decisions behind it."""
+    """Index from a file to the commits that touched it, and so to their decisions."""
 
     pk = models.CompositePrimaryKey("path", "commit_id")
     path = models.CharField(max_length=1_000)

@@ -1,4 +1,4 @@
-"""Decisions as text for a model: one line each in lists, and whole with everything that is evidence."""
+"""Decisions as text for a model."""
 
 from __future__ import annotations
 
@@ -14,38 +14,35 @@ _COMMITS = 3
 
 
 def decision_line(decision: dict[str, Any]) -> str:
-    """Return a listed decision as one line."""
     if "chosen" not in decision:
         return flat(f"#{decision['id']} {decision['title']}")
     chosen = " ".join(decision["chosen"].split())
     cut = f"{chosen[:_FIRST]} …" if len(chosen) > _FIRST else chosen
-    told = "; ".join(filter(None, [_now(decision), *_evidence(decision)]))
-    return flat(f"{_head(decision)} {decision['title']}: {cut}{f' ({told})' if told else ''}")
+    notes = "; ".join(filter(None, [_now(decision), *_evidence(decision)]))
+    return flat(f"{_head(decision)} {decision['title']}: {cut}{f' ({notes})' if notes else ''}")
 
 
+# Only the answer's own lines begin at the margin; the texts of decisions are indented (decision 33).
 def decision_text(decision: dict[str, Any]) -> str:
-    """Return a whole decision: a head line with its evidence, then what it says, then its lineage if asked for.
-
-    The title, and all lines of a text but the first, are indented: only the answer's own lines begin at the margin.
-    """
+    """Return a decision with its evidence, and its lineage if present."""
     head = f"{_head(decision)} impact={decision['impact']} by {decision['author'] or 'unknown'}{_where(decision)}"
     parts = [
         flat(head),
         indented(flat(decision["title"])),
         *(f"{label}: {hanging(decision[name])}" for name, label in _TEXTS if decision[name]),
-        *(_alternative(each) for each in decision["alternatives"]),
+        *map(_alternative, decision["alternatives"]),
         *_edges(decision),
-        *(_commit(each) for each in decision["commits"]),
-        *(f"{each['kind']}: {hanging(each['value'])}" for each in decision["artifacts"]),
+        *map(_commit, decision["commits"]),
+        *(f"{artifact['kind']}: {hanging(artifact['value'])}" for artifact in decision["artifacts"]),
         *_lineage(decision.get("lineage")),
     ]
     return "\n".join(parts)
 
 
 def note_text(decision: dict[str, Any]) -> str:
-    """Return what a hit of a search should say of a decision: whether it stands, and what is evidence of it."""
-    standing = ", ".join(filter(None, [decision["status"], _now(decision)]))
-    return "; ".join([standing, *_evidence(decision)])
+    """Return a search hit's note: status and evidence."""
+    status = ", ".join(filter(None, [decision["status"], _now(decision)]))
+    return "; ".join([status, *_evidence(decision)])
 
 
 def _now(decision: dict[str, Any]) -> str:
@@ -57,13 +54,13 @@ def _evidence(decision: dict[str, Any]) -> list[str]:
     supersedes = [edge for edge in decision["edges"] if edge["relation"] == "supersedes"]
     earlier = ", ".join(f"#{edge['to']} {_cut(edge['title'])}" for edge in supersedes)
     commits = ", ".join(commit["sha"][:7] for commit in decision["commits"][:_COMMITS])
-    said = [
+    notes = [
         f"supersedes {earlier}" if earlier else "",
         f"iteration #{decision['iteration_id']}" if decision["iteration_id"] else "",
         f"commits {commits}" if commits else "",
         f"to review: {decision['review']}" if decision["review"] else "",
     ]
-    return [each for each in said if each]
+    return [note for note in notes if note]
 
 
 def _cut(title: str) -> str:
@@ -74,14 +71,14 @@ _TEXTS = (("context", "context"), ("chosen", "chosen"), ("rationale", "rationale
 
 
 def _head(decision: dict[str, Any]) -> str:
-    aside = f" ({decision['quarantine']})" if decision.get("quarantine") else ""
-    return f"#{decision['id']} decision {decision['status']} {decision['decided_at'][:10]}{aside}"
+    quarantine = f" ({decision['quarantine']})" if decision.get("quarantine") else ""
+    return f"#{decision['id']} decision {decision['status']} {decision['decided_at'][:10]}{quarantine}"
 
 
 def _where(decision: dict[str, Any]) -> str:
     names = (("session_id", "session="), ("iteration_id", "iteration=#"), ("phase", "phase="), ("topic", "topic="))
-    told = [f"{label}{decision[name]}" for name, label in (*names, ("source", "source=")) if decision[name]]
-    return "".join(f" {each}" for each in told)
+    parts = [f" {label}{decision[name]}" for name, label in (*names, ("source", "source=")) if decision[name]]
+    return "".join(parts)
 
 
 def _alternative(alternative: dict[str, Any]) -> str:
@@ -100,8 +97,8 @@ def _edges(decision: dict[str, Any]) -> Iterator[str]:
 
 
 def _commit(commit: dict[str, Any]) -> str:
-    said = f"{commit['date']} {commit['link_type']}: {commit['message']}"
-    return flat(f"commit {commit['sha'][:10]} {said} (#{commit['id']})")
+    text = f"{commit['date']} {commit['link_type']}: {commit['message']}"
+    return flat(f"commit {commit['sha'][:10]} {text} (#{commit['id']})")
 
 
 def _lineage(lineage: dict[str, Any] | None) -> Iterator[str]:
@@ -112,7 +109,7 @@ def _lineage(lineage: dict[str, Any] | None) -> Iterator[str]:
         yield from (_step(name, step) for step in shown)
         left = lineage[f"{name}_count"] - len(shown)
         if left:
-            yield f"({left} more {name}s; decision_get of the last one shown goes on)"
+            yield f"({left} more {name}s; call decision_get with the last id for more)"
 
 
 def _step(name: str, step: dict[str, Any]) -> str:
@@ -122,13 +119,12 @@ def _step(name: str, step: dict[str, Any]) -> str:
 
 
 def _listed(ids: list[int]) -> str:
-    return ", ".join(f"#{each}" for each in ids)
+    return ", ".join(f"#{decision_id}" for decision_id in ids)
 
 
 def result_text(result: DecisionResult) -> str:
-    """Return what a change did as one line."""
     if not result.is_new:
-        return flat(f"#{result.id} {result.status} already: {result.title}")
+        return flat(f"#{result.id} is already {result.status}: {result.title}")
     replaced = f", superseding {_listed(result.superseded)}" if result.superseded else ""
     redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
     return flat(f"#{result.id} {result.status}{replaced}: {result.title}{redacted}")

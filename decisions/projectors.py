@@ -1,4 +1,4 @@
-"""What is so, after what happened: decisions, their edges and their evidence."""
+"""Projectors of decisions, edges and evidence; and the commits that name decisions."""
 
 from __future__ import annotations
 
@@ -35,14 +35,12 @@ _MAX_IDS = 50
 
 
 class Mention(NamedTuple):
-    """A decision that a commit's message names."""
-
     decision_id: int
     link_type: LinkType
 
 
 def mentions(message: str) -> list[Mention]:
-    """Return the decisions that trailers name: ``Decision: #412`` implements it, ``Refs: #412`` relates to it."""
+    """Parse trailers of a commit message: ``Decision: #412`` implements it, ``Refs: #412`` relates to it."""
     found: dict[int, LinkType] = {}
     for decision_id, link_type in _mentions(message):
         if found.get(decision_id) is not LinkType.IMPLEMENTS:
@@ -58,24 +56,23 @@ def _mentions(message: str) -> Iterator[tuple[int, LinkType]]:
 
 
 def reverted_sha(message: str) -> str | None:
-    """Return the hash of the commit that this one reverts, as git writes it."""
+    """Parse git's ``This reverts commit …``."""
     found = _REVERTED.search(message)
     return found[1].lower() if found else None
 
 
 _PLAIN = ("title", "context", "chosen", "rationale", "impact", "phase", "topic", "status", "author", "source")
-_UNLESS_ASIDE = "DO UPDATE SET event = excluded.event WHERE event IN (SELECT id FROM quarantine)"
-"""What is there stays as it is; where it is in quarantine, whoever says it again makes it told of."""
+# An existing row keeps its event, unless that event is in quarantine: then the new one replaces it (decision 27).
+_ON_CONFLICT = "DO UPDATE SET event = excluded.event WHERE event IN (SELECT id FROM quarantine)"
 
 
 @projects(DECISION_RECORDED)
 def record(event: Event[DecisionRecorded]) -> None:
-    """Add the decision with its edges and its evidence."""
     payload = event.payload
     rows.insert(
         Decision,
         id=event.position,
-        alternatives=[each.model_dump() for each in payload.alternatives],
+        alternatives=[alternative.model_dump() for alternative in payload.alternatives],
         review="",
         iteration_id=_active_iteration(),
         session_id=event.session_id,
@@ -90,13 +87,11 @@ def record(event: Event[DecisionRecorded]) -> None:
 
 @projects(DECISION_LINKED)
 def link(event: Event[DecisionLinked]) -> None:
-    """Add an edge."""
     _add_edge(event, event.payload.decision_id, event.payload.edge)
 
 
 @projects(DECISION_MARKED)
 def mark(event: Event[DecisionMarked]) -> None:
-    """Set the status, or why to look at it again."""
     payload = event.payload
     if payload.status is not None:
         rows.update(Decision, payload.decision_id, status=payload.status)
@@ -106,13 +101,12 @@ def mark(event: Event[DecisionMarked]) -> None:
 
 @projects(DECISION_EVIDENCED)
 def evidence(event: Event[DecisionEvidenced]) -> None:
-    """Add evidence."""
     _add_evidence(event, event.payload.decision_id, event.payload.artifacts, event.payload.commits)
 
 
+# Links the decisions that the commit names, those that already name the commit, and those of a commit it reverts.
 @projects(COMMIT_RECORDED)
 def link_commit(event: Event[CommitRecorded]) -> None:
-    """Link a new commit with the decisions that it names, that waited for it, and that its revert concerns."""
     payload = event.payload
     paths = json.dumps([file.path for file in payload.files])
     rows.execute(
@@ -121,7 +115,7 @@ def link_commit(event: Event[CommitRecorded]) -> None:
     )
     named = dict(mentions(payload.message)) | dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
     _link_existing(event.position, event.position, named)
-    _link_waiting(event)
+    _link_unresolved(event)
     reverted = reverted_sha(payload.message)
     if reverted:
         _link_reverted(event, reverted)
@@ -129,15 +123,14 @@ def link_commit(event: Event[CommitRecorded]) -> None:
 
 @projects(COMMIT_LINKED)
 def link_known_commit(event: Event[CommitLinked]) -> None:
-    """Link a commit that was there already."""
     payload = event.payload
     named = dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
     _link_existing(event.position, payload.commit_id, named)
 
 
+# Erasure takes whole streams: a decision goes with its edges and evidence (decision 6).
 @projects(PAYLOAD_ERASED)
 def remove_erased(event: Event[PayloadErased]) -> None:
-    """Drop the decisions and commits whose text was erased from the log, and what was linked to them."""
     for table in ("commitfile", "commitlink"):
         sql = f"DELETE FROM decisions_{table} WHERE commit_id IN {IDS}"
         rows.execute(sql, [json.dumps(event.payload.positions)])
@@ -159,7 +152,7 @@ def _active_iteration() -> int | None:
 def _add_edge(event: Event[Any], from_id: int, edge: Edge) -> None:
     rows.execute(
         "INSERT INTO decisions_decisionedge (from_id, relation, to_id, event) VALUES (%s, %s, %s, %s) "
-        f"ON CONFLICT {_UNLESS_ASIDE}",
+        f"ON CONFLICT {_ON_CONFLICT}",
         [from_id, edge.relation, edge.to, event.position],
     )
     if edge.relation is EdgeRelation.SUPERSEDES:
@@ -175,7 +168,7 @@ def _add_evidence(
     for artifact in artifacts:
         rows.execute(
             "INSERT INTO decisions_artifactlink (decision_id, kind, value, event) VALUES (%s, %s, %s, %s) "
-            f"ON CONFLICT {_UNLESS_ASIDE}",
+            f"ON CONFLICT {_ON_CONFLICT}",
             [decision_id, artifact.kind, artifact.value, event.position],
         )
     for commit in commits:
@@ -190,8 +183,8 @@ def _add_link(decision_id: int, commit_id: int, link_type: LinkType, position: i
     )
 
 
+# A message may name ids that are not decisions.
 def _link_existing(position: int, commit_id: int, named: dict[int, LinkType]) -> None:
-    """Link a commit with those of the named ids that are decisions: a message may name anything."""
     if not named:
         return
     marks = ", ".join(["%s"] * len(named))
@@ -200,8 +193,8 @@ def _link_existing(position: int, commit_id: int, named: dict[int, LinkType]) ->
         _add_link(decision_id, commit_id, named[decision_id], position)
 
 
-def _link_waiting(event: Event[CommitRecorded]) -> None:
-    """Link the decisions that named this commit before it was recorded."""
+# A decision may name a commit, by a short hash, before it is recorded; the artifact then becomes a link.
+def _link_unresolved(event: Event[CommitRecorded]) -> None:
     sha = event.payload.sha
     prefixes = [sha[:length] for length in range(4, len(sha) + 1)]
     marks = ", ".join(["%s"] * len(prefixes))
@@ -218,7 +211,6 @@ def _link_waiting(event: Event[CommitRecorded]) -> None:
 
 
 def _link_reverted(event: Event[CommitRecorded], reverted: str) -> None:
-    """Link a revert with the decisions of the commit that it takes back, and ask to look at them again."""
     found = rows.fetch(
         "SELECT l.decision_id FROM decisions_commitlink l JOIN sessions_app_commit c ON c.id = l.commit_id "
         "WHERE c.sha >= %s AND c.sha < %s AND l.link_type = 'implements' ORDER BY 1",

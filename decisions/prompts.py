@@ -1,4 +1,4 @@
-"""The MCP prompts of decisions: to ask what was decided, and to record what is decided now."""
+"""MCP prompts: ask about past decisions, and record a new one."""
 
 from __future__ import annotations
 
@@ -10,62 +10,54 @@ from memoryhub.core.schemas import Command
 from memoryhub.core.text import hanging
 from memoryhub.core.tools import Prompt, register_prompts
 
+# Front matter between `---` lines (name, description, tools, model, color), then the instructions.
 AGENT_FILE = Path(__file__).with_name("librarian.md")
-"""Front matter between ``---`` lines (name, description, tools, model, colour), then what the librarian is told."""
 
 
 def agent_file() -> str:
-    """Return the whole agent file."""
     return AGENT_FILE.read_text()
 
 
 def instructions() -> str:
-    """Return what the librarian is told, without the front matter."""
     return agent_file().split("\n---\n", 1)[1].strip()
 
 
 class LibrarianQuestion(Command):
-    """What ``librarian`` takes."""
-
-    question: str = Field("", max_length=2_000, description="what you want to know about the past")
+    question: str = Field("", max_length=2_000, description="your question about the project's history")
 
 
 class DecisionToRecord(Command):
-    """What ``record-decision`` takes."""
-
     decision: str = Field("", max_length=2_000, description="what was decided; default: the last choice made here")
 
 
 def ask_librarian(given: LibrarianQuestion) -> str:
-    """Return what the librarian is told, with the question."""
-    asked = (
-        f"The question: {hanging(given.question)}" if given.question else "Ask me what I want to know, and wait for it."
+    question = (
+        f"Question: {hanging(given.question)}" if given.question else "Ask me for my question and wait for the answer."
     )
-    return f"{instructions()}\n\n{asked}"
+    return f"{instructions()}\n\n{question}"
 
 
 def record_decision(given: DecisionToRecord) -> str:
-    """Return the request to record a decision."""
     subject = hanging(given.decision) or "the last choice that we made in this conversation"
     return f"""\
-Record this decision, so that whoever comes later can know it and why it was made: {subject}
+Record this decision and its reasons for later readers: {subject}
 
-1. Call memory_search with its subject, sources=["decision"], to see what was decided about it before. Where an \
-earlier decision is replaced, read it with decision_get.
+1. Call memory_search with its subject and sources=["decision"] to find earlier decisions on it. If one is replaced, \
+read it with decision_get.
 2. Call decision_record with: title (what it is about, short), context (the problem and what constrains it), chosen \
-(the choice, in a sentence or two), alternatives (each as option and why_not, also those that were dismissed at \
-once), rationale (why this one), impact (low, medium, high or critical), files (what it concerns), and supersedes with \
-the id of the decision that it replaces, if there is one. Take all of it from this conversation; ask me for what is \
-missing rather than inventing it.
-3. If commits already carry it out, name their hashes in commits; in later ones, write a line "Decision: #id" at the \
-end of the message.
-4. Show me the id, and what you recorded, in a few lines."""
+(the choice, in a sentence or two), alternatives (each with option and why_not, including those dismissed at \
+once), rationale (why this one), impact (low, medium, high or critical), files (the files it concerns), and \
+supersedes with the id of the decision that it replaces, if any. Use only this conversation; ask me for missing \
+facts instead of inventing them.
+3. If commits already implement it, pass their hashes in commits; end the messages of later ones with the line \
+"Decision: #id".
+4. Show me the id and a short summary of what you recorded."""
 
 
 PROMPTS = [
     Prompt(
         "librarian",
-        "Ask about the project's past: answered from the records alone, each statement with its source",
+        "Ask about the project's history; answers cite records only",
         LibrarianQuestion,
         ask_librarian,
     ),

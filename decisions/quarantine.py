@@ -1,4 +1,4 @@
-"""Which decisions stand while others are in quarantine: what a decision there has superseded stands again."""
+"""Status, edges and evidence of decisions while others are in quarantine (decision 27)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from memoryhub.core.log.quarantine import (
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, elements, json_int, json_text
 
+# The decisions that the given ids and events supersede, at any depth.
 _BELOW = f"""
 WITH RECURSIVE below(id) AS (
     SELECT to_id FROM decisions_decisionedge WHERE relation = 'supersedes'
@@ -27,20 +28,22 @@ WITH RECURSIVE below(id) AS (
 SELECT id FROM below
 """
 
-_SAID = (
+# The status that a decision had before it was superseded: the last one that its own events set.
+_EARLIER_STATUS = (
     f"coalesce((SELECT {json_text('e.payload_json', 'status')} FROM raw_events e "
     "WHERE e.stream_id = 'decision:' || decisions_decision.id AND e.position < %s "
     "AND e.event_type IN ('decision.recorded', 'decision.marked') "
     f"AND {json_text('e.payload_json', 'status')} IN ('proposed', 'accepted') "
     "ORDER BY e.stream_seq DESC LIMIT 1), 'accepted')"
 )
-"""The status that a decision had before it was superseded."""
 
-# The streams of the decisions that some events gave evidence or edges to; the decisions themselves are not meant.
+# Streams of the decisions to which the given events added evidence or edges.
 _TOUCHED = (
     f"SELECT stream_id FROM raw_events WHERE position IN {IDS} "
     f"AND event_type IN ('{DECISION_EVIDENCED.name}', '{DECISION_LINKED.name}')"
 )
+# If several events gave the same artifact and the recorded one is in quarantine, the artifact is reassigned to the
+# earliest event outside it. `substr(…, 10)` cuts `decision:` off the stream id.
 _EVIDENCE_OF_ANOTHER = f"""
 UPDATE decisions_artifactlink SET event = given.event FROM (
     SELECT CAST(substr(e.stream_id, 10) AS INTEGER) AS decision_id, {json_text("a.value", "kind")} AS kind,
@@ -51,6 +54,7 @@ UPDATE decisions_artifactlink SET event = given.event FROM (
 WHERE decisions_artifactlink.event IN (SELECT id FROM quarantine) AND decisions_artifactlink.kind = given.kind
     AND decisions_artifactlink.decision_id = given.decision_id AND decisions_artifactlink.value = given.text
 """
+# The same for edges between decisions.
 _EDGES_OF_ANOTHER = f"""
 UPDATE decisions_decisionedge SET event = given.event FROM (
     SELECT CAST(substr(e.stream_id, 10) AS INTEGER) AS from_id,
@@ -66,22 +70,21 @@ WHERE decisions_decisionedge.event IN (SELECT id FROM quarantine) AND decisions_
 
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
 def settle_sources(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
-    """Let evidence and edges that several events gave count as those of one that is not in quarantine."""
     if event.version > 1:
         ids = json.dumps(event.payload.ids)
         rows.execute(_EVIDENCE_OF_ANOTHER, [ids, event.position])
         rows.execute(_EDGES_OF_ANOTHER, [ids, event.position])
 
 
+# Decisions that a quarantined one superseded are in force again, and the reverse.
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
 def settle_status(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
-    """Let what stands now be accepted or proposed again, and what does not be superseded."""
     ids = json.dumps(event.payload.ids)
     below = [row[0] for row in rows.fetch(_BELOW, [ids, ids])]
-    standing = heads(below)
-    up = [each for each in below if standing.get(each) == [each]]
-    _update(f"status = {_SAID}", "status = 'superseded'", up, event.position)
-    down = [each for each in below if standing.get(each, []) not in ([], [each])]
+    current = heads(below)
+    up = [decision_id for decision_id in below if current.get(decision_id) == [decision_id]]
+    _update(f"status = {_EARLIER_STATUS}", "status = 'superseded'", up, event.position)
+    down = [decision_id for decision_id in below if current.get(decision_id, []) not in ([], [decision_id])]
     _update("status = 'superseded'", "status IN ('proposed', 'accepted')", down)
 
 

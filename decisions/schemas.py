@@ -41,7 +41,7 @@ FilePath = Annotated[FilledLine, StringConstraints(max_length=1_000)]
 # Superseded comes of recording the decision that replaces it, never of being set.
 SettableStatus = Annotated[
     DecisionStatus,
-    WithJsonSchema({"enum": [each.value for each in DecisionStatus if each is not DecisionStatus.SUPERSEDED]}),
+    WithJsonSchema({"enum": [status.value for status in DecisionStatus if status is not DecisionStatus.SUPERSEDED]}),
 ]
 
 
@@ -50,7 +50,7 @@ def _with_reason(value: object) -> object:
     if isinstance(value, str):
         return {"option": value}
     if isinstance(value, dict) and "reason" in value and "why_not" not in value:
-        return {**{key: each for key, each in value.items() if key != "reason"}, "why_not": value["reason"]}
+        return {**{key: part for key, part in value.items() if key != "reason"}, "why_not": value["reason"]}
     return value
 
 
@@ -73,33 +73,33 @@ Alternatives = Annotated[
 
 
 class Evidence(Command):
-    """What shows that a decision was carried out, and where."""
+    """Evidence that a decision was carried out."""
 
     commits: list[CommitName] = Field(
         default_factory=list, max_length=100, description="shas or #ids", json_schema_extra=unlisted
     )
     files: list[FilePath] = Field(
-        default_factory=list, max_length=200, description="paths it is about", json_schema_extra=unlisted
+        default_factory=list, max_length=200, description="files it governs", json_schema_extra=unlisted
     )
     prs: list[PullRequest] = Field(
         default_factory=list, max_length=50, description="pull requests", json_schema_extra=unlisted
     )
     notes: list[Note] = Field(default_factory=list, max_length=50, json_schema_extra=unlisted)
     validations: list[Note] = Field(
-        default_factory=list, max_length=50, description="what proved it right", json_schema_extra=unlisted
+        default_factory=list, max_length=50, description="what confirmed it", json_schema_extra=unlisted
     )
 
 
 class DecisionFields(Evidence):
-    """What a decision says."""
+    """Fields of a decision."""
 
     title: Title = Field(description="short", json_schema_extra=self_evident)
-    context: Text = Field("", description="the problem")
+    context: Text = Field("", description="problem")
     chosen: Chosen = Field(description="what was chosen", json_schema_extra=self_evident)
-    alternatives: Alternatives = Field(default_factory=list, description="[{option, why_not}] not chosen")
+    alternatives: Alternatives = Field(default_factory=list, description="[{option, why_not}]")
     rationale: Text = Field("", description="why", json_schema_extra=self_evident)
     impact: Impact = Impact.MEDIUM
-    phase: Phase = Field("", description="of the work, such as design", json_schema_extra=unlisted)
+    phase: Phase = Field("", description="phase of the work, such as design", json_schema_extra=unlisted)
     topic: Name = Field("", description="decisions of one topic form a chain", json_schema_extra=unlisted)
     status: SettableStatus = Field(DecisionStatus.ACCEPTED, json_schema_extra=unlisted)
     refines: Ids = Field(default_factory=list, json_schema_extra=unlisted)
@@ -107,46 +107,46 @@ class DecisionFields(Evidence):
     conflicts_with: Ids = Field(default_factory=list, json_schema_extra=unlisted)
     relates_to: Ids = Field(default_factory=list, json_schema_extra=unlisted)
     branch: bool = Field(
-        False, description="supersede one that is superseded already: a second head", json_schema_extra=unlisted
+        False, description="supersede one that is already superseded: adds a second head", json_schema_extra=unlisted
     )
     author: Line = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
-    source: Line = Field("", max_length=1_000, description="where it comes from", json_schema_extra=unlisted)
+    source: Line = Field("", max_length=1_000, description="path or URL", json_schema_extra=unlisted)
     decided_at: Moment | None = Field(None, description="default: now", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
 
 
 class DecisionRecord(DecisionFields):
-    """Record a decision. It never changes: a change is a new one that supersedes it."""
+    """Record a decision. It is immutable: a change is a new decision that supersedes it."""
 
     supersedes: Ids = Field(default_factory=list, description="ids it replaces", json_schema_extra=self_evident)
 
 
 class DecisionSupersede(DecisionFields):
-    """Record the decision that replaces an earlier one; what is left out is as it was there."""
+    """Record the decision that replaces an earlier one; omitted fields are copied from it."""
 
-    id: EntityId = Field(description="of the decision to replace")
-    title: Title | None = Field(None, description="default: as before")  # type: ignore[assignment]
+    id: EntityId = Field(description="decision to replace")
+    title: Title | None = Field(None, description="default: unchanged")  # type: ignore[assignment]
     impact: Impact | None = None  # type: ignore[assignment]
 
 
 class DecisionLink(Command):
-    """Set a decision in relation to another."""
+    """Relate a decision to another."""
 
-    id: EntityId = Field(description="of the decision")
+    id: EntityId = Field(description="id of the decision")
     relation: EdgeRelation
     to: EntityId = Field(description="the other decision")
     branch: bool = Field(
-        False, description="supersede one that is superseded already: a second head", json_schema_extra=unlisted
+        False, description="supersede one that is already superseded: adds a second head", json_schema_extra=unlisted
     )
     idempotency_key: IdempotencyKey = None
 
 
 class DecisionMark(Command):
-    """Set a decision's status, or settle its review; its text never changes."""
+    """Change a decision's status, or complete its review; its text never changes."""
 
-    id: EntityId = Field(description="of the decision")
-    status: SettableStatus | None = Field(None, description="superseded comes of superseding alone")
-    reviewed: bool = Field(False, description="someone has looked at it again")
+    id: EntityId = Field(description="id of the decision")
+    status: SettableStatus | None = Field(None, description="decision_supersede sets superseded")
+    reviewed: bool = Field(False, description="the decision was reviewed again")
     reason: str = Field("", max_length=1_000, description="why")
     idempotency_key: IdempotencyKey = None
 
@@ -154,19 +154,19 @@ class DecisionMark(Command):
 class DecisionEvidence(Evidence):
     """Add evidence to a decision."""
 
-    id: EntityId = Field(description="of the decision")
-    link_type: LinkType = Field(LinkType.IMPLEMENTS, description="what the commits do to it")
+    id: EntityId = Field(description="id of the decision")
+    link_type: LinkType = Field(LinkType.IMPLEMENTS, description="what the commits do: implements, reverts or relates")
     idempotency_key: IdempotencyKey = None
 
 
 class DecisionGet(Retrieval):
-    """Get decisions whole, with what is evidence of them."""
+    """Get whole decisions with their evidence."""
 
-    ids: Ids = Field(default_factory=list, description="one or many")
-    topic: Name = Field("", description="the chain of a topic instead")
-    file_path: Line = Field("", max_length=1_000, description="those behind a file or folder instead: why is it so?")
-    lineage: bool = Field(False, description="with what led to each and what came of it")
-    limit: int = Field(20, ge=1, le=100, description="at most so many")
+    ids: Ids = Field(default_factory=list, description="ids", json_schema_extra=self_evident)
+    topic: Name = Field("", description="or: the chain of a topic")
+    file_path: Line = Field("", max_length=1_000, description="or: those that explain a file or folder")
+    lineage: bool = Field(False, description="include what led to each and what followed")
+    limit: int = Field(20, ge=1, le=100, description="maximum number of results")
     max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
 
 
@@ -178,11 +178,11 @@ class DecisionList(Retrieval, Paging):
     phase: Phase = Field("", description="only this phase")
     topic: Name = Field("", description="only this topic")
     iteration_id: EntityId | None = Field(None, description="only of this iteration")
-    review: bool = Field(False, description="only those to look at again")
+    review: bool = Field(False, description="only decisions that need rechecking")
 
 
 class DecisionView(BaseModel):
-    """A decision as every door shows it."""
+    """A decision as REST, MCP and the command line show it."""
 
     id: int
     title: str
@@ -195,7 +195,7 @@ class DecisionView(BaseModel):
     topic: str
     status: str
     review: str
-    """Why someone should look at it again; empty if there is no reason."""
+    # Why it needs rechecking, or empty.
     iteration_id: int | None
     session_id: str
     turn_id: str
@@ -203,20 +203,20 @@ class DecisionView(BaseModel):
     source: str
     decided_at: datetime
     edges: list[dict[str, Any]]
-    """``{"relation": …, "to": id, "title": …}`` of the decisions that this one names."""
+    # {"relation": …, "to": id, "title": …} for each decision that this one names.
     superseded_by: list[int]
     heads: list[int]
-    """Where it is superseded: what stands now instead."""
+    # If superseded: the current decisions.
     commits: list[dict[str, Any]]
-    """``{"id": …, "sha": …, "message": first line, "date": …, "link_type": …}``"""
+    # {"id": …, "sha": …, "message": first line, "date": …, "link_type": …}
     artifacts: list[dict[str, Any]]
-    """``{"kind": …, "value": …}``"""
+    # {"kind": …, "value": …}
     quarantine: str = ""
-    """Since when it is in quarantine, and why; then no list or search tells of it."""
+    # Since when and why it is in quarantine; lists and searches then leave it out.
 
 
 class DecisionResult(BaseModel):
-    """The answer to every change of a decision."""
+    """Result of a change of a decision."""
 
     id: int
     status: str
@@ -224,4 +224,4 @@ class DecisionResult(BaseModel):
     superseded: list[int] = Field(default_factory=list)
     is_new: bool = True
     redacted: list[str] = Field(default_factory=list)
-    """Types of the secrets that were replaced before anything was kept."""
+    # Types of the secrets that were replaced before storing.

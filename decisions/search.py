@@ -1,4 +1,4 @@
-"""What can be found of what we chose: decisions, and commits by the decisions that they carry out."""
+"""Search documents of decisions, and of commits by the decisions that they implement."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, Co
 from sessions_app.models import Commit
 from sessions_app.search import known_commit_document
 
+# Score factor of a decision that is no longer in force.
 REPLACED_WEIGHT = 0.3
-"""How much a decision that no longer stands still counts."""
 
 define_text(
     "decision",
@@ -37,12 +37,12 @@ define_text(
 )
 
 
+# Includes the text of superseded decisions; linked commits are indexed again with its words.
 @indexed_when(DECISION_RECORDED)
 def decision_document(event: Event[DecisionRecorded]) -> list[Document]:
-    """Make a decision findable, by the words of what it replaces too; and its commits by its words."""
     payload = event.payload
     replaced = [edge.to for edge in payload.edges if edge.relation is EdgeRelation.SUPERSEDES]
-    options = "\n".join(f"{each.option} {each.why_not}" for each in payload.alternatives)
+    options = "\n".join(f"{alternative.option} {alternative.why_not}" for alternative in payload.alternatives)
     texts = (payload.context, payload.chosen, payload.rationale, options, payload.topic, _titles(replaced))
     document = Document(
         id=event.position,
@@ -53,18 +53,16 @@ def decision_document(event: Event[DecisionRecorded]) -> list[Document]:
         created_at=clock.from_text(payload.decided_at) if payload.decided_at else event.occurred_at,
         session_id=event.session_id,
     )
-    return [document, *_commits([each.commit_id for each in payload.commits])]
+    return [document, *_commits([commit.commit_id for commit in payload.commits])]
 
 
 @indexed_when(DECISION_EVIDENCED)
 def evidenced_commits(event: Event[DecisionEvidenced]) -> list[Document]:
-    """Make the commits findable by the words of the decision that they are evidence of."""
-    return _commits([each.commit_id for each in event.payload.commits])
+    return _commits([commit.commit_id for commit in event.payload.commits])
 
 
 @indexed_when(COMMIT_RECORDED, COMMIT_LINKED)
 def linked_commit(event: Event[CommitRecorded | CommitLinked]) -> list[Document]:
-    """Make a commit findable by the words of the decisions that it names."""
     payload = event.payload
     return _commits([payload.commit_id if isinstance(payload, CommitLinked) else event.position])
 
@@ -73,31 +71,30 @@ _REPLACED = "SELECT id FROM decisions_decision WHERE status IN ('superseded', 'd
 
 
 def find_successors(ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return the decisions that replace those of the ids that no longer hold."""
+    """Map decisions that are no longer in force to those that replace them."""
     found = rows.fetch(f"{_REPLACED} AND id IN {IDS}", [json.dumps(list(ids))])
     replaced = heads(sorted(decision_id for (decision_id,) in found))
-    return {decision_id: instead for decision_id, instead in replaced.items() if instead != [decision_id]}
+    return {decision_id: current for decision_id, current in replaced.items() if current != [decision_id]}
 
 
 def evidence_notes(ids: Sequence[int]) -> dict[int, str]:
-    """Return what stands for and against each decision, for the hits of a search."""
-    shown = views(find_decisions(ids))
-    return {each["id"]: note_text(each) for each in shown}
+    """Map decisions to their notes for search hits."""
+    return {decision["id"]: note_text(decision) for decision in views(find_decisions(ids))}
 
 
-_MADE = "(?:decided?|chosen?|choose|chose|picked?|settled?|agreed?)"
-_NAMED = "(?:decisions?|decidimos|decidi[oó]|decisi[oó]n|decisiones)"
-ASKED = rf"""(?x)\b(?:
-  (?:did|do|have|had) \s+ (?:we|you|they) \s+ (?:\w+\s+)? {_MADE}
-  | (?:we|they) (?:'ve|\s+have|\s+had)? \s+ {_MADE}
-  | (?:was|were|been|is|are|got) \s+ (?:[\w-]+\s+){{0,6}}? {_MADE}
-  | {_NAMED}
+_VERBS = "(?:decided?|chosen?|choose|chose|picked?|settled?|agreed?)"
+_NOUNS = "(?:decisions?|decidimos|decidi[oó]|decisi[oó]n|decisiones)"
+# Questions about decisions: what did we decide about …, why was … chosen, which decisions …
+QUESTION = rf"""(?x)\b(?:
+  (?:did|do|have|had) \s+ (?:we|you|they) \s+ (?:\w+\s+)? {_VERBS}
+  | (?:we|they) (?:'ve|\s+have|\s+had)? \s+ {_VERBS}
+  | (?:was|were|been|is|are|got) \s+ (?:[\w-]+\s+){{0,6}}? {_VERBS}
+  | {_NOUNS}
 )\b"""
-"""How people ask for decisions: what did we decide about …, why was … chosen, which decisions …"""
-ASKED_WEIGHT = 2.0
-"""How much more a decision counts then."""
+# Score factor of decisions for such a question.
+QUESTION_WEIGHT = 2.0
 
-define_source_hint("decision", pattern=ASKED, words=rf"\b(?:{_MADE}|{_NAMED})\b", weight=ASKED_WEIGHT)
+define_source_hint("decision", pattern=QUESTION, words=rf"\b(?:{_VERBS}|{_NOUNS})\b", weight=QUESTION_WEIGHT)
 define_demotion(_REPLACED, REPLACED_WEIGHT, why="replaced")
 define_successors(find_successors)
 define_notes("decision", evidence_notes)
@@ -112,7 +109,6 @@ def _titles(ids: Sequence[int]) -> str:
 
 
 def _commits(commit_ids: Sequence[int]) -> list[Document]:
-    """Return those of the commits that are linked with decisions, with the words of these."""
     if not commit_ids:
         return []
     marks = ", ".join(["%s"] * len(commit_ids))

@@ -8,19 +8,17 @@ from governance.present import affirmed_text, stale_line
 from governance.staleness.schemas import Affirm, StaleList
 from governance.staleness.selectors import list_stale
 from governance.staleness.services import affirm
-from memoryhub.core.paging import as_lines
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 
 
 def show_stale(command: StaleList) -> Answer:
     """Answer with a page of what should be looked at again."""
-    listing = list_stale(command=command)
-    text = as_lines(listing, partial(stale_line, diff=command.diff), none="nothing waits to be affirmed")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(
+        list_stale(command=command), partial(stale_line, diff=command.diff), none="nothing waits to be affirmed"
+    )
 
 
 def say_that_it_holds(command: Affirm) -> Answer:
-    """Answer with what was affirmed."""
     result = affirm(command=command)
     return Answer(affirmed_text(result), result.model_dump(mode="json"))
 
@@ -28,14 +26,14 @@ def say_that_it_holds(command: Affirm) -> Answer:
 TOOLS = [
     Tool(
         "memory_stale",
-        "Decisions and memories to look at again: a commit touched what they govern, or their time has passed.",
+        "Stale decisions and memories: a commit changed files they govern, or they expired.",
         StaleList,
         show_stale,
         group=ToolGroup.WORK,
     ),
     Tool(
         "memory_affirm",
-        "Say that a stale decision or memory still holds; else supersede, update or delete it.",
+        "Confirm that a stale decision or memory is still valid. Otherwise supersede, update or delete it.",
         Affirm,
         say_that_it_holds,
         group=ToolGroup.WORK,

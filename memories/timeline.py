@@ -14,7 +14,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.contributions import statistics
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.projection import read_models
-from memoryhub.core.log.event_view import chronicle, entity_of, kept_quiet, viewed_store
+from memoryhub.core.log.event_view import entity_of, quarantine_notes, timeline_entry, viewed_store
 from memoryhub.core.models import RawEvent
 from memoryhub.core.search.retrieval import retrieval
 from memoryhub.core.stores import rows
@@ -34,8 +34,8 @@ def timeline(*, command: Timeline) -> list[dict[str, Any]]:
     """
     events = _of_iteration(command.iteration_id) if command.iteration_id else _around(command)
     titles = _titles([entity_of(event) for event in events])
-    aside = kept_quiet(events)
-    return [chronicle(event, aside.get(event.position) or titles.get(entity_of(event))) for event in events]
+    aside = quarantine_notes(events)
+    return [timeline_entry(event, aside.get(event.position) or titles.get(entity_of(event))) for event in events]
 
 
 def _around(command: Timeline) -> list[RawEvent]:

@@ -1,1 +1,1 @@
-"""What happened."""
+pass

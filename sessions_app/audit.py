@@ -1,5 +1,3 @@
-"""Proof of the log: walk its chain, and compare it with a checkpoint that was kept elsewhere."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -12,12 +10,12 @@ from memoryhub.core.stores.store import current_store
 
 
 class AuditVerify(Command):
-    """Prove that the log is what was written."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found, what it was compared with, and the checkpoint that was written, if any."""
+    """The verification, the checkpoint it was compared with and the one that was written, if any."""
 
     found: log.Verification
     compared: Checkpoint | None = None
@@ -25,20 +23,20 @@ class Audit:
 
 
 def verify_log(*, checkpoint: Path | None = None, new_checkpoint: Path | None = None) -> Audit:
-    """Walk the current store's chain.
+    """Verify the current store's hash chain.
 
     Args:
-        checkpoint: compare with this file's checkpoint; where there is none yet, write it.
-        new_checkpoint: write the head to this file. Only a chain that holds is written down.
+        checkpoint: file to compare with; it is created if it does not exist.
+        new_checkpoint: file to write the chain's head to, if the chain is valid.
 
     Raises:
-        Invalid: the file holds no checkpoint, or another store's.
+        Invalid: the file holds no checkpoint, or that of another store.
     """
-    known = read_checkpoint(checkpoint) if checkpoint else None
-    found = log.verify(known)
-    target = new_checkpoint or (checkpoint if known is None else None)
+    earlier = read_checkpoint(checkpoint) if checkpoint else None
+    found = log.verify(earlier)
+    target = new_checkpoint or (checkpoint if earlier is None else None)
     if target is None or not found.ok:
-        return Audit(found, known)
+        return Audit(found, earlier)
     written = checkpoint_at(current_store(), found.events, found.head_digest)
     write_checkpoint(target, written)
-    return Audit(found, known, written)
+    return Audit(found, earlier, written)

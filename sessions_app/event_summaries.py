@@ -1,5 +1,3 @@
-"""What one event was about: a line for lists, and the text that is worth reading as text."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -7,30 +5,30 @@ from typing import Any
 
 from memoryhub.core.events.event_types import event_type
 from memoryhub.core.log.event_view import main_text
+from memoryhub.core.text import first_line
 
-MAX_TITLE = 200
-# Fields whose text a person reads, the most telling first.
+# Payload fields that hold a readable text, the most informative first.
 _TEXTS = ("content", "output", "change", "summary", "outcome", "detail", "message", "description")
 
 
 def about(type_name: str, payload: Mapping[str, Any], title: str) -> str:
-    """Return in one line what an event was about.
+    """Return one line that describes an event.
 
     Args:
         type_name: such as ``command.run``.
         payload: its payload; empty once erased.
-        title: that of the thing it happened to, if known.
+        title: title of the entity that the event belongs to, if known.
     """
     if not payload:
         return title
-    known = event_type(type_name)
-    if known and known.about:
-        return first_line(known.about(payload))
+    found = event_type(type_name)
+    if found and found.about:
+        return first_line(found.about(payload))
     return first_line(payload.get("title") or title or main_text(payload))
 
 
 def body(type_name: str, payload: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the text of a payload that is worth reading as text, and the rest of the payload."""
+    """Return the payload's main text, and the payload without it."""
     line = about(type_name, payload, "")
     for name in _TEXTS:
         text = payload.get(name)
@@ -39,11 +37,6 @@ def body(type_name: str, payload: Mapping[str, Any]) -> tuple[str, dict[str, Any
     return "", dict(payload)
 
 
-def first_line(text: Any) -> str:
-    """Return the first line of a text, at most 200 characters of it."""
-    return str(text).strip().split("\n", 1)[0][:MAX_TITLE]
-
-
 def joined(*parts: Any) -> str:
-    """Return the first lines of texts with colons between them, without empty ones."""
+    """Join the first lines of the non-empty parts with colons."""
     return ": ".join(first_line(part) for part in parts if part)

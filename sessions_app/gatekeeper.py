@@ -1,4 +1,4 @@
-"""The guard of the log: in a project whose policy is strict, no door of a client's writes without an open turn."""
+"""Guard of the log: under a strict turn policy, clients write only within an open turn (decision 9)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ from memoryhub.core.events.event_types import EventType, TurnRule
 from memoryhub.core.origin import Origin
 from sessions_app.services.turns import require_open_turn
 
+# The sources that the policy applies to. The admin and the command line keep no turns.
 CLIENT_DOORS = frozenset({"mcp", "rest"})
-"""The doors that the policy is for; a person at the admin or the command line keeps no turns."""
 
 
 @log.guard
 def require_turn(event_type: EventType[Any], origin: Origin) -> Origin:
-    """Refuse a client's write without a valid token where the policy is strict; name the turn where one is shown.
-
-    Raises:
-        PreconditionFailed: there is no token, or it is not that of an open turn.
-    """
+    """Check the turn of a client's write, and add the turn's ids to the origin."""
     if origin.source not in CLIENT_DOORS or event_type.turn is not TurnRule.REQUIRED:
         return origin
     if not origin.ack_token and project_settings().turn_policy is not TurnPolicy.STRICT:

@@ -1,4 +1,4 @@
-"""Read a repository with the git binary: its files and its commits, whatever bytes they hold."""
+"""Read files and commits of a repository with the git binary."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ _QUIET = (
     "-c",
     "log.showSignature=false",
 )
+# Fields are separated by NUL bytes, which no message, author or path can contain.
 _LOG_OPTIONS = (
     "--numstat",
     "--no-color",
@@ -43,6 +44,7 @@ _LOG_OPTIONS = (
     "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00",
 )
 _HEAD_OF_CHANGE = re.compile(rb"\x00([0-9a-f]{40,64})\n")
+# Bounds the size of a diff: git prints no content of binary files.
 _BIG_IS_BINARY = ("-c", "core.bigFileThreshold=512k")
 _CHANGE_OPTIONS = (
     "--no-walk=unsorted",
@@ -59,7 +61,7 @@ _CHANGE_OPTIONS = (
 
 
 def list_files(directory: Path) -> list[str] | None:
-    """Return the files below the folder that git tracks or does not ignore, relative to it; None outside git."""
+    """Return the files below a folder that git tracks or does not ignore, relative to it; None outside git."""
     try:
         done = _run(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     except Unavailable:
@@ -70,7 +72,7 @@ def list_files(directory: Path) -> list[str] | None:
 
 
 def path_in_worktree(directory: Path) -> str:
-    """Return the folder's path in its worktree, as ``docs/``; "" at the top and outside git."""
+    """Return the folder's path in its worktree, such as ``docs/``; "" at the top and outside git."""
     try:
         done = _run(directory, "rev-parse", "--show-prefix")
     except Unavailable:
@@ -79,12 +81,7 @@ def path_in_worktree(directory: Path) -> str:
 
 
 def count_commits(repository: Path, *, limit: int | None = None, since: str | None = None) -> int:
-    """Return how many commits ``read_commits`` will give.
-
-    Raises:
-        Invalid: the folder is in no repository, or ``since`` is no date.
-        Unavailable: git is not installed or does not answer.
-    """
+    """Return the number of commits that ``read_commits`` yields."""
     window = _window(limit, since)
     if not _has_commits(repository):
         return 0
@@ -93,13 +90,9 @@ def count_commits(repository: Path, *, limit: int | None = None, since: str | No
 
 
 def read_commits(repository: Path, *, limit: int | None = None, since: str | None = None) -> Iterator[CommitRecord]:
-    """Yield the commits that HEAD holds, oldest first; with ``limit`` the newest so many.
+    """Yield the commits reachable from HEAD, oldest first; with ``limit``, the newest ones.
 
-    The files of a merge are left out: they are those of the commits that it brings in.
-
-    Raises:
-        Invalid: the folder is in no repository, or ``since`` is no date.
-        Unavailable: git is not installed, or it ended with an error.
+    Merge commits have no files: their changes are those of the commits that they merge.
     """
     window = _window(limit, since)
     if not _has_commits(repository):
@@ -109,11 +102,7 @@ def read_commits(repository: Path, *, limit: int | None = None, since: str | Non
 
 
 def read_commit(repository: Path, revision: str) -> CommitRecord | None:
-    """Return the commit that a full or short hash, or ``HEAD``, names; None where there is none or no repository.
-
-    Raises:
-        Unavailable: git is not installed or does not answer.
-    """
+    """Return the commit of a hash, a short hash or ``HEAD``; None if there is no such commit or repository."""
     if not is_folder(repository):
         return None
     found = _run(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
@@ -124,20 +113,18 @@ def read_commit(repository: Path, revision: str) -> CommitRecord | None:
 
 
 def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
-    """Return what commits changed in files, by full hash, as unified diffs; what the repository lacks is left out.
-
-    A file of more than half a megabyte counts as binary, so that an answer cannot grow without bound.
+    """Map full hashes to the unified diffs of these files; commits that the repository lacks are left out.
 
     Args:
-        repository: a folder in it.
+        repository: a folder in the repository.
         shas: full hashes.
         paths: from the top of the repository.
 
     Raises:
         Unavailable: git is not installed or does not answer.
     """
-    places = [f":(top,literal){path}" for path in paths]
-    done = _run(repository, *_BIG_IS_BINARY, "log", *_CHANGE_OPTIONS, *shas, "--", *places)
+    pathspecs = [f":(top,literal){path}" for path in paths]
+    done = _run(repository, *_BIG_IS_BINARY, "log", *_CHANGE_OPTIONS, *shas, "--", *pathspecs)
     _, *parts = _HEAD_OF_CHANGE.split(done.stdout)
     found = {sha.decode("ascii"): _text(diff).strip("\n") for sha, diff in zip(parts[::2], parts[1::2], strict=True)}
     return {sha: diff for sha, diff in found.items() if sha in shas}
@@ -158,12 +145,11 @@ def _date(since: str) -> str:
 
 
 def _has_commits(repository: Path) -> bool:
-    """Whether the repository has any commit yet; an error where there is no repository."""
     if not is_folder(repository):
-        raise Invalid(f"{repository} is no folder")
+        raise Invalid(f"{repository} is not a folder")
     done = _run(repository, "rev-parse", "--git-dir")
     if done.returncode:
-        raise Invalid(f"{repository} is in no git repository: {_last_line(done.stderr)}")
+        raise Invalid(f"{repository} is not in a git repository: {_last_line(done.stderr)}")
     return _run(repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").returncode == 0
 
 
@@ -190,12 +176,12 @@ def _run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]
 
 @contextmanager
 def _stream(directory: Path, *arguments: str) -> Iterator[Iterator[bytes]]:
-    """Give git's output piece by piece inside the block; an error of git's after the last piece is raised."""
+    # Yields git's output in chunks; git's exit code is checked after the last one.
     process = subprocess.Popen(  # noqa: S603  (arguments of our own, no shell)
         _command(directory, arguments), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_environment()
     )
     output = process.stdout
-    assert output is not None  # noqa: S101  (it was asked for)
+    assert output is not None  # noqa: S101  (Popen was given a pipe)
     try:
         yield iter(lambda: output.read(_CHUNK), b"")
         if process.wait(_TIMEOUT):
@@ -207,7 +193,6 @@ def _stream(directory: Path, *arguments: str) -> Iterator[Iterator[bytes]]:
 
 
 def _tokens(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Cut the output at its NUL bytes."""
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\0")
@@ -216,8 +201,8 @@ def _tokens(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield rest
 
 
+# Tokens per commit: commit, sha, author, time, message; then its files, up to the next `commit`.
 def _commits(tokens: Iterator[bytes]) -> Iterator[CommitRecord]:
-    """Read ``commit, sha, author, time, message`` and then the files, up to the next ``commit``."""
     header: list[bytes] = []
     files: list[FileChange] = []
     for token in tokens:
@@ -231,8 +216,9 @@ def _commits(tokens: Iterator[bytes]) -> Iterator[CommitRecord]:
         yield _record(header, files)
 
 
+# A token is `insertions TAB deletions TAB path`. For a renamed file the path is empty, and the old and the new path
+# follow as tokens.
 def _file(token: bytes, tokens: Iterator[bytes]) -> FileChange:
-    """Read ``insertions, deletions, path``; of a renamed file the old and the new path follow."""
     insertions, deletions, path = token.lstrip(b"\n").split(b"\t", 2)
     if not path:
         next(tokens)
@@ -255,16 +241,16 @@ def _number(count: bytes) -> int | None:
     return min(int(count), MAX_LINES) if count.isdigit() else None
 
 
+# Old commits may be in Latin-1 without declaring an encoding.
 def _text(raw: bytes) -> str:
-    """Decode UTF-8, or what was written in some older encoding and does not say so."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
         return raw.decode("latin-1")
 
 
+# git accepts times outside the range of datetime; these become 1970.
 def _moment(seconds: bytes) -> datetime:
-    """Return the time of a commit; one that no calendar holds becomes 1970."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""Read models of what happened. Projectors alone write them."""
+"""Read models of sessions, turns, iterations and commits. Only projectors write them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from memoryhub.core.models import StoreModel
 
 
 class SessionMode(models.TextChoices):
-    """What a session is for: work that stays, or a scratch space."""
-
     WORKING = "working", "Working period"
     SCRATCH = "scratch", "Scratch space"
 
 
 class SessionStatus(models.TextChoices):
-    """Where a session stands."""
-
     ACTIVE = "active", "Active"
     PAUSED = "paused", "Paused"
     COMPLETED = "completed", "Completed"
@@ -58,7 +54,7 @@ class Session(StoreModel):
 
 
 class TurnStatus(models.TextChoices):
-    """Where a turn stands: it is begun open, and ends closed, or incomplete when its token ran out."""
+    """A turn begins open and ends closed, or incomplete if its token expires."""
 
     OPEN = "open", "Open"
     CLOSED = "closed", "Closed"
@@ -66,7 +62,7 @@ class TurnStatus(models.TextChoices):
 
 
 class Turn(StoreModel):
-    """One user request and all that answers it; its id is the position of the event that began it."""
+    """A user request and the work that answers it; its id is the position of the event that began it."""
 
     from_own_stream: ClassVar[tuple[str, ...]] = (
         "session_id",
@@ -102,8 +98,6 @@ class Turn(StoreModel):
 
 
 class IterationStatus(models.TextChoices):
-    """Where an iteration stands."""
-
     ACTIVE = "active", "Active"
     COMPLETED = "completed", "Completed"
     ABANDONED = "abandoned", "Abandoned"
@@ -140,8 +134,6 @@ class Iteration(StoreModel):
 
 
 class Setting(StoreModel):
-    """A project's own setting."""
-
     name = models.CharField(max_length=64, primary_key=True)
     value = models.JSONField()
 
@@ -150,7 +142,7 @@ class Setting(StoreModel):
 
 
 class Profile(StoreModel):
-    """What the store says of itself; there is at most one row, named by the first event that described it."""
+    """Description of the store: at most one row, whose id is the position of the first event that described it."""
 
     id = PositionField(primary_key=True)
     name = models.CharField(max_length=200, blank=True)
@@ -166,8 +158,6 @@ class Profile(StoreModel):
 
 
 class Commit(StoreModel):
-    """A commit of the project's repository, as git told it."""
-
     from_own_stream: ClassVar[tuple[str, ...]] = (
         "sha",
         "message",
@@ -184,8 +174,8 @@ class Commit(StoreModel):
     insertions = models.PositiveIntegerField()
     deletions = models.PositiveIntegerField()
     iteration_id = models.BigIntegerField(null=True, help_text="The iteration that was active when it was recorded")
+    # [{"path": str, "insertions": int | None, "deletions": int | None}]; None for a binary file
     files = models.JSONField(default=list)
-    """``[{"path": str, "insertions": int | None, "deletions": int | None}]``; None for a binary file."""
 
     class Meta:
         indexes = [models.Index(fields=["committed_at"], name="commit_time")]

@@ -1,4 +1,4 @@
-"""Sessions and commits as text for a model."""
+"""Sessions, turns, iterations and commits as text for a model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import Any
 
 from memoryhub.core.text import counted, flat, hanging
 
-_SAID = {"implements": "implements", "reverts": "reverts", "relates": "relates to"}
+_VERBS = {"implements": "implements", "reverts": "reverts", "relates": "relates to"}
 
 
 def session_line(session: dict[str, Any]) -> str:
-    """Return a session as one line: id, name, state, when, what for, and what came of it."""
     if "status" not in session:
         return flat(f"#{session['id']} {session['session_id']}")
     summary = f": {session['summary']}" if session["summary"] else ""
@@ -21,7 +20,6 @@ def session_line(session: dict[str, Any]) -> str:
 
 
 def turn_line(turn: dict[str, Any]) -> str:
-    """Return a turn as one line: id, name, state, when, how much happened in it."""
     summary = f": {turn['summary']}" if turn["summary"] else ""
     return flat(
         f"#{turn['id']} turn {turn['turn_id']} {turn['status']} {turn['began_at'][:16]} session={turn['session_id']} "
@@ -30,7 +28,6 @@ def turn_line(turn: dict[str, Any]) -> str:
 
 
 def iteration_line(iteration: dict[str, Any]) -> str:
-    """Return an iteration as one line: id, what it is, state, phases done and present."""
     done = f" done: {', '.join(iteration['phases_completed'])}" if iteration["phases_completed"] else ""
     phase = f" now: {iteration['phase']}" if iteration["phase"] and iteration["status"] == "active" else ""
     return flat(
@@ -40,7 +37,6 @@ def iteration_line(iteration: dict[str, Any]) -> str:
 
 
 def iteration_text(iteration: dict[str, Any]) -> str:
-    """Return an iteration with its artifacts, commits and chronology."""
     lines = [iteration_line(iteration)]
     if iteration["outcome"]:
         lines.append(f"outcome: {hanging(iteration['outcome'])}")
@@ -48,8 +44,8 @@ def iteration_text(iteration: dict[str, Any]) -> str:
         lines.append(flat(f"artifacts: {', '.join(iteration['artifacts'])}"))
     lines += [commit_line(commit) for commit in iteration["commits"]]
     lines += [
-        flat(f"#{each['position']} {each['occurred_at'][:16]} {each['type']} {each['title']}")
-        for each in iteration["events"]
+        flat(f"#{event['position']} {event['occurred_at'][:16]} {event['type']} {event['title']}")
+        for event in iteration["events"]
     ]
     if iteration["left_out"]:
         lines.append(f"({iteration['left_out']} earlier events left out; raise events, or use memory_timeline)")
@@ -57,7 +53,6 @@ def iteration_text(iteration: dict[str, Any]) -> str:
 
 
 def commit_line(commit: dict[str, Any]) -> str:
-    """Return a commit as one line: id, hash, when, who, what, and how much it changed."""
     if "message" not in commit:
         return f"#{commit['id']} {commit['sha'][:10]}"
     subject = commit["message"].split("\n", 1)[0]
@@ -65,5 +60,5 @@ def commit_line(commit: dict[str, Any]) -> str:
     head = (
         f"#{commit['id']} {commit['sha'][:10]} {commit['committed_at'][:10]} {commit['author']}: {subject} ({change})"
     )
-    decisions = "; ".join(f"{_SAID[each['link_type']]} #{each['id']} {each['title']}" for each in commit["decisions"])
+    decisions = "; ".join(f"{_VERBS[link['link_type']]} #{link['id']} {link['title']}" for link in commit["decisions"])
     return flat(f"{head} → {decisions}" if decisions else head)

@@ -1,4 +1,4 @@
-"""What is so, after what happened."""
+"""Projectors of sessions, turns, commits, iterations, settings and the profile."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ from sessions_app.models import (
 
 @projects(SESSION_STARTED)
 def start_session(event: Event[SessionStarted]) -> None:
-    """Add the session."""
     payload = event.payload
     rows.insert(
         Session,
@@ -69,7 +68,6 @@ def start_session(event: Event[SessionStarted]) -> None:
 
 @projects(SESSION_ENDED)
 def end_session(event: Event[SessionEnded]) -> None:
-    """Close the session with its summary."""
     rows.execute(
         "UPDATE sessions_app_session SET status = %s, summary = %s, ended_at = %s WHERE session_id = %s",
         [event.payload.status, event.payload.summary, rows.time_value(event.occurred_at), event.payload.session_id],
@@ -78,7 +76,6 @@ def end_session(event: Event[SessionEnded]) -> None:
 
 @projects(SESSION_PAUSED, SESSION_RESUMED)
 def pause_or_resume(event: Event[SessionTouched]) -> None:
-    """Set the session aside, or take it up again."""
     status = SessionStatus.PAUSED if event.type == SESSION_PAUSED.name else SessionStatus.ACTIVE
     rows.execute(
         "UPDATE sessions_app_session SET status = %s, ended_at = NULL WHERE session_id = %s",
@@ -88,19 +85,18 @@ def pause_or_resume(event: Event[SessionTouched]) -> None:
 
 @projects(PROJECT_CONFIGURED)
 def configure(event: Event[ProjectConfigured]) -> None:
-    """Set the settings that are given, and take back those that are None."""
     for name, value in event.payload.settings.items():
         rows.execute("DELETE FROM sessions_app_setting WHERE name = %s", [name])
         if value is not None:
             rows.insert(Setting, name=name, value=value)
 
 
+# Runs for every event of a turn: plain SQL (decision 5).
 _KEEP_OPEN = "SELECT id, ack_seconds FROM sessions_app_turn WHERE session_id = %s AND turn_id = %s AND status = 'open'"
 
 
 @projects(TURN_BEGAN)
 def begin(event: Event[TurnBegan]) -> None:
-    """Add the turn, open."""
     payload = event.payload
     rows.insert(
         Turn,
@@ -120,26 +116,24 @@ def begin(event: Event[TurnBegan]) -> None:
 
 @projects(TURN_ENDED)
 def end(event: Event[TurnEnded]) -> None:
-    """Close the turn."""
-    _leave(event, TurnStatus.CLOSED, event.payload.summary)
+    _close(event, TurnStatus.CLOSED, event.payload.summary)
 
 
 @projects(TURN_EXPIRED)
 def expire(event: Event[TurnExpired]) -> None:
-    """Mark the turn incomplete."""
-    _leave(event, TurnStatus.INCOMPLETE, "")
+    _close(event, TurnStatus.INCOMPLETE, "")
 
 
-def _leave(event: Event[Any], status: TurnStatus, summary: str) -> None:
+def _close(event: Event[Any], status: TurnStatus, summary: str) -> None:
     rows.execute(
         "UPDATE sessions_app_turn SET status = %s, ended_at = %s, summary = %s WHERE session_id = %s AND turn_id = %s",
         [status, rows.time_value(event.occurred_at), summary, event.payload.session_id, event.payload.turn_id],
     )
 
 
+# Each event of an open turn restarts its timeout.
 @project_headers
 def keep_open(event: Event[Any]) -> None:
-    """Count what happens in an open turn, and let its time begin anew."""
     if not event.turn_id or event.type == TURN_BEGAN.name:
         return
     for turn, seconds in rows.fetch(_KEEP_OPEN, [event.session_id, event.turn_id]):
@@ -151,7 +145,6 @@ def keep_open(event: Event[Any]) -> None:
 
 @projects(COMMIT_RECORDED)
 def record_commit(event: Event[CommitRecorded]) -> None:
-    """Add the commit, attached to the iteration that it names, else to the active one."""
     payload = event.payload
     rows.insert(
         Commit,
@@ -169,7 +162,6 @@ def record_commit(event: Event[CommitRecorded]) -> None:
 
 @projects(COMMIT_LINKED)
 def move_commit(event: Event[CommitLinked]) -> None:
-    """Attach a known commit to the iteration that is named."""
     if event.payload.iteration_id is not None:
         rows.update(Commit, event.payload.commit_id, iteration_id=event.payload.iteration_id)
 
@@ -182,7 +174,6 @@ def _active_iteration() -> int | None:
 
 @projects(ITERATION_STARTED)
 def start_iteration(event: Event[IterationStarted]) -> None:
-    """Add the iteration, active."""
     rows.insert(
         Iteration,
         id=event.position,
@@ -196,24 +187,22 @@ def start_iteration(event: Event[IterationStarted]) -> None:
 
 @projects(ITERATION_ADVANCED)
 def advance_iteration(event: Event[IterationAdvanced]) -> None:
-    """Note what was completed, what was made, and the phase that has begun."""
     payload = event.payload
-    done, made = rows.fetch(
+    completed_json, artifacts_json = rows.fetch(
         "SELECT phases_completed, artifacts FROM sessions_app_iteration WHERE id = %s", [payload.iteration_id]
     )[0]
-    completed = [*json.loads(done), payload.completed] if payload.completed else json.loads(done)
+    completed = json.loads(completed_json) + ([payload.completed] if payload.completed else [])
     rows.update(
         Iteration,
         payload.iteration_id,
         phase=payload.phase,
         phases_completed=completed,
-        artifacts=[*json.loads(made), *payload.artifacts],
+        artifacts=[*json.loads(artifacts_json), *payload.artifacts],
     )
 
 
 @projects(ITERATION_COMPLETED, ITERATION_ABANDONED)
 def end_iteration(event: Event[IterationEnded]) -> None:
-    """Close the iteration."""
     completed = event.type == ITERATION_COMPLETED.name
     rows.update(
         Iteration,
@@ -227,7 +216,6 @@ def end_iteration(event: Event[IterationEnded]) -> None:
 
 @projects(PAYLOAD_ERASED)
 def remove_erased(event: Event[PayloadErased]) -> None:
-    """Drop whatever the erased events had created."""
     for position in event.payload.positions:
         for table in ("session", "turn", "iteration", "commit", "profile"):
             rows.execute(f"DELETE FROM sessions_app_{table} WHERE id = %s", [position])
@@ -235,10 +223,9 @@ def remove_erased(event: Event[PayloadErased]) -> None:
 
 @projects(PROJECT_DESCRIBED)
 def describe(event: Event[ProjectDescribed]) -> None:
-    """Change what was set, in the one row that there is."""
-    said = {name: getattr(event.payload, name) for name in sorted(event.payload.model_fields_set)}
-    known = rows.fetch("SELECT id FROM sessions_app_profile")
-    if known:
-        rows.update(Profile, known[0][0], **said, updated_at=event.occurred_at)
+    changes = {name: getattr(event.payload, name) for name in sorted(event.payload.model_fields_set)}
+    existing = rows.fetch("SELECT id FROM sessions_app_profile")
+    if existing:
+        rows.update(Profile, existing[0][0], **changes, updated_at=event.occurred_at)
     else:
-        rows.insert(Profile, id=event.position, **said, updated_at=event.occurred_at)
+        rows.insert(Profile, id=event.position, **changes, updated_at=event.occurred_at)

@@ -1,4 +1,4 @@
-"""Why a turn's call is refused: each with a sentence that says how to meet the precondition."""
+"""Refusals of calls that need an open turn: each names the next step."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from memoryhub.core.errors import PreconditionFailed
 
 
 class Refusal(StrEnum):
-    """The precondition that failed."""
-
     NO_TOKEN = "no_token"  # noqa: S105 - the name of a reason
     WRONG_TOKEN = "wrong_token"  # noqa: S105
     OTHER_TURN = "other_turn"
@@ -25,14 +23,14 @@ class Refusal(StrEnum):
 
 _SENTENCES = {
     Refusal.NO_TOKEN: "this needs the ack_token of an open turn; call turn_begin and send the token that it returns",
-    Refusal.WRONG_TOKEN: "ack_token is not one of this project's; call turn_begin and send the token that it returns",
-    Refusal.OTHER_TURN: "ack_token is another turn's; send the one that turn_begin returned for turn {turn!r}",
-    Refusal.OTHER_SESSION: "ack_token is of session {session!r}; call turn_begin in your own session",
-    Refusal.EXPIRED: "the turn's token has run out; call turn_begin for a new turn",
+    Refusal.WRONG_TOKEN: "ack_token is unknown in this project; call turn_begin and send the token that it returns",
+    Refusal.OTHER_TURN: "ack_token belongs to another turn; send the one that turn_begin returned for turn {turn!r}",
+    Refusal.OTHER_SESSION: "ack_token belongs to session {session!r}; call turn_begin in your own session",
+    Refusal.EXPIRED: "ack_token has expired; call turn_begin for a new turn",
     Refusal.CLOSED: "turn {turn!r} has ended; call turn_begin for a new turn",
-    Refusal.INCOMPLETE: "turn {turn!r} was left open too long and is incomplete; call turn_begin for a new turn",
+    Refusal.INCOMPLETE: "turn {turn!r} timed out and is incomplete; call turn_begin for a new turn",
     Refusal.NO_SESSION: "a turn belongs to a session; call session_start, or name its session_id",
-    Refusal.UNKNOWN_SESSION: "session {session!r} is not one of this project's; call session_start first",
+    Refusal.UNKNOWN_SESSION: "there is no session {session!r} in this project; call session_start first",
     Refusal.SESSION_ENDED: "session {session!r} is not active; call session_start for a new one",
 }
 
@@ -42,6 +40,5 @@ REJECTIONS = counters.define(
 
 
 def refuse(reason: Refusal, *, turn: str = "", session: str = "") -> PreconditionFailed:
-    """Count a refusal and return the error to raise."""
     REJECTIONS.count(reason.value)
     return PreconditionFailed(_SENTENCES[reason].format(turn=turn, session=session), reason=reason.value)

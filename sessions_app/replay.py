@@ -1,4 +1,4 @@
-"""The event log as pages of JSON data, and as lines: what every door of the audit shows."""
+"""The event log as pages of JSON data and as lines."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ EventTypeName = Annotated[str, StringConstraints(strip_whitespace=True, min_leng
 
 
 class EventWindow(Command):
-    """Which part of the log; every given condition must hold."""
+    """A part of the log: events that match all conditions."""
 
     stream: str = Field("", max_length=200, description="only this stream, such as memory:412")
-    session_id: str = Field("", max_length=200, description="only of this session")
-    turn_id: str = Field("", max_length=200, description="only of this turn")
-    type: list[EventTypeName] = Field(default_factory=list, max_length=32, description="only these, such as turn.began")
+    session_id: str = Field("", max_length=200, description="only this session")
+    turn_id: str = Field("", max_length=200, description="only this turn")
+    type: list[EventTypeName] = Field(
+        default_factory=list, max_length=32, description="only these types, such as turn.began"
+    )
     since: Moment | None = Field(None, description="at or after")
     until: Moment | None = Field(None, description="before")
     after: int = Field(0, ge=0, le=2**53, description="only positions greater than this")
@@ -34,13 +36,13 @@ class EventWindow(Command):
 class AuditReplay(EventWindow, Paging):
     """Replay a part of the log in pages."""
 
-    limit: int = Field(100, ge=1, le=1000, description="at most so many")
+    limit: int = Field(100, ge=1, le=1000, description="events per page")
 
 
 def replay_page(*, command: AuditReplay) -> Listing:
-    """Return events in order of position, with payloads (null once erased) and digests.
+    """Return events by position, with payloads (None once erased) and digests.
 
-    A page of a window that has an end is the same bytes on every run.
+    Deterministic if the window has an end.
     """
     whole, start = _window(command), _start(command)
     rest = _window(command, after=max(start, command.after), limit=command.limit + 1)
@@ -56,12 +58,11 @@ def replay_page(*, command: AuditReplay) -> Listing:
 
 
 def replay_lines(*, command: EventWindow, limit: int | None = None) -> Iterator[str]:
-    """Yield each event of a window as one line of canonical JSON: the same bytes on every run."""
+    """Yield each event of a window as a line of canonical JSON; deterministic."""
     return log.replay(_window(command, limit=limit))
 
 
 def event_line(event: dict[str, Any]) -> str:
-    """Return an event as one line: position, time, type, stream, who, where, and what it was about."""
     if "payload_digest" not in event:
         return f"#{event['position']} {event['event_type']}"
     session = f" session={event['session_id']}" if event["session_id"] else ""

@@ -1,4 +1,4 @@
-"""What can be found of what happened: commits by message and paths, sessions by purpose and summary, messages."""
+"""Search documents of commits, sessions and messages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.search.searchable import Document, Removal, define_text, indexed_when
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
+from memoryhub.core.text import first_line
 from sessions_app.events import (
     COMMIT_LINKED,
     COMMIT_RECORDED,
@@ -40,7 +41,6 @@ define_text("session", "SELECT id, purpose, summary FROM sessions_app_session")
 
 @indexed_when(COMMIT_RECORDED)
 def commit_document(event: Event[CommitRecorded]) -> Document:
-    """Make a commit findable by its message, its author, the paths it touched, and what its iteration is about."""
     payload = event.payload
     about = _about_iteration(event.position)
     return Document(
@@ -55,14 +55,13 @@ def commit_document(event: Event[CommitRecorded]) -> Document:
 
 @indexed_when(COMMIT_LINKED)
 def moved_commit_document(event: Event[CommitLinked]) -> Document | None:
-    """Make a commit that moved to another iteration findable by what that is about."""
     if event.payload.iteration_id is None:
         return None
     return known_commit_document(Commit.objects.get(id=event.payload.commit_id), "")
 
 
 def known_commit_document(commit: Commit, about: str) -> Document:
-    """Return a commit as it is found from now on: by what else it is about, too. It keeps its session."""
+    """Return a commit's document with additional text; its session stays unchanged."""
     paths = [file["path"] for file in commit.files]
     more = f"{_about_iteration(commit.id)}\n{about}"
     return Document(
@@ -94,7 +93,6 @@ def _about_iteration(commit_id: int) -> str:
 
 @indexed_when(SESSION_STARTED, SESSION_ENDED)
 def session_document(event: Event[SessionStarted] | Event[SessionEnded]) -> Document:
-    """Make a session findable by its purpose and summary."""
     session = Session.objects.get(session_id=event.payload.session_id)
     return Document(
         id=session.id,
@@ -106,25 +104,24 @@ def session_document(event: Event[SessionStarted] | Event[SessionEnded]) -> Docu
     )
 
 
+# A message's neighbours are indexed again: its words are part of their context (decision 20).
 @indexed_when(*Speech)
 def message_documents(event: Event[Message] | Event[Note]) -> list[Document]:
-    """Make what was said in a turn findable; and what was said before it, by the words of what now follows."""
     return _messages([event.position, *_around([event.position])])
 
 
 @indexed_when(PAYLOAD_ERASED)
 def forget_erased(event: Event[PayloadErased]) -> Removal:
-    """Take whatever the erased events created out of the index."""
     return Removal(tuple(event.payload.positions))
 
 
+# Removes the words of erased messages from the documents of their neighbours.
 @indexed_when(PAYLOAD_ERASED)
 def messages_around_erased(event: Event[PayloadErased]) -> list[Document]:
-    """Take the words of erased messages from the documents of those that stood beside them."""
     return _messages(_around(event.payload.positions))
 
 
-# How much of a neighbour is among a message's own words; a long answer would drown them.
+# Characters of each neighbour that are indexed; a long answer would outweigh the message.
 _NEAR_CHARACTERS = 500
 
 
@@ -132,18 +129,18 @@ def _is_message() -> str:
     return f"event_type IN ({quoted(names_of_speech())})"
 
 
+# Subquery: the nearest message before or after `e` in its session that is not erased.
 def _beside(column: str, sign: str, order: str) -> str:
-    """Return the subquery of the nearest message before or after ``e`` in its session that is not erased."""
     return (
         f"(SELECT {column} FROM raw_events n WHERE n.session_id = e.session_id AND n.session_id <> '' "
-        f"AND n.position {sign} e.position AND n.{{said}} AND n.payload_json IS NOT NULL "
+        f"AND n.position {sign} e.position AND n.{{is_message}} AND n.payload_json IS NOT NULL "
         f"ORDER BY n.position {order} LIMIT 1)"
     )
 
 
 _BEFORE, _AFTER = ("<", "DESC"), (">", "ASC")
 _EXCERPT = f"substr({json_text('n.payload_json', 'content')}, 1, {_NEAR_CHARACTERS})"
-_THESE = f"FROM raw_events e WHERE e.position IN {IDS} AND e.{{said}}"
+_THESE = f"FROM raw_events e WHERE e.position IN {IDS} AND e.{{is_message}}"
 _AROUND = f"SELECT {_beside('n.position', *_BEFORE)}, {_beside('n.position', *_AFTER)} {_THESE}"
 _MESSAGES = (
     f"SELECT e.position, e.event_type, e.session_id, e.occurred_at, {json_text('e.payload_json', 'content')}, "
@@ -152,25 +149,23 @@ _MESSAGES = (
 
 
 def _around(positions: Sequence[int]) -> list[int]:
-    """Return the messages that stand beside these in their sessions."""
-    found = rows.fetch(_AROUND.format(said=_is_message()), [json.dumps(list(positions))])
-    return sorted({each for pair in found for each in pair if each is not None})
+    found = rows.fetch(_AROUND.format(is_message=_is_message()), [json.dumps(list(positions))])
+    return sorted({position for pair in found for position in pair if position is not None})
 
 
 def _messages(positions: Sequence[int]) -> list[Document]:
-    """Return the documents of messages, each with what was said before and after it."""
     return [
         Document(
             id=position,
             source="message",
             type=event_type.rpartition(".")[2],
-            title=content.strip().split("\n", 1)[0][:120],
+            title=first_line(content, 120),
             body=content,
             near="\n".join(filter(None, (before, after))),
             created_at=clock.from_text(occurred_at),
             session_id=session_id,
         )
         for position, event_type, session_id, occurred_at, content, before, after in rows.fetch(
-            _MESSAGES.format(said=_is_message()), [json.dumps(list(positions))]
+            _MESSAGES.format(is_message=_is_message()), [json.dumps(list(positions))]
         )
     ]

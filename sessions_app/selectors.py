@@ -1,5 +1,3 @@
-"""What can be asked of sessions and commits; nothing here changes anything."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -9,7 +7,7 @@ from django.db.models import QuerySet
 
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.errors import NotFound
-from memoryhub.core.log.event_view import chronicle, kept_quiet
+from memoryhub.core.log.event_view import quarantine_notes, timeline_entry
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
@@ -29,61 +27,63 @@ from sessions_app.schemas import (
     TurnView,
 )
 
-_OF_COMMITS = [name for name in CommitView.model_fields if name != "decisions"]
+_STORED_FIELDS = [name for name in CommitView.model_fields if name != "decisions"]
 
 
 def view_session(session: Session) -> dict[str, Any]:
-    """Return a session as JSON data, the same at every door."""
+    """Return a session as JSON data."""
     fields = {name: getattr(session, name) for name in SessionView.model_fields}
     return SessionView(**fields).model_dump(mode="json")
 
 
 def view_commit(commit: Commit) -> dict[str, Any]:
-    """Return a commit as JSON data, the same at every door."""
+    """Return a commit as JSON data."""
     return view_commits([commit])[0]
 
 
 def view_commits(commits: Iterable[Commit]) -> list[dict[str, Any]]:
-    """Return commits as JSON data, each with what upper apps tell of it."""
+    """Return commits as JSON data, with the parts that other apps contribute."""
     shown = list(commits)
     parts = parts_of("commit", [commit.id for commit in shown])
     return [
-        CommitView(**{name: getattr(commit, name) for name in _OF_COMMITS}, **parts[commit.id]).model_dump(mode="json")
+        CommitView(**{name: getattr(commit, name) for name in _STORED_FIELDS}, **parts[commit.id]).model_dump(
+            mode="json"
+        )
         for commit in shown
     ]
 
 
 def view_turn(turn: Turn) -> dict[str, Any]:
-    """Return a turn as JSON data, the same at every door. Its token's hash stays inside."""
+    """Return a turn as JSON data, without its token's hash."""
     fields = {name: getattr(turn, name) for name in TurnView.model_fields}
     return TurnView(**fields).model_dump(mode="json")
 
 
 def view_iteration(iteration: Iteration) -> dict[str, Any]:
-    """Return an iteration as JSON data, the same at every door."""
+    """Return an iteration as JSON data."""
     fields = {name: getattr(iteration, name) for name in IterationView.model_fields}
     return IterationView(**fields).model_dump(mode="json")
 
 
 def get_iteration(*, command: IterationGet) -> dict[str, Any]:
-    """Return an iteration with its commits and the newest of its events, oldest first.
+    """Return an iteration with its commits and its newest events, oldest first; by default the latest.
 
     Raises:
         NotFound: there is no such iteration, or none at all.
     """
-    told = outside_quarantine(Iteration.objects.all())
-    latest = told.order_by("-id").first() if command.id is None else find_iteration(command.id)
+    visible = outside_quarantine(Iteration.objects.all())
+    latest = visible.order_by("-id").first() if command.id is None else find_iteration(command.id)
     if latest is None:
-        raise NotFound("there is no iteration yet; begin one with iteration_start")
+        raise NotFound("there is no iteration yet; start one with iteration_start")
     window = RawEvent.objects.filter(position__gte=latest.id)
     if latest.end_position:
         window = window.filter(position__lte=latest.end_position)
     newest = list(window.order_by("-position")[: command.events])
-    aside = kept_quiet(newest)
+    quarantined = quarantine_notes(newest)
     return {
         **view_iteration(latest),
         "commits": view_commits(outside_quarantine(Commit.objects.filter(iteration_id=latest.id)).order_by("id")),
-        "events": [chronicle(event, aside.get(event.position)) for event in reversed(newest)],
+        "events": [timeline_entry(event, quarantined.get(event.position)) for event in reversed(newest)],
         "left_out": window.count() - len(newest),
     }
 
@@ -130,10 +130,10 @@ def list_iterations(*, command: IterationList) -> Listing:
 
 
 def list_commits(*, command: Paging) -> Listing:
-    """Return a page of commits, last recorded first."""
+    """Return a page of commits, the last recorded first."""
     commits = outside_quarantine(Commit.objects.all())
     listed = _page_of(commits, command)
-    found = [{"id": each.id, "sha": each.sha} for each in listed] if command.compact else view_commits(listed)
+    found = [{"id": commit.id, "sha": commit.sha} for commit in listed] if command.compact else view_commits(listed)
     return _page(found, commits, command, commit_line)
 
 
@@ -168,12 +168,12 @@ def profile() -> ProfileView:
 
 
 def org_of_project() -> str | None:
-    """Return the id of the organisation that the current project belongs to, or None."""
+    """Return the id of the current project's organisation, or None."""
     found = rows.fetch("SELECT org FROM sessions_app_profile")
     return found[0][0] if found else None
 
 
 def root_of_project() -> str:
-    """Return the folder in which the current project's repository is; "" where nobody has said it."""
+    """Return the folder of the current project's repository, or ""."""
     found = rows.fetch("SELECT root_path FROM sessions_app_profile")
     return found[0][0] if found else ""

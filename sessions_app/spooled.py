@@ -1,6 +1,6 @@
-"""Take text out of the events of hooks that wait in the spool for the current project.
+"""Remove text from the hook events that are spooled for the current project.
 
-They are not in the log yet, so erasing there leaves them: the hub would capture the text later.
+They are not in the log yet: erasing only there would leave text that the hub captures later.
 """
 
 from __future__ import annotations
@@ -19,32 +19,30 @@ from memoryhub.core.spool import Kept
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from sessions_app.hook_parser import parse_hook, project_of
 
+# Takes JSON data; returns a copy without some text, and the texts that were removed.
 Cleaner = Callable[[Any], tuple[Any, list[str]]]
-"""Takes JSON data; returns a copy of it without some text, and what was taken out."""
 
 
 @dataclass(slots=True)
 class Spooled:
-    """What was found in the spool."""
-
+    # The cleaned lines.
     lines: list[str] = field(default_factory=list)
-    """What is left of each line that holds something."""
+    # The removed texts.
     texts: list[str] = field(default_factory=list)
-    """What is taken out, find by find."""
 
 
 @cache
 def hook_names() -> frozenset[str]:
-    """Return the keys by which clients' events are read: names, and not text of anybody's."""
+    """Return the JSON keys by which hook events are parsed; they are names, not user text."""
     paths: set[str] = set()
     for hooks in hook_clients().values():
         paths |= {hooks.session, hooks.directory, hooks.tool, hooks.call, hooks.input}
-        paths.update(place for hook in hooks.events.values() for place in hook.places())
+        paths.update(path for hook in hooks.events.values() for path in hook.paths())
     return frozenset(part for path in paths for part in path.split("."))
 
 
 def find_spooled(clean: Cleaner) -> Spooled:
-    """Return what a cleaner would take out of the lines for the current project; changes nothing."""
+    """Return what ``clean`` would remove from the project's spooled events; changes nothing."""
     found = Spooled()
     if current_store().scope is Scope.PROJECT:
         for line in spool.each_line():
@@ -52,15 +50,15 @@ def find_spooled(clean: Cleaner) -> Spooled:
     return found
 
 
+# Lock order: the spool before a store's transaction, as in the hub. The opposite order could deadlock.
 @contextmanager
 def cleaning() -> Iterator[Callable[[Cleaner], Spooled]]:
-    """Keep the hub from taking events inside the block; yields what takes text out of those that wait.
+    """Stop the hub from draining the spool inside the block; yields the function that cleans the events.
 
-    Each event stays, without the text. Hooks may append at the same time. Begin this before a transaction of a store,
-    as the hub does: two processes that took the two locks in a different order would wait for each other.
+    Hooks may append meanwhile.
 
     Raises:
-        Locked: the hub takes events from the spool for long.
+        Locked: the hub holds the spool for too long.
     """
     if current_store().scope is not Scope.PROJECT or not spool.folder().exists():
         yield lambda _: Spooled()
@@ -78,7 +76,6 @@ def _cleaned(clean: Cleaner, store: StoreId) -> Spooled:
 
 
 def _clean(line: str, clean: Cleaner, found: Spooled) -> str:
-    """Return what is left of a line, and note what was taken out."""
     left, texts = _left_of(line, clean)
     if not texts:
         return line
@@ -87,8 +84,8 @@ def _clean(line: str, clean: Cleaner, found: Spooled) -> str:
     return left
 
 
+# A line is an event, a broken line with the reason for which it was set aside, or no JSON at all.
 def _left_of(line: str, clean: Cleaner) -> tuple[str, list[str]]:
-    """Return what is left of a line: of an event, of one that was set aside with a reason, or of no JSON at all."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
@@ -115,7 +112,7 @@ def _of_event(kept: Kept, line: str, clean: Cleaner) -> tuple[str, list[str]]:
     owner = _owner(kept) if texts else ""
     if not texts or owner not in ("", current_store().name):
         return line, []
-    # The project is named now: the folder that named it may be part of what was taken out.
+    # Name the project: the folder that identified it may be part of the removed text.
     return spool.line_of(replace(kept, payload=payload, project=owner or kept.project)), texts
 
 
@@ -126,9 +123,9 @@ def _is_ours(line: str) -> bool:
         return True
 
 
+# "" if the project is unknown: then every project may clean the event.
 def _owner(kept: Kept) -> str:
-    """Return the project that an event waits for; "" where none can be told, and any project may clean the event."""
     try:
-        return project_of(parse_hook(client=kept.client, event=kept.event, told=kept.payload), kept.project)
+        return project_of(parse_hook(client=kept.client, event=kept.event, data=kept.payload), kept.project)
     except HubError:
         return ""

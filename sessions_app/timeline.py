@@ -1,4 +1,4 @@
-"""What happened, as a person reads it: the days, the turns of each day, and the entries of each turn."""
+"""Events as a person reads them: days, the turns of each day, and the entries of each turn."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, event_type, names_of_speech
 from memoryhub.core.log.event_view import entity_of
 from memoryhub.core.models import RawEvent
-from sessions_app.event_summaries import about, body, first_line
+from memoryhub.core.text import first_line
+from sessions_app.event_summaries import about, body
 from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED
 from sessions_app.models import Iteration, Session, Turn, TurnStatus
 
+# Events per page.
 PAGE = 200
-"""At most so many events are on a page."""
+# The user's prompt is among the first events of a turn.
 _PROMPT_WITHIN = 8
-"""The user's words are among the first events of a turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One event: what it was about in one line, its longest text, and the rest of its payload."""
-
     position: int
     type: str
     occurred_at: datetime
@@ -38,73 +37,67 @@ class Entry:
     digest: str
     title: str
     text: str
+    # The payload without `text`.
     rest: dict[str, Any]
-    """The payload without ``text``."""
     is_erased: bool
 
     @property
     def thing(self) -> str:
-        """What it happened to: ``memory``, ``commit``, ``turn`` and so on."""
+        """The kind of entity: ``memory``, ``commit``, ``turn`` and so on."""
         return self.stream_id.partition(":")[0]
 
     @property
     def exit_code(self) -> int | None:
-        """With what a command ended, if it was one and said so."""
         return self.rest.get("exit_code")
 
     @property
     def failed(self) -> bool:
-        """Whether it tells of a failure."""
-        known = event_type(self.type)
-        return bool(self.exit_code or self.rest.get("is_error") or (known and known.is_failure))
+        type_ = event_type(self.type)
+        return bool(self.exit_code or self.rest.get("is_error") or (type_ and type_.is_failure))
 
 
 @dataclass(slots=True)
 class Part:
-    """The entries of one turn on one day; where ``turn`` is None, entries of no turn."""
+    """The entries of one turn on one day, or entries without a turn."""
 
     session_id: str
     turn: Turn | None
     prompt: str
-    """The first line of what the user asked."""
     entries: list[Entry] = field(default_factory=list)
     is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One day, in UTC."""
-
     date: date
     parts: list[Part]
 
 
 @dataclass(frozen=True, slots=True)
 class TimelinePage:
-    """A page of a timeline, oldest first, and the positions from which its neighbours go on."""
+    """A page of a timeline, oldest first, with the cursors of its neighbours."""
 
     days: list[Day]
     first: int = 0
     last: int = 0
     count: int = 0
+    # `before` of the previous page; None on the first.
     earlier: int | None = None
-    """The page before this one ends before this position; None where this is the first."""
+    # `after` of the next page; None on the last.
     later: int | None = None
-    """The page after this one begins after this position; None where this is the last."""
 
 
 def session_events(session: Session) -> QuerySet[RawEvent]:
-    """Return what happened in a session and to it."""
+    """Return the events of a session and those that started, paused or ended it."""
     stream = RawEvent.objects.filter(stream_id=f"session:{session.session_id}").values("position")
     return RawEvent.objects.filter(Q(session_id=session.session_id) | Q(position__in=stream))
 
 
 def turn_events(turn: Turn) -> QuerySet[RawEvent]:
-    """Return what happened in a turn."""
     found = RawEvent.objects.filter(session_id=turn.session_id, turn_id=turn.turn_id, position__gte=turn.id)
     if turn.status == TurnStatus.OPEN:
         return found
-    # Its own stream ends with it; without this bound, all that came later in the session would be looked at.
+    # The turn's own stream ends with it. Without this bound, SQL would scan the rest of the session.
     stream = RawEvent.objects.filter(position=turn.id).values("stream_id")
     return found.filter(
         position__lte=RawEvent.objects.filter(stream_id__in=stream).order_by("-stream_seq").values("position")[:1]
@@ -112,13 +105,12 @@ def turn_events(turn: Turn) -> QuerySet[RawEvent]:
 
 
 def iteration_events(iteration: Iteration) -> QuerySet[RawEvent]:
-    """Return what happened from an iteration's start to its end."""
+    """Return the events from an iteration's start to its end."""
     found = RawEvent.objects.filter(position__gte=iteration.id)
     return found.filter(position__lte=iteration.end_position) if iteration.end_position else found
 
 
 def count_types(events: QuerySet[RawEvent]) -> dict[str, int]:
-    """Return how many events there are of each type."""
     counted = events.order_by().values("event_type").annotate(events=Count("position"))
     return dict(counted.values_list("event_type", "events"))
 
@@ -126,13 +118,13 @@ def count_types(events: QuerySet[RawEvent]) -> dict[str, int]:
 def timeline_page(
     events: QuerySet[RawEvent], *, before: int | None = None, after: int | None = None, size: int = PAGE
 ) -> TimelinePage:
-    """Return a page of ``events``: the last one, or that before or after a position.
+    """Return a page of ``events``: the last one, or the one before or after a position.
 
     Args:
-        events: which events, in any order.
-        before: only positions less than this, the newest of them.
-        after: only positions greater than this, the oldest of them; wins over ``before``.
-        size: at most so many events.
+        events: in any order.
+        before: the newest events below this position.
+        after: the oldest events above this position; overrides ``before``.
+        size: events per page.
     """
     found, more = _cut(events, before, after, size)
     if not found:
@@ -151,13 +143,12 @@ def timeline_page(
 
 
 def _cut(events: QuerySet[RawEvent], before: int | None, after: int | None, size: int) -> tuple[list[RawEvent], bool]:
-    """Return a page of events in order, and whether more follow in the direction in which it was cut."""
     if after is not None:
         events = events.filter(position__gt=after)
     elif before is not None:
         events = events.filter(position__lt=before)
     ordered = events.order_by("position" if after is not None else "-position")
-    # Positions alone are sorted first: payloads are read of one page only.
+    # Sort positions first, so that payloads of one page only are read.
     positions = list(ordered.values_list("position", flat=True)[: size + 1])
     page = RawEvent.objects.filter(position__in=positions[:size]).order_by("position")
     return list(page), len(positions) > size
@@ -194,21 +185,19 @@ def _parts(
     return parts
 
 
+# The turn's own line shows its start, and its end without a summary.
 def _is_frame(event: RawEvent) -> bool:
-    """Whether the turn's own line says all of it: its begin, and its end without a summary."""
     if event.event_type == TURN_ENDED.name:
         return not json.loads(event.payload_json or "{}").get("summary")
     return event.event_type == TURN_BEGAN.name
 
 
 def entries_of(events: list[RawEvent]) -> list[Entry]:
-    """Return events as entries, in the order given."""
     titles = _titles(events)
     return [_entry(event, titles.get(entity_of(event), "")) for event in events]
 
 
 def _entry(event: RawEvent, title: str) -> Entry:
-    """Return an event as an entry; ``title`` is that of the thing it happened to, where its payload does not say it."""
     payload = json.loads(event.payload_json or "{}")
     text, rest = body(event.event_type, payload)
     return Entry(
@@ -234,20 +223,20 @@ def _turns_of(events: list[RawEvent]) -> dict[tuple[str, str], Turn]:
 
 
 def first_prompts(turns: Iterable[Turn]) -> dict[int, str]:
-    """Return the first line of what the user asked in each turn, by the turn's id; silent turns are left out."""
+    """Map turn ids to the first line of the user's prompt; turns without one are left out."""
     begins = dict(
         RawEvent.objects.filter(position__in=[turn.id for turn in turns]).values_list("stream_id", "position")
     )
     openings = RawEvent.objects.filter(stream_id__in=list(begins), stream_seq__lte=_PROMPT_WITHIN)
     latest_first = openings.order_by("-position").values_list("stream_id", "position", "event_type")
-    prompts_are = names_of_speech(Speech.PROMPT)
-    asked = {stream: position for stream, position, name in latest_first if name in prompts_are}
-    prompts = RawEvent.objects.filter(position__in=list(asked.values()), payload_json__isnull=False)
+    prompt_types = names_of_speech(Speech.PROMPT)
+    first = {stream: position for stream, position, name in latest_first if name in prompt_types}
+    prompts = RawEvent.objects.filter(position__in=list(first.values()), payload_json__isnull=False)
     return {begins[event.stream_id]: _title(event) for event in prompts}
 
 
 def session_titles(sessions: Iterable[Session]) -> dict[str, str]:
-    """Return what to call each session, by name: its purpose, else what was asked first in it, else nothing."""
+    """Map session names to titles: the purpose, else the first prompt, else ""."""
     titles = {session.session_id: first_line(session.purpose) for session in sessions}
     unnamed = [name for name, title in titles.items() if not title]
     firsts = Turn.objects.filter(session_id__in=unnamed).values("session_id").annotate(first=Min("id")).order_by()
@@ -256,8 +245,8 @@ def session_titles(sessions: Iterable[Session]) -> dict[str, str]:
     return titles | {turn.session_id: prompts.get(turn.id, "") for turn in first_turns}
 
 
+# Titles from the events that created the entities, by id.
 def _titles(events: list[RawEvent]) -> dict[int, str]:
-    """Return the titles under which the things that these events happened to came to be."""
     ids = {entity_of(event) for event in events} - {event.position for event in events}
     created = RawEvent.objects.filter(position__in=ids) if ids else ()
     here = [event for event in events if entity_of(event) == event.position]

@@ -1,4 +1,4 @@
-"""The end of a client's transcript: a file of JSON lines, one message each. Standard library only."""
+"""The end of a client's transcript, a JSON lines file. Standard library only: hooks import it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 _TAIL_BYTES = 256 * 1024
 
 
-def with_last_message(told: Mapping[str, Any], *, place: str, transcript: str) -> dict[str, Any]:
-    """Return what a client reported, with its last message read from its transcript where it left that out."""
-    if told.get(place):
-        return dict(told)
-    return {**told, place: last_assistant_message(told.get(transcript))}
+def with_last_message(data: Mapping[str, Any], *, path: str, transcript: str) -> dict[str, Any]:
+    """Return a hook's data with the last message at ``path``, read from the transcript if it is missing."""
+    if data.get(path):
+        return dict(data)
+    return {**data, path: last_assistant_message(data.get(transcript))}
 
 
 def last_assistant_message(path: object) -> str:
-    """Return the text of the last message of the assistant, read from the file's end; "" where there is none."""
+    """Return the text of the assistant's last message, read from the file's end; "" if there is none."""
     if not isinstance(path, str) or not path.endswith(".jsonl"):
         return ""
     for line in reversed(_tail(Path(path)).splitlines()):
@@ -48,7 +48,7 @@ def _text_of(line: bytes) -> str:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
-        return ""  # the first line of the tail is cut
+        return ""  # the tail's first line is incomplete
     if not isinstance(entry, dict) or entry.get("type") != "assistant" or entry.get("isSidechain"):
         return ""
     message = entry.get("message")

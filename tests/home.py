@@ -33,5 +33,4 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 def run_home() -> Path:
-    """Return the folder of the whole run, which keeps what tests share."""
     return Path(os.environ[RUN_HOME_VARIABLE])

@@ -36,7 +36,6 @@ def forging(line_break: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines as the most generous reader sees them."""
     return text.splitlines()
 
 
@@ -56,8 +55,6 @@ def unchecked(schema: type[M], *, valid: dict[str, Any], **hostile: Any) -> M:
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """Ids of what the store has."""
-
     memory: int
     guideline: int
     tool: int

@@ -30,7 +30,6 @@ def page_map(path: Path) -> dict[str, list[int]]:
 
 
 def damage_page(path: Path, page: int) -> None:
-    """Invert every byte of a page."""
     file = path.read_bytes()
     at = (page - 1) * SIZE
     path.write_bytes(file[:at] + bytes(byte ^ 0xFF for byte in file[at : at + SIZE]) + file[at + SIZE :])
@@ -52,7 +51,6 @@ def _tree(file: bytes, page: int) -> Iterator[int]:
 
 
 def _overflow(file: bytes, kind: int, cell: int) -> Iterator[int]:
-    """Yield the pages of what a cell has no room for."""
     if kind not in _MOST_LOCAL:
         return
     size, at = _varint(file, cell + (4 if kind in _INTERIOR else 0))

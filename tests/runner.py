@@ -22,20 +22,14 @@ class PicklingTestResult(RemoteTestResult):
 
 
 class PicklingTestRunner(RemoteTestRunner):
-    """Runs the tests of a class in one of the parallel processes."""
-
     resultclass = PicklingTestResult
 
 
 class PicklingTestSuite(ParallelTestSuite):
-    """Spreads the classes over the processes."""
-
     runner_class = PicklingTestRunner
 
 
 class HubTestRunner(DiscoverRunner):
-    """Ends with ``N passed, N failed, N skipped``."""
-
     parallel_test_suite = PicklingTestSuite
 
     def setup_test_environment(self, **kwargs: Any) -> None:
@@ -46,12 +40,10 @@ class HubTestRunner(DiscoverRunner):
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
     def run_suite(self, suite: Any, **kwargs: Any) -> Any:
-        """Run the suite and keep its result for the last line."""
         self.result = super().run_suite(suite, **kwargs)
         return self.result
 
     def run_tests(self, *args: Any, **kwargs: Any) -> int:
-        """Run everything, then print the line."""
         failed = super().run_tests(*args, **kwargs)
         print(summary(self.result))
         return failed

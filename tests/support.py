@@ -24,8 +24,6 @@ from tests.home import run_home
 
 
 class AnyStore(frozenset[str]):
-    """The databases that tests may use: hub.db, the queue's, and every store."""
-
     def __new__(cls) -> AnyStore:
         return super().__new__(cls, ("default", "jobs"))
 
@@ -53,13 +51,11 @@ class HubTestCase(TestCase):
 
     @contextmanager
     def store(self, project: str = "alpha", *, create: bool = True, **origin: str) -> Iterator[None]:
-        """Work in a project's store, which is made on first use."""
         with use_store(project_store(project), create=create), use_origin(**{"source": "service", **origin}):
             yield
 
 
 def forget_all_stores() -> None:
-    """Close and forget every store that this process has opened."""
     for alias in store_connections.open_aliases():
         store_connections.drop(alias)
     stores._failed.clear()

@@ -1,12 +1,18 @@
-"""The documents say all that is there, and nothing that is not."""
+"""The reference covers everything that exists, and nothing else."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest import skipUnless
 
 from django.test import SimpleTestCase
 from pydantic import BaseModel
@@ -15,14 +21,17 @@ from memoryhub.config.clients import Client, Effect, Hook, all_clients, hook_cli
 from memoryhub.config.folder_file import allowed_in_folders, stricter_choices
 from memoryhub.config.project_settings import InFolder, ProjectSettings, setting_info
 from memoryhub.core import errors
-from memoryhub.core.events.event_types import EventType, event_types
+from memoryhub.core.events.event_types import EventType, Retention, event_types
 from memoryhub.core.events.rollback import effects
 from memoryhub.core.tools import Tool, all_resources, all_tools
 from memoryhub.mcp.options import PROFILES
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
+from tests.web.server import Server, Shell, serving, temporary_home
 
 ROOT = Path(__file__).parents[1]
+DECISIONS = ROOT / "docs/decisions"
+LONGEST_CELL = 160
 
 
 def document(name: str) -> str:
@@ -33,68 +42,67 @@ class DocumentsTests(SimpleTestCase):
     def test_every_tool_has_its_row(self):
         load_tools()
         product = (tool for tool in listed_tools("full") if not tool.name.startswith("test_"))
-        self.assert_table("mcp.md", "| tool | profile |", map(tool_row, product))
+        self.assert_table("reference/tools.md", "| tool | profile |", map(tool_row, product))
 
     def test_every_alias_and_resource_is_named(self):
         load_tools()
-        text = document("mcp.md")
+        text = document("reference/tools.md") + document("reference/prompts.md")
         for name in [alias for tool in all_tools() for alias in tool.aliases]:
             self.assertIn(f"`{name}`", text)
         for resource in all_resources():
             self.assertIn(f"`{resource.uri_template}`", text)
 
     def test_every_route_is_named(self):
-        text = document("rest.md")
+        text = document("reference/rest.md")
         for path in api.get_openapi_schema()["paths"]:
             self.assertIn(path.removeprefix("/api/v1").replace("{project_id}/", "{project_id}/"), text)
 
     def test_every_error_is_named_with_its_codes(self):
-        text = document("errors.md")
+        text = document("reference/errors.md")
         for error in errors.HubError.__subclasses__():
             self.assertIn(f"| `{error.code}` | {error.http_status} | {error.exit_code} |", text)
 
     def test_every_command_is_named_and_no_other(self):
         names = {path.stem for path in (ROOT / "memoryhub/management/commands").glob("[a-z]*.py")}
-        documented = set(re.findall(r"^\| `(\w+)", document("cli.md"), re.MULTILINE))
+        documented = set(re.findall(r"^\| `(\w+)", document("reference/commands.md"), re.MULTILINE))
         self.assertEqual(documented, names)
 
     def test_every_environment_variable_is_named(self):
         code = "\n".join(path.read_text() for path in (ROOT / "memoryhub").rglob("*.py"))
         used = set(re.findall(r"[\"'](MEMORY_HUB_(?!TEST_)[A-Z_]+)[\"']", code))
-        documented = set(re.findall(r"^\| `(MEMORY_HUB_[A-Z_]+)`", document("settings.md"), re.MULTILINE))
+        documented = set(re.findall(r"^\| `(MEMORY_HUB_[A-Z_]+)`", document("reference/settings.md"), re.MULTILINE))
         self.assertEqual(documented, used)
 
-    def test_every_project_setting_is_named_with_its_default(self):
-        text = document("settings.md")
-        for name, field in ProjectSettings.model_fields.items():
-            default = shown(field.get_default(call_default_factory=True))
-            self.assertRegex(text, rf"\| `{name}` \|.*\| `?{re.escape(default)}`? \|")
+    def test_every_project_setting_has_its_row(self):
+        self.assert_table(
+            "reference/settings.md", "| setting | meaning |", map(setting_row, ProjectSettings.model_fields)
+        )
 
     def test_every_setting_of_a_folder_has_its_row(self):
-        self.assert_table("settings.md", "| setting | in a folder's file |", folder_rows())
+        self.assert_table("reference/settings.md", "| setting | allowed in a folder file |", folder_rows())
 
     def test_every_event_type_has_its_row(self):
         product = (known for known in event_types() if not known.schema.__module__.startswith("tests."))
         known = sorted(product, key=lambda known: (known.group.order, known.name))
-        self.assert_table("events.md", "| event |", map(event_row, known))
+        self.assert_table("reference/events.md", "| event |", map(event_row, known))
 
     def test_every_effect_of_roll_back_has_its_row(self):
         rows = (f"| `{effect.step}` | {effect.words} |" for effect in effects().values())
-        self.assert_table("events.md", "| step |", rows)
+        self.assert_table("reference/events.md", "| step |", rows)
 
     def test_every_client_has_its_row(self):
-        self.assert_table("mcp.md", "| client | the user's file |", map(client_row, all_clients().values()))
+        self.assert_table("reference/clients.md", "| client | your file |", map(client_row, all_clients().values()))
 
     def test_every_hook_has_its_row(self):
         rows = (
-            f"| `{client}` | `{event}` | {words_of(hook)} |"
+            f"| `{client}` | `{event}` | {recorded_as(hook)} |"
             for client, hooks in hook_clients().items()
             for event, hook in hooks.events.items()
         )
-        self.assert_table("hooks.md", "| client | event |", rows)
+        self.assert_table("guides/connect-a-client.md", "| client | event |", rows)
 
     def assert_table(self, name: str, head: str, wanted: Iterable[str]) -> None:
-        """Compare the rows below a head, or with ``make docs`` write them."""
+        """Assert that the table with this head has exactly these rows; ``make docs`` writes them first."""
         rows = "".join(f"{row}\n" for row in wanted)
         table = re.compile(rf"({re.escape(head)}.*\n\|[-|]+\n)((?:\|.*\n)*)")
         if os.environ.get("MEMORY_HUB_TEST_WRITE_DOCS"):
@@ -102,37 +110,101 @@ class DocumentsTests(SimpleTestCase):
             (ROOT / "docs" / name).write_text(written)
         self.assertEqual([found[1] for found in table.findall(document(name))], [rows], "run: make docs")
 
+    def test_the_index_of_decisions_has_every_record(self):
+        self.assert_table("decisions/README.md", "| number |", map(record_row, sorted(DECISIONS.glob("[0-9]*.md"))))
+
+    def test_no_table_cell_is_too_long(self):
+        for page in [*(ROOT / "docs").rglob("*.md")]:
+            rows = [line for line in page.read_text().splitlines() if line.startswith("|")]
+            cells = [cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row)]
+            self.assertEqual([cell for cell in cells if len(cell) > LONGEST_CELL], [], page.name)
+
     def test_every_link_leads_somewhere(self):
         for page in [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]:
-            for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-                self.assertTrue((page.parent / target).exists(), f"{page.name} → {target}")
+            for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+                path, _, anchor = target.partition("#")
+                linked = page.parent / path if path else page
+                self.assertTrue(linked.exists(), f"{page.name} → {target}")
+                self.assertTrue(not anchor or anchor in anchors(linked), f"{page.name} → {target}")
 
     def test_every_dependency_has_its_line(self):
         project = (ROOT / "pyproject.toml").read_text()
-        text = document("dependencies.md")
+        text = document("internals/dependencies.md")
         for name in re.findall(r'^    "([a-zA-Z0-9-]+)[><=]', project, re.MULTILINE):
             self.assertIn(name.lower(), text.lower())
 
 
+class RestExamplesTests(SimpleTestCase):
+    """The examples of ``docs/reference/rest.md``, against a real hub."""
+
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.enterClassContext(serving("--no-worker"))
+
+    def run_example(self, language: str, *program: str) -> list[str]:
+        blocks = re.findall(rf"^```{language}\n(.*?)^```$", document("reference/rest.md"), re.DOTALL | re.MULTILINE)
+        text = "\n".join(blocks).replace("http://127.0.0.1:8321", self.server.address)
+        text = text.replace("~/.memory-hub", str(self.server.home))
+        ended = subprocess.run([*program, text], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""), text)
+        return ended.stdout.splitlines()
+
+    @skipUnless(shutil.which("curl"), "curl is not installed")
+    def test_the_examples_work(self):
+        answers = self.run_example("sh", "bash", "-O", "expand_aliases", "-ec")
+        self.assertEqual(["Why WAL" in answer for answer in answers], [False, True, True, True, True])
+        self.assertIn("Port of the server", self.run_example("python", sys.executable, "-c")[0])
+
+
+class CommandExamplesTests(SimpleTestCase):
+    def test_the_examples_of_schedules_work(self):
+        with temporary_home() as home, contextlib.closing(Shell(home)) as shell:
+            for line in re.findall(r"^memory-hub (jobs .+)", document("reference/jobs.md"), re.MULTILINE):
+                code, output = shell.run(*shlex.split(line, comments=True))
+                self.assertEqual(code, 0, f"{line}: {output}")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def record_row(record: Path) -> str:
+    """Return the row of a decision record in ``docs/decisions/README.md``."""
+    text = record.read_text()
+    number, title = re.findall(r"^# (\d+)\. (.+)", text)[0]
+    status = re.findall(r"^Status: ([^;\n]+)", text, re.MULTILINE)[0]
+    return f"| [{number}]({record.name}) | {title} | {status} |"
+
+
 def event_row(known: EventType[Any]) -> str:
-    """Return the row of a type in ``docs/events.md``."""
     rule = known.rollback
-    words = ["set aside"] if rule.is_hidden else []
+    words = ["quarantined"] if rule.is_hidden else []
     words += [f"undo: `{rule.by}`"] if rule.by else []
-    words += [f"stays: {rule.why}"] if rule.why else []
+    words += [f"kept: {rule.why}"] if rule.why else []
     treated = "; ".join(words) or "can't be selected"
+    retention = "with its owner" if known.retention is Retention.WITH_STREAM else known.retention
     clients = "yes" if known.from_clients else ""
-    return f"| `{known.name}` | {known.label} | {known.group.label} | {known.retention} | {treated} | {clients} |"
+    return f"| `{known.name}` | {known.label} | {known.group.label} | {retention} | {treated} | {clients} |"
 
 
 def tool_row(tool: Tool) -> str:
-    """Return the row of a tool in ``docs/mcp.md``."""
     profile = next(profile for profile in PROFILES if tool in listed_tools(profile))
     return f"| `{tool.name}` | {profile} | {tool.description} |"
 
 
+def setting_row(name: str) -> str:
+    """Return the row of a setting, with a link to the section that explains it, if there is one."""
+    field = ProjectSettings.model_fields[name]
+    details = f" ([details](#{name}))" if f"\n### `{name}`\n" in document("reference/settings.md") else ""
+    return f"| `{name}` | {field.description}{details} | {shown(field.get_default(call_default_factory=True))} |"
+
+
 def folder_rows() -> list[str]:
-    """Return the rows of what a folder's file may set, in ``docs/settings.md``."""
     allowed: dict[str, list[str]] = {}
     for name in allowed_in_folders():
         choices = ", ".join(f"`{choice}`" for choice in stricter_choices(name)) or "the default or less"
@@ -143,37 +215,35 @@ def folder_rows() -> list[str]:
 
 
 def client_row(client: Client) -> str:
-    """Return the row of a client in ``docs/mcp.md``."""
     hooks = client.hooks
-    user = places(client.user)
+    user = paths(client.user)
     if hooks:
-        user += ", hooks too" if hooks.user == client.user else f", hooks in {places(hooks.user)}"
+        user += ", hooks too" if hooks.user == client.user else f", hooks in {paths(hooks.user)}"
     repository = {client.repository, hooks.repository if hooks else client.repository} - {""}
     return f"| `{client.id}` | {user} | {', '.join(f'`{path}`' for path in sorted(repository, reverse=True))} |"
 
 
-def places(templates: Iterable[str]) -> str:
-    """Return where a file may be, as one would type it on Linux."""
+def paths(templates: Iterable[str]) -> str:
+    """Return the possible paths of a file on Linux."""
     folders = {"home": "~", "config": "~/.config", "applications": "~/.config"}
-    paths = (re.sub(r"{(\w+)}", lambda name: folders.get(name[1], f"${name[1]}"), path) for path in templates)
-    return " or ".join(f"`{path}`" for path in paths)
+    filled = (re.sub(r"{(\w+)}", lambda name: folders.get(name[1], f"${name[1]}"), path) for path in templates)
+    return " or ".join(f"`{path}`" for path in filled)
 
 
-def words_of(hook: Hook) -> str:
-    """Return what becomes of a hook's event."""
+def recorded_as(hook: Hook) -> str:
     if hook.effect is Effect.TOOL:
         tools = {"command.run": list(hook.commands), "file.edited": list(hook.edits)}
-        known = [f"`{kind}` of {', '.join(f'`{name}`' for name in names)}" for kind, names in tools.items() if names]
-        return "; ".join([*known, "`message.tool` of any other tool" if known else "`message.tool`"])
-    return _OF_EFFECTS[hook.effect].format(hook.type)
+        known = [f"`{kind}` for {', '.join(f'`{name}`' for name in names)}" for kind, names in tools.items() if names]
+        return "; ".join([*known, "`message.tool` for other tools" if known else "`message.tool`"])
+    return EFFECTS[hook.effect].format(hook.type)
 
 
-_OF_EFFECTS = {
-    Effect.START: "the session begins, or goes on if it is known; answered with the pack",
-    Effect.PROMPT: "the turn before ends, the next begins: `{}`",
+EFFECTS = {
+    Effect.START: "session starts or continues; answered with the pack",
+    Effect.PROMPT: "the turn before ends, a new one begins: `{}`",
     Effect.APPEND: "`{}`",
     Effect.STOP: "`{}`, and the turn ends",
-    Effect.END: "the session ends, with a summary of what is known of it if nobody wrote one",
+    Effect.END: "the session ends, with a summary if nobody wrote one",
 }
 
 
@@ -181,4 +251,6 @@ def shown(default: Any) -> str:
     """Return a setting's default as the documents write it: a group of numbers in their order."""
     if isinstance(default, BaseModel):
         return ", ".join(f"{value:g}" for value in default.model_dump().values())
-    return str(default).lower() if isinstance(default, bool) else str(default)
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"{default:g}" if isinstance(default, int | float) else f"`{default}`"

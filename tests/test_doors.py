@@ -23,8 +23,6 @@ ALPHAS_OWN = "zebrafish are kept in tank nine"
 
 
 class Browser:
-    """A signed-in person, by her cookies and forms."""
-
     def __init__(self, server: Server) -> None:
         self.address = server.address
         jar = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
@@ -152,7 +150,6 @@ class IsolationTests(DoorsTestCase):
 
 
 def first_id(text: str) -> int:
-    """The first id that a line names."""
     found = re.search(r"#(\d+)", text)
     assert found, text
     return int(found[1])

@@ -90,7 +90,6 @@ def lineage_shown(decision: Decision) -> dict[str, Any]:
 
 
 def _edges_among(ids: list[int]) -> list[Edge]:
-    """Return the edges of lineage between these decisions."""
     found = DecisionEdge.objects.filter(relation__in=LINEAGE, from_id__in=ids, to_id__in=ids)
     return list(found.values_list("from_id", "relation", "to_id"))
 
@@ -133,14 +132,10 @@ EVIDENCE = [
 
 @admin.register(Decision)
 class DecisionAdmin(DecisionEditing):
-    """Decisions."""
-
     stream_kind = "decision"
     detail_template = "admin/decisions/detail.html"
 
     def get_urls(self) -> list[URLPattern]:
-        """Add what can be done with one decision."""
-
         def page(name: str, view: Callable[..., HttpResponse]) -> URLPattern:
             wrapped = self.admin_site.admin_view(view)
             return path(f"<path:object_id>/{name}/", wrapped, name=f"decisions_decision_{name}")

@@ -32,18 +32,14 @@ Record = Callable[..., DecisionResult]
 
 
 class DecisionEditing(DecisionListAdmin):
-    """Recording, superseding, marking, linking, and adding evidence."""
-
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Record a decision."""
         require(request.user, Act.WRITE)
         context = {"title": "Record a decision", "button": "Record", "here": "New", "back": self.url("changelist")}
         return self._recording(request, RecordForm, services.record_decision, context)
 
     def supersede_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Record the decision that replaces this one."""
         earlier: Decision = self.find(request, object_id)
         context = {
             "title": f"Supersede #{earlier.id}",
@@ -71,7 +67,6 @@ class DecisionEditing(DecisionListAdmin):
         return self.page(request, FORM, earlier, **context, form=form, topics=topics)
 
     def _standing(self, ids: list[int]) -> list[Decision]:
-        """Return what stands instead of superseded decisions."""
         found = [head for each, instead in heads(ids).items() for head in instead if head != each]
         return find_decisions(found)
 
@@ -99,7 +94,6 @@ class DecisionEditing(DecisionListAdmin):
         return self._changed(request, decision, change, told=told)
 
     def link_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Set this decision in relation to another."""
         decision: Decision = self.find(request, object_id)
         typed = ids_in(request.POST.get("to", ""))
 
@@ -111,7 +105,6 @@ class DecisionEditing(DecisionListAdmin):
         return self._changed(request, decision, change, where="#edges")
 
     def evidence_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Add a piece of evidence."""
         decision: Decision = self.find(request, object_id)
         field, _, link_type = request.POST.get("kind", "").partition(":")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.text import Truncator
 
 from decisions.models import Decision, DecisionStatus, Impact
-from memoryhub.core.admin import DefaultFilter, ValueFilter
+from memoryhub.core.admin import DefaultFilter, ValueFilter, value_filter
 from sessions_app.models import Iteration
 
 _OFFERED = 20
@@ -17,40 +17,15 @@ _ITERATIONS = 8
 _LABEL = 40
 
 
-class StatusFilter(ValueFilter):
-    """Decisions of one status."""
-
-    title = "status"
-    parameter_name = "status"
-    field = "status"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return all statuses."""
-        return [(str(value), str(label)) for value, label in DecisionStatus.choices]
+StatusFilter = value_filter("status", DecisionStatus.choices)
+ImpactFilter = value_filter("impact", tuple(reversed(Impact.choices)))
 
 
 class ReviewFilter(DefaultFilter):
-    """Decisions that someone should look at again."""
-
     title = "review"
     parameter_name = "review"
     options = {"any": "All", "open": "To review"}
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep what the choice says."""
-        return queryset if self.chosen() == "any" else queryset.exclude(review="")
-
-
-class ImpactFilter(ValueFilter):
-    """Decisions of one impact."""
-
-    title = "impact"
-    parameter_name = "impact"
-    field = "impact"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return all impacts, the greatest first."""
-        return [(str(value), str(label)) for value, label in reversed(Impact.choices)]
+    conditions = {"open": ~Q(review="")}
 
 
 class _UsedFilter(ValueFilter):
@@ -64,30 +39,23 @@ class _UsedFilter(ValueFilter):
 
 
 class PhaseFilter(_UsedFilter):
-    """Decisions of one phase of the work."""
-
     title = "phase"
     parameter_name = "phase"
     field = "phase"
 
 
 class TopicFilter(_UsedFilter):
-    """The decisions on one topic."""
-
     title = "topic"
     parameter_name = "topic"
     field = "topic"
 
 
 class IterationFilter(ValueFilter):
-    """Decisions of one iteration; the latest ones are offered."""
-
     title = "iteration"
     parameter_name = "iteration"
     field = "iteration_id"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the latest iterations, and the one in use."""
         latest = Iteration.objects.order_by("-id")[:_ITERATIONS]
         named = {str(each.id): f"#{each.id} {each.description or each.command}" for each in latest}
         offered = {value: Truncator(name).chars(_LABEL) for value, name in named.items()}

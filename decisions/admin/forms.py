@@ -57,19 +57,14 @@ def error_text(error: HubError) -> str:
 
 
 class AlternativeRows(forms.Widget):
-    """A row for each alternative, and empty ones below."""
-
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[dict[str, str]]:
-        """Return all that was typed."""
         options, reasons = (data.getlist(f"{name}_{part}") for part in ("option", "why_not"))
         return [{"option": option, "why_not": why} for option, why in zip(options, reasons, strict=False)]
 
     def id_for_label(self, id_: str, index: str | None = None) -> str:
-        """Return the first row's id."""
         return id_
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        """Return the rows."""
         filled = [each for each in value or [] if each["option"] or each["why_not"]]
         spare = _MORE_SPARE if self.attrs.get("spare") else _SPARE
         rows = [*filled, *[{"option": "", "why_not": ""}] * spare]
@@ -78,12 +73,9 @@ class AlternativeRows(forms.Widget):
 
 
 class AlternativesField(forms.Field):
-    """What was not chosen, each with why not."""
-
     widget = AlternativeRows
 
     def clean(self, value: list[dict[str, str]]) -> list[dict[str, str]]:
-        """Return the rows that are not empty."""
         typed = [{key: _text(each[key]) for key in ("option", "why_not")} for each in value or []]
         return [each for each in typed if any(each.values())]
 
@@ -116,17 +108,14 @@ class DecisionForm(forms.Form):
 
     @property
     def main(self) -> list[Any]:
-        """The fields that most decisions need."""
         return [self[name] for name in _MAIN if name in self.fields]
 
     @property
     def further(self) -> list[Any]:
-        """All others."""
         return [field for field in self if field.name not in _MAIN and field.name != "branch"]
 
     @property
     def has_further(self) -> bool:
-        """Whether one of the others was filled or refused."""
         return any(field.errors or field.value() for field in self.further)
 
     def command(self) -> Any:
@@ -166,13 +155,10 @@ class RecordForm(DecisionForm):
         super().__init__(DecisionRecord, *args, **kwargs)
 
     def values(self) -> dict[str, Any]:
-        """Add whether it may be a second head."""
         return {**super().values(), "branch": self.cleaned_data["branch"]}
 
 
 class SupersedeForm(DecisionForm):
-    """The form of the decision that replaces another one."""
-
     branch = forms.BooleanField(required=False)
 
     def __init__(self, earlier: Decision, *args: Any, **kwargs: Any) -> None:
@@ -208,7 +194,7 @@ def _moment_input() -> forms.DateTimeInput:
 def _help(schema: type[BaseModel], name: str) -> str:
     described = schema.model_fields.get(name)
     text = _SAID.get(name) or (described.description if described else "") or ""
-    unit = {**dict.fromkeys(_LISTS, " One a line."), "decided_at": " In UTC."}.get(name, "")
+    unit = {**dict.fromkeys(_LISTS, " One a line."), "decided_at": " In your time zone."}.get(name, "")
     return f"{_sentence(text)}{unit}" if text else unit.strip()
 
 

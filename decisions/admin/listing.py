@@ -29,12 +29,10 @@ _FIRST = 160
 
 
 def status(value: str) -> SafeString:
-    """Return the status as a mark."""
     return cells.badge(value, str(DecisionStatus(value).label))
 
 
 def impact(value: str) -> SafeString:
-    """Return the impact as a mark."""
     return cells.badge(f"impact-{value}", str(Impact(value).label))
 
 
@@ -63,7 +61,6 @@ class DecisionChangeList(RankedChangeList):
     """Counts the commits of the decisions on a page at once, and shows the words that each was found by."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Attach the counts and the snippets."""
         super().get_results(request)
         snippets: dict[int, str] = getattr(request, "decision_snippets", {})
         decisions = list(self.result_list)
@@ -76,8 +73,6 @@ class DecisionChangeList(RankedChangeList):
 
 
 class DecisionListAdmin(HubModelAdmin):
-    """Decisions, the latest recorded first."""
-
     list_display = ("number", "about", "state", "weight", "decided", "commits", "author")
     list_display_links = ("number",)
     list_filter = (StatusFilter, ReviewFilter, ImpactFilter, PhaseFilter, TopicFilter, IterationFilter)
@@ -90,19 +85,15 @@ class DecisionListAdmin(HubModelAdmin):
     empty_text = "Record the first one, or let an agent record it over MCP; “memory-hub import adr” brings records in."
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """A person may record decisions who may write."""
         return may(request.user, Act.WRITE)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
-        """Return the list that counts commits."""
         return DecisionChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list."""
         return super().changelist_view(request, {"add_label": "Record a decision", **(extra_context or {})})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Leave the long texts where they are in lists."""
         decisions = super().get_queryset(request)
         named = request.resolver_match and request.resolver_match.url_name
         return decisions.defer(*_NOT_LISTED) if named == "decisions_decision_changelist" else decisions
@@ -121,7 +112,6 @@ class DecisionListAdmin(HubModelAdmin):
 
     @admin.display(description="#", ordering="id")
     def number(self, decision: Decision) -> SafeString:
-        """Return the id."""
         return cells.code(f"#{decision.id}")
 
     @admin.display(description="decision", ordering="title")
@@ -134,22 +124,18 @@ class DecisionListAdmin(HubModelAdmin):
 
     @admin.display(description="status", ordering="status")
     def state(self, decision: Decision) -> SafeString:
-        """Return the status."""
         return status(decision.status)
 
     @admin.display(description="impact")
     def weight(self, decision: Decision) -> SafeString:
-        """Return how much depends on it."""
         return impact(decision.impact)
 
     @admin.display(description="decided", ordering="decided_at")
     def decided(self, decision: Decision) -> SafeString:
-        """Return when it was decided."""
         return cells.moment(decision.decided_at)
 
     @admin.display(description="commits")
     def commits(self, decision: Decision) -> Any:
-        """Return how many commits are evidence of it."""
         count: int = decision.commit_count  # type: ignore[attr-defined]
         noun = "commit" if count == 1 else "commits"
         return format_html('{}<span class="noun"> {}</span>', f"{count:,}", noun) if count else cells.NONE

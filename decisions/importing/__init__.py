@@ -1,4 +1,4 @@
-"""Bring in architecture decision records: Nygard's, adr-tools', MADR's and those that this project writes itself."""
+"""Import of architecture decision records in the formats of Nygard, adr-tools, MADR and this project."""
 
 from decisions.importing.adrs import AdrReport, import_adrs
 from decisions.importing.folder import record_names

@@ -1,4 +1,4 @@
-"""The records of a folder: which files they are, what each says, and how they stand to one another."""
+"""The records of a folder and the edges between them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ _UNREADABLE = "binary, unreadable or larger than 2 MB"
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileEdge:
-    """How the record of one file stands to that of another."""
-
     path: str
     relation: EdgeRelation
     to: str
@@ -34,29 +32,19 @@ class FileEdge:
 
 @dataclass(slots=True)
 class Records:
-    """The records that could be read, by path, and what is wrong with the others."""
-
     adrs: dict[str, Adr] = field(default_factory=dict)
+    # File and message.
     problems: list[tuple[str, str]] = field(default_factory=list)
-    """File, and a sentence."""
 
 
 def record_names(directory: Path) -> list[str]:
-    """Return the Markdown files below a folder but for those that are no records by their name (``README.md``).
-
-    Raises:
-        Invalid: there is no such folder.
-    """
+    """Return the Markdown files below a folder, without those that are no records by name (``README.md``)."""
     names = (PurePath(name) for name in find_files(directory))
     return [str(name) for name in names if name.suffix.lower() in MARKDOWN and name.stem.lower() not in _NOT_RECORDS]
 
 
 def read_records(directory: Path) -> Records:
-    """Read every record below a folder; each goes by its path in the git worktree, if it lies in one.
-
-    Raises:
-        Invalid: there is no such folder.
-    """
+    """Read every record below a folder; paths are relative to the git worktree, if it is in one."""
     records = Records()
     above = git.path_in_worktree(directory)
     for name in record_names(directory):
@@ -72,40 +60,44 @@ def read_records(directory: Path) -> Records:
     return records
 
 
-def resolve(records: Records, known: Collection[str]) -> set[FileEdge]:
-    """Return the edges between records, whichever of the two files says so; links that lead nowhere are problems.
+def resolve(records: Records, earlier: Collection[str]) -> set[FileEdge]:
+    """Return the edges between records, declared by either file; links without a target are reported.
 
-    A record that is superseded by nothing that is here counts as deprecated.
+    A superseded record whose successor is missing counts as deprecated.
     """
     edges: set[FileEdge] = set()
-    paths = [*records.adrs, *(path for path in known if path not in records.adrs)]
+    paths = [*records.adrs, *(path for path in earlier if path not in records.adrs)]
     for path, adr in records.adrs.items():
         for link in adr.links:
             to = _path_of(link.target, path, paths)
             if to is None:
-                records.problems.append((path, f"it links to {link.target}, which is no record here ({_verb(link)})"))
+                records.problems.append(
+                    (path, f"its link ({_verb(link)}) leads to {link.target}, which is not a record in this folder")
+                )
             elif to != path:
                 edges.add(FileEdge(to, link.relation, path) if link.is_backward else FileEdge(path, link.relation, to))
-    _deprecate_left_alone(records, edges)
+    _deprecate_orphans(records, edges)
     return edges
 
 
-def _deprecate_left_alone(records: Records, edges: Iterable[FileEdge]) -> None:
+def _deprecate_orphans(records: Records, edges: Iterable[FileEdge]) -> None:
     replaced = {edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES}
     for path, adr in records.adrs.items():
         if adr.status is DecisionStatus.SUPERSEDED:
             adr.status = DecisionStatus.ACCEPTED if path in replaced else DecisionStatus.DEPRECATED
             if path not in replaced:
-                records.problems.append((path, "what superseded it is not here, so it counts as deprecated"))
+                records.problems.append(
+                    (path, "the record that supersedes it is missing; it is imported as deprecated")
+                )
 
 
-def _path_of(target: str, path: str, paths: Iterable[str]) -> str | None:
-    """Return the path of the record that a link names, by its path or by the number of its file."""
+# By path, or by the number of the file's name.
+def _path_of(target: str, path: str, paths: Collection[str]) -> str | None:
     folder = posixpath.dirname(path)
     if not target.isdigit():
         wanted = posixpath.normpath(posixpath.join(folder, target.replace("%20", " ")))
-        return next((each for each in paths if each == wanted), None)
-    numbered = [each for each in paths if posixpath.dirname(each) == folder and _number_of(each) == int(target)]
+        return wanted if wanted in paths else None
+    numbered = [name for name in paths if posixpath.dirname(name) == folder and _number_of(name) == int(target)]
     return numbered[0] if len(numbered) == 1 else None
 
 
@@ -115,7 +107,7 @@ def _number_of(path: str) -> int | None:
 
 
 def topic_of(path: str, adrs: dict[str, Adr], edges: Collection[FileEdge]) -> str:
-    """Return the topic that a record gives itself, else that of what it supersedes first, else its file's name."""
+    """Return the record's own topic, else that of the record it supersedes, else its file name."""
     seen: set[str] = set()
     before = {edge.path: edge.to for edge in sorted(edges, reverse=True) if edge.relation is EdgeRelation.SUPERSEDES}
     while path not in seen:
@@ -128,19 +120,19 @@ def topic_of(path: str, adrs: dict[str, Adr], edges: Collection[FileEdge]) -> st
 
 
 def in_order(paths: Iterable[str], edges: Iterable[FileEdge]) -> Iterator[str]:
-    """Yield paths as they are, but for those that follow from others: these come after them."""
+    """Yield the paths in their order, but each after the records that it follows from."""
     before: dict[str, list[str]] = {}
     for edge in sorted(edges, reverse=True):
         if edge.relation in LINEAGE:
             before.setdefault(edge.path, []).append(edge.to)
-    wanted, done = list(paths), set[str]()
-    for first in wanted:
-        waiting = [first]
-        while waiting:
-            path = waiting[-1]
-            waiting += [each for each in before.pop(path, ()) if each not in done]
-            if waiting[-1] == path:
-                waiting.pop()
+    done: set[str] = set()
+    for first in list(paths):
+        stack = [first]
+        while stack:
+            path = stack[-1]
+            stack += [earlier for earlier in before.pop(path, ()) if earlier not in done]
+            if stack[-1] == path:
+                stack.pop()
                 if path not in done:
                     done.add(path)
                     yield path
@@ -148,7 +140,7 @@ def in_order(paths: Iterable[str], edges: Iterable[FileEdge]) -> Iterator[str]:
 
 def _verb(link: Link) -> str:
     name = link.relation.label.lower()
-    return f"{name}, the other way" if link.is_backward else name
+    return f"{name}, inverse" if link.is_backward else name
 
 
 def _title_of(path: str) -> str:
@@ -156,6 +148,5 @@ def _title_of(path: str) -> str:
 
 
 def _words_of(path: str) -> str:
-    """Return the name of a file without its ending and its number."""
     stem = PurePath(path).stem
     return _NUMBER.sub("", stem).strip(" -_.") or stem

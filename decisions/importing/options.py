@@ -1,4 +1,4 @@
-"""What a record chose among: the option that was chosen, and those that were not, with why not."""
+"""The options of a record: the chosen one and the alternatives."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _BECAUSE = re.compile(r"[ \t]*[,;.:–—-]?\s*(?:because\b[,:]?\s*)?", re.IGNOR
 _BARE = re.compile(r"(.+?)(?=,?\s+because\b|\.?\s*(?:\n\s*\n|\Z))", re.IGNORECASE | re.DOTALL)
 _ITEM = re.compile(r"(?:[*+-]|\d+[.)])[ \t]+")
 _LINKED = re.compile(r"\A\[([^\[\]]+)\]\([^()]*\)\Z")
-_SAID_WHY = re.compile(r"\s+[—–-]\s+")
+_DASH = re.compile(r"\s+[—–-]\s+")
 
 
+# Parses `Chosen option: "…", because …` into option and reason.
 def chosen_of(outcome: str) -> tuple[str, str] | None:
-    """Return the option that ``Chosen option: "…", because …`` names, and why; None where the text is not so."""
     head = _CHOSEN.match(outcome)
     if head is None:
         return None
@@ -32,7 +32,7 @@ def chosen_of(outcome: str) -> tuple[str, str] | None:
 
 
 def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str, str]], str]:
-    """Return the options (``option``, ``why_not``) but for the one that was chosen, and what is said of that one."""
+    """Return the alternatives (``option``, ``why_not``), and the text about the chosen option."""
     reasons = list(_reasons(outline))
     listed = [option for piece in outline.of(Part.OPTIONS) if len(piece.headings) == 1 for option in _items(piece.text)]
     options = listed or [name for name, _ in reasons]
@@ -41,12 +41,12 @@ def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str
     else:
         found = [_split(option) for option in options]
     number = _option_number(chosen, [option for option, _ in found])
-    said = found.pop(number)[1] if number is not None else ""
-    return [{"option": option, "why_not": why_not} for option, why_not in found if option], said
+    reason = found.pop(number)[1] if number is not None else ""
+    return [{"option": option, "why_not": why_not} for option, why_not in found if option], reason
 
 
+# Options with a heading of their own, and the text below it.
 def _reasons(outline: Outline) -> Iterator[tuple[str, str]]:
-    """Yield each option that has a heading of its own, with the text below it."""
     named: dict[str, list[Piece]] = {}
     for piece in outline.of(Part.PROS, Part.OPTIONS):
         if len(piece.headings) > 1:
@@ -55,8 +55,8 @@ def _reasons(outline: Outline) -> Iterator[tuple[str, str]]:
         yield name, folded(pieces, 2)
 
 
+# Items of the outermost list, each on one line.
 def _items(text: str) -> Iterator[str]:
-    """Yield the items of the outermost list, each on one line."""
     item: list[str] = []
     for line in [*text.split("\n"), ""]:
         starts = _ITEM.match(line)
@@ -74,14 +74,14 @@ def _unlinked(option: str) -> str:
     return linked[1] if linked else option.strip()
 
 
+# Removes the reason, so that no second option gets it.
 def _take(reasons: list[tuple[str, str]], option: str) -> str:
-    """Return, and use up, what is said of an option."""
     number = _option_number(option, [name for name, _ in reasons])
     return "" if number is None else reasons.pop(number)[1]
 
 
+# Equal names match first, then a name that starts with the other.
 def _option_number(wanted: str | None, names: Sequence[str]) -> int | None:
-    """Return which of the names is meant: the same, or one that begins the other."""
     if wanted is None:
         return None
     key, keys = _key(wanted), [_key(name) for name in names]
@@ -96,7 +96,7 @@ def _key(name: str) -> str:
     return plain(name).lower().strip(" .\"'")
 
 
+# `Redis — another process to run`: option and reason on one line.
 def _split(option: str) -> tuple[str, str]:
-    """Return an option and why not, where one line says both: ``Redis — another process to run``."""
-    name, *why_not = _SAID_WHY.split(option, maxsplit=1)
+    name, *why_not = _DASH.split(option, maxsplit=1)
     return plain(name) if why_not else name, "".join(why_not)

@@ -1,4 +1,4 @@
-"""A record by its parts: title, what stands above the first heading, and the sections by what they are for."""
+"""Outline of a record: title, fields above the first heading, and sections by kind."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ _OTHER_FIELD = re.compile(r"[*+-][ \t]|[*_]*[A-Z][\w ]{0,30}:")
 
 
 class Part(StrEnum):
-    """What a section is for."""
-
     STATUS = "status"
     DATE = "date"
     AUTHOR = "author"
@@ -58,7 +56,7 @@ _PART_OF = {name: part for part, names in _NAMES.items() for name in names.split
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The text under one heading: its part, the headings from the part's own down, and the text."""
+    """The text under one heading, with the headings from its part's down."""
 
     part: Part
     headings: tuple[str, ...]
@@ -67,21 +65,18 @@ class Piece:
 
 @dataclass(slots=True)
 class Outline:
-    """A record that is cut up."""
-
     title: str = ""
+    # Fields above the first heading, such as `Status: accepted`, by name.
     meta: dict[str, str] = field(default_factory=dict)
-    """What stands above the first heading as ``Status: accepted``, by its word."""
     preamble: str = ""
     pieces: list[Piece] = field(default_factory=list)
 
     def of(self, *parts: Part) -> list[Piece]:
-        """Return the pieces of some parts, in the order of the record."""
         return [piece for piece in self.pieces if piece.part in parts]
 
 
 def outline_of(body: str) -> Outline:
-    """Cut up a record without its front matter; what comments say is left out."""
+    """Parse a record without its front matter; comments are dropped."""
     text = _COMMENT.sub(lambda match: match[1] or "", body)
     sections = parse_document(text, ".md").sections
     outline = Outline(title=_title(sections))
@@ -95,14 +90,14 @@ def outline_of(body: str) -> Outline:
     return outline
 
 
+# The first heading, unless it is a standard section.
 def _title(sections: Iterable[Section]) -> str:
-    """Return the heading that stands over the first section, where it is none of those that every record has."""
     first = next((section.headings[0] for section in sections if section.headings), "")
     return "" if _name(first) in _PART_OF else first
 
 
+# Rationale and consequences below the outcome are parts of their own.
 def _part(names: tuple[str, ...]) -> Part:
-    """Return what a section is for; one below the outcome may be of another kind than the outcome itself."""
     part = _PART_OF.get(_name(names[0]), Part.OTHER)
     if part is Part.OUTCOME and len(names) > 1:
         below = _PART_OF.get(_name(names[1]))
@@ -114,8 +109,8 @@ def _name(heading: str) -> str:
     return " ".join(re.sub(r"\(.*?\)|[^a-z ]", " ", heading.lower()).split())
 
 
+# A field ends at the next field or an empty line; the other lines are the preamble.
 def _meta(text: str) -> tuple[dict[str, str], str]:
-    """Return the fields above the first heading, each up to the next or an empty line, and what else stands there."""
     meta: dict[str, str] = {}
     rest: list[str] = []
     key = ""
@@ -133,7 +128,7 @@ def _meta(text: str) -> tuple[dict[str, str], str]:
 
 
 def folded(pieces: Iterable[Piece], depth: int) -> str:
-    """Return the texts of pieces as one, with the headings below ``depth`` of them."""
+    """Join the texts of pieces, with the headings below ``depth``."""
     return "\n\n".join(_with_headings(pieces, depth))
 
 
@@ -157,13 +152,8 @@ _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?![\dT])")
 
 
 def status_of(text: str) -> DecisionStatus:
-    """Return the status that a text names; one that names other records alone, or none, is accepted.
-
-    Raises:
-        Invalid: it names none that is known.
-    """
-    said = _LINKED.sub(" ", text).lower()
-    words = re.findall(r"[a-z]+", said)
+    """Parse a status; one that is empty or only names other records is accepted."""
+    words = re.findall(r"[a-z]+", _LINKED.sub(" ", text).lower())
     if DecisionStatus.SUPERSEDED in map(_status_of_word, words):
         return DecisionStatus.SUPERSEDED
     named = [status for word in words if (status := _status_of_word(word))]
@@ -171,7 +161,7 @@ def status_of(text: str) -> DecisionStatus:
         return named[0]
     if not words or links_in(text):
         return DecisionStatus.ACCEPTED
-    raise Invalid(f"status {text.strip()[:60]!r} is not known; write one of {', '.join(DecisionStatus)}")
+    raise Invalid(f"status {text.strip()[:60]!r} is unknown; use one of {', '.join(DecisionStatus)}")
 
 
 def _status_of_word(word: str) -> DecisionStatus | None:
@@ -179,23 +169,18 @@ def _status_of_word(word: str) -> DecisionStatus | None:
 
 
 def moment_of(text: str) -> datetime | None:
-    """Return the time that a text names; a day begins at midnight, UTC. Without a text there is none.
-
-    Raises:
-        Invalid: it is no date.
-    """
-    said = text.strip().strip("*_`")
-    if not said:
+    """Parse a date or time; a date is midnight UTC, an empty text None."""
+    date = text.strip().strip("*_`")
+    if not date:
         return None
-    day = _ISO_DAY.match(said)
+    day = _ISO_DAY.match(date)
     for form in ("", *_DATE_FORMS):
         try:
-            return _read(day[0] if day else said, form)
+            return _read(day[0] if day else date, form)
         except ValueError:
             continue
-    raise Invalid(f"date {said[:60]!r} is no date; write one such as 2026-11-20")
+    raise Invalid(f"date {date[:60]!r} is not a date; write it as 2026-11-20")
 
 
 def _read(text: str, form: str) -> datetime:
-    """Read a time in that form, or in ISO 8601 where there is none."""
     return datetime.strptime(text, form).replace(tzinfo=UTC) if form else clock.from_text(text)

@@ -1,5 +1,3 @@
-"""Read one architecture decision record, whichever of the known dialects it is written in."""
-
 from __future__ import annotations
 
 import re
@@ -31,7 +29,7 @@ _ALTERNATIVES: TypeAdapter[list[Alternative]] = TypeAdapter(Alternatives)
 
 @dataclass(slots=True)
 class Adr:
-    """What a record says, in the words of a decision."""
+    """A parsed record, with the fields of a decision."""
 
     title: str
     context: str
@@ -43,29 +41,25 @@ class Adr:
     author: str
     links: list[Link]
     topic: str | None = None
+    # Fields that only the front matter has: impact, phase and evidence.
     more: dict[str, Any] = field(default_factory=dict)
-    """What only the front matter says: impact, phase and evidence, under the names that a decision has for them."""
 
 
 def read_adr(text: str, *, otherwise_title: str = "") -> Adr:
-    """Read a record; what its front matter says under a decision's own names (``chosen: …``) counts before its body.
-
-    Raises:
-        Invalid: it says nothing of a decision, or its status or date cannot be understood.
-    """
+    """Parse a record; a decision's own field in the front matter (``chosen: …``) overrides the body."""
     matter, body = split_front_matter(text)
     outline = outline_of(body)
     status = _first(matter, outline, ("status",), Part.STATUS)
-    said = _body(outline)
-    said |= {name: str(matter[name]) for name in _TEXTS if name in matter}
-    if not said["chosen"].strip():
-        raise Invalid("no section Decision or Decision Outcome says what was decided")
+    fields = _body(outline)
+    fields |= {name: str(matter[name]) for name in _TEXTS if name in matter}
+    if not fields["chosen"].strip():
+        raise Invalid("there is no section Decision or Decision Outcome")
     return Adr(
-        title=flat(said["title"]) or otherwise_title,
-        context=said["context"],
-        chosen=said["chosen"],
-        rationale=said["rationale"],
-        alternatives=_alternatives(matter.get("alternatives", said["alternatives"])),
+        title=flat(fields["title"]) or otherwise_title,
+        context=fields["context"],
+        chosen=fields["chosen"],
+        rationale=fields["rationale"],
+        alternatives=_alternatives(matter.get("alternatives", fields["alternatives"])),
         status=status_of(status),
         decided_at=moment_of(_first(matter, outline, ("date",), Part.DATE)),
         author=flat(_first(matter, outline, _AUTHORS, Part.AUTHOR))[:200],
@@ -75,15 +69,14 @@ def read_adr(text: str, *, otherwise_title: str = "") -> Adr:
     )
 
 
+# Texts of one line, except notes and validations.
 def _more(name: str, given: Any) -> Any:
-    """Return a field of the front matter, each text of it on one line where a decision has it so."""
     if name not in _OF_SEVERAL_LINES and isinstance(given, list):
-        return [_more(name, each) for each in given]
+        return [_more(name, item) for item in given]
     return flat(given) if isinstance(given, str) and name not in _OF_SEVERAL_LINES else given
 
 
 def _body(outline: Outline) -> dict[str, Any]:
-    """Return what the sections say: title, context, chosen, rationale and alternatives."""
     outcome = folded(outline.of(Part.OUTCOME), 1)
     named = chosen_of(outcome)
     chosen, because = named or (outcome, "")
@@ -97,8 +90,8 @@ def _body(outline: Outline) -> dict[str, Any]:
     }
 
 
+# Sections of unknown kind become part of the context, under their headings.
 def _context(outline: Outline) -> Iterator[str]:
-    """Yield the context, and under their headings the sections that are of no known kind."""
     yield folded(outline.of(Part.CONTEXT), 1)
     for piece in outline.of(Part.OTHER):
         yield folded([piece], 0)
@@ -107,8 +100,8 @@ def _context(outline: Outline) -> Iterator[str]:
             yield folded([piece], 0)
 
 
+# The rationale and the consequences, these with headings unless they are all there is.
 def _reasons(outline: Outline, has_because: bool) -> Iterator[str]:  # noqa: FBT001
-    """Yield why, and what follows from it; with its heading, unless it is all that is said."""
     yield from (folded([piece], len(piece.headings)) for piece in outline.of(Part.RATIONALE))
     pieces = outline.of(Part.CONSEQUENCES)
     others = has_because or outline.of(Part.RATIONALE) or len({_last(piece) for piece in pieces}) > 1
@@ -134,17 +127,17 @@ def _alternatives(given: Any) -> list[Alternative]:
         raise Invalid(f"alternatives: {explain(error)}") from error
 
 
+# A short field: from the front matter, the fields above the first heading, or its own section.
 def _first(matter: dict[str, Any], outline: Outline, names: tuple[str, ...], part: Part) -> str:
-    """Return a short field: of the front matter, else above the first heading, else of its own section."""
-    for place in (matter, outline.meta):
-        given = next((place[name] for name in names if place.get(name)), None)
+    for fields in (matter, outline.meta):
+        given = next((fields[name] for name in names if fields.get(name)), None)
         if given:
             return ", ".join(map(str, given)) if isinstance(given, list) else str(given)
     return folded(outline.of(part), 1)
 
 
+# Only declared links: prose may mention other records without a relation.
 def _links(matter: dict[str, Any], outline: Outline) -> Iterator[Link]:
-    """Yield the links that a record declares; prose may name others without standing to them in any way."""
     if "links" in matter:
         yield from links_in("\n\n".join(map(str, matter["links"])))
         return

@@ -1,5 +1,3 @@
-"""What can be asked of decisions; nothing here changes anything."""
-
 from decisions.selectors.decisions import commits_of, decisions_of_commits, find_decision, find_decisions, views
 from decisions.selectors.edges import ancestors, descendants, heads, path_between
 from decisions.selectors.reading import (

@@ -1,5 +1,3 @@
-"""Decisions as every door shows them, with what is evidence of them."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,7 +5,7 @@ from typing import Any
 
 from decisions.models import Decision, DecisionStatus
 from decisions.schemas import DecisionView
-from decisions.selectors.edges import TOLD, heads
+from decisions.selectors.edges import VISIBLE, heads
 from memoryhub.core.entities import not_found
 from memoryhub.core.log.quarantine import OUTSIDE, quarantine_marks
 from memoryhub.core.stores import rows
@@ -20,10 +18,10 @@ _STORED = [
 
 
 def find_decision(decision_id: int) -> Decision:
-    """Return the decision.
+    """Return the decision of that id.
 
     Raises:
-        NotFound: there is none of that id.
+        NotFound: there is none.
     """
     return find_decisions([decision_id])[0]
 
@@ -32,26 +30,26 @@ def find_decisions(ids: Sequence[int]) -> list[Decision]:
     """Return decisions in the order of ``ids``.
 
     Raises:
-        NotFound: one of them is not there; the message names which.
+        NotFound: some are missing; the message names them.
     """
     found = {decision.id: decision for decision in Decision.objects.filter(id__in=list(ids))}
-    missing = [each for each in ids if each not in found]
+    missing = [decision_id for decision_id in ids if decision_id not in found]
     if missing:
         raise not_found("decision", missing)
-    return [found[each] for each in ids]
+    return [found[decision_id] for decision_id in ids]
 
 
 def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dict[str, Any]]:
-    """Return decisions as JSON data, with their edges and evidence, in six queries for any number of them.
+    """Return decisions as JSON data with edges and evidence, in six queries for any number of them.
 
-    Without ``with_heads`` what stands instead of superseded ones is not looked for: their chains may be long.
+    ``with_heads=False`` skips the replacements of superseded ones: their chains may be long.
     """
     ids = [decision.id for decision in decisions]
     edges, superseded_by = _edges(ids), _superseded_by(ids)
     commits, artifacts = commits_of(ids), _artifacts(ids)
-    aside = quarantine_marks(ids)
-    gone = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
-    replaced = heads([each for each in ids if each in superseded_by or each in gone]) if with_heads else {}
+    quarantine = quarantine_marks(ids)
+    superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
+    replaced = heads([key for key in ids if key in superseded_by or key in superseded]) if with_heads else {}
     return [
         DecisionView(
             **{name: getattr(decision, name) for name in _STORED},
@@ -60,14 +58,14 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
             heads=replaced.get(decision.id, []),
             commits=commits.get(decision.id, []),
             artifacts=artifacts.get(decision.id, []),
-            quarantine=aside.get(decision.id, ""),
+            quarantine=quarantine.get(decision.id, ""),
         ).model_dump(mode="json")
         for decision in decisions
     ]
 
 
 def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return the commits that are evidence of each decision, the latest first."""
+    """Map decisions to their commits, the latest first."""
     found = _for_each(
         "SELECT l.decision_id, c.id, c.sha, c.message, c.committed_at, l.link_type FROM decisions_commitlink l "
         "JOIN sessions_app_commit c ON c.id = l.commit_id WHERE l.decision_id IN ({marks}) "
@@ -91,7 +89,7 @@ def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 
 def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return the decisions that each commit is evidence of, the earliest first, and what it does to each."""
+    """Map commits to their decisions and link types, the earliest first."""
     found = _for_each(
         "SELECT l.commit_id, d.id, d.title, l.link_type FROM decisions_commitlink l "
         "JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) "
@@ -108,7 +106,7 @@ def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     found = _for_each(
         "SELECT e.from_id, e.relation, e.to_id, d.title FROM decisions_decisionedge e "
         "JOIN decisions_decision d ON d.id = e.to_id WHERE e.from_id IN ({marks}) "
-        f"AND {TOLD} ORDER BY e.relation, e.to_id",
+        f"AND {VISIBLE} ORDER BY e.relation, e.to_id",
         ids,
     )
     return _grouped((start, {"relation": relation, "to": to, "title": title}) for start, relation, to, title in found)
@@ -117,7 +115,7 @@ def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 def _superseded_by(ids: Sequence[int]) -> dict[int, list[int]]:
     found = _for_each(
         "SELECT e.to_id, e.from_id FROM decisions_decisionedge e WHERE e.relation = 'supersedes' "
-        f"AND e.to_id IN ({{marks}}) AND {TOLD} ORDER BY e.from_id",
+        f"AND e.to_id IN ({{marks}}) AND {VISIBLE} ORDER BY e.from_id",
         ids,
     )
     return _grouped(found)

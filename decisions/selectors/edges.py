@@ -1,4 +1,4 @@
-"""Walking the graph of decisions, each walk in one query."""
+"""Walks of the decision graph, one query each."""
 
 from __future__ import annotations
 
@@ -12,45 +12,44 @@ from decisions.models import LINEAGE, DecisionEdge, EdgeRelation
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantined_among
 from memoryhub.core.stores import rows
 
-TOLD = f"e.event {OUTSIDE} AND e.from_id {OUTSIDE} AND e.to_id {OUTSIDE}"
-"""The condition on an edge ``e`` that is told of: neither it nor its ends are in quarantine."""
+# SQL predicate: neither edge `e` nor its ends are in quarantine.
+VISIBLE = f"e.event {OUTSIDE} AND e.from_id {OUTSIDE} AND e.to_id {OUTSIDE}"
 
+# Superseding decisions. The edges of a quarantined decision still count, so that what supersedes it is found.
 _UP = (
     "decisions_decisionedge e ON e.to_id = up.id AND e.relation = 'supersedes' "
     f"AND (e.event = e.from_id OR e.event {OUTSIDE})"
 )
-"""What supersedes; what a decision in quarantine itself named leads on to what has superseded that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A decision on the way from where a walk began."""
+    """A decision on a walk."""
 
     id: int
     depth: int
+    # Of the edge by which it was first reached.
     relation: str
-    """Of the edge by which it was reached first."""
+    # The decision from which it was reached.
     via: int
-    """The decision from which it was reached."""
 
 
 def ancestors(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[Step]:
-    """Return what led to a decision: those that it names, those that they name, and so on; nearest first."""
+    """Return the decisions that this one names, directly or indirectly; nearest first."""
     found = _reached(decision_id, relations, "from_id", "to_id")
     return _walk(decision_id, ((start, relation, end) for start, relation, end in found))
 
 
 def descendants(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[Step]:
-    """Return what came of a decision: those that name it, those that name them, and so on; nearest first."""
+    """Return the decisions that name this one, directly or indirectly; nearest first."""
     found = _reached(decision_id, relations, "to_id", "from_id")
     return _walk(decision_id, ((end, relation, start) for start, relation, end in found))
 
 
 def heads(decision_ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return for each decision what stands now instead of it: itself where nothing supersedes it.
+    """Map decisions to those now in force instead: themselves if nothing supersedes them.
 
-    What is in quarantine does not stand, nor does it keep what it superseded from standing; what supersedes it in turn
-    does.
+    Quarantined decisions are not in force and supersede nothing, but decisions that supersede them are followed.
     """
     if not decision_ids:
         return {}
@@ -60,41 +59,41 @@ def heads(decision_ids: Sequence[int]) -> dict[int, list[int]]:
         f"UNION SELECT e.from_id FROM up JOIN {_UP}) SELECT up.id, e.from_id FROM up LEFT JOIN {_UP}",
         list(decision_ids),
     )
-    void = quarantined_among([each for each, _ in found])
+    void = quarantined_among([reached for reached, _ in found])
     above: dict[int, list[int]] = {}
     for decision_id, replacing in found:
         above.setdefault(decision_id, []).extend([] if replacing is None else [replacing])
-    standing: dict[int, frozenset[int]] = {}
+    in_force: dict[int, frozenset[int]] = {}
     for decision_id in above:
-        _find_in_force(decision_id, above, standing, void)
-    return {each: sorted(standing[each], reverse=True) for each in decision_ids if each in standing}
+        _find_in_force(decision_id, above, in_force, void)
+    return {start: sorted(in_force[start], reverse=True) for start in decision_ids if start in in_force}
 
 
+# Iterative depth-first search: chains may be longer than Python's recursion limit.
 def _find_in_force(
-    decision_id: int, above: dict[int, list[int]], standing: dict[int, frozenset[int]], void: set[int]
+    decision_id: int, above: dict[int, list[int]], in_force: dict[int, frozenset[int]], void: set[int]
 ) -> None:
-    """Note what stands instead of a decision and of those on the way there, which have no cycle."""
-    waiting = [decision_id]
-    while waiting:
-        here = waiting[-1]
-        unknown = [each for each in above[here] if each not in standing]
+    stack = [decision_id]
+    while stack:
+        here = stack[-1]
+        unknown = [replacing for replacing in above[here] if replacing not in in_force]
         if unknown:
-            waiting += unknown
+            stack += unknown
             continue
-        waiting.pop()
-        known = {standing[each] for each in above[here]}
-        instead = known.pop() if len(known) == 1 else frozenset().union(*known)
-        standing[here] = instead or frozenset(() if here in void else (here,))
+        stack.pop()
+        known = {in_force[replacing] for replacing in above[here]}
+        replaced_by = known.pop() if len(known) == 1 else frozenset().union(*known)
+        in_force[here] = replaced_by or frozenset(() if here in void else (here,))
 
 
 def superseded_among(decision_ids: Sequence[int]) -> list[int]:
-    """Return those of the decisions that others supersede, whatever their status, in the order given."""
-    standing = heads(decision_ids)
-    return [each for each in decision_ids if standing.get(each, [each]) not in ([each], [])]
+    """Return the decisions that others supersede, whatever their status, in the given order."""
+    current = heads(decision_ids)
+    return [start for start in decision_ids if current.get(start, [start]) not in ([start], [])]
 
 
 def visible_edges() -> QuerySet[DecisionEdge]:
-    """Return the edges that are told of: neither they nor their ends are in quarantine."""
+    """Return the edges that are not in quarantine, and whose ends are not."""
     edges: QuerySet[DecisionEdge] = DecisionEdge.objects.all()
     for field in ("event", "from_id", "to_id"):
         edges = outside_quarantine(edges, field)
@@ -102,9 +101,9 @@ def visible_edges() -> QuerySet[DecisionEdge]:
 
 
 def path_between(start: int, end: int, relations: Sequence[str] = LINEAGE) -> list[int]:
-    """Return the ids on a shortest way from ``start`` to ``end`` along the edges; empty where there is none.
+    """Return the ids on a shortest path along the edges; empty if there is none.
 
-    Edges in quarantine count too: what is let out must find no cycle.
+    Quarantined edges count too: lifting a quarantine must not close a cycle.
     """
     steps = {step.id: step for step in _walk(start, _reached(start, relations, "from_id", "to_id", "true"))}
     if end not in steps and end != start:
@@ -115,10 +114,10 @@ def path_between(start: int, end: int, relations: Sequence[str] = LINEAGE) -> li
     return path[::-1]
 
 
+# All edges reachable from a decision, in one query.
 def _reached(
-    decision_id: int, relations: Sequence[str], near: str, far: str, condition: str = TOLD
+    decision_id: int, relations: Sequence[str], near: str, far: str, condition: str = VISIBLE
 ) -> list[tuple[int, str, int]]:
-    """Return every edge of the part of the graph that can be reached from a decision, against or along the edges."""
     names = [str(EdgeRelation(relation)) for relation in relations]
     marks = ", ".join(["%s"] * len(names))
     found = rows.fetch(
@@ -131,17 +130,17 @@ def _reached(
     return [(start, relation, end) for start, relation, end in found]
 
 
+# Breadth first, so that each depth is minimal.
 def _walk(start: int, edges: Iterable[tuple[int, str, int]]) -> list[Step]:
-    """Return what can be reached from ``start``, breadth first, so that each depth is the least."""
     following: dict[int, list[tuple[str, int]]] = {}
     for near, relation, far in edges:
         following.setdefault(near, []).append((relation, far))
     seen, steps, queue = {start}, [], deque([(start, 0)])
     while queue:
         here, depth = queue.popleft()
-        for relation, there in sorted(following.get(here, ()), key=lambda edge: -edge[1]):
-            if there not in seen:
-                seen.add(there)
-                steps.append(Step(there, depth + 1, relation, here))
-                queue.append((there, depth + 1))
+        for relation, target in sorted(following.get(here, ()), key=lambda edge: -edge[1]):
+            if target not in seen:
+                seen.add(target)
+                steps.append(Step(target, depth + 1, relation, here))
+                queue.append((target, depth + 1))
     return steps

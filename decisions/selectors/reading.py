@@ -1,5 +1,3 @@
-"""What can be asked of decisions: one or many, a topic's chain, what is behind a file, lists."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,25 +18,25 @@ from memoryhub.core.schemas import Listing
 from memoryhub.core.search.retrieval import retrieval
 from memoryhub.core.stores import rows
 
+# Decisions shown per side of a lineage, nearest first.
 MAX_STEPS = 50
-"""So many decisions of each side of a lineage are shown, nearest first."""
 
 
 def get_decisions(*, command: DecisionGet) -> list[dict[str, Any]]:
-    """Return decisions whole: by id in the order asked for, of a topic, or behind a file, best first.
+    """Return decisions with their evidence: by id in the given order, of a topic, or behind a file, best first.
 
     Raises:
-        NotFound: one of the ids is no decision, or nothing was decided on the topic or the file.
+        NotFound: an id is unknown, or no decision was found for the topic or file.
         Invalid: not exactly one of ``ids``, ``topic`` and ``file_path`` is given.
     """
     with retrieval("decisions", command):
         given = [name for name in ("ids", "topic", "file_path") if getattr(command, name)]
         if len(given) != 1:
-            raise Invalid(f"give one of ids, topic and file_path; {' and '.join(given) or 'none'} was given")
+            raise Invalid(f"give one of ids, topic and file_path; got {' and '.join(given) or 'none'}")
         found = views(_wanted(command))
         if not command.lineage:
             return found
-        return [{**each, "lineage": lineage_of(each["id"])} for each in found]
+        return [{**decision, "lineage": lineage_of(decision["id"])} for decision in found]
 
 
 def _wanted(command: DecisionGet) -> list[Decision]:
@@ -49,18 +47,19 @@ def _wanted(command: DecisionGet) -> list[Decision]:
     return _behind(command.file_path, command.limit)
 
 
+# Decisions in force first, then the superseded ones; each newest first.
 def _of_topic(topic: str, limit: int) -> list[Decision]:
-    """Return the chain of a topic: what stands first, then what led to it, the latest first."""
     chain = outside_quarantine(Decision.objects.filter(topic=topic))
-    standing = list(chain.exclude(status="superseded").order_by("-id")[:limit])
-    before = list(chain.filter(status="superseded").order_by("-id")[: limit - len(standing)])
-    if not standing and not before:
-        raise NotFound(f"nothing was decided on topic {topic!r} here; decisions without a topic are found by search")
-    return standing + before
+    in_force = list(chain.exclude(status="superseded").order_by("-id")[:limit])
+    superseded = list(chain.filter(status="superseded").order_by("-id")[: limit - len(in_force)])
+    if not in_force and not superseded:
+        raise NotFound(f"there is no decision on topic {topic!r}; search for its subject instead")
+    return in_force + superseded
 
 
+# Ranks by the number of commits that touch the path; a direct file artifact counts as one. `path0` is the upper bound
+# of a folder's range: `0` follows `/`.
 def _behind(file_path: str, limit: int) -> list[Decision]:
-    """Return the decisions behind a file or folder: those with the most commits on it first, then the latest."""
     path = file_path.strip().removeprefix("./").rstrip("/")
     inside = (path, f"{path}/", f"{path}0")
     found = rows.fetch(
@@ -76,35 +75,34 @@ def _behind(file_path: str, limit: int) -> list[Decision]:
         [*inside, *inside, limit],
     )
     if not found:
-        raise NotFound(
-            f"no decision is behind {file_path[:200]!r}: no commit on it names one; search for its subject instead"
-        )
+        raise NotFound(f"there is no decision behind {file_path[:200]!r}; search for its subject instead")
     return find_decisions([decision_id for decision_id, _ in found])
 
 
 def lineage_of(decision_id: int) -> dict[str, Any]:
-    """Return what led to a decision and what came of it, nearest first, and what stands now.
+    """Return a decision's ancestors and descendants, nearest first, and the decisions now in force.
 
-    Of each side at most ``MAX_STEPS`` are shown; ``ancestor_count`` and ``descendant_count`` say how many there are.
+    At most ``MAX_STEPS`` per side; ``ancestor_count`` and ``descendant_count`` are the totals.
     """
     before, after = ancestors(decision_id), descendants(decision_id)
-    standing = heads([decision_id]).get(decision_id, [])
+    current = heads([decision_id]).get(decision_id, [])
     shown = [*before[:MAX_STEPS], *after[:MAX_STEPS]]
-    known = {each.id: each for each in Decision.objects.filter(id__in=[*(step.id for step in shown), *standing])}
+    ids = [*(step.id for step in shown), *current]
+    by_id = {decision.id: decision for decision in Decision.objects.filter(id__in=ids)}
     return {
-        "ancestors": _steps(before[:MAX_STEPS], known),
+        "ancestors": _steps(before[:MAX_STEPS], by_id),
         "ancestor_count": len(before),
-        "descendants": _steps(after[:MAX_STEPS], known),
+        "descendants": _steps(after[:MAX_STEPS], by_id),
         "descendant_count": len(after),
-        "heads": [_brief(known[head]) for head in standing if head in known],
+        "heads": [_brief(by_id[head]) for head in current if head in by_id],
     }
 
 
-def _steps(steps: Sequence[Step], known: dict[int, Decision]) -> list[dict[str, Any]]:
+def _steps(steps: Sequence[Step], by_id: dict[int, Decision]) -> list[dict[str, Any]]:
     return [
-        {**_brief(known[step.id]), "depth": step.depth, "relation": step.relation, "via": step.via}
+        {**_brief(by_id[step.id]), "depth": step.depth, "relation": step.relation, "via": step.via}
         for step in steps
-        if step.id in known
+        if step.id in by_id
     ]
 
 
@@ -118,7 +116,7 @@ def _brief(decision: Decision) -> dict[str, Any]:
 
 
 def list_decisions(*, command: DecisionList) -> Listing:
-    """Return a page of decisions, the latest recorded first; others' writes neither skip nor repeat one."""
+    """Return a page of decisions, the latest recorded first; concurrent writes neither skip nor repeat any."""
     with retrieval("decision_list", command):
         matching = filtered(command)
         parts = decode_cursor(command.cursor, (int,))
@@ -126,7 +124,7 @@ def list_decisions(*, command: DecisionList) -> Listing:
         found = list(rest.order_by("-id")[: command.limit + 1])
         shown = found[: command.limit]
         return page(
-            [{"id": each.id, "title": each.title} for each in shown]
+            [{"id": decision.id, "title": decision.title} for decision in shown]
             if command.compact
             else views(shown, with_heads=False),
             total=matching.count(),
@@ -152,7 +150,7 @@ def filtered(command: DecisionList) -> QuerySet[Decision]:
 
 
 def suggest_decisions(typed: str) -> list[str]:
-    """Return ids of decisions that begin with ``typed``, the newest first."""
+    """Return ids of decisions that start with ``typed``, the newest first."""
     return ids_among(outside_quarantine(Decision.objects.all()), typed)
 
 

@@ -1,5 +1,3 @@
-"""What changes decisions; each function appends events."""
-
 from decisions.services.graph import link_decisions, mark_decision
 from decisions.services.record import add_evidence, record_decision, supersede_decision
 

@@ -1,4 +1,4 @@
-"""What changes about a decision that is there: edges to others, and its status. Its text never does."""
+"""Edges and status of recorded decisions; their text never changes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.events.rollback import Effect, Step, Values, define_effect
 
+# Decisions shown at each end of a path.
 _ENDS = 10
-"""So many decisions of each end of a path are named."""
 
 
 def link_decisions(*, command: DecisionLink) -> DecisionResult:
-    """Set a decision in relation to another; the same edge again changes nothing.
+    """Add an edge between two decisions; an existing edge is not added again.
 
     Raises:
-        NotFound: one of them is not there.
-        Conflict: the edge would close a cycle of supersedes, refines and depends_on; the message names the path. Or the
-            other is superseded already, and ``branch`` is off.
+        NotFound: one of them does not exist.
+        Conflict: the edge would close a cycle of supersedes, refines and depends_on; or the target is already
+            superseded and ``branch`` is off.
         Invalid: both are the same.
     """
     if command.id == command.to:
-        raise Invalid(f"#{command.id} cannot be set in relation to itself")
+        raise Invalid(f"#{command.id} cannot be linked to itself")
     with log.transaction():
         decision, _ = find_decisions([command.id, command.to])
         edge = Edge(relation=command.relation, to=command.to)
@@ -45,23 +45,23 @@ def link_decisions(*, command: DecisionLink) -> DecisionResult:
 
 
 def mark_decision(*, command: DecisionMark) -> DecisionResult:
-    """Set a decision's status, or settle that it was to be looked at again.
+    """Set a decision's status, or clear its review note.
 
     Raises:
         NotFound: there is no such decision.
-        Conflict: it is superseded: only what stands can be accepted, deprecated or rejected.
+        Conflict: it is superseded.
         Invalid: the status is ``superseded``, or nothing is to change.
     """
     if command.status is DecisionStatus.SUPERSEDED:
-        raise Invalid("status superseded comes of superseding alone; record the decision that replaces it")
+        raise Invalid("status superseded cannot be set; record the decision that replaces it")
     if command.status is None and not command.reviewed:
-        raise Invalid("nothing to change: give status, or reviewed=true")
+        raise Invalid("nothing to change: pass status or reviewed=true")
     with log.transaction():
         decision = find_decision(command.id)
         if log.find_by_key(command.idempotency_key, DECISION_MARKED):
             return _answer(decision, is_new=False)
         if command.status is not None and superseded_among([decision.id]):
-            raise Conflict(f"#{decision.id} is superseded, and stays so; mark the decision that stands", id=decision.id)
+            raise Conflict(f"#{decision.id} is superseded; mark the decision that replaces it", id=decision.id)
         payload = DecisionMarked(
             decision_id=decision.id,
             status=command.status,
@@ -86,11 +86,11 @@ def _refuse_cycle(command: DecisionLink) -> None:
     path = path_between(command.to, command.id)
     if path:
         left = len(path) - 2 * _ENDS
-        parts = [f"#{each}" for each in path]
+        parts = [f"#{decision_id}" for decision_id in path]
         shown = [*parts[:_ENDS], f"({left} more)", *parts[-_ENDS:]] if left > 0 else parts
-        named = " → ".join(shown)
+        chain = " → ".join(shown)
         raise Conflict(
-            f"#{command.id} {command.relation} #{command.to} would close a cycle: {named} → #{command.to}", path=path
+            f"#{command.id} {command.relation} #{command.to} would close a cycle: {chain} → #{command.to}", path=path
         )
 
 
@@ -106,8 +106,8 @@ def _put_status_back(steps: Sequence[Step], reason: str) -> None:
         log.append(log.prepare(DECISION_MARKED, payload), stream=f"decision:{step.id}")
 
 
+# Roll-back cannot accept a decision that is superseded now, whatever its status was.
 def _possible_status(wanted: str, *, is_head: bool) -> DecisionStatus:
-    """Return the status that a decision can have: one that is superseded can't be accepted, whatever it was before."""
     status = DecisionStatus(wanted)
     if status in (DecisionStatus.DEPRECATED, DecisionStatus.REJECTED):
         return status
@@ -116,8 +116,8 @@ def _possible_status(wanted: str, *, is_head: bool) -> DecisionStatus:
     return DecisionStatus.ACCEPTED if status is DecisionStatus.SUPERSEDED else status
 
 
+# A decision recorded without a status was accepted.
 def _read_status(position: int, payload: Mapping[str, Any]) -> dict[int, str]:
-    """Return the status that an event gave: one that recorded a decision without any accepted it."""
     decision_id = payload.get("decision_id", position)
     status = payload.get("status") or ("accepted" if decision_id == position else "")
     return {decision_id: status} if status else {}

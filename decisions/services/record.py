@@ -1,5 +1,3 @@
-"""Recording decisions, and superseding those that stand."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -43,11 +41,11 @@ _KIND_OF_FIELD = {
 
 
 def add_evidence(*, command: DecisionEvidence) -> DecisionResult:
-    """Add evidence to a decision; what is there already is there once.
+    """Add evidence to a decision; existing evidence is not added again.
 
     Raises:
-        NotFound: there is no such decision, or no commit of a #id that is named.
-        Invalid: nothing is named.
+        NotFound: there is no such decision, or no commit of a named #id.
+        Invalid: no evidence is named.
     """
     with log.transaction():
         decision = find_decision(command.id)
@@ -57,7 +55,7 @@ def add_evidence(*, command: DecisionEvidence) -> DecisionResult:
         commits, waiting = commits_named(command.commits, command.link_type)
         artifacts = [*artifacts_of(command), *waiting]
         if not commits and not artifacts:
-            raise Invalid(f"name some evidence: {', '.join(Evidence.model_fields)}")
+            raise Invalid(f"pass at least one of {', '.join(Evidence.model_fields)}")
         payload = DecisionEvidenced(decision_id=decision.id, artifacts=artifacts, commits=commits)
         draft = log.prepare(DECISION_EVIDENCED, payload)
         log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
@@ -65,7 +63,7 @@ def add_evidence(*, command: DecisionEvidence) -> DecisionResult:
 
 
 def artifacts_of(evidence: Evidence) -> list[Artifact]:
-    """Return what is named beside commits."""
+    """Return the evidence other than commits."""
     return [
         Artifact(kind=kind, value=value.removeprefix("./") if kind is ArtifactKind.FILE_PATH else value)
         for field, kind in _KIND_OF_FIELD.items()
@@ -76,10 +74,10 @@ def artifacts_of(evidence: Evidence) -> list[Artifact]:
 def commits_named(
     names: Sequence[str], link_type: LinkType = LinkType.IMPLEMENTS
 ) -> tuple[list[CommitEvidence], list[Artifact]]:
-    """Return the commits that are named by sha or #id, and those shas that no commit has yet: they wait for it.
+    """Resolve commits by sha or #id; unknown shas become artifacts until the commit is recorded.
 
     Raises:
-        NotFound: a #id is no commit.
+        NotFound: there is no commit of a #id.
     """
     ids = [int(name[1:]) for name in names if name.startswith("#")]
     shas = [name for name in names if not name.startswith("#")]
@@ -87,12 +85,12 @@ def commits_named(
     for sha in shas:
         wanted |= Q(sha__gte=sha, sha__lt=f"{sha}g")
     known = dict(Commit.objects.filter(wanted).values_list("id", "sha")) if names else {}
-    missing = [each for each in ids if each not in known]
+    missing = [commit_id for commit_id in ids if commit_id not in known]
     if missing:
-        raise NotFound(f"there is no commit #{missing[0]} here; name it by its sha, or record it first")
-    waiting = [sha for sha in shas if not any(each.startswith(sha) for each in known.values())]
-    commits = [CommitEvidence(commit_id=each, link_type=link_type) for each in sorted(known)]
-    return commits, [Artifact(kind=ArtifactKind.COMMIT, value=sha) for sha in dict.fromkeys(waiting)]
+        raise NotFound(f"there is no commit #{missing[0]} here; pass its sha, or record it first")
+    unknown = [sha for sha in shas if not any(full.startswith(sha) for full in known.values())]
+    commits = [CommitEvidence(commit_id=commit_id, link_type=link_type) for commit_id in sorted(known)]
+    return commits, [Artifact(kind=ArtifactKind.COMMIT, value=sha) for sha in dict.fromkeys(unknown)]
 
 
 _TEXTS = ("title", "context", "chosen", "alternatives", "rationale", "impact", "phase", "topic", "status", "source")
@@ -101,12 +99,12 @@ _RELATIONS = tuple(EdgeRelation)
 
 
 def record_decision(*, command: DecisionRecord) -> DecisionResult:
-    """Record a decision with its edges and evidence; those that it supersedes are superseded from then on.
+    """Record a decision with its edges and evidence, and supersede those it replaces.
 
     Raises:
-        NotFound: a decision or a commit's #id that it names is not there.
-        Conflict: one that it supersedes is superseded already, and ``branch`` is off; the data names the heads.
-        Invalid: the status is ``superseded``, which only another decision can make.
+        NotFound: it names an unknown decision, or an unknown #id of a commit.
+        Conflict: it supersedes one that is already superseded, and ``branch`` is off; the data has the heads.
+        Invalid: the status is ``superseded``.
     """
     _check_status(command.status)
     with log.transaction():
@@ -135,7 +133,7 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
 
 
 def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:
-    """Record the decision that replaces another; title, context, impact, phase and topic default to those of that one.
+    """Record a replacement; title, context, impact, phase and topic default to the earlier decision's.
 
     Raises:
         NotFound, Conflict, Invalid: as ``record_decision``.
@@ -144,14 +142,14 @@ def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:
         earlier = find_decision(command.id)
         given = command.model_dump(exclude={"id"}, exclude_unset=True, exclude_none=True)
         before = {name: getattr(earlier, name) for name in _INHERITED}
-        # An earlier version of the hub may have recorded these with line breaks.
+        # Older versions allowed line breaks in these.
         before |= {name: flat(before[name]) for name in ("title", "phase", "topic")}
         return record_decision(command=DecisionRecord(**{**before, **given, "supersedes": [earlier.id]}))
 
 
 def _check_status(status: DecisionStatus) -> None:
     if status is DecisionStatus.SUPERSEDED:
-        raise Invalid("status superseded comes of superseding alone; record the decision that replaces it")
+        raise Invalid("status superseded cannot be set; record the decision that replaces it")
 
 
 def _fields(command: DecisionFields) -> dict[str, Any]:
@@ -168,22 +166,22 @@ def _edges(command: DecisionRecord) -> list[Edge]:
 
 
 def refuse_superseded(edges: Sequence[Edge], *, branch: bool) -> None:
-    """Let nothing be superseded twice, unless a second head is what is wanted.
+    """Raise if an edge supersedes a decision again, unless ``branch`` allows a second head.
 
     Raises:
-        Conflict: one that is to be superseded is so already; the data names the heads.
+        Conflict: the target is already superseded; the data has the heads.
     """
     replaced = [edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES]
-    gone = superseded_among(replaced)
-    if not gone or branch:
+    superseded = superseded_among(replaced)
+    if not superseded or branch:
         return
-    standing = heads(gone[:1]).get(gone[0], [])
-    listed = ", ".join(f"#{head}" for head in standing)
+    current = heads(superseded[:1]).get(superseded[0], [])
+    listed = ", ".join(f"#{head}" for head in current)
     raise Conflict(
-        f"#{gone[0]} is superseded already, and {listed} stands now; supersede that, or pass branch=true for a second "
-        "head",
-        id=gone[0],
-        heads=standing,
+        f"#{superseded[0]} is already superseded and {listed} is in force; supersede that, or pass branch=true for "
+        "a second head",
+        id=superseded[0],
+        heads=current,
     )
 
 

@@ -10,9 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from decisions import selectors, services
 from decisions.present import decision_text, result_text
 from decisions.schemas import DecisionGet, DecisionRecord, DecisionResult, DecisionSupersede
-from memoryhub.core import paging
 from memoryhub.core.errors import Invalid
-from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, register_resources, register_tools
 from memoryhub.core.validation import explain
 
 
@@ -21,26 +20,19 @@ def _done(result: DecisionResult) -> Answer:
 
 
 def record(command: DecisionRecord) -> Answer:
-    """Answer with what was recorded, and what it supersedes."""
     return _done(services.record_decision(command=command))
 
 
 def supersede(command: DecisionSupersede) -> Answer:
-    """Answer with the decision that stands now."""
     return _done(services.supersede_decision(command=command))
 
 
 def get(command: DecisionGet) -> Answer:
     """Answer with whole decisions, as many as fit the budget."""
-    found = selectors.get_decisions(command=command)
-    kept = paging.fit(found, command.max_tokens, decision_text)
-    left = [f"#{decision['id']}" for decision in found[len(kept) :]]
-    note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
-    return Answer("\n\n".join([*map(decision_text, kept), *note]), {"results": kept, "left_out": left})
+    return fitted(selectors.get_decisions(command=command), command.max_tokens, decision_text)
 
 
 def read_decision(parameters: dict[str, str]) -> dict[str, Any]:
-    """Read ``decisions://get/{id}``: the decision with its lineage."""
     try:
         command = TypeAdapter(DecisionGet).validate_python({"ids": [parameters["id"]], "lineage": True})
     except ValidationError as error:
@@ -57,7 +49,7 @@ LINEAGE_VIEW = "ui://memory-hub/lineage"
 TOOLS = [
     Tool(
         "decision_record",
-        "Record a decision. It never changes; a new one supersedes it.",
+        "Record a decision. To change one, supersede it.",
         DecisionRecord,
         record,
         writes=True,
@@ -65,7 +57,7 @@ TOOLS = [
     ),
     Tool(
         "decision_supersede",
-        "Record the decision that replaces an earlier one; what is left out is as it was there.",
+        "Record the decision that replaces an earlier one; omitted fields are copied from it.",
         DecisionSupersede,
         supersede,
         group=ToolGroup.WORK,
@@ -73,7 +65,7 @@ TOOLS = [
     ),
     Tool(
         "decision_get",
-        "Whole decisions with alternatives, commits and files: by id, topic, or the file they explain; with lineage.",
+        "Get decisions with alternatives, commits and files: by id, topic, or the file they explain.",
         DecisionGet,
         get,
         group=ToolGroup.WORK,
@@ -85,14 +77,14 @@ RESOURCES = [
     Resource(
         "decisions://get/{id}",
         "decision",
-        "One decision by its id, with its evidence and lineage",
+        "One decision with its evidence and lineage",
         read_decision,
         suggest={"id": selectors.suggest_decisions},
     ),
     Resource(
         LINEAGE_VIEW,
         "lineage",
-        "The lineage of decisions, drawn",
+        "Diagram of a decision's lineage",
         read_view,
         mime_type="text/html;profile=mcp-app",
     ),

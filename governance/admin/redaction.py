@@ -94,7 +94,6 @@ class RedactionAdmin(GovernanceAdmin):
     """Looks first, then takes out; each redaction that was made leads to its event."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the act itself."""
         act = self.admin_site.admin_view(needs(Act.GOVERN, self.run_view))
         return [path("run/", act, name="governance_redaction_run"), *super().get_urls()]
 
@@ -126,7 +125,6 @@ class RedactionAdmin(GovernanceAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Lead to the event that tells of it."""
         return redirect("admin:core_rawevent_change", self.find(request, object_id).pk)
 
     def _previewed(self, request: HttpRequest, form: RedactionForm) -> Any:
@@ -154,7 +152,6 @@ def _rows(preview: RedactionPreview) -> list[dict[str, Any]]:
 
 
 def _marked(place: Place) -> SafeString:
-    """Return the text with what goes marked."""
     parts, at = [], 0
     for start, end in place.marked:
         parts.append((place.before[at:start], place.before[start:end]))

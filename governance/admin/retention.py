@@ -33,7 +33,6 @@ _WIDTH = 120
 
 
 def going_rows(report: Report) -> list[dict[str, Any]]:
-    """Return a row for each group that goes."""
     most, words = _most(report.going), rules_in_words()
     return [
         {**_row(each, most), "says": _rule_text(f"{each.rule}: {each.says}", words), "warning": each.warning}
@@ -96,7 +95,6 @@ class RetentionAdmin(GovernanceAdmin):
     """Shows the plan first; what was typed and the plan's digest let it run."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the run, and the rules."""
         own = [
             path("run/", self._governed(self.run_view), name="governance_retentionrun_run"),
             path("policy/", self._governed(self.policy_view), name="governance_retentionrun_policy"),
@@ -127,7 +125,6 @@ class RetentionAdmin(GovernanceAdmin):
         return redirect(self.url("change", run.id))
 
     def policy_view(self, request: HttpRequest) -> HttpResponse:
-        """Change the rules."""
         form = PolicyForm(request.POST)
         wanted = form.settings()
         if wanted is None:
@@ -144,7 +141,6 @@ class RetentionAdmin(GovernanceAdmin):
         return redirect(self.url("changelist"))
 
     def detail(self, request: HttpRequest, found: RetentionRun) -> dict[str, Any]:
-        """Return the report of one run."""
         run = view_run(found)
         return {"title": f"Retention #{run.id}", "run": run, "told": _outcome(run), **_shown(run.report)}
 

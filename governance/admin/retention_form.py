@@ -39,7 +39,6 @@ _SUBJECTS = {
 
 
 def share_words(share: Share) -> str:
-    """Return what a share counts: ``prompts``, ``deleted observation``."""
     many = share.things != 1
     nouns = _nouns(share.sub)
     if nouns:
@@ -105,8 +104,6 @@ _DAYS = {"size": 6, "inputmode": "numeric", "autocomplete": "off"}
 
 
 class SimpleForm(forms.Form):
-    """The two settings that every store has."""
-
     retention_days = forms.CharField(label="What was captured goes after (days)", widget=forms.TextInput(attrs=_DAYS))
     purge_deleted_after_days = forms.CharField(
         label="Deleted memories go after (days)", widget=forms.TextInput(attrs=_DAYS)
@@ -117,8 +114,6 @@ class SimpleForm(forms.Form):
 
 
 class RuleForm(forms.Form):
-    """One rule; without a sort it is none."""
-
     what = forms.ChoiceField(required=False, label="Of", choices=_WHATS)
     event_type = forms.ChoiceField(required=False, label="Event", choices=[])
     kind = forms.ChoiceField(required=False, label="Kind", choices=[*_ANY, *MemoryKind.choices])
@@ -153,7 +148,6 @@ class _Ordered(_BaseFormSet):
     """Rows with a place, which says of each when it is asked."""
 
     def add_fields(self, form: RuleForm, index: int | None) -> None:
-        """Add the place, by its plain name."""
         super().add_fields(form, index)
         form.fields["ORDER"].label = "Place"
 
@@ -162,8 +156,6 @@ _Rules = formset_factory(RuleForm, formset=_Ordered, extra=1, can_order=True, ma
 
 
 class PolicyForm:
-    """Both parts as one form."""
-
     def __init__(self, data: Any = None, *, initial: ProjectSettings | None = None) -> None:
         self.problem = ""
         if initial is None:
@@ -176,7 +168,6 @@ class PolicyForm:
 
     @property
     def has_errors(self) -> bool:
-        """Whether something is wrong with what was typed."""
         return bool(self.problem or self.simple.errors or any(form.errors for form in self.rules))
 
     def settings(self) -> dict[str, Any] | None:
@@ -193,7 +184,6 @@ class PolicyForm:
         return self._wanted
 
     def refuse(self, problem: str) -> None:
-        """Say what is wrong with the whole."""
         self.problem = problem
 
     def differs_from(self, kept: ProjectSettings) -> bool:

@@ -67,8 +67,6 @@ _LIFTED_SHOWN = 20
 
 
 class HoldForm(forms.Form):
-    """What to hold, and why."""
-
     stream_id = forms.CharField(
         label="What to hold",
         max_length=200,
@@ -95,7 +93,6 @@ class HoldAdmin(GovernanceAdmin):
     stream_kind = "hold"
 
     def get_urls(self) -> list[URLPattern]:
-        """Add placing and lifting."""
         own = [
             path("place/", self._governed(self.place_view), name="governance_hold_place"),
             path("<int:hold_id>/lift/", self._governed(self.lift_view), name="governance_hold_lift"),
@@ -112,11 +109,9 @@ class HoldAdmin(GovernanceAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Lead to the event that placed it."""
         return redirect("admin:core_rawevent_change", self.find(request, object_id).pk)
 
     def place_view(self, request: HttpRequest) -> HttpResponse:
-        """Place one."""
         form = HoldForm(request.POST)
         if not form.is_valid():
             return self._page(request, form)
@@ -129,7 +124,6 @@ class HoldAdmin(GovernanceAdmin):
         return redirect(self.url("changelist"))
 
     def lift_view(self, request: HttpRequest, hold_id: int) -> HttpResponse:
-        """Lift one."""
         try:
             hold = lift_hold(command=HoldLift(id=hold_id, reason=request.POST.get("reason", "")[:1_000]))
         except HubError as error:

@@ -80,7 +80,6 @@ class RollbackForm(forms.Form):
         self.fields[name].choices = [("", any_of_them), *choices]  # type: ignore[attr-defined]
 
     def selecting(self) -> list[Any]:
-        """Return the fields that choose."""
         return [self[name] for name in SELECTING]
 
     def plan(self) -> RollbackPlan | None:
@@ -122,7 +121,6 @@ class RollbackAdmin(GovernanceAdmin):
     """Looks first, then acts; each roll-back that was made can be undone."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the act, and its undoing."""
         own = [
             path("run/", self._governed(self.run_view), name="governance_rollback_run"),
             path("<int:rollback_id>/undo/", self._governed(self.undo_view), name="governance_rollback_undo"),
@@ -137,7 +135,6 @@ class RollbackAdmin(GovernanceAdmin):
         return self._looked(request, request.GET)
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
-        """Do what was looked at, and nothing else."""
         form = RollbackForm(request.POST or None, sources())
         plan = form.plan() if form.is_bound else None
         if plan is None:
@@ -153,7 +150,6 @@ class RollbackAdmin(GovernanceAdmin):
         return redirect(self.url("changelist"))
 
     def undo_view(self, request: HttpRequest, rollback_id: int) -> HttpResponse:
-        """Undo a roll-back."""
         if request.method != "POST":
             return redirect(self.url("change", rollback_id))
         try:
@@ -170,7 +166,6 @@ class RollbackAdmin(GovernanceAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show what one roll-back did and left."""
         found = self.find(request, object_id)
         context = {
             "title": f"Roll-back #{found.pk}",

@@ -97,14 +97,12 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 
 def selection_text(selection: Mapping[str, Any]) -> str:
-    """Return what was chosen in words."""
     names = {"session_id": "session", "actor": "client", "source": "door", "since": "from", "until": "until"}
     told = [f"{names[name]} {selection[name]}" for name in names if selection.get(name)]
     return ", ".join([*told, *(["people too"] if selection.get("include_people") else [])])
 
 
 def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return steps with what they were done to."""
     titled = _titled(steps)
     return [
         {**titled[index], "said": effects()[step["do"]].words, "change": _change(step), "name": step.get("name", "")}
@@ -113,7 +111,6 @@ def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def left_rows(left: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what was left, with its title."""
     titled = _titled(left)
     return [
         {**titled[index], "why": each["why"], "name": _as_words(each.get("title", ""))}

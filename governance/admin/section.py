@@ -32,7 +32,6 @@ class GovernanceAdmin(HubModelAdmin):
         return count_stale()
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list below the section's pages."""
         return super().changelist_view(request, {"section": section_pages(request), **(extra_context or {})})
 
     def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:

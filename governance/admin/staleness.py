@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django import forms
@@ -16,14 +16,14 @@ from django.views.decorators.http import require_POST
 
 from governance.admin.section import GovernanceAdmin
 from governance.models import Affirmation
-from governance.staleness.schemas import Affirm, Retire, StaleKind
+from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
 from governance.staleness.selectors import Waiting, waiting
 from governance.staleness.services import affirm, retire
 from memories.admin.answers import sentence, warn_of_redactions
 from memories.admin.rendering import render
 from memoryhub.core import clock
 from memoryhub.core.admin import needs
-from memoryhub.core.errors import HubError, NotFound
+from memoryhub.core.errors import HubError, Invalid, NotFound
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.permissions import Act
 
@@ -72,20 +72,20 @@ _KEYS = (
 
 
 class VerdictForm(forms.Form):
-    """What is said of a thing."""
-
     reason = forms.CharField(required=False, max_length=1_000)
     valid_until = forms.DateTimeField(required=False)
 
-    def affirmation(self, entity_id: int) -> Affirm | None:
-        """Return the command, or None where a field is wrong."""
+    def affirm(self, entity_id: int) -> AffirmResult:
+        """Affirm the thing; raise Invalid where a field is wrong."""
         if not self.is_valid():
-            return None
-        return Affirm(id=entity_id, **self.cleaned_data)
+            raise Invalid("write the time as 2026-12-31 or 2026-12-31 18:00, and a note of at most 1,000")
+        return affirm(command=Affirm(id=entity_id, **self.cleaned_data))
 
-    def retirement(self, entity_id: int) -> Retire | None:
-        """Return the command, or None where a field is wrong."""
-        return Retire(id=entity_id, reason=self.cleaned_data["reason"]) if self.is_valid() else None
+    def retire(self, entity_id: int) -> RetireResult:
+        """Retire the thing; raise Invalid where a field is wrong."""
+        if not self.is_valid():
+            raise Invalid("a reason has at most 1,000 characters")
+        return retire(command=Retire(id=entity_id, reason=self.cleaned_data["reason"]))
 
 
 @admin.register(Affirmation)
@@ -115,7 +115,6 @@ class AffirmationAdmin(GovernanceAdmin):
         return self._show(request, waiting())
 
     def item_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
-        """Show one thing of the queue."""
         try:
             return self._show(request, waiting(entity_id=entity_id))
         except NotFound as error:
@@ -123,35 +122,23 @@ class AffirmationAdmin(GovernanceAdmin):
             return redirect(self.url("changelist"))
 
     def affirm_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
-        """Affirm a thing, and go on to the next."""
-        following = _following(entity_id)
-        command = VerdictForm(request.POST).affirmation(entity_id)
-        if command is None:
-            messages.error(request, "Write the time as 2026-12-31 or 2026-12-31 18:00, and a note of at most 1,000.")
-            return self._go(entity_id)
-        try:
-            result = affirm(command=command)
-        except HubError as error:
-            messages.error(request, sentence(error))
-            return self._go(entity_id)
-        messages.success(request, f"Affirmed #{result.id} “{result.title}”.")
-        warn_of_redactions(request, result.redacted)
-        return self._go(following)
+        return self._give(request, entity_id, VerdictForm(request.POST).affirm)
 
     def retire_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
-        """Retire a thing, and go on to the next."""
+        return self._give(request, entity_id, VerdictForm(request.POST).retire)
+
+    def _give(
+        self, request: HttpRequest, entity_id: int, verdict: Callable[[int], AffirmResult | RetireResult]
+    ) -> HttpResponse:
         following = _following(entity_id)
-        command = VerdictForm(request.POST).retirement(entity_id)
-        if command is None:
-            messages.error(request, "A reason has at most 1,000 characters.")
-            return self._go(entity_id)
         try:
-            result = retire(command=command)
+            result = verdict(entity_id)
         except HubError as error:
             messages.error(request, sentence(error))
             return self._go(entity_id)
-        became = "Deprecated" if result.kind == StaleKind.DECISION else "Deleted"
-        messages.success(request, f"{became} #{result.id} “{result.title}”.")
+        messages.success(request, f"{_became(result)} #{result.id} “{result.title}”.")
+        if isinstance(result, AffirmResult):
+            warn_of_redactions(request, result.redacted)
         return self._go(following)
 
     def _go(self, entity_id: int | None) -> HttpResponse:
@@ -160,6 +147,12 @@ class AffirmationAdmin(GovernanceAdmin):
     def _show(self, request: HttpRequest, at: Waiting | None) -> HttpResponse:
         context = {"title": "To affirm", "at": at, "keys": _KEYS, **(_shown(at) if at else {})}
         return self.page(request, _PAGE, None, **context)
+
+
+def _became(result: AffirmResult | RetireResult) -> str:
+    if isinstance(result, AffirmResult):
+        return "Affirmed"
+    return "Deprecated" if result.kind == StaleKind.DECISION else "Deleted"
 
 
 def _following(entity_id: int) -> int | None:
@@ -172,7 +165,6 @@ def _following(entity_id: int) -> int | None:
 
 
 def _shown(at: Waiting) -> dict[str, Any]:
-    """Return what the page shows of a thing."""
     item = at.item
     is_decision = item["kind"] == StaleKind.DECISION
     name = "decisions_decision" if is_decision else "memories_memory"

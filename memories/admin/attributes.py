@@ -9,6 +9,7 @@ from typing import Any
 
 from django import forms
 from django.forms.utils import flatatt
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from pydantic import BaseModel, ValidationError
@@ -33,7 +34,6 @@ class TextAttribute(forms.CharField):
         super().__init__(widget=area, required=False, **kwargs)
 
     def clean(self, value: Any) -> Any:
-        """Return what the schema is to judge."""
         return self.read(value.strip().replace("\r\n", "\n")) if value and value.strip() else None
 
     def read(self, text: str) -> Any:
@@ -41,13 +41,10 @@ class TextAttribute(forms.CharField):
         return text
 
     def shown(self, value: Any) -> Any:
-        """Return a kept value as the field shows it."""
         return value
 
 
 class NumberAttribute(TextAttribute):
-    """A number."""
-
     def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(schema, **kwargs)
         attrs = {
@@ -60,22 +57,25 @@ class NumberAttribute(TextAttribute):
 
 
 class MomentAttribute(TextAttribute):
-    """A time in UTC."""
-
     def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(schema, **kwargs)
         self.widget = forms.TextInput(attrs={"step": 1})
         self.widget.input_type = "datetime-local"
 
     def shown(self, value: Any) -> Any:
-        """Return it as the browser's field wants it."""
         moment = datetime.fromisoformat(value) if value else None
-        return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if moment else ""
+        return timezone.localtime(moment).strftime("%Y-%m-%dT%H:%M:%S") if moment else ""
+
+    def read(self, text: str) -> Any:
+        """Return the time with the viewer's zone, which the browser's field leaves out."""
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return text  # the schema names what is wrong
+        return text if moment.tzinfo else timezone.make_aware(moment).astimezone(UTC).isoformat()
 
 
 class JsonAttribute(TextAttribute):
-    """JSON."""
-
     def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(schema, **kwargs)
         self.widget = forms.Textarea(attrs={"rows": 8, "spellcheck": "false", "class": "code"})
@@ -90,7 +90,6 @@ class JsonAttribute(TextAttribute):
             raise forms.ValidationError("This is nested too deeply.") from error
 
     def shown(self, value: Any) -> Any:
-        """Return it indented."""
         return json.dumps(value, indent=2, ensure_ascii=False) if value else ""
 
 
@@ -98,15 +97,12 @@ class Areas(forms.Widget):
     """A text area for each entry of a list, and an empty one below; a script offers more."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str]:
-        """Return all that was typed."""
         return list(data.getlist(name)) if hasattr(data, "getlist") else list(data.get(name, []))
 
     def id_for_label(self, id_: str, index: str | None = None) -> str:
-        """Return the first area's id."""
         return id_
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        """Return the areas."""
         entries = [*[each for each in value or [] if each.strip()], *[""] * _SPARE]
         first = (attrs or {}).get("id", f"id_{name}")
         ids = [first, *(f"{first}_{number}" for number in range(2, len(entries) + 1))]
@@ -127,12 +123,10 @@ class ListAttribute(forms.Field):
         self._is_text = schema.get("items", {}).get("type") == "string"
 
     def clean(self, value: list[str]) -> Any:
-        """Return the entries that are not empty, or None."""
         typed = [each.replace("\r\n", "\n").strip("\n") for each in value or [] if each.strip()]
         return [each if self._is_text else _value(each) for each in typed] or None
 
     def shown(self, value: Any) -> Any:
-        """Return each entry as text."""
         return [each if self._is_text else _text(each) for each in value or []]
 
 
@@ -146,18 +140,14 @@ class ChoiceAttribute(forms.ChoiceField):
         super().__init__(choices=choices, required=False, initial=self._default, **kwargs)
 
     def clean(self, value: Any) -> Any:
-        """Return the choice, or None for the default."""
         chosen = super().clean(value) or None
         return None if chosen == self._default else chosen
 
     def shown(self, value: Any) -> Any:
-        """Return the kept choice, or the default."""
         return value or self._default
 
 
 class BooleanAttribute(forms.BooleanField):
-    """A checkbox; the default is not stored."""
-
     def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
         self._default = bool(schema["default"])
         super().__init__(required=False, initial=self._default, **kwargs)
@@ -168,7 +158,6 @@ class BooleanAttribute(forms.BooleanField):
         return None if checked == self._default else checked
 
     def shown(self, value: Any) -> Any:
-        """Return the kept value, or the default."""
         return self._default if value is None else value
 
 
@@ -192,7 +181,6 @@ def typed_attributes(kind: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_attributes(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return kept attributes as the form's fields show them."""
     shown: dict[str, Any] = {}
     for name, field in attribute_fields(kind).items():
         outer, _, inner = name.partition(_WITHIN)

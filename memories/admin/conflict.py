@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
@@ -32,17 +32,10 @@ _PAGE = "admin/memories/conflict/detail.html"
 
 
 class StateFilter(DefaultFilter):
-    """Open conflicts and settled ones."""
-
     title = "state"
     parameter_name = "state"
     options = {"all": "All", "open": "Open", "settled": "Settled"}
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep what the choice says."""
-        if self.chosen() == "all":
-            return queryset
-        return queryset.filter(resolved_at__isnull=self.chosen() == "open")
+    conditions = {"open": Q(resolved_at__isnull=True), "settled": Q(resolved_at__isnull=False)}
 
 
 class SettleForm(forms.Form):
@@ -86,8 +79,6 @@ def _ways(conflict: Conflict) -> list[dict[str, str]]:
 
 @admin.register(Conflict)
 class ConflictAdmin(SectionAdmin):
-    """Conflicts, open ones first."""
-
     list_display = ("number", "about", "state", "versions", "detected", "settled")
     list_display_links = ("number",)
     list_filter = (StateFilter,)
@@ -100,16 +91,13 @@ class ConflictAdmin(SectionAdmin):
     empty_text = "When two write one memory at once, both versions are kept, and what is to stand is settled here."
 
     def get_urls(self) -> list[URLPattern]:
-        """Add settling."""
         view: Callable[..., HttpResponse] = self.admin_site.admin_view(needs(Act.WRITE, self.settle_view))
         return [path("<path:object_id>/settle/", view, name="memories_conflict_settle"), *super().get_urls()]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Leave the texts of the memories where they are."""
         return super().get_queryset(request).defer("memory__content", "memory__resource_links")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Return the conflict with its memory."""
         wanted = int(object_id) if object_id.isdecimal() and len(object_id) <= 16 else 0
         return Conflict.objects.select_related("memory").filter(id=wanted).first()
 
@@ -158,24 +146,20 @@ class ConflictAdmin(SectionAdmin):
 
     @admin.display(description="#", ordering="id")
     def number(self, conflict: Conflict) -> SafeString:
-        """Return the id."""
         return cells.code(f"#{conflict.id}")
 
     @admin.display(description="memory")
     def about(self, conflict: Conflict) -> SafeString:
-        """Return the memory that both versions are of."""
         link = cells.link(self.url("change", conflict.id), conflict.memory.title, "title")
         reason = format_html('<span class="snippet">{}</span>', conflict.reason) if conflict.reason else ""
         return format_html("{}{}", link, reason)
 
     @admin.display(description="state")
     def state(self, conflict: Conflict) -> SafeString:
-        """Return whether it is open."""
         return cells.badge("settled", "Settled") if conflict.resolved_at else cells.badge("conflict", "Open")
 
     @admin.display(description="versions")
     def versions(self, conflict: Conflict) -> SafeString:
-        """Return the two versions, and of what."""
         memory = reverse("admin:memories_memory_change", args=[conflict.memory_id])
         return format_html(
             'v{} and v{} of <a href="{}">#{}</a>', conflict.version_a, conflict.version_b, memory, conflict.memory_id
@@ -183,12 +167,10 @@ class ConflictAdmin(SectionAdmin):
 
     @admin.display(description="detected", ordering="detected_at")
     def detected(self, conflict: Conflict) -> SafeString:
-        """Return when the second was written."""
         return cells.moment(conflict.detected_at)
 
     @admin.display(description="settled", ordering="resolved_at")
     def settled(self, conflict: Conflict) -> SafeString:
-        """Return by whom and how."""
         if not conflict.resolved_at:
             return cells.NONE
         how = Resolution(conflict.resolution).label

@@ -31,10 +31,7 @@ _ERASE = "admin/memories/memory/erase.html"
 
 
 class EditingViews(MemoryListAdmin):
-    """Editing, deleting, restoring, promoting and erasing."""
-
     def edit_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Change a memory."""
         memory: Memory = self.find(request, object_id)
         if memory.deleted_at and request.method != "POST":
             messages.warning(request, "This memory is deleted. Restore it, then edit it.")
@@ -66,7 +63,6 @@ class EditingViews(MemoryListAdmin):
         return self._changed(request, memory, lambda: services.delete_memory(command=command))
 
     def restore_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Bring a deleted memory back."""
         memory: Memory = self.find(request, object_id)
         return self._changed(request, memory, lambda: services.restore_memory(command=MemoryTouch(id=memory.id)))
 
@@ -78,7 +74,6 @@ class EditingViews(MemoryListAdmin):
         return self._changed(request, memory, lambda: services.update_memory(command=command), said)
 
     def again_view(self, request: HttpRequest, object_id: str, version: int) -> HttpResponse:
-        """Make an earlier version the current one again."""
         memory: Memory = self.find(request, object_id)
         command = MemoryRestore(id=memory.id, version=version)
         said = f"Version {version} is the current one again, as version {{version}}."

@@ -12,30 +12,17 @@ from django.http import HttpRequest
 from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag
 from memories.scopes import own_scope
 from memoryhub.core import clock
-from memoryhub.core.admin import DefaultFilter, SinceFilter, ValueFilter
+from memoryhub.core.admin import DefaultFilter, SinceFilter, ValueFilter, value_filter
 from memoryhub.core.kinds.attributes import Shape
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
-from sessions_app.models import Session
 
 _OFFERED = 20
-_SESSIONS = 8
 
 
-class KindFilter(ValueFilter):
-    """Memories of one kind."""
-
-    title = "kind"
-    parameter_name = "kind"
-    field = "kind"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return all kinds."""
-        return [(str(value), str(label)) for value, label in MemoryKind.choices]
+KindFilter = value_filter("kind", MemoryKind.choices)
 
 
 class TypeFilter(ValueFilter):
-    """Memories of one type."""
-
     title = "type"
     parameter_name = "type"
     field = "type"
@@ -64,7 +51,6 @@ class TagFilter(SimpleListFilter):
         return [(tag, tag) for tag in ([used] if used and used not in tags else []) + tags]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep memories with the tag."""
         tag = self.value()
         return queryset.filter(id__in=MemoryTag.objects.filter(tag=tag).values("memory_id")) if tag else queryset
 
@@ -82,65 +68,35 @@ class ScopeFilter(ValueFilter):
         return [(scope.value, str(scope.label)) for scope in shared]
 
 
-class SessionFilter(ValueFilter):
-    """Memories that were written in one session; the latest ones are offered."""
-
-    title = "session"
-    parameter_name = "session"
-    field = "session_id"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the latest sessions, and the one in use."""
-        latest = Session.objects.order_by("-id").values_list("session_id", "purpose")[:_SESSIONS]
-        offered = {name: purpose[:40] or name for name, purpose in latest}
-        used = dict(super().lookups(request, model_admin))
-        return list({**used, **offered}.items())
-
-
 class UpdatedFilter(SinceFilter):
-    """Memories that changed in the past days."""
-
     title = "last change"
     field = "updated_at"
 
 
 class DeletedFilter(DefaultFilter):
-    """Deleted memories are hidden until they are asked for."""
-
     title = "state"
     parameter_name = "state"
     options = {"kept": "Kept", "deleted": "Deleted", "all": "All"}
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep what the choice says."""
-        if self.chosen() == "all":
-            return queryset
-        return queryset.filter(deleted_at__isnull=self.chosen() == "kept")
+    conditions = {"kept": Q(deleted_at__isnull=True), "deleted": Q(deleted_at__isnull=False)}
 
 
 class ConflictFilter(DefaultFilter):
-    """Memories with a conflict that nobody has settled."""
-
     title = "conflicts"
     parameter_name = "conflicts"
     options = {"any": "All", "open": "Open conflict"}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep what the choice says."""
         if self.chosen() == "any":
             return queryset
         return queryset.filter(id__in=Conflict.objects.filter(resolved_at__isnull=True).values("memory_id"))
 
 
 class ValidityFilter(DefaultFilter):
-    """Memories that still hold, or that have expired."""
-
     title = "validity"
     parameter_name = "validity"
     options = {"any": "All", "valid": "Valid", "expired": "Expired"}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep what the choice says."""
         expired = Q(valid_until__lte=clock.now())
         if self.chosen() == "any":
             return queryset
@@ -154,13 +110,11 @@ class AttributeFilter(SimpleListFilter):
     shape: Shape
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return yes and no, or the choices."""
         if self.shape.type == "boolean":
             return [("yes", "Yes"), ("no", "No")]
         return [(choice, type_label(choice)) for choice in self.shape.choices]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep memories with the chosen value."""
         if self.value() not in {choice for choice, _ in self.lookup_choices}:
             return queryset
         wanted = self.value() == "yes" if self.shape.type == "boolean" else self.value()
@@ -172,7 +126,6 @@ class AttributeFilter(SimpleListFilter):
 
 
 def attribute_filter(shape: Shape) -> type[SimpleListFilter]:
-    """Return the list filter of an attribute."""
     if shape.name == "valid_until":
         return ValidityFilter
     members = {"title": shape.name.replace("_", " "), "parameter_name": shape.name, "shape": shape}
@@ -180,7 +133,6 @@ def attribute_filter(shape: Shape) -> type[SimpleListFilter]:
 
 
 def type_label(name: str) -> str:
-    """Return a type as people read it."""
     return name.upper() if name in ("mcp", "cli", "api") else name.replace("_", " ").capitalize()
 
 
@@ -191,7 +143,6 @@ def used_types(kind: str) -> Iterable[str]:
 
 
 def most_used_tags(limit: int) -> list[str]:
-    """Return the tags on most memories."""
     counted = MemoryTag.objects.values("tag").annotate(memories=Count("memory_id")).order_by("-memories", "tag")
     return [row["tag"] for row in counted[:limit]]
 

@@ -131,7 +131,6 @@ class ChangedMemoryForm(MemoryForm):
 
 
 def initial_of(memory: Memory) -> dict[str, Any]:
-    """Return what the form shows at first."""
     return {
         "title": memory.title,
         "content": memory.content,

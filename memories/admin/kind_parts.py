@@ -30,8 +30,6 @@ def type_column(kind: Kind) -> Column:
 
 
 def attribute_column(shape: Shape) -> Column:
-    """Return the column of an attribute."""
-
     def value_of(memory: Memory) -> SafeString | str:
         return _cell(shape, memory)
 

@@ -12,7 +12,6 @@ from memories.admin.filters import (
     ConflictFilter,
     DeletedFilter,
     ScopeFilter,
-    SessionFilter,
     TagFilter,
     TypeFilter,
     UpdatedFilter,
@@ -25,6 +24,7 @@ from memories.admin.review_item import ReviewFilter
 from memories.models import KIND_MODELS, MemoryKind
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.kinds.definition import Kind
+from sessions_app.admin.turns import SessionFilter
 
 _COMMON = (ReviewFilter, DeletedFilter, ConflictFilter, UseFilter, ScopeFilter, UpdatedFilter, TagFilter, SessionFilter)
 
@@ -35,13 +35,11 @@ class KindAdmin(MemoryListAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Redirect to the memory's page."""
         return redirect("admin:memories_memory_change", self.find(request, object_id).pk)
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Redirect to the memory's events."""
         return redirect("admin:memories_memory_history", self.find(request, object_id).pk)
 
 

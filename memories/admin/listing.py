@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
 
 from django.contrib.admin.views.main import ORDER_VAR
 from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -54,7 +56,6 @@ def kind_and_type(memory: Memory) -> SafeString:
 
 
 def bar(value: float, highest: float) -> SafeString:
-    """Return a number with a bar beside it."""
     width = round(min(max(value / highest, 0), 1) * _WIDTH, 1)
     return format_html(
         '<span class="gauge"><span class="gauge-number">{}</span><svg width="{}" height="6" viewBox="0 0 {} 6" '
@@ -70,8 +71,8 @@ def validity(memory: Memory) -> SafeString:
     """Return until when a memory holds, with a mark where that has passed."""
     if memory.valid_until is None:
         return format_html('<span class="quiet">{}</span>', "always")
-    day = memory.valid_until.strftime("%Y-%m-%d")
-    exact: Any = memory.valid_until.strftime("%Y-%m-%d %H:%M:%S UTC")
+    day = timezone.localtime(memory.valid_until).strftime("%Y-%m-%d")
+    exact = memory.valid_until.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     mark = cells.badge("expired", "Expired") if is_expired(memory) else ""
     return format_html('<time datetime="{}" title="{}">{}</time> {}', memory.valid_until.isoformat(), exact, day, mark)
 
@@ -100,7 +101,6 @@ class MemoryChangeList(RankedChangeList):
     """Shows beside a hit the words that it was found by, and what is in conflict."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Attach the snippets and the open conflicts."""
         super().get_results(request)
         snippets: dict[int, str] = getattr(request, "memory_snippets", {})
         memories = list(self.result_list)

@@ -44,19 +44,15 @@ class MemoryListAdmin(ReviewActions):
     actions = ("accept_chosen", "reject_chosen", "delete_chosen", "restore_chosen")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """A person may write memories who may write."""
         return may(request.user, Act.WRITE)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A person may revise memories who may write."""
         return may(request.user, Act.WRITE)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
-        """Return the list that shows why something was found."""
         return MemoryChangeList
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Leave the texts where they are in lists."""
         memories = super().get_queryset(request)
         named = (request.resolver_match and request.resolver_match.url_name) or ""
         return memories.defer("content", "resource_links") if named.endswith("_changelist") else memories
@@ -64,13 +60,11 @@ class MemoryListAdmin(ReviewActions):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Search by relevance, as every door does."""
         return (search(request, queryset, search_term, self.kind) if search_term.strip() else queryset), False
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Write a memory."""
         require(request.user, Act.WRITE)
         kind = self.kind or MemoryKind(DEFAULT_KIND)
         form = NewMemoryForm(kind, request.POST if request.method == "POST" else None)
@@ -93,12 +87,10 @@ class MemoryListAdmin(ReviewActions):
 
     @admin.action(description="Delete", permissions=["change"])
     def delete_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        """Delete the chosen memories softly."""
         self._touch_chosen(request, queryset, services.delete_memory, "deleted; “State: Deleted” shows them")
 
     @admin.action(description="Restore", permissions=["change"])
     def restore_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        """Bring the chosen memories back."""
         self._touch_chosen(request, queryset, services.restore_memory, "restored")
 
     def _touch_chosen(self, request: HttpRequest, queryset: QuerySet[Memory], service: Any, told: str) -> None:
@@ -118,7 +110,6 @@ class MemoryListAdmin(ReviewActions):
 
     @admin.display(description="#", ordering="id")
     def number(self, memory: Memory) -> SafeString:
-        """Return the id."""
         return cells.code(f"#{memory.id}")
 
     @admin.display(description="memory", ordering="title")
@@ -133,26 +124,21 @@ class MemoryListAdmin(ReviewActions):
 
     @admin.display(description="kind", ordering="kind")
     def kind_badge(self, memory: Memory) -> SafeString:
-        """Return the kind, and the type below it."""
         return listing.kind_and_type(memory)
 
     @admin.display(description="version", ordering="version")
     def revision(self, memory: Memory) -> str:
-        """Return the current version."""
         return f"v{memory.version}"
 
     @admin.display(description="updated", ordering="updated_at")
     def updated(self, memory: Memory) -> SafeString:
-        """Return when it last changed."""
         return cells.moment(memory.updated_at)
 
     @admin.display(description="seen", ordering="seen_count")
     def seen(self, memory: Memory) -> str:
-        """Return how often the same text was written."""
         return f"{memory.seen_count:,}×"
 
 
 def offered(kind: MemoryKind) -> dict[str, Any]:
-    """Return the words that a form suggests."""
     types = () if KINDS[kind].types else used_types(kind)
     return {"known_types": types, "known_tags": most_used_tags(_TAGS_OFFERED)}

@@ -20,7 +20,6 @@ from memories.admin.filters import (
     DeletedFilter,
     KindFilter,
     ScopeFilter,
-    SessionFilter,
     TagFilter,
     TypeFilter,
     UpdatedFilter,
@@ -38,13 +37,12 @@ from memoryhub.core.errors import NotFound
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act
+from sessions_app.admin.turns import SessionFilter
 
 _DIFFS = 10
 
 
 class VersionViews(EditingViews):
-    """Pages of versions."""
-
     def versions_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Show what changed from version to version, newest first, ten to a page."""
         memory: Memory = self.find(request, object_id)
@@ -82,7 +80,6 @@ class VersionViews(EditingViews):
 
 
 def _choice(numbers: list[int], chosen: list[int]) -> dict[str, Any]:
-    """Return what the form that chooses two versions shows."""
     return {"numbers": numbers, "from_version": chosen[0], "to_version": chosen[-1]}
 
 
@@ -91,8 +88,6 @@ _VERSIONS_SHOWN = 6
 
 @admin.register(Memory)
 class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
-    """Memories of all kinds."""
-
     tab = ""
     add_label = "Write a memory"
     list_display = ("number", "about", "kind_badge", "revision", "author", "updated", "seen")
@@ -114,8 +109,6 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
     empty_text = "Write the first one, or let an agent write it over MCP; “memory-hub import markdown” brings notes in."
 
     def get_urls(self) -> list[URLPattern]:
-        """Add what can be done with one memory."""
-
         def page(address: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:
             wrapped = self.admin_site.admin_view(view)
             return path(f"<path:object_id>/{address}/", wrapped, name=f"memories_memory_{name}")

@@ -21,8 +21,8 @@ from memories.pack import preview_pack, replay_pack
 from memories.pack.compose import Filled
 from memories.pack.service import Pack
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
-from memoryhub.core.admin import cells
-from memoryhub.core.admin.filters import SinceFilter, ValueFilter
+from memoryhub.core.admin import cells, value_filter
+from memoryhub.core.admin.filters import SinceFilter
 from memoryhub.core.errors import HubError
 from memoryhub.core.paging import estimate_tokens
 
@@ -48,8 +48,6 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TokenBar:
-    """The whole bar."""
-
     parts: list[Part]
     used: int
     budget: int
@@ -57,7 +55,6 @@ class TokenBar:
 
     @property
     def percent(self) -> int:
-        """How much of the budget is used."""
         return round(100 * self.used / self.budget)
 
 
@@ -93,17 +90,7 @@ _OFFERED = 30
 _LEAST, _MOST = 200, 20_000
 
 
-class SessionFilter(ValueFilter):
-    """Packs that one session was sent."""
-
-    title = "session"
-    parameter_name = "session"
-    field = "session_id"
-
-
 class PackForm(forms.Form):
-    """What a session would ask."""
-
     query = forms.CharField(
         required=False,
         label="About",
@@ -126,11 +113,9 @@ class PackForm(forms.Form):
 
 @admin.register(ContextPack)
 class ContextPackAdmin(SectionAdmin):
-    """Packs that were sent, the latest first."""
-
     list_display = ("number", "about", "sent", "tokens_bar", "told", "short_digest")
     list_display_links = ("number",)
-    list_filter = (SinceFilter, SessionFilter)
+    list_filter = (SinceFilter, value_filter("session", field="session_id"))
     ordering = ("-id",)
     sortable_by = ("number",)
     stream_kind = "pack"
@@ -180,34 +165,28 @@ class ContextPackAdmin(SectionAdmin):
 
     @admin.display(description="#", ordering="id")
     def number(self, pack: ContextPack) -> SafeString:
-        """Return the id."""
         return cells.code(f"#{pack.pk}")
 
     @admin.display(description="sent")
     def sent(self, pack: ContextPack) -> SafeString:
-        """Return when it was sent first."""
         return cells.moment(pack.created_at)
 
     @admin.display(description="about")
     def about(self, pack: ContextPack) -> SafeString:
-        """Return what was asked, and in which session."""
         title = cells.link(self.url("change", pack.pk), pack.query[:120] or "what changed last", "title")
         session = format_html('<code class="id under">{}</code>', pack.session_id) if pack.session_id else ""
         return format_html("{} {}", title, session)
 
     @admin.display(description="tokens")
     def tokens_bar(self, pack: ContextPack) -> SafeString:
-        """Return its size against its budget."""
         return listing.bar(pack.tokens, pack.max_tokens)
 
     @admin.display(description="told")
     def told(self, pack: ContextPack) -> str:
-        """Return how many things it told."""
         return cells.counted(len(pack.marks), "item")
 
     @admin.display(description="digest")
     def short_digest(self, pack: ContextPack) -> SafeString:
-        """Return the beginning of its digest."""
         return cells.code(pack.digest[:12])
 
 

@@ -40,8 +40,6 @@ _REFUSALS = (Conflict, Gone, Invalid, NotFound)
 
 
 class RelationViews(SectionAdmin):
-    """What can be done with a memory's relations."""
-
     def relate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Add a relation from this memory to something else of the store."""
         memory: Memory = self.find(request, object_id)
@@ -59,7 +57,6 @@ class RelationViews(SectionAdmin):
         return self._back(memory)
 
     def unrelate_view(self, request: HttpRequest, object_id: str, relation: int) -> HttpResponse:
-        """Take a relation away."""
         memory: Memory = self.find(request, object_id)
         try:
             result = delete_relation(command=RelationDelete(id=relation))

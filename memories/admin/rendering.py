@@ -29,7 +29,6 @@ class _Markdown(MarkdownIt):
     """Follows links to the web alone: a relative one would lead into this hub."""
 
     def validateLink(self, url: str) -> bool:  # noqa: N802 - the library's name
-        """Whether a link may be followed."""
         return bool(_WEB.match(url)) and super().validateLink(url)
 
 
@@ -78,7 +77,6 @@ class UseFilter(DefaultFilter):
     options = {"any": "All", "ignored": "Ignored", "used": "Used", "never": "Never given"}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep what the choice says."""
         choice = self.chosen()
         if choice == "any":
             return queryset

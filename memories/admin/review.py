@@ -47,11 +47,7 @@ _MERGED = "Merged #{id} into #{merged_into}."
 
 
 class ReviewViews(SectionAdmin):
-    """The queue, below the address of all memories."""
-
     def review_urls(self) -> list[URLPattern]:
-        """Return the addresses of the queue."""
-
         def page(address: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:
             return path(f"review/{address}", self.admin_site.admin_view(view), name=f"memories_review_{name}")
 
@@ -78,7 +74,6 @@ class ReviewViews(SectionAdmin):
         return self._go(waiting[0]) if waiting else self._show(request)
 
     def item_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
-        """Show one item of the queue."""
         waiting = queue()
         if memory_id not in waiting:
             messages.info(request, f"#{memory_id} does not wait for anybody.")
@@ -86,11 +81,9 @@ class ReviewViews(SectionAdmin):
         return self._show(request, Place.of(memory_id, waiting))
 
     def accept_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
-        """Accept an item."""
         return self._give(request, memory_id, Verdict.ACCEPTED)
 
     def reject_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
-        """Reject an item."""
         return self._give(request, memory_id, Verdict.REJECTED)
 
     def accept_edited_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
@@ -125,7 +118,6 @@ class ReviewViews(SectionAdmin):
             return self._go(memory_id)
 
     def undo_view(self, request: HttpRequest) -> HttpResponse:
-        """Take the last verdict of who asks back."""
         given = last_verdict_of(request.user.get_username())
         if given is None:
             messages.info(request, "There is no verdict of yours to take back.")
@@ -178,7 +170,6 @@ class ReviewViews(SectionAdmin):
 
 
 def verdict_text(result: ReviewResult) -> str:
-    """Return what a verdict did, as one sentence."""
     if result.merged_into:
         shape = _MERGED
     elif result.verdict is Verdict.REJECTED and result.review is ReviewState.ACCEPTED:
@@ -189,5 +180,4 @@ def verdict_text(result: ReviewResult) -> str:
 
 
 def item_url(memory_id: int) -> str:
-    """Return the page of an item of the queue."""
     return reverse("admin:memories_review_item", args=[memory_id])

@@ -18,8 +18,6 @@ from memoryhub.core.validation import explain
 
 
 class VerdictForm:
-    """A verdict: which version was looked at, and why."""
-
     def __init__(self, data: QueryDict) -> None:
         self._data = data
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from memories.admin import listing
@@ -45,26 +45,16 @@ class ReviewFilter(DefaultFilter):
         "rejected": "Rejected",
         "all": "All",
     }
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep what the choice says."""
-        chosen = self.chosen()
-        if chosen == "all":
-            return queryset
-        return queryset.filter(review=chosen) if chosen != "kept" else queryset.exclude(review=ReviewState.REJECTED)
+    conditions = {"kept": ~Q(review=ReviewState.REJECTED), **{str(state): Q(review=state) for state in ReviewState}}
 
 
 class ReviewActions(SectionAdmin):
-    """Verdicts on the chosen memories."""
-
     @admin.action(description="Accept", permissions=["change"])
     def accept_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        """Accept the chosen memories."""
         _review_chosen(request, queryset, Verdict.ACCEPTED)
 
     @admin.action(description="Reject", permissions=["change"])
     def reject_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        """Reject the chosen memories."""
         _review_chosen(request, queryset, Verdict.REJECTED)
 
 
@@ -84,8 +74,6 @@ def _review_chosen(request: HttpRequest, queryset: QuerySet[Memory], verdict: Ve
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an item is in the queue."""
-
     id: int
     number: int
     total: int
@@ -109,7 +97,6 @@ class Place:
 
 
 def shown_item(memory_id: int) -> dict[str, Any]:
-    """Return what the page shows of an item."""
     memory = find_memory(memory_id)
     history = {version["version"]: version for version in history_of(memory)}
     present = history[memory.version]

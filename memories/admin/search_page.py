@@ -78,12 +78,10 @@ class SearchForm(forms.Form):
 
     @property
     def filters(self) -> list[Any]:
-        """The fields below the question."""
         return [self[name] for name in self.fields if name != "query"]
 
     @property
     def filtered(self) -> bool:
-        """Whether any of them was used."""
         return any(self.data.get(name) for name in self.fields if name != "query")
 
     def command(self) -> MemorySearch | None:
@@ -168,7 +166,6 @@ class SearchAdmin(SectionAdmin):
     """Asks the store as an agent would. The rows of the index themselves have no pages: what they stand for has."""
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the form, the answer and the hits."""
         form = SearchForm(request.GET)
         command = form.command()
         context = {"title": "Search", "form": form, "section": section_pages(request), "health": index_health()}
@@ -177,14 +174,12 @@ class SearchAdmin(SectionAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Lead to what a row stands for."""
         found = self.find(request, object_id)
         return redirect(address_of(found.source, found.pk))
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Lead to what a row stands for."""
         return self.change_view(request, object_id)
 
 

@@ -27,20 +27,16 @@ _FIRST = {"contextpack": "now"}
 
 
 class SectionAdmin(HubModelAdmin):
-    """A list of the section; all share one tab."""
-
     tab = "memories_memory"
     change_list_template = "admin/memories/change_list.html"
     add_label = ""
     """What the button says that leads to the form of a new one."""
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list below the section's pages."""
         context = {"section": section_pages(request), "add_label": self.add_label}
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
     def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
-        """Return a page of the section."""
         return super().page(request, template, found, **{"list_label": self.opts.verbose_name_plural, **context})
 
 
@@ -62,5 +58,4 @@ def _page(request: HttpRequest, name: str, model: str, count: int) -> dict[str, 
 
 
 def page_name(model: str) -> str:
-    """Return what the list of a model is called."""
     return next(name for name, each in _PAGES if each == model)

@@ -28,8 +28,6 @@ _SHOWN = 200
 
 
 class TagForm(forms.Form):
-    """What describes a tag; the rules are the schema's."""
-
     name = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     category = forms.CharField(
         required=False,
@@ -53,14 +51,10 @@ class TagForm(forms.Form):
 
 @admin.register(Tag)
 class TagAdmin(SectionAdmin):
-    """All tags: predefined, described, and merely used."""
-
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """A person may describe tags who may write."""
         return may(request.user, Act.WRITE)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the vocabulary."""
         question, used = request.GET.get("q", "").strip().lower()[:64], "used" in request.GET
         found = [tag for tag in view_tags() if question in tag.name and not (used and not _is_used(tag))]
         groups = _by_category(found)
@@ -84,7 +78,6 @@ class TagAdmin(SectionAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Describe a tag."""
         require(request.user, Act.WRITE)
         is_sent = request.method == "POST"
         initial = {"name": request.GET.get("name", "")[:64]}

@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memories.pack.sections import Item, Request, Section, all_sections, one_line
+from memories.pack.sections import Item, Request, Section, all_sections
 from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.text import one_line
 
 _LEAST_TOKENS = 30
 _FRAME_TOKENS = 90

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from memories.models import MemoryScope
-from memories.pack.sections import Item, Request, Section, define_section, one_line, without_repeats
+from memories.pack.sections import Item, Request, Section, define_section, without_repeats
 from memories.review.selectors import PackEntry, may_be_packed, pack_entries
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
@@ -20,6 +20,7 @@ from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
 from memoryhub.core.stores.store import use_store
+from memoryhub.core.text import one_line
 
 _MOST = 40
 """Candidates of a section and store; more would never fit."""

@@ -80,9 +80,3 @@ def without_repeats(items: Iterable[Item]) -> list[Item]:
     for item in items:
         kept.setdefault(item.reference, item)
     return list(kept.values())
-
-
-def one_line(text: str, longest: int) -> str:
-    """Return the text on one line, cut."""
-    line = " ".join(text.split())
-    return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -1,5 +1,3 @@
-"""Tags and relations: what callers send, and what they get."""
-
 from __future__ import annotations
 
 from datetime import datetime
@@ -30,7 +28,7 @@ from memoryhub.core.text import FILLED_LINE
 
 
 class EntryType(StrEnum):
-    """What an id is said to be; the id alone would do, and the two must agree."""
+    """Type of a thing that an id names. Optional; it must agree with the id."""
 
     MEMORY = "memory"
     vars().update(kind_members())
@@ -72,15 +70,15 @@ Category = Annotated[
     LOWERED,
 ]
 _Type = Annotated[EntryType | None, Field(json_schema_extra=unlisted)]
-_Scope = Annotated[MemoryScope, Field(description="where it is", json_schema_extra=unlisted)]
+_Scope = Annotated[MemoryScope, Field(description="scope of the id", json_schema_extra=unlisted)]
 
 
 class TagCreate(Command):
     """Describe a tag."""
 
     name: Tag
-    category: Category = Field(FREE, description="language, domain, category, meta, or one of your own")
-    description: str = Field("", max_length=2_000, description="what it marks", json_schema_extra=self_evident)
+    category: Category = Field(FREE, description="language, domain, category, meta, or your own")
+    description: str = Field("", max_length=2_000, description="what the tag marks", json_schema_extra=self_evident)
     scope: _Scope = MemoryScope.PROJECT
     idempotency_key: IdempotencyKey = None
 
@@ -89,25 +87,25 @@ class TagList(Retrieval, Paging):
     """List tags by name: predefined, described and merely used ones."""
 
     category: Category | None = Field(None, description="only of this category", json_schema_extra=self_evident)
-    used: bool = Field(False, description="only those that are on something")
+    used: bool = Field(False, description="only tags in use", json_schema_extra=self_evident)
     prefix: Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=64)] = Field(
-        "", description="only names that begin so", json_schema_extra=self_evident
+        "", description="only names with this prefix", json_schema_extra=self_evident
     )
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="whose")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="only this scope")
 
 
 class TagAttach(Command):
-    """Put tags on a memory."""
+    """Attach tags to a memory."""
 
-    id: EndReference = Field(description="of the memory, or project")
-    tags: TagNames = Field(description="one or many")
+    id: EndReference = Field(description="of a memory, or 'project'")
+    tags: TagNames = Field(description="names", json_schema_extra=self_evident)
     entry_type: _Type = None
     scope: _Scope = MemoryScope.PROJECT
     idempotency_key: IdempotencyKey = None
 
 
 class TagDetach(TagAttach):
-    """Take tags off a memory."""
+    """Detach tags from a memory."""
 
 
 class TagView(BaseModel):
@@ -132,7 +130,7 @@ class TagResult(TagView):
 
 
 class TagsChanged(BaseModel):
-    """What attaching or detaching did."""
+    """Result of attaching or detaching tags."""
 
     id: int
     """Of the memory; 0 is the project."""
@@ -159,9 +157,9 @@ class Direction(StrEnum):
 class RelationCreate(Command):
     """Relate two things of one store."""
 
-    source: EndReference = Field(description="id, or project")
-    relation: RelationType = Field(description="of the source to the target", json_schema_extra=self_evident)
-    target: EndReference = Field(description="id, or project")
+    source: EndReference = Field(description="id, or 'project'")
+    relation: RelationType = Field(description="from source to target", json_schema_extra=self_evident)
+    target: EndReference = Field(description="id, or 'project'")
     source_type: _Type = None
     target_type: _Type = None
     scope: _Scope = MemoryScope.PROJECT
@@ -171,7 +169,7 @@ class RelationCreate(Command):
 class RelationList(Retrieval, Paging):
     """List relations, newest first."""
 
-    id: EndReference | None = Field(None, description="only of this memory, decision, commit, session, or project")
+    id: EndReference | None = Field(None, description="memory, decision, commit, session, or 'project'")
     relation: RelationType | None = Field(None, description="only these", json_schema_extra=self_evident)
     direction: Direction = Field(Direction.BOTH, description="out: id is the source; in: the target")
     entry_type: _Type = None
@@ -179,14 +177,16 @@ class RelationList(Retrieval, Paging):
     target: EndReference | None = Field(None, json_schema_extra=unlisted)
     source_type: _Type = None
     target_type: _Type = None
-    include_deleted: bool = Field(False, description="those of deleted memories too")
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="whose")
+    include_deleted: bool = Field(
+        False, description="include those of deleted memories", json_schema_extra=self_evident
+    )
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="only this scope")
 
 
 class RelationDelete(Command):
-    """Take a relation away."""
+    """Delete a relation."""
 
-    id: EntityId | None = Field(None, description="of the relation")
+    id: EntityId | None = Field(None, description="id of the relation", json_schema_extra=self_evident)
     source: EndReference | None = Field(
         None, description="with relation and target, instead of id", json_schema_extra=unlisted
     )
@@ -194,7 +194,7 @@ class RelationDelete(Command):
     target: EndReference | None = Field(None, json_schema_extra=unlisted)
     source_type: _Type = None
     target_type: _Type = None
-    reason: str = Field("", max_length=1_000, description="why")
+    reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     scope: _Scope = MemoryScope.PROJECT
     idempotency_key: IdempotencyKey = None
 
@@ -225,7 +225,7 @@ class RelationView(BaseModel):
 
 
 class LinkStatus(StrEnum):
-    """What became of a relation."""
+    """What was done to a relation."""
 
     CREATED = "created"
     KEPT = "kept"
@@ -233,6 +233,6 @@ class LinkStatus(StrEnum):
 
 
 class RelationResult(RelationView):
-    """What making a relation, or taking one away, did."""
+    """Result of creating or deleting a relation."""
 
     status: LinkStatus

@@ -1,5 +1,3 @@
-"""The cross-reference query, and the list of conflicts: what callers ask."""
-
 from __future__ import annotations
 
 from enum import StrEnum
@@ -10,25 +8,27 @@ from pydantic import BeforeValidator, Field
 from memories.models import MemoryKind, MemoryScope, RelationType, Resolution
 from memories.schemas.writing import ConflictResolve, Tags
 from memoryhub.core.kinds.builtin import KINDS, kind_members
-from memoryhub.core.schemas import Command, EntityId, Identifier, Paging, unlisted
+from memoryhub.core.schemas import Command, EntityId, Identifier, Paging, explained_here, self_evident, unlisted
 from memoryhub.core.search.retrieval import Retrieval
 
 DEFAULT_TOKENS = 1_500
 
 
 class ContextPackRequest(Command):
-    """What to know before going on: guidelines, decisions, facts, turns, conflicts, the last session's summary."""
+    """Request a context pack: guidelines, decisions, facts, turns, conflicts and the last session's summary."""
 
-    query: str = Field("", max_length=2_000, description="what the work is about; else what changed last")
-    max_tokens: int = Field(DEFAULT_TOKENS, ge=200, le=20_000, description="budget of the whole answer")
-    since: EntityId | None = Field(None, description="number of a pack you have: only what changed since")
+    query: str = Field("", max_length=2_000, description="subject")
+    max_tokens: int = Field(
+        DEFAULT_TOKENS, ge=200, le=20_000, description="budget of the whole answer", json_schema_extra=self_evident
+    )
+    since: EntityId | None = Field(None, description="an earlier pack's number: only changes since")
     session_id: Identifier | None = Field(None, description="default: the client's", json_schema_extra=unlisted)
 
 
 class ContextReplay(Command):
-    """Make a pack again, as it was sent."""
+    """Rebuild a pack as it was sent."""
 
-    id: EntityId = Field(description="of the pack")
+    id: EntityId = Field(description="id of the pack")
 
 
 _PLURALS = {
@@ -55,23 +55,23 @@ def _as_text(value: Any) -> Any:
 
 
 class QueryScope(Command):
-    """Where a query looks."""
+    """Scopes of a query."""
 
-    type: MemoryScope = Field(description="the nearest scope asked")
-    id: str = Field("", max_length=200, description="of the session; of the project or org: the one that holds here")
-    inherit: bool = Field(True, description="ask the wider scopes too")
+    type: MemoryScope = Field(description="nearest scope")
+    id: str = Field("", max_length=200, description="of a session")
+    inherit: bool = Field(True, description="include parent scopes")
 
 
 class QueryTags(Command):
-    """What tags a result has."""
+    """Tags of the results."""
 
-    include: Tags = Field(default_factory=list, description="any of these")
-    require: Tags = Field(default_factory=list, description="all of these")
-    exclude: Tags = Field(default_factory=list, description="none of these")
+    include: Tags = Field(default_factory=list, description="match any")
+    require: Tags = Field(default_factory=list, description="match all")
+    exclude: Tags = Field(default_factory=list, description="match none")
 
 
 class RelatedType(StrEnum):
-    """What a result can be related to."""
+    """Types of things that results can be related to."""
 
     MEMORY = "memory"
     vars().update(kind_members())
@@ -82,17 +82,17 @@ class RelatedType(StrEnum):
 
 
 class RelatedTo(Command):
-    """What a result is directly related to, in either direction."""
+    """A direct relation of the results, in either direction."""
 
     type: Annotated[RelatedType, BeforeValidator(_singular)]
     id: Annotated[str, BeforeValidator(_as_text)] = Field(
-        min_length=1, max_length=300, description="an id such as 412 or global#12, or the title of a memory"
+        min_length=1, max_length=300, description="412, global#12 or a title"
     )
     relation: RelationType | None = None
 
 
 class QueryOrder(StrEnum):
-    """How results are ordered."""
+    """Order of the results."""
 
     RELEVANCE = "relevance"
     PRIORITY = "priority"
@@ -101,37 +101,39 @@ class QueryOrder(StrEnum):
 
 
 class MemoryQuery(Retrieval, Paging):
-    """Ask across kinds, scopes, tags, text and relations at once; results are ranked."""
+    """Query by kinds, scopes, tags, text and relations; results are ranked."""
 
     types: list[Annotated[MemoryKind, BeforeValidator(_singular)]] = Field(
-        default_factory=list, max_length=16, description="default: all"
+        default_factory=list, max_length=16, description="default: all", json_schema_extra=self_evident
     )
     type: str = Field("", max_length=64, description="only this type, such as security", json_schema_extra=unlisted)
     scope: Annotated[QueryScope | None, BeforeValidator(_as_scope)] = Field(
-        None, description="default: all that hold here"
+        None, description="default: all that apply here", json_schema_extra={**explained_here, **self_evident}
     )
     tags: Annotated[QueryTags, BeforeValidator(_as_tags)] = Field(default_factory=QueryTags)
-    search: str = Field("", max_length=2_000, description="words in title, text or tags")
+    search: str = Field(
+        "", max_length=2_000, description="words in title, text or tags", json_schema_extra=self_evident
+    )
     related_to: RelatedTo | None = None
-    include_versions: bool = Field(False, description="with the history")
-    include_inactive: bool = Field(False, description="show deleted ones too")
+    include_versions: bool = Field(False, description="include the history", json_schema_extra=self_evident)
+    include_inactive: bool = Field(False, description="include deleted entries", json_schema_extra=self_evident)
     order: QueryOrder = Field(QueryOrder.RELEVANCE, json_schema_extra=unlisted)
-    cursor: str | None = Field(None, max_length=1_000, description="next_cursor of the answer before")
+    cursor: str | None = Field(None, max_length=1_000, description="next_cursor of the previous answer")
 
 
 class ConflictList(Retrieval, Paging):
-    """List conflicts, those of the nearest scope first, and of each the newest first."""
+    """List conflicts: nearest scope first, then newest first."""
 
-    scope: MemoryScope | None = Field(None, description="only this scope; default: all that hold here")
+    scope: MemoryScope | None = Field(None, description="only this scope; default: all that apply here")
     memory_id: EntityId | None = Field(None, description="only of this memory", json_schema_extra=unlisted)
-    all: bool = Field(False, description="settled ones too")
+    all: bool = Field(False, description="include resolved conflicts", json_schema_extra=self_evident)
 
 
 class ConflictGet(Retrieval):
     """Get one conflict."""
 
-    id: EntityId = Field(description="of the conflict")
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is")
+    id: EntityId = Field(description="id of the conflict")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="scope of the id")
 
 
 _OLDER = {
@@ -152,8 +154,8 @@ def _resolution(value: Any) -> Any:
 
 
 class ConflictSettle(ConflictResolve):
-    """Settle a conflict between two versions of a memory."""
+    """Resolve a conflict between two versions of a memory."""
 
     resolution: Annotated[Resolution, BeforeValidator(_resolution)] = Field(
-        description="a is the earlier version; both makes it a memory of its own"
+        description="a is the earlier version; both: it becomes a new memory"
     )

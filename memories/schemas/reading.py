@@ -79,31 +79,31 @@ class MemoryGet(Retrieval):
     ids: list[EntityId] = Field(
         default_factory=list, max_length=50, description="one or many", json_schema_extra=self_evident
     )
-    name: str | None = Field(None, max_length=300, description="exact title or topic_key instead of ids")
+    name: str | None = Field(None, max_length=300, description="exact title or topic_key")
     scope: MemoryScope | None = Field(
-        None, description="of the ids: project; of a name: the nearest that has it", json_schema_extra=self_evident
+        None,
+        description="default: for ids the project; for a name the nearest scope that has it",
+        json_schema_extra=self_evident,
     )
     kind: MemoryKind | None = Field(None, description="with name: only this kind", json_schema_extra=unlisted)
-    inherit: bool = Field(True, description="look for the name in wider scopes too", json_schema_extra=unlisted)
-    versions: bool = Field(False, description="with the history", json_schema_extra=self_evident)
-    relations: bool = Field(False, description="with what it is related to", json_schema_extra=self_evident)
-    use: bool = Field(False, description="with how often it was given, found, cited", json_schema_extra=unlisted)
-    include_deleted: bool = Field(False, description="show deleted ones too", json_schema_extra=self_evident)
+    inherit: bool = Field(True, description="look for the name in parent scopes too", json_schema_extra=unlisted)
+    versions: bool = Field(False, description="include the history", json_schema_extra=self_evident)
+    relations: bool = Field(False, description="include relations", json_schema_extra=self_evident)
+    use: bool = Field(False, description="include how often it was sent, found and cited", json_schema_extra=unlisted)
+    include_deleted: bool = Field(False, description="include deleted memories", json_schema_extra=unlisted)
     max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
 
 
 class Filters(Retrieval, Paging):
-    """What lists and searches filter by."""
+    """Filters of lists and searches."""
 
     kind: MemoryKind | None = Field(None, description="only this kind", json_schema_extra=self_evident)
     type: TypeName | None = Field(None, description="only this type", json_schema_extra=self_evident)
     scope: MemoryScope | None = Field(
-        None, description="only this scope; default: all that hold here", json_schema_extra=self_evident
+        None, description="only this scope; default: all that apply here", json_schema_extra=self_evident
     )
-    tags: Tags = Field(default_factory=list, description="must have all of these")
-    session_id: str | None = Field(
-        None, max_length=200, description="only of this session", json_schema_extra=self_evident
-    )
+    tags: Tags = Field(default_factory=list, description="match all")
+    session_id: str | None = Field(None, max_length=200, description="only of this session", json_schema_extra=unlisted)
     since: Moment | None = Field(None, description="created at or after", json_schema_extra=self_evident)
     until: Moment | None = Field(None, description="created before", json_schema_extra=self_evident)
 
@@ -112,7 +112,7 @@ class MemoryList(Filters):
     """List memories, last changed first."""
 
     scope: MemoryScope | None = Field(None, description="only this scope; default: the project")
-    include_deleted: bool = Field(False, description="show deleted ones too", json_schema_extra=self_evident)
+    include_deleted: bool = Field(False, description="include deleted memories", json_schema_extra=self_evident)
 
 
 class SearchSourceName(StrEnum):
@@ -126,12 +126,12 @@ class SearchSourceName(StrEnum):
 
 
 class MemorySearch(Filters):
-    """Search by a question in words."""
+    """Search by a question in plain words."""
 
-    query: str = Field(min_length=1, max_length=2_000, description="the question, in your own words")
-    iteration_id: EntityId | None = Field(
-        None, description="only what came to be in this iteration", json_schema_extra=unlisted
+    query: str = Field(
+        min_length=1, max_length=2_000, description="question in plain words", json_schema_extra=self_evident
     )
+    iteration_id: EntityId | None = Field(None, description="only of this iteration", json_schema_extra=unlisted)
     sources: list[SearchSourceName] = Field(
         default_factory=list, max_length=5, description="default: all", json_schema_extra=self_evident
     )
@@ -145,7 +145,7 @@ class Timeline(Command):
     """What happened around an id or a time."""
 
     id: EntityId | None = Field(None, description="around this id; default: the end of the log")
-    at: Moment | None = Field(None, description="around this time instead")
-    iteration_id: EntityId | None = Field(None, description="the newest 100 events of this iteration instead")
-    before: int = Field(10, ge=0, le=100, description="events before")
-    after: int = Field(10, ge=0, le=100, description="events after")
+    at: Moment | None = Field(None, description="around this time")
+    iteration_id: EntityId | None = Field(None, description="newest 100 events of this iteration")
+    before: int = Field(10, ge=0, le=100, description="events before", json_schema_extra=self_evident)
+    after: int = Field(10, ge=0, le=100, description="events after", json_schema_extra=self_evident)

@@ -14,7 +14,7 @@ from memories.models import MemoryKind, MemoryScope
 from memories.schemas.writing import Content, IfExists, MemoryWrite, Tags, Title, TypeName
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.kinds.definition import Entry, Kind
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Paging, Version, unlisted
+from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Paging, Version, self_evident, unlisted
 
 Fields = dict[str, Any]
 
@@ -30,13 +30,13 @@ _AUTHOR: Fields = {
     "idempotency_key": (IdempotencyKey, None),
 }
 _PLACE: Fields = {
-    "scope": (MemoryScope, Field(MemoryScope.PROJECT, description="whom it holds for")),
+    "scope": (MemoryScope, Field(MemoryScope.PROJECT, description="who sees it")),
     "scope_id": (Line, Field("", max_length=200, json_schema_extra=unlisted)),
     "if_exists": (IfExists, Field(IfExists.ERROR, json_schema_extra=unlisted)),
 }
 _TAGS: Fields = {"tags": (Tags | None, None)}
 _CHANGE: Fields = {
-    "base_version": (Version | None, Field(None, description="the version you read")),
+    "base_version": (Version | None, Field(None, description="version you read", json_schema_extra=self_evident)),
     "change_reason": (str, Field("", max_length=1_000)),
 }
 _OLD_NAMES = {
@@ -99,7 +99,7 @@ class RegistryKind:
     def update(self) -> type[Command]:
         """Arguments that change an entry."""
         fields = {name: _as_change(field) for name, field in self._own.items()}
-        name = Field(None, description="which one; with id: its new name")
+        name = Field(None, description="which; with id: its new name")
         texts = {self.entry.name: (Title | None, name), self.entry.text: (Content | None, None)}
         changes = {"category": (TypeName | None, None), **fields, **_TAGS, **self._source, **_CHANGE}
         return self._model("Update", {**_ID, **texts, **changes, **_NAMED, **_AUTHOR})
@@ -166,14 +166,14 @@ class RegistryKind:
     @property
     def _category(self) -> Fields:
         types = ", ".join(self.declared.types)
-        said = types or "any word, such as code_style, behavior, security"
-        return {"category": (TypeName | None, Field(None, description=said))}
+        values = types or "any word, e.g. security"
+        return {"category": (TypeName | None, Field(None, description=values))}
 
     @property
     def _source(self) -> Fields:
-        said = Field(None, max_length=1_000, description="a path, a URL")
+        listed = Field(None, max_length=1_000, description="path or URL")
         hidden = Field(None, max_length=1_000, json_schema_extra=unlisted)
-        return {"source": (Line | None, said if self.entry.lists_source else hidden)}
+        return {"source": (Line | None, listed if self.entry.lists_source else hidden)}
 
     def _model(self, verb: str, fields: Fields) -> type[Command]:
         model: type[Command] = create_model(f"{self.kind.title()}{verb}", __base__=Command, **fields)

@@ -20,6 +20,7 @@ from memoryhub.core.schemas import (
     Line,
     Tag,
     Version,
+    explained_here,
     self_evident,
     unlisted,
 )
@@ -54,6 +55,10 @@ class IfExists(StrEnum):
     KEEP = "keep"
 
 
+# The first two types of each kind: an error lists the others.
+_SOME_TYPES = dict.fromkeys(name for kind in KINDS.values() for name in kind.types[:2])
+
+
 class AboutCode(Command):
     """Takes the pieces of code that an observation is about beside its attributes, which they are one of."""
 
@@ -74,53 +79,52 @@ class AboutCode(Command):
 class MemoryWrite(AboutCode):
     """Write a memory."""
 
-    title: Title = Field(description="short and specific")
-    content: Content = Field(description="the text to keep, Markdown or plain", json_schema_extra=self_evident)
+    title: Title = Field(description="short and specific", json_schema_extra=self_evident)
+    content: Content = Field(description="text to store, Markdown or plain", json_schema_extra=self_evident)
     kind: MemoryKind = MemoryKind(DEFAULT_KIND)
-    type: TypeName = Field(
-        "",
-        description="; ".join(f"{kind.name}: {', '.join(kind.types) or 'any word'}" for kind in KINDS.values()),
-    )
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="whom it holds for", json_schema_extra=self_evident)
+    type: TypeName = Field("", description=f"e.g. {', '.join(_SOME_TYPES)}")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="who sees it", json_schema_extra=explained_here)
     attributes: Attributes = Field(
         default_factory=dict,
         description="; ".join(f"{name}: {text}" for name, text in attribute_outlines().items()),
     )
     tags: Tags = Field(default_factory=list, description="words to filter by", json_schema_extra=self_evident)
     topic_key: Identifier | None = Field(
-        None, description="one memory a topic: written again, it is revised", json_schema_extra=self_evident
+        None, description="one memory per topic: writing again revises it", json_schema_extra=self_evident
     )
-    if_exists: IfExists = Field(IfExists.ERROR, description="when the title is taken")
+    if_exists: IfExists = Field(IfExists.ERROR, description="when the title exists", json_schema_extra=unlisted)
     named: bool = Field(
-        False, description="the title tells it apart: identical text is not counted", json_schema_extra=unlisted
+        False,
+        description="the title is unique: identical text isn't counted as a repetition",
+        json_schema_extra=unlisted,
     )
     author: Line = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
-    source: Line = Field("", max_length=1_000, description="where it comes from: a path, a URL")
-    resource_links: Links = Field(default_factory=list, description="resources it is about", json_schema_extra=unlisted)
+    source: Line = Field("", max_length=1_000, description="path or URL", json_schema_extra=self_evident)
+    resource_links: Links = Field(default_factory=list, description="related resources", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
 
 
 class MemoryUpdate(AboutCode):
     """Change parts of a memory; what is left out stays. Makes a new version."""
 
-    id: EntityId = Field(description="of the memory", json_schema_extra=self_evident)
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is", json_schema_extra=self_evident)
+    id: EntityId = Field(description="id of the memory", json_schema_extra=self_evident)
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="scope of the id", json_schema_extra=self_evident)
     base_version: Version | None = Field(
         None,
-        description="the version you read; a newer one is a conflict or refused, never overwritten",
+        description="version you read; a newer one is never overwritten: it becomes a conflict or an error",
         json_schema_extra=self_evident,
     )
     title: Title | None = None
     content: Content | None = None
     type: TypeName | None = None
-    attributes: Attributes | None = Field(None, description="replaces those named; null takes one away")
+    attributes: Attributes | None = Field(None, description="merged; null removes one")
     must_be_current: bool = Field(
-        False, description="refuse an older base_version even within the conflict window", json_schema_extra=unlisted
+        False, description="refuse an outdated base_version even within the conflict window", json_schema_extra=unlisted
     )
-    promote: bool = Field(False, description="from the session to the project")
-    tags: Tags | None = Field(None, description="replaces all tags")
+    promote: bool = Field(False, description="move it from the session to the project", json_schema_extra=unlisted)
+    tags: Tags | None = Field(None, description="replaces all")
     author: Line | None = Field(None, max_length=200, json_schema_extra=unlisted)
-    source: Line | None = Field(None, max_length=1_000)
+    source: Line | None = Field(None, max_length=1_000, json_schema_extra=unlisted)
     resource_links: Links | None = Field(None, json_schema_extra=unlisted)
     change_reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
@@ -129,35 +133,37 @@ class MemoryUpdate(AboutCode):
 class MemoryTouch(Command):
     """Do something to a memory as a whole."""
 
-    id: EntityId = Field(description="of the memory", json_schema_extra=self_evident)
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is", json_schema_extra=self_evident)
+    id: EntityId = Field(description="id of the memory", json_schema_extra=self_evident)
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="scope of the id", json_schema_extra=self_evident)
     reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
 
 
 class MemoryDelete(MemoryTouch):
-    """Delete a memory, softly or for good."""
+    """Delete a memory so that it can be restored, or erase a deleted one permanently."""
 
-    permanent: bool = Field(False, description="erase the text of one that is deleted softly; asks to confirm")
+    permanent: bool = Field(
+        False, description="erase the text of a deleted memory; asks to confirm", json_schema_extra=self_evident
+    )
     confirm_token: str | None = Field(
-        None, max_length=64, description="from the answer that asked to confirm", json_schema_extra=unlisted
+        None, max_length=64, description="from the answer that asked for confirmation", json_schema_extra=unlisted
     )
 
 
 class MemoryRestore(MemoryTouch):
     """Bring a deleted memory back, or an earlier version as a new one."""
 
-    version: Version | None = Field(None, description="make this version the current one again")
+    version: Version | None = Field(None, description="restore this version")
 
 
 class ConflictResolve(Command):
-    """Settle a conflict between two versions of a memory."""
+    """Resolve a conflict between two versions of a memory."""
 
-    id: EntityId = Field(description="of the conflict")
-    scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is", json_schema_extra=self_evident)
-    resolution: Resolution = Field(description="both makes the earlier version a memory of its own")
-    content: Content | None = Field(None, description="the merged text, for merge")
-    title: Title | None = Field(None, description="for merge: a new title; for both: that of the new memory")
+    id: EntityId = Field(description="id of the conflict", json_schema_extra=self_evident)
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="scope of the id", json_schema_extra=self_evident)
+    resolution: Resolution = Field(description="both: the earlier version becomes a new memory")
+    content: Content | None = Field(None, description="for merge: the merged text")
+    title: Title | None = Field(None, description="for merge: new title; for both: title of the new memory")
     reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
 

@@ -20,23 +20,16 @@ from memories.schemas import (
 )
 from memories.selectors.tags import suggest_ids, suggest_tags, suggest_types
 from memories.tools.tags import parsed
-from memoryhub.core import paging
 from memoryhub.core.paging import as_lines
-from memoryhub.core.schemas import Listing
-from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, listed, register_resources, register_tools
 
 
 def _written(result: WriteResult) -> Answer:
     return Answer(write_text(result), result.model_dump(mode="json"))
 
 
-def _listed(listing: Listing, line: Any, none: str) -> Answer:
-    return Answer(as_lines(listing, line, none=none), listing.model_dump(mode="json", exclude_none=True))
-
-
 def search(command: MemorySearch) -> Answer:
-    """Answer a search."""
-    return _listed(selectors.search(command=command), hit_line, _NOTHING)
+    return listed(selectors.search(command=command), hit_line, none=_NOTHING)
 
 
 def search_text(command: MemorySearch) -> str:
@@ -49,40 +42,30 @@ _NOTHING = "nothing found; try fewer or other words"
 
 def get(command: MemoryGet) -> Answer:
     """Answer with whole memories, as many as fit the budget."""
-    found = selectors.get_memories(command=command)
-    kept = paging.fit(found, command.max_tokens, memory_text)
-    left = [f"#{memory['id']}" for memory in found[len(kept) :]]
-    note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
-    return Answer("\n\n".join([*map(memory_text, kept), *note]), {"results": kept, "left_out": left})
+    return fitted(selectors.get_memories(command=command), command.max_tokens, memory_text)
 
 
 def write(command: MemoryWrite) -> Answer:
-    """Answer with what the write did."""
     return _written(services.write_memory(command=command))
 
 
 def update(command: MemoryUpdate) -> Answer:
-    """Answer with what the update did."""
     return _written(services.update_memory(command=command))
 
 
 def delete(command: MemoryDelete) -> Answer:
-    """Answer that it is deleted."""
     return _written(services.delete_memory(command=command))
 
 
 def restore(command: MemoryRestore) -> Answer:
-    """Answer that it is back."""
     return _written(services.restore_memory(command=command))
 
 
 def list_memories(command: MemoryList) -> Answer:
-    """Answer with a page of memories."""
-    return _listed(selectors.list_memories(command=command), memory_line, "no memory matches")
+    return listed(selectors.list_memories(command=command), memory_line, none="no memory matches")
 
 
 def show_timeline(command: Timeline) -> Answer:
-    """Answer with the events around a moment."""
     events = timeline.timeline(command=command)
     return Answer(
         "\n".join(map(timeline.timeline_line, events)) or "nothing has happened here yet", {"results": events}
@@ -90,7 +73,6 @@ def show_timeline(command: Timeline) -> Answer:
 
 
 def show_stats(command: Stats) -> Answer:
-    """Answer with what the store holds."""
     found = timeline.stats(command=command)
     lines = [f"{name}: {value}" for name, value in found.items()]
     return Answer("\n".join(lines), found)
@@ -99,20 +81,20 @@ def show_stats(command: Stats) -> Answer:
 TOOLS = [
     Tool(
         "memory_search",
-        "Search decisions, memories, commits, sessions, messages by a question in words; each hit with its evidence.",
+        "Search memories, decisions, commits, sessions and messages with a question in plain words.",
         MemorySearch,
         search,
         in_words=search_text,
     ),
     Tool(
         "memory_get",
-        "Get whole memories by id or exact name; versions=true adds the history.",
+        "Get whole memories by id or exact name.",
         MemoryGet,
         get,
     ),
     Tool(
         "memory_write",
-        "Keep something learnt. topic_key revises the memory of that topic; identical text is counted, not copied.",
+        "Save a memory. With a topic_key, revise the memory of that topic.",
         MemoryWrite,
         write,
         writes=True,
@@ -121,7 +103,7 @@ TOOLS = [
     ),
     Tool(
         "memory_update",
-        "Change parts of a memory; makes a new version. Send the base_version you read.",
+        "Update parts of a memory. Send the base_version you read.",
         MemoryUpdate,
         update,
         writes=True,
@@ -130,7 +112,7 @@ TOOLS = [
     ),
     Tool(
         "memory_delete",
-        "Delete a memory softly, restorable; permanent=true erases a deleted one after the user confirms.",
+        "Delete a memory; memory_restore undoes it. permanent=true erases a deleted one.",
         MemoryDelete,
         delete,
         writes=True,
@@ -139,7 +121,7 @@ TOOLS = [
     ),
     Tool(
         "memory_restore",
-        "Bring a deleted memory back, or an earlier version of one as a new version.",
+        "Restore a deleted memory, or an earlier version as a new one.",
         MemoryRestore,
         restore,
         group=ToolGroup.WORK,
@@ -147,21 +129,21 @@ TOOLS = [
     ),
     Tool(
         "memory_list",
-        "List memories, last changed first, with filters.",
+        "List memories, last changed first.",
         MemoryList,
         list_memories,
         group=ToolGroup.WORK,
     ),
     Tool(
         "memory_stats",
-        "Counts, sizes, search mode and health of this project's memory.",
+        "Counts, sizes, search mode and health of this project.",
         Stats,
         show_stats,
         group=ToolGroup.WORK,
     ),
     Tool(
         "memory_timeline",
-        "What happened around an id or a time, from the event log.",
+        "Events around an id or a time.",
         Timeline,
         show_timeline,
         group=ToolGroup.WORK,
@@ -171,7 +153,6 @@ TOOLS = [
 
 
 def read_memory(parameters: dict[str, str]) -> dict[str, Any]:
-    """Read ``memories://get/{id}``."""
     return selectors.get_memories(command=parsed(MemoryGet, {"ids": [parameters["id"]]}))[0]
 
 
@@ -181,7 +162,6 @@ def read_list(parameters: dict[str, str]) -> dict[str, Any]:
 
 
 def read_search(parameters: dict[str, str]) -> dict[str, Any]:
-    """Read ``memories://search/{query}{?…}``."""
     return resources.search_by_offset(command=parsed(resources.SearchByOffset, _with_tags(parameters)))
 
 
@@ -203,7 +183,7 @@ RESOURCES = [
     Resource(
         "memories://search/{query}{?limit,offset,memory_type,tags,threshold}",
         "memory search",
-        "Memories that answer a question; threshold is the least score of a hit relative to the best, 0 to 1",
+        "Memories that match a question; threshold: minimum score relative to the best hit, 0 to 1",
         read_search,
         suggest=_SUGGEST,
     ),

@@ -12,24 +12,22 @@ from memories.schemas.query import ConflictList, ConflictSettle, ContextPackRequ
 from memories.selectors.conflicts import conflict_text, list_conflicts
 from memories.tools.tags import parsed
 from memoryhub.core.paging import as_lines
-from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, register_resources, register_tools
+from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, listed, register_resources, register_tools
 
 
 def pack(command: ContextPackRequest) -> Answer:
-    """Answer with a context pack."""
     sent = pack_context(command=command)
     return Answer(sent.text, sent.data())
 
 
 def read_pack(parameters: dict[str, str]) -> dict[str, Any]:
-    """Read ``context://pack{?max_tokens}``."""
     return pack_context(command=parsed(ContextPackRequest, parameters)).data()
 
 
 register_tools(
     Tool(
         "memory_context",
-        "What to know before going on: guidelines, decisions, facts, recent turns, conflicts, the last session.",
+        "Context pack: guidelines, decisions, facts, recent turns, conflicts.",
         ContextPackRequest,
         pack,
         records=True,
@@ -37,32 +35,26 @@ register_tools(
     )
 )
 register_resources(
-    Resource("context://pack{?max_tokens}", "context pack", "What to know before going on", read_pack, records=True)
+    Resource("context://pack{?max_tokens}", "context pack", "Context for the work", read_pack, records=True)
 )
 
 
 def ask(command: MemoryQuery) -> Answer:
-    """Answer a query."""
-    listing = query(command=command)
-    text = as_lines(listing, query_line, none="nothing matches; drop a filter, or memory_search its words")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(query(command=command), query_line, none="nothing matches; drop a filter, or memory_search its words")
 
 
 def show_conflicts(command: ConflictList) -> Answer:
-    """Answer with a page of conflicts."""
     listing = list_conflicts(command=command)
     text = as_lines(listing, conflict_text, none="no conflict" if command.all else "no open conflict")
     return Answer(text, listing.model_dump(mode="json"))
 
 
 def settle(command: ConflictSettle) -> Answer:
-    """Answer with how the conflict was settled."""
     result = services.resolve_conflict(command=command)
     return Answer(settled_text(result), result.model_dump(mode="json"))
 
 
 def settled_text(result: ConflictResult) -> str:
-    """Return how a conflict was settled as one line."""
     split = f"; the earlier version is #{result.split_id} now" if result.split_id else ""
     stands = f"#{result.memory_id} stands at v{result.version}"
     return f"settled conflict #{result.id} with {result.resolution}: {stands}{split}"
@@ -71,21 +63,21 @@ def settled_text(result: ConflictResult) -> str:
 TOOLS = [
     Tool(
         "memory_query",
-        "Ask by kinds, scope, tags, words and relations at once; ranked, each with the parts of its score.",
+        "Query by kind, scope, tags, words and relations; ranked, with the parts of each score.",
         MemoryQuery,
         ask,
         group=ToolGroup.QUERY,
     ),
     Tool(
         "memory_conflicts",
-        "List versions written at once, with who, when and what differs; open ones, or all.",
+        "List conflicts between versions written concurrently, with author, time and difference.",
         ConflictList,
         show_conflicts,
         group=ToolGroup.QUERY,
     ),
     Tool(
         "memory_conflict_resolve",
-        "Settle a conflict: keep_a (the earlier), keep_b, merge with the merged content, or both.",
+        "Resolve a conflict between two versions.",
         ConflictSettle,
         settle,
         group=ToolGroup.QUERY,

@@ -13,7 +13,7 @@ from memories.selectors.registry import entry_history, find_entry, list_entries
 from memories.services.registry import add_entry, deactivate_entry, update_entry
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import Command, Paging
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ def _get(entries: RegistryKind, command: Any) -> Answer:
 
 def _list(entries: RegistryKind, command: Any) -> Answer:
     asked = EntryList.model_validate(command.model_dump(exclude_none=True))
-    listing = list_entries(kind=entries.kind, command=asked)
-    text = as_lines(listing, entry_line, none=f"no {entries.entry.noun} here that matches")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(
+        list_entries(kind=entries.kind, command=asked), entry_line, none=f"no {entries.entry.noun} here matches"
+    )
 
 
 def _history(entries: RegistryKind, command: Any) -> Answer:
@@ -87,13 +87,13 @@ def _deactivate(entries: RegistryKind, command: Any) -> Answer:
 
 VERBS = (
     Verb("add", "Add a {noun}; its {name} is unique in its scope.", _add, writes=True),
-    Verb("update", "Change a {noun} by id or {name}; makes a version.", _update, writes=True),
-    Verb("get", "Get a {noun} by id in its scope (default: project), or the nearest of a {name}.", _get),
-    Verb("list", "List {plural} that hold here, the nearest of each {name}{order}.", _list),
-    Verb("history", "Versions of a {noun}, by id or {name}: who, when, why, what changed.", _history),
+    Verb("update", "Update a {noun} by id or {name}, as a new version.", _update, writes=True),
+    Verb("get", "Get a {noun} by id or {name}.", _get),
+    Verb("list", "List the {plural} that apply here{order}.", _list),
+    Verb("history", "Versions of a {noun}: author, time, reason, change.", _history),
     Verb(
         "deactivate",
-        "Delete a {noun} by id or {name}, softly; memory_restore brings it back.",
+        "Delete a {noun}; memory_restore undoes it.",
         _deactivate,
         writes=True,
     ),

@@ -21,8 +21,7 @@ from memories.selectors import relations as existing_relations
 from memories.selectors import tags as existing_tags
 from memories.services import relations, tags
 from memoryhub.core.errors import Invalid
-from memoryhub.core.paging import as_lines
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 from memoryhub.core.validation import explain
 
 C = TypeVar("C", bound=BaseModel)
@@ -45,44 +44,33 @@ _ENDS = {"source_id": "source", "target_id": "target", "relation_type": "relatio
 
 
 def create_tag(command: TagCreate) -> Answer:
-    """Answer with the tag that was described."""
     result = tags.create_tag(command=command)
     return Answer(tag_text(result), result.model_dump(mode="json"))
 
 
 def list_tags(command: TagList) -> Answer:
-    """Answer with a page of tags."""
-    listing = existing_tags.list_tags(command=command)
-    text = as_lines(listing, tag_line, none="no tag matches")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(existing_tags.list_tags(command=command), tag_line, none="no tag matches")
 
 
 def attach_tags(command: TagAttach) -> Answer:
-    """Answer with the tags that are there now."""
     result = tags.attach_tags(command=command)
     return Answer(tags_changed_text(result, "attached"), result.model_dump(mode="json"))
 
 
 def detach_tags(command: TagDetach) -> Answer:
-    """Answer with the tags that are there still."""
     result = tags.detach_tags(command=command)
     return Answer(tags_changed_text(result, "detached"), result.model_dump(mode="json"))
 
 
 def create_relation(command: RelationCreate) -> Answer:
-    """Answer with the relation, made or kept."""
     return _answer(relations.create_relation(command=command))
 
 
 def list_relations(command: RelationList) -> Answer:
-    """Answer with a page of relations."""
-    listing = existing_relations.list_relations(command=command)
-    text = as_lines(listing, relation_line, none="no relation matches")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(existing_relations.list_relations(command=command), relation_line, none="no relation matches")
 
 
 def delete_relation(command: RelationDelete) -> Answer:
-    """Answer with the relation that was taken away."""
     return _answer(relations.delete_relation(command=command))
 
 
@@ -93,7 +81,7 @@ def _answer(result: RelationResult) -> Answer:
 TOOLS = [
     Tool(
         "tag_create",
-        "Describe a tag: category and what it marks. Tags need no describing to be used.",
+        "Describe a tag. Tags can be used without.",
         TagCreate,
         create_tag,
         group=ToolGroup.TAGS,
@@ -102,7 +90,7 @@ TOOLS = [
     ),
     Tool(
         "tag_list",
-        "List tags, predefined and free, with category and number of memories.",
+        "List tags with category and number of memories.",
         TagList,
         list_tags,
         group=ToolGroup.TAGS,
@@ -110,7 +98,7 @@ TOOLS = [
     ),
     Tool(
         "tag_attach",
-        "Put tags on a memory or the project; makes a version.",
+        "Attach tags to a memory or the project, as a new version.",
         TagAttach,
         attach_tags,
         group=ToolGroup.TAGS,
@@ -121,7 +109,7 @@ TOOLS = [
     ),
     Tool(
         "tag_detach",
-        "Take tags off a memory or the project; makes a version.",
+        "Detach tags from a memory or the project, as a new version.",
         TagDetach,
         detach_tags,
         group=ToolGroup.TAGS,
@@ -132,7 +120,7 @@ TOOLS = [
     ),
     Tool(
         "relation_create",
-        "Relate two of memories, decisions, commits, sessions and the project.",
+        "Relate two memories, decisions, commits, sessions, or the project.",
         RelationCreate,
         create_relation,
         group=ToolGroup.TAGS,
@@ -143,7 +131,7 @@ TOOLS = [
     ),
     Tool(
         "relation_list",
-        "List relations of one thing or all, with both ends' titles.",
+        "List relations, of one thing or all.",
         RelationList,
         list_relations,
         group=ToolGroup.TAGS,
@@ -152,7 +140,7 @@ TOOLS = [
     ),
     Tool(
         "relation_delete",
-        "Take a relation away.",
+        "Delete a relation.",
         RelationDelete,
         delete_relation,
         group=ToolGroup.TAGS,

@@ -1,4 +1,4 @@
-"""The clients that the hub knows, as ``clients.toml`` declares them: their configuration files and their hooks."""
+"""Supported clients, as data in ``clients.toml``: their configuration files and hooks."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ FILE = Path(__file__).with_name("clients.toml")
 
 
 class Effect(StrEnum):
-    """What a hook's event does to the session and its turn."""
+    """The effect of a hook event on the session and its turn."""
 
+    # The session starts or continues; the client shows the hook's output to its model.
     START = "start"
-    """The session begins or goes on; the client shows its model what the hook answers."""
+    # The open turn ends, and the next begins.
     PROMPT = "prompt"
-    """The open turn ends, and the next begins."""
+    # A tool was used in the turn; the client does not wait for the hub.
     TOOL = "tool"
-    """A tool was used in the turn; the client does not wait for the hub."""
+    # Another event is added to the turn.
     APPEND = "append"
-    """Something else happened in the turn."""
+    # The turn ends.
     STOP = "stop"
-    """The turn ends."""
+    # The session ends.
     END = "end"
-    """The session ends."""
+    # A known hook that is not recorded.
     NOTHING = "nothing"
-    """The event is known, and dropped."""
 
 
 class _Declared(BaseModel):
@@ -40,7 +40,7 @@ class _Declared(BaseModel):
 
 
 class Command(_Declared):
-    """A tool that runs commands: the places of the command, its output, its exit code or a text that names that."""
+    """A tool that runs commands: paths of the command, its output, and its exit code or a text that contains it."""
 
     command: str
     output: tuple[str, ...]
@@ -49,17 +49,17 @@ class Command(_Declared):
 
 
 class Edit(_Declared):
-    """A tool that edits a file: the place of the new ``text``, or of what was replaced; ``each`` is a list of such."""
+    """A tool that edits a file: paths of the new ``text``, or of ``old`` and ``new``; ``pairs`` is a list of these."""
 
     path: str
     text: str = ""
-    each: str = ""
+    pairs: str = ""
     old: str = ""
     new: str = ""
 
 
 class Hook(_Declared):
-    """One of a client's hook events."""
+    """The effect of one of the client's events, and the paths of what is recorded."""
 
     effect: Effect
     type: str = ""
@@ -71,16 +71,16 @@ class Hook(_Declared):
     transcript: str = ""
     is_set_up: bool = True
 
-    def places(self) -> Iterator[str]:
-        """Yield the places of all that is read from the event."""
+    def paths(self) -> Iterator[str]:
+        """Yield all paths in the client's JSON that are read for this hook."""
         yield from (*self.content, self.result, self.transcript)
         for tool in (*self.commands.values(), *self.edits.values()):
-            for place in tool.model_dump().values():
-                yield from (place,) if isinstance(place, str) else place
+            for path in tool.model_dump().values():
+                yield from (path,) if isinstance(path, str) else path
 
 
 class Hooks(_Declared):
-    """A client's hooks, and where its JSON has the session, the folder, the tool's call and why a session ended."""
+    """Hooks by the client's event names, and the paths of session, folder, tool call and end reason in its JSON."""
 
     user: tuple[str, ...]
     repository: str
@@ -96,16 +96,15 @@ class Hooks(_Declared):
     reason: str = "reason"
 
     def find(self, event: str) -> Hook | None:
-        """Return what an event means; None where it is not known."""
         return self.events.get(event) or (Hook(effect=Effect.NOTHING) if event in self.ignored else None)
 
     def set_up(self) -> dict[str, Hook]:
-        """Return the events that the client's configuration should name."""
+        """Return the hooks that ``setup`` writes into the client's configuration."""
         return {name: hook for name, hook in self.events.items() if hook.is_set_up}
 
 
 class Client(_Declared):
-    """One client; ``clients.toml`` explains each field."""
+    """The fields are explained in ``clients.toml``."""
 
     id: str
     name: str
@@ -125,24 +124,20 @@ class Client(_Declared):
 
 @cache
 def all_clients() -> dict[str, Client]:
-    """Return the clients by their ids."""
+    """Return all clients by id, in the order of the table."""
     table = tomllib.loads(FILE.read_text("utf-8"))
     return {name: Client(id=name, **fields) for name, fields in table.items()}
 
 
 @cache
 def hook_clients() -> dict[str, Hooks]:
-    """Return the hooks of the clients that have any, by the clients' ids."""
+    """Return the clients' hooks by client id, without clients that have none."""
     return {name: client.hooks for name, client in all_clients().items() if client.hooks}
 
 
 def find_client(client_id: str) -> Client:
-    """Return a client.
-
-    Raises:
-        NotFound: none of that id is known; the data names those that are.
-    """
-    known = all_clients()
-    if client_id not in known:
-        raise NotFound(f"{client_id!r} is no client that is known", choices=list(known))
-    return known[client_id]
+    """Return the client of that id."""
+    clients = all_clients()
+    if client_id not in clients:
+        raise NotFound(f"{client_id!r} is not a known client", choices=list(clients))
+    return clients[client_id]

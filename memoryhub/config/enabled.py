@@ -1,7 +1,6 @@
-"""Whether the hub is switched on for a folder. Standard library only: hooks and the MCP front ask before all else.
+"""Is the hub enabled for a folder? Standard library only: hooks and the MCP front check it before all else."""
 
-Neither a store nor the home folder is made or opened to find out, so that a hub that is off leaves nothing behind.
-"""
+# No store or home folder is created or opened to find out, so that a disabled hub leaves nothing behind.
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ _OFF = frozenset({"false", "0", "no", "off"})
 
 
 def switched_off_by(folder: str | None = None) -> str:
-    """Return what switches the hub off for a folder, by default the working folder; "" where it is on.
+    """Return what disables the hub for a folder, by default the working folder; "" if it is enabled.
 
-    The first that says so, or the contrary, decides: the environment, the hub's ``config.toml``, the nearest
-    ``.memory-hub.toml`` in the folder or above. What cannot be read does not switch anything off.
+    The first of these that decides it counts: the environment, the hub's ``config.toml``, the nearest
+    ``.memory-hub.toml``. Unreadable files disable nothing.
     """
-    said = os.environ.get(VARIABLE)
-    if said is not None:
-        return f"{VARIABLE}={said}" if said.strip().lower() in _OFF else ""
+    value = os.environ.get(VARIABLE)
+    if value is not None:
+        return f"{VARIABLE}={value}" if value.strip().lower() in _OFF else ""
     config = f"{env.home_text()}/config.toml"
     here = os.getcwd() if folder is None else folder  # noqa: PTH109 - pathlib takes too long to import
     for path in (config, _nearest(here)):
@@ -33,7 +32,6 @@ def switched_off_by(folder: str | None = None) -> str:
 
 
 def _nearest(folder: str) -> str:
-    """Return the path of the settings of the project that a folder is in, "" where there are none."""
     home = os.path.expanduser("~")  # noqa: PTH111
     start = folder
     while folder != home or folder == start:
@@ -55,7 +53,7 @@ def _enabled_in(path: str) -> bool | None:
         return None
     if SETTING not in text:
         return None
-    import tomllib  # costs what a hook may take in all, so only where it must be
+    import tomllib  # here, because the import takes as long as a whole hook may
 
     try:
         value = tomllib.loads(text).get(SETTING)

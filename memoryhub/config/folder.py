@@ -1,9 +1,7 @@
-"""What the folder that a client works in says of its project: the keys of the nearest ``.memory-hub.toml``.
+"""The settings in the nearest ``.memory-hub.toml`` of the folder that a client works in."""
 
-The file may come with a repository that somebody else wrote, so it is the last that is asked, and which of its keys
-may say what is not decided here: whoever knows the settings registers a check. A door reads the file when it knows
-the folder, and holds what it says for all that is done inside.
-"""
+# The file may come with someone else's repository, so it has the lowest priority, and ``folder_file`` registers a
+# check of what it may set. An interface reads it when it knows the folder.
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ from typing import Any
 
 from memoryhub.config.identity import settings_of_folder
 
+# Takes the file's path and keys; returns the settings among them, or raises ``Invalid``.
 Check = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
-"""Is given the file's path and its keys; returns the settings among them, or raises ``Invalid``."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderSettings:
-    """The settings of a folder, and the file that says them."""
+    """The settings of a folder, and the file that has them."""
 
     path: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -34,20 +32,20 @@ _current: ContextVar[FolderSettings] = ContextVar("folder_settings", default=NO_
 
 
 def folder_settings_checked_by(check: Check) -> Check:
-    """Register what tells which keys of the file are settings."""
+    """Register the function that decides which keys of the file are settings."""
     _checks[:] = [check]
     return check
 
 
 def read_folder(directory: Path, project: str) -> FolderSettings:
-    """Return what the nearest file says of a project; nothing where there is none, or it is another project's.
+    """Return the settings of the nearest file; none if there is no file or it belongs to another project.
 
     Args:
-        directory: where a client works.
-        project: the id of the project that is served.
+        directory: the client's working folder.
+        project: the id of the served project.
 
     Raises:
-        Invalid: the file cannot be read, or says what it may not; the message names the file, the key and the fix.
+        Invalid: the file cannot be read or has a key that is not allowed; the message names file, key and fix.
     """
     path, found = settings_of_folder(directory)
     if path is None or found.get("project", project) != project or not _checks:
@@ -56,13 +54,13 @@ def read_folder(directory: Path, project: str) -> FolderSettings:
 
 
 def current_folder() -> FolderSettings:
-    """Return the settings of the folder for which something is done now."""
+    """Return the settings of the folder that the current call comes from."""
     return _current.get()
 
 
 @contextmanager
 def use_folder(settings: FolderSettings) -> Iterator[None]:
-    """Let what a folder says hold inside the block."""
+    """Apply a folder's settings inside the block."""
     token = _current.set(settings)
     try:
         yield

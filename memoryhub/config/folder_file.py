@@ -1,8 +1,7 @@
-"""Which settings a folder's ``.memory-hub.toml`` may say: none by which less would be protected.
+"""Which settings a folder's ``.memory-hub.toml`` may set: none that would weaken protection."""
 
-The file comes with the repository, which may be a stranger's. It counts only where nobody else has decided; what is
-kept, what is a secret, what waits for a person, and which model is loaded, it never says.
-"""
+# The file comes with the repository, which may be a stranger's. It never sets what is stored, what is a secret, what
+# needs review, or which model is loaded.
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from memoryhub.config.folder import folder_settings_checked_by
 from memoryhub.config.project_settings import InFolder, ProjectSettings, check_settings, setting_info
 from memoryhub.core.errors import Invalid
 
+# Keys of the file that are not settings: the project, and whether the hub is enabled.
 NO_SETTINGS = ("project", "identity", "enabled")
-"""Keys of the file that say which project it is, and whether the hub is on."""
 
 
 def allowed_in_folders() -> list[str]:
@@ -26,11 +25,7 @@ def allowed_in_folders() -> list[str]:
 
 @folder_settings_checked_by
 def check_folder(path: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a file says.
-
-    Raises:
-        Invalid: a key is unknown, or may not be said there, or its value is not one that it takes there.
-    """
+    """Return the settings of a file."""
     values = {name: value for name, value in found.items() if name not in NO_SETTINGS}
     allowed = allowed_in_folders()
     for name in values:
@@ -39,7 +34,7 @@ def check_folder(path: str, found: Mapping[str, Any]) -> dict[str, Any]:
     try:
         checked = check_settings(values)
     except Invalid as error:
-        raise Invalid(f"{path}: {error.message}; mend or remove it there", path=path) from error
+        raise Invalid(f"{path}: {error.message}; fix or remove it there", path=path) from error
     _refuse_what_loosens(path, values, checked)
     return values
 
@@ -48,7 +43,7 @@ def _refusal(name: str) -> str:
     if name in ProjectSettings.model_fields:
         return (
             f"setting {name!r} can't be set by a folder's file, because the file may be a stranger's; "
-            "remove it there, and set it on the page Settings or in config.toml in the home folder"
+            "remove it there, and set it on the Settings page or in config.toml in the home folder"
         )
     allowed = allowed_in_folders()
     near = difflib.get_close_matches(name, allowed, n=1)
@@ -66,11 +61,11 @@ def _refuse_what_loosens(path: str, values: Mapping[str, Any], checked: ProjectS
         elif value > default:
             raise Invalid(
                 f"{path}: setting {name!r} may be at most {default:g} in a folder's file, not {values[name]!r}; "
-                "lower it there, or set it on the page Settings"
+                "lower it there, or set it on the Settings page"
             )
 
 
 def stricter_choices(name: str) -> list[str]:
-    """Return the choices of a setting besides the default; none where it is a number."""
+    """Return the choices of a setting other than its default; none if it is a number."""
     default = ProjectSettings.model_fields[name].default
     return [str(choice) for choice in type(default) if choice is not default] if isinstance(default, Enum) else []

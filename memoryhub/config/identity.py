@@ -1,9 +1,8 @@
-"""Which project a folder belongs to. Standard library only: hooks and the MCP server's front import it.
+"""Find the project that a folder belongs to. Standard library only: hooks and the MCP front import it."""
 
-The order: what the caller names; ``project`` in ``.memory-hub.toml`` up the tree; the git repository, by its
-remote's or its main folder's name, so that worktrees and subfolders share; the folder's own name. Where two
-projects could be meant, the answer is an error that names the choices, never a guess.
-"""
+# Order: what the caller names; ``project`` in the nearest ``.memory-hub.toml``; the git repository, by its remote's
+# or main folder's name, so that worktrees and subfolders share a project; the folder's own name. If two projects are
+# possible, the answer is an error with the choices, never a guess.
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ _HOW = f'pass --project ID, or write project = "ID" to {SETTINGS_FILE}'
 
 
 def identify_project(*, project: str | None, directory: Path) -> str:
-    """Return the id of the project that ``directory`` belongs to; ``project``, when given, decides.
+    """Return the id of the project that ``directory`` belongs to; a given ``project`` decides.
 
     Raises:
-        Invalid: an id is no slug, a settings file is broken, the folder's name makes no id, or two projects could be
-            meant; the data then has ``choices``.
+        Invalid: an id is not a slug, a settings file cannot be read, the folder's name yields no id, or several
+            projects are possible; the data then has ``choices``.
     """
     if project is not None:
         return check_project_id(project, "--project")
@@ -53,18 +52,18 @@ def check_project_id(value: object, source: str) -> str:
     """Return the value if it is a project id.
 
     Raises:
-        Invalid: it is none; ``source`` is named in the sentence.
+        Invalid: it is not; the message names ``source``.
     """
     if isinstance(value, str) and _SLUG.fullmatch(value):
         return value
     raise Invalid(
-        f"{source}: {value!r} is no project id; use 1 to 64 lower-case letters, digits, '.', '_' or '-', "
-        "beginning with a letter or digit"
+        f"{source}: {value!r} is not a project id; use 1 to 64 lower-case letters, digits, '.', '_' or '-', "
+        "starting with a letter or digit"
     )
 
 
 def slugify(name: str) -> str:
-    """Return the name as a project id, or "" where too little of it can be written in plain letters."""
+    """Return a name as a project id, or "" if too few of its characters can be written in ASCII."""
     plain = unicodedata.normalize("NFKD", name.translate(_PLAIN_LETTERS))
     letters = sum(char.isalnum() for char in plain)
     plain = plain.encode("ascii", "ignore").decode().lower()
@@ -74,12 +73,10 @@ def slugify(name: str) -> str:
 
 
 def bind_project(project_id: str, directory: Path) -> None:
-    """Note beside the project's store that the folder's repository is its own; nothing where there is no store yet.
-
-    Two repositories of one name are told apart by this note.
-    """
+    """Record beside the project's store that the folder's repository belongs to it; no effect without a store."""
     import json
 
+    # The record tells two repositories of the same name apart.
     folder = _store_folder(check_project_id(project_id, "project"))
     directory = directory.resolve()
     mine = _origin(directory, find_repository(directory))
@@ -94,13 +91,13 @@ def bind_project(project_id: str, directory: Path) -> None:
 
 
 def bound_folders(project_id: str) -> list[Path]:
-    """Return the folders that are noted as a project's own and are still there; of a repository its main folder."""
-    places = [Path(each.get("directory") or each.get("common_dir") or "/") for each in _bound_origins(project_id)]
+    """Return the existing folders that are recorded for a project; for a repository, its main folder."""
+    places = [Path(origin.get("directory") or origin.get("common_dir") or "/") for origin in _bound_origins(project_id)]
     return [folder for place in places if (folder := place.parent if place.name == ".git" else place).is_dir()]
 
 
 def settings_of_folder(directory: Path) -> tuple[Path | None, dict[str, Any]]:
-    """Return the settings file that counts for a folder, with its keys; None where there is none.
+    """Return the settings file for a folder, and its keys; None if there is none.
 
     Raises:
         Invalid: it cannot be read.
@@ -116,7 +113,6 @@ class _Settings:
 
 
 def _settings(directory: Path, repository: Repository | None) -> _Settings:
-    """Read the nearest settings file, and the environment for how a repository is named."""
     path, found = _nearest(directory, repository)
     source = str(path)
     project = found.get("project")
@@ -135,7 +131,7 @@ def _nearest(directory: Path, repository: Repository | None) -> tuple[Path | Non
 
 
 def _settings_files(directory: Path, repository: Repository | None) -> Iterator[Path]:
-    """Yield where a settings file may be: up the tree, not above a submodule, then in the main worktree."""
+    # Up the tree, not above a submodule, then in the main worktree.
     last = repository.folder if repository and repository.is_submodule else None
     yield from _upwards(directory, last)
     if repository and repository.is_linked:
@@ -158,16 +154,16 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except RecursionError as error:
-        raise Invalid(f"{path} cannot be read: it is nested too deeply; mend or remove it", path=str(path)) from error
+        raise Invalid(f"{path} cannot be read: it is nested too deeply; fix or remove it", path=str(path)) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise Invalid(f"{path} cannot be read: {error}; mend or remove it", path=str(path)) from error
+        raise Invalid(f"{path} cannot be read: {error}; fix or remove it", path=str(path)) from error
 
 
 def _of_repository(repository: Repository, name_by: str | None) -> str:
-    """Choose among the names a repository may go by: what is bound to it already, else what is beyond doubt."""
     mine = _origin(repository.folder, repository)
     names = _names(repository, name_by)
     owners = {name: _owner(name, mine) for name in names}
+    # A name that is bound to the repository wins over an unambiguous one.
     bound = [name for name in names if owners[name] == "mine"]
     if len(bound) == 1:
         return bound[0]
@@ -182,22 +178,18 @@ def _of_repository(repository: Repository, name_by: str | None) -> str:
 
 
 def _beyond_doubt(repository: Repository, names: list[str], owners: dict[str, str]) -> str | None:
-    """Return the name that is meant where remote and folder differ.
-
-    It is the remote's, unless a store of the folder's name may be meant as well. Of several remotes none of which
-    is ``origin``, it is the one that the folder is named after.
-    """
     folder = slugify(repository.folder_name)
+    # Of several remotes without ``origin``, the one that the folder is named after.
     if "origin" not in repository.remotes and len(repository.remotes) > 1:
         others = [name for name in map(slugify, map(remote_name, repository.remotes.values())) if name]
         return folder if folder in others else None
     rival = owners[names[-1]]
+    # The remote's name, unless a store with the folder's name is possible too.
     both_exist = owners[names[0]] != "nobody" and rival != "nobody"
     return None if both_exist or rival in ("unknown", "mine") else names[0]
 
 
 def _names(repository: Repository, name_by: str | None) -> list[str]:
-    """Return the ids the repository may go by: its remotes' names, then its main folder's."""
     folder = slugify(repository.folder_name)
     remotes = repository.remotes
     chosen = [remotes["origin"]] if "origin" in remotes else list(remotes.values())
@@ -212,12 +204,11 @@ def _names(repository: Repository, name_by: str | None) -> list[str]:
 def _slug_of(name: str, directory: Path) -> str:
     slug = slugify(name)
     if not slug:
-        raise Invalid(f"the folder name {name!r} of {directory} makes no project id; {_HOW}")
+        raise Invalid(f"the folder name {name!r} of {directory} yields no project id; {_HOW}")
     return slug
 
 
 def _unless_taken(name: str, mine: dict[str, str], alternatives: list[str]) -> str:
-    """Return the name unless its store is bound to something else that still exists."""
     if _owner(name, mine) != "other":
         return name
     choices = list(dict.fromkeys([name, *(slug for slug in map(slugify, alternatives) if slug)]))
@@ -232,7 +223,7 @@ def _unless_taken(name: str, mine: dict[str, str], alternatives: list[str]) -> s
 
 
 def _alternatives(repository: Repository) -> list[str]:
-    """Return longer names that tell repositories of one name apart: with their owner, or their parent folder."""
+    # Longer names that tell repositories of the same name apart: with the owner or the parent folder.
     owners = [remote_identity(url).split("/")[-2:] for url in repository.remotes.values()]
     return ["-".join(parts) for parts in owners] or [f"{repository.folder.parent.name}-{repository.folder_name}"]
 
@@ -242,7 +233,6 @@ def _store_folder(project_id: str) -> Path:
 
 
 def _origin(directory: Path, repository: Repository | None) -> dict[str, str]:
-    """Return what tells this repository, or this folder, from others."""
     if repository is None:
         return {"directory": str(directory)}
     origin = {"common_dir": str(repository.common_dir)}
@@ -261,7 +251,6 @@ def _bound_origins(project_id: str) -> list[dict[str, str]]:
 
 
 def _owner(project_id: str, mine: dict[str, str]) -> str:
-    """Return whose store that is: ``nobody`` (there is none), ``unknown`` (bound to nothing), ``mine`` or ``other``."""
     if not _store_folder(project_id).is_dir():
         return "nobody"
     origins = _bound_origins(project_id)
@@ -271,11 +260,12 @@ def _owner(project_id: str, mine: dict[str, str]) -> str:
 
 
 def _is_same(mine: dict[str, str], origin: dict[str, str]) -> bool:
-    """Whether both are one repository: the same place, the same remote, or a place that has since been left."""
+    # The same place or remote, or a place that no longer exists.
     if any(mine.get(key) and mine.get(key) == origin.get(key) for key in ("common_dir", "remote", "directory")):
         return True
     place = origin.get("common_dir") or origin.get("directory") or ""
-    return not origin.get("remote") and not mine.get("remote") and not os.path.exists(place)  # noqa: PTH110  (False for what no file system can hold)
+    # Path.exists raises for what no file system can hold.
+    return not origin.get("remote") and not mine.get("remote") and not os.path.exists(place)  # noqa: PTH110
 
 
 def _where(origin: dict[str, str]) -> str:

@@ -1,7 +1,4 @@
-"""Where settings come from: the environment, the hub's ``config.toml``, the project in the hub, and a folder's file.
-
-The first of them that names a setting decides it.
-"""
+"""The sources of settings, in order of priority: environment, ``config.toml``, project, folder file."""
 
 from __future__ import annotations
 
@@ -22,9 +19,10 @@ from memoryhub.core.stores import rows
 PREFIX = "MEMORY_HUB_"
 CONFIG_FILE = "config.toml"
 PROJECT = "the project"
+# Keys of ``config.toml`` that are not project settings.
 OF_THE_HUB = frozenset({"enabled"})
-"""Keys of ``config.toml`` that are no project's settings."""
 
+# Examples of structured settings, which the environment sets as JSON.
 EXAMPLES = {
     "ranking": '{"text": 2}',
     "retention": '[{"what": "captured", "after_days": 30}]',
@@ -32,18 +30,13 @@ EXAMPLES = {
     "secret_rules": '[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]',
     "secret_allow": '["a text", "/a pattern/"]',
 }
-"""Of the settings that have parts, which the environment writes as JSON."""
 
+# Setting name to its source and value.
 Layers = dict[str, tuple[str, Any]]
-"""By a setting's name: who decides it, and the value."""
 
 
 def decided(names: Collection[str]) -> Layers:
-    """Return those of the settings that anybody has decided for the current store, with who did.
-
-    Raises:
-        Unavailable: ``config.toml`` or a variable cannot be read; the message says which, where, and the fix.
-    """
+    """Return the settings that any source sets for the current store, with their source."""
     folder = current_folder()
     layers: Layers = {name: (folder.path, value) for name, value in folder.values.items()}
     layers |= {name: (PROJECT, value) for name, value in _of_the_project().items()}
@@ -51,34 +44,26 @@ def decided(names: Collection[str]) -> Layers:
 
 
 def decided_outside(names: Collection[str]) -> Layers:
-    """Return those of the settings that the environment or ``config.toml`` decides, for all projects.
-
-    Raises:
-        Unavailable: as ``decided``.
-    """
+    """Return the settings that the environment or ``config.toml`` sets for all projects, with their source."""
     config = {name: value for name, value in read_config().items() if name in names}
     layers: Layers = {name: (f"{CONFIG_FILE} in the home folder", value) for name, value in config.items()}
     return layers | {name: (_variable(name), value) for name, value in _from_environment(names).items()}
 
 
 def config_path() -> Path:
-    """Return where the hub's own settings are; the file need not be there."""
+    """Return the path of the hub's own settings, which may not exist."""
     return env.home() / CONFIG_FILE
 
 
 def read_config() -> dict[str, Any]:
-    """Return all that ``config.toml`` says; nothing where there is none.
-
-    Raises:
-        Unavailable: it cannot be read; the message names the file, the line and the fix.
-    """
+    """Return the content of ``config.toml``; empty if it does not exist. Raises Unavailable with file, line and fix."""
     path = config_path()
     try:
         return _parsed(path, path.stat().st_mtime_ns)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise Unavailable(f"{path}{_broken(error)}; mend it there, or remove the file to go on without it") from error
+        raise Unavailable(f"{path}{_broken(error)}; fix it there, or remove the file") from error
 
 
 @lru_cache(maxsize=8)
@@ -90,7 +75,6 @@ _LINE = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\
 
 
 def _broken(error: Exception) -> str:
-    """Return where a file is broken and how: ``, line 3, column 7: invalid value``."""
     if isinstance(error, RecursionError):
         return " is nested too deeply"
     found = _LINE.match(str(error))
@@ -114,14 +98,13 @@ def _variable(name: str) -> str:
 
 
 def _read(name: str, value: str) -> Any:
-    """Return a setting of the environment; one that has parts is written as JSON."""
     if name not in EXAMPLES:
         return value
     try:
         return json.loads(value)
     except json.JSONDecodeError as error:
         variable = f"{PREFIX}{name.upper()}"
-        raise Unavailable(f"setting {variable} is not JSON: {error.msg}; write {EXAMPLES[name]}, say") from error
+        raise Unavailable(f"setting {variable} is not JSON: {error.msg}; write for example {EXAMPLES[name]}") from error
     except RecursionError as error:
         variable = f"{PREFIX}{name.upper()}"
-        raise Unavailable(f"setting {variable} is nested too deeply; write {EXAMPLES[name]}, say") from error
+        raise Unavailable(f"setting {variable} is nested too deeply; write for example {EXAMPLES[name]}") from error

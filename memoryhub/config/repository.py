@@ -1,4 +1,4 @@
-"""Read from git's own files which repository a folder belongs to. Standard library only, and no process started."""
+"""Read the repository of a folder from git's own files. Standard library only; starts no process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SCP = re.compile(r"^(?:[^@/:]+@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)$")
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository: the folder all its worktrees share, its main folder, and its remotes' addresses by name."""
+    """A git repository: its shared git directory, its main folder, and its remotes' URLs by name."""
 
     common_dir: Path
     folder: Path
@@ -26,12 +26,12 @@ class Repository:
 
     @property
     def folder_name(self) -> str:
-        """The main folder's name, without ``.git`` for a bare repository."""
+        """Return the main folder's name, without ``.git`` for a bare repository."""
         return self.folder.name.removesuffix(".git")
 
 
 def find_repository(directory: Path) -> Repository | None:
-    """Return the repository that holds the folder, or None."""
+    """Return the repository that contains the folder, or None."""
     for folder in (directory, *directory.parents):
         git_dir = _git_dir(folder)
         if git_dir is not None:
@@ -40,7 +40,7 @@ def find_repository(directory: Path) -> Repository | None:
 
 
 def remote_name(url: str) -> str:
-    """Return the last part of a remote's address, without ``.git``: the repository's name."""
+    """Return the repository's name: the last part of a remote's URL, without ``.git``."""
     parts = [part for part in re.split(r"[/\\:]+", url.rstrip("/\\")) if part]
     if len(parts) > 1 and parts[-1] == ".git":
         parts.pop()
@@ -48,7 +48,7 @@ def remote_name(url: str) -> str:
 
 
 def remote_identity(url: str) -> str:
-    """Return ``host/path`` of an address: the same for https and ssh, and without credentials."""
+    """Return ``host/path`` of a URL: equal for https and ssh, and without credentials."""
     match = _URL.match(url) or _SCP.match(url)
     if match is None:
         return url.rstrip("/").removesuffix("/.git").removesuffix(".git")
@@ -58,7 +58,6 @@ def remote_identity(url: str) -> str:
 
 
 def _git_dir(folder: Path) -> Path | None:
-    """Return the git directory of a worktree's top folder or of a bare repository, else None."""
     entry = folder / ".git"
     if is_folder(entry):
         return entry if is_file(entry / "HEAD") else None
@@ -69,7 +68,7 @@ def _git_dir(folder: Path) -> Path | None:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is a folder that can be seen; of a name that is too long, or in a closed folder, it is not."""
+    """Return whether the path is a readable folder; False for names that are too long."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -77,7 +76,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Whether it is a file that can be seen."""
+    """Return whether the path is a readable file."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -107,7 +106,6 @@ def _repository(folder: Path, git_dir: Path) -> Repository:
 
 
 def _main_folder(common: Path, settings: list[tuple[str, str, str]]) -> Path:
-    """Return the main worktree's folder, or the bare repository's own."""
     worktree = _worktree(settings)
     if worktree:
         return (common / worktree).resolve()
@@ -115,7 +113,7 @@ def _main_folder(common: Path, settings: list[tuple[str, str, str]]) -> Path:
 
 
 def _worktree(settings: list[tuple[str, str, str]]) -> str:
-    """Return where a submodule's files are, as its settings say, or ""."""
+    # Set for submodules, whose git directory is inside the parent's.
     return next((value for section, key, value in settings if (section, key) == ("core", "worktree")), "")
 
 
@@ -128,7 +126,7 @@ def _remotes(settings: list[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def _settings(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (section, key, value) of a git config file; subsections as ``remote.origin``."""
+    # The git config format: subsections become ``remote.origin``.
     section = ""
     for line in text.splitlines():
         header = _SECTION.match(line)
@@ -142,7 +140,6 @@ def _settings(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _value(raw: str) -> str:
-    """Return a config value without its comment and quotes."""
     text = raw.strip()
     if text.startswith('"'):
         closing = re.match(r'"((?:[^"\\]|\\.)*)"', text)

@@ -1,4 +1,4 @@
-"""A project's own rules for secrets, as its settings say them."""
+"""A project's custom rules for secrets, as its settings declare them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 if TYPE_CHECKING:
-    from memoryhub.core.secrets.custom_rules import OwnRules
+    from memoryhub.core.secrets.custom_rules import CustomRules
 
 MAX_RULES = 100
 MAX_ALLOWED = 500
@@ -33,26 +33,26 @@ Allowed = Annotated[str, StringConstraints(min_length=3, max_length=1000), After
 
 
 class SecretRule(BaseModel):
-    """One kind of secret that only this project knows."""
+    """One kind of secret that only this project has."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Slug
     pattern: Annotated[str, StringConstraints(min_length=1, max_length=1000), AfterValidator(_taken)] = Field(
-        description="for RE2; the first group is the secret, or all that matches"
+        description="RE2; the secret is the first group, or the whole match"
     )
-    type: Slug = Field("secret", description="stands in the tag")
+    type: Slug = Field("secret", description="shown in the tag")
     keywords: tuple[Annotated[str, StringConstraints(min_length=1, max_length=60)], ...] = Field(
-        (), max_length=20, description="one must be in a text for the pattern to be tried"
+        (), max_length=20, description="one must occur in a text for the pattern to be tried"
     )
     description: str = Field("", max_length=300)
 
 
 @lru_cache(maxsize=64)
-def compiled_rules(rules: tuple[SecretRule, ...], allow: tuple[str, ...]) -> OwnRules:
-    """Return rules and an allow-list, ready to use; the same objects for the same ones."""
-    from memoryhub.core.secrets.custom_rules import NO_RULES, OwnRule, compile_rules
+def compiled_rules(rules: tuple[SecretRule, ...], allow: tuple[str, ...]) -> CustomRules:
+    """Return compiled rules and allowlist; the same object for equal arguments."""
+    from memoryhub.core.secrets.custom_rules import NO_RULES, CustomRule, compile_rules
 
     if not rules and not allow:
         return NO_RULES
-    return compile_rules((OwnRule(each.id, each.pattern, each.type, each.keywords) for each in rules), allow)
+    return compile_rules((CustomRule(rule.id, rule.pattern, rule.type, rule.keywords) for rule in rules), allow)

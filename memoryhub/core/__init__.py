@@ -1,1 +1,1 @@
-"""The ground floor: stores, the event log, sanitising, errors, budgets. Imports no other part of the hub."""
+"""The lowest layer: stores, the event log, sanitising and errors (decision 42)."""

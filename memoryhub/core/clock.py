@@ -1,4 +1,4 @@
-"""The hub's one clock. Tests freeze it; nothing else asks the system for the time of an event."""
+"""The hub's only clock for events; tests freeze it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _frozen: ContextVar[datetime | None] = ContextVar("frozen_clock", default=None)
 
 
 def now() -> datetime:
-    """Return the time in UTC, cut to milliseconds (the log keeps no more)."""
+    """Return the time in UTC, truncated to milliseconds as in the log."""
     moment = _frozen.get() or datetime.now(UTC)
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
@@ -24,20 +24,12 @@ def to_text(moment: datetime) -> str:
 
 @lru_cache(maxsize=256)
 def from_text(text: str) -> datetime:
-    """Read what ``to_text`` wrote, or any ISO 8601 time; a time without a zone is UTC.
-
-    Raises:
-        ValueError: the text is no ISO 8601 time, or outside the years 1 to 9999.
-    """
+    """Parse any ISO 8601 time; without a zone it is UTC. Raises ValueError outside the years 1 to 9999."""
     return in_utc(datetime.fromisoformat(text))
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Return the moment in UTC; one without a zone is in UTC already.
-
-    Raises:
-        ValueError: no year from 1 to 9999 holds it, which near either end depends on the zone.
-    """
+    """Convert to UTC; a time without a zone is in UTC already."""
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     try:
@@ -48,7 +40,6 @@ def in_utc(moment: datetime) -> datetime:
 
 @contextmanager
 def frozen(moment: datetime) -> Iterator[None]:
-    """Hold the clock at ``moment`` inside the block."""
     token = _frozen.set(moment)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What upper apps add to what lower ones tell: to a view, to the statistics, to a session's beginning."""
+"""Registries through which upper apps add fields to views, statistics, and text to a session's start."""
 
 from __future__ import annotations
 
@@ -15,34 +15,30 @@ _openings: list[Opening] = []
 
 
 def define_part(view: str, name: str, part: Part) -> None:
-    """Register a field of a view, such as ``commit``: ``part`` returns it as JSON data, by id, for all ids at once."""
+    """Register a field of a view, such as ``commit``: ``part`` returns its JSON data by id, for all ids at once."""
     _parts.setdefault(view, {})[name] = part
 
 
 def parts_of(view: str, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return the registered fields of a view, by id and name; what has nothing to tell is left out."""
-    told: dict[int, dict[str, Any]] = {each: {} for each in ids}
+    fields: dict[int, dict[str, Any]] = {entity: {} for entity in ids}
     for name, part in _parts.get(view, {}).items() if ids else ():
-        for each, value in part(ids).items():
-            told[each][name] = value
-    return told
+        for entity, value in part(ids).items():
+            fields[entity][name] = value
+    return fields
 
 
 def define_statistics(name: str, count: Statistics) -> None:
-    """Register counts of the current store under a name."""
     _statistics[name] = count
 
 
 def statistics() -> dict[str, dict[str, int]]:
-    """Return all registered counts of the current store."""
     return {name: count() for name, count in _statistics.items()}
 
 
 def define_opening(opening: Opening) -> None:
-    """Register what a session that begins is told beside itself: its text, from its name."""
+    """Register text that a starting session receives, given its id."""
     _openings.append(opening)
 
 
 def opening_of(session_id: str) -> str:
-    """Return what a session that begins is told; empty where nothing is known yet."""
     return "\n".join(filter(None, (opening(session_id) for opening in _openings)))

@@ -1,9 +1,7 @@
-"""Counts of what leaves no event: refusals and how long answers took. True across processes.
+"""Counters and timers that leave no event, summed across processes."""
 
-Each process keeps its counts in memory and, a second later at most, in one small file of its own under
-``<home>/metrics/``; whoever wants the sums reads all the files. Nothing is written to the log, and nothing on a read's
-time but a dictionary.
-"""
+# Each process keeps its counts in memory and writes them, at most a second later, to its own small file under
+# ``<home>/metrics/``; readers sum all files. So a read costs only a dictionary update, and the log stays small.
 
 from __future__ import annotations
 
@@ -32,13 +30,11 @@ _FOLDED = "folded files"
 
 
 def metrics_folder() -> Path:
-    """Return the folder of the processes' files."""
     return env.home() / "metrics"
 
 
+# This process's file; its lock shows that the process lives.
 class CounterFile:
-    """This process's file."""
-
     def __init__(self) -> None:
         self._folder = metrics_folder()
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -47,16 +43,13 @@ class CounterFile:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def write(self, values: Values) -> None:
-        """Replace the content, whole or not at all."""
         _replace(self._folder / f"{self._name}.json", values)
 
     def close(self) -> None:
-        """Let the file be folded by whoever comes next."""
         os.close(self._lock)
 
 
 def read_sums() -> Values:
-    """Return the sums of all processes' counts, by store and key."""
     with _locked() as folder:
         ended, folded = _read_ended(folder)
         for path in _process_files(folder):
@@ -66,13 +59,14 @@ def read_sums() -> Values:
 
 
 def fold_ended() -> int:
-    """Fold the files of processes that have ended into the sums; return how many there were."""
+    """Add the files of ended processes to the sums; return their number."""
     with _locked() as folder:
         ended, folded = _read_ended(folder)
         _remove(folder, folded)
         dead = [path for path in _process_files(folder) if _has_ended(path)]
         for path in dead:
             _add_up(ended, _read(path))
+        # The sums record which files they include, so a crash before the files are removed counts nothing twice.
         names = [path.name for path in dead]
         if dead or folded:
             _replace(folder / _SUMS, {**ended, _FOLDED: dict.fromkeys(names, 1.0)})
@@ -82,7 +76,6 @@ def fold_ended() -> int:
 
 @contextmanager
 def _locked() -> Iterator[Path]:
-    """Keep readers and folders of files apart; where nothing was counted yet, make the folder."""
     folder = metrics_folder()
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -103,7 +96,7 @@ def _read_ended(folder: Path) -> tuple[Values, list[str]]:
 
 
 def _read(path: Path) -> Values:
-    """Return a file's counts; one that is gone or cannot be read holds none."""
+    # A missing or unreadable file has no counts.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         content = json.loads(path.read_text())
         return {str(store): dict(values) for store, values in content.items()}
@@ -112,14 +105,13 @@ def _read(path: Path) -> Values:
 
 def _add_up(total: Values, more: Values) -> None:
     for store, values in more.items():
-        known = defaultdict(float, total.get(store, {}))
+        summed = defaultdict(float, total.get(store, {}))
         for key, value in values.items():
-            known[key] += value
-        total[store] = dict(known)
+            summed[key] += value
+        total[store] = dict(summed)
 
 
 def _has_ended(path: Path) -> bool:
-    """Whether the process of a file is gone: nobody holds its lock."""
     try:
         descriptor = os.open(path.with_suffix(".lock"), os.O_WRONLY)
     except FileNotFoundError:
@@ -144,43 +136,40 @@ def _replace(path: Path, content: Values) -> None:
     draft.replace(path)
 
 
+# Upper bounds of the histograms, in seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Upper bounds of the histograms, in seconds."""
 
 _FLUSH_SECONDS = 1.0
 HOME_VARIABLE = "MEMORY_HUB_HOME"
 _lock = threading.RLock()
+# Store to ``name|label`` to value.
 _values: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-"""Store to ``name|label`` to value."""
 _home = os.environ.get(HOME_VARIABLE)
 _file: CounterFile | None = None
 _flusher: threading.Timer | None = None
 
 
+# A count with one label.
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A count with one label."""
-
     name: str
     help: str
     label: str
 
     def count(self, value: str) -> None:
-        """Add one; it is in the file when this returns, because refusals are rare and must not be lost."""
+        # Written at once: refusals are rare and must not be lost.
         _add({f"{self.name}|{value}": 1.0}, now=True)
 
 
+# A histogram of seconds with one label.
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A histogram of seconds with one label."""
-
     name: str
     help: str
     label: str
 
     @contextmanager
     def time(self, value: str) -> Iterator[None]:
-        """Measure the block."""
         started = time.perf_counter()
         yield
         seconds = time.perf_counter() - started
@@ -193,21 +182,18 @@ _defined: dict[str, Counter | Timer] = {}
 
 
 def define(name: str, text: str, label: str) -> Counter:
-    """Register a counter and return it."""
     counter = Counter(name, text, label)
     _defined[name] = counter
     return counter
 
 
 def define_timer(name: str, text: str, label: str) -> Timer:
-    """Register a timer and return it."""
     timer = Timer(name, text, label)
     _defined[name] = timer
     return timer
 
 
 def defined() -> list[Counter | Timer]:
-    """Return all that are registered."""
     return list(_defined.values())
 
 
@@ -232,8 +218,8 @@ def _flush_soon() -> None:
 
 
 def flush() -> None:
-    """Write this process's file; a failure loses counts, never the call that was counted."""
     global _file, _flusher  # noqa: PLW0603 - one file a process
+    # A failure loses counts, never the call that was counted.
     with _lock, contextlib.suppress(OSError):
         _flusher = None
         if _values and os.environ.get(HOME_VARIABLE) == _home:
@@ -242,13 +228,13 @@ def flush() -> None:
 
 
 def sums() -> dict[str, dict[str, float]]:
-    """Return the sums of all processes' counts, by store and key, those of this process included."""
+    """Return the sums of all processes' counts, by store and key, including this process."""
     flush()
     return read_sums()
 
 
 def _reset() -> None:
-    """Count from nothing: this process is another than the one that counted, or its home is."""
+    # The process was forked, or its home changed.
     global _file, _flusher, _home
     if _file is not None:
         _file.close()

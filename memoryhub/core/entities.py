@@ -1,7 +1,4 @@
-"""What has an id in a store: memories, sessions, commits and whatever else an app declares.
-
-Ids are positions of the log, so that one id names one thing, and what it is follows from it.
-"""
+"""Look up entities (memories, sessions, commits and others) by id. An id is a position of the log."""
 
 from __future__ import annotations
 
@@ -11,17 +8,16 @@ from typing import Any
 
 from memoryhub.core.errors import NotFound
 from memoryhub.core.stores import rows
+from memoryhub.core.text import first_line
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One thing of a store."""
-
     type: str
     id: int
     title: str
+    # Subtype within its type; empty if there is none.
     kind: str = ""
-    """What it is within its type; empty where all of its type are alike."""
     deleted: bool = False
 
 
@@ -30,58 +26,42 @@ _shown_by: dict[str, str] = {}
 
 
 def define_entity(entity_type: str, sql: str, *, shown_by: str = "memory_search") -> None:
-    """Register a type of entity.
-
-    Args:
-        entity_type: what callers name it.
-        sql: selects ``id, title, kind, deleted`` of all those that are there.
-        shown_by: the tool that shows one.
-    """
+    """Register an entity type. ``sql`` selects ``id, title, kind, deleted``; ``shown_by`` is a tool."""
     _shown_by[entity_type] = shown_by
     _sources[entity_type] = f"SELECT '{entity_type}', id, title, kind, deleted FROM ({sql})"
 
 
 def entity_types() -> list[str]:
-    """Return the names of all types, in order of their registration."""
     return list(_sources)
 
 
 def find_entities(ids: Iterable[int]) -> dict[int, Entity]:
-    """Return the entities of these ids in the current store, deleted ones too, by one statement.
-
-    An id that names none is not in the answer.
-    """
-    wanted = ", ".join(str(int(each)) for each in sorted(set(ids)))
+    """Return the entities with these ids, including deleted ones, in one query."""
+    wanted = ", ".join(str(int(entity_id)) for entity_id in sorted(set(ids)))
     if not wanted:
         return {}
     arms = [f"{source} WHERE id IN ({wanted})" for source in _sources.values()]
     found = rows.fetch(" UNION ALL ".join(arms))
-    return {each[1]: Entity(each[0], each[1], _first_line(each[2]), each[3], bool(each[4])) for each in found}
+    return {row[1]: Entity(row[0], row[1], first_line(row[2]), row[3], bool(row[4])) for row in found}
 
 
 def require_entities(wanted: str, ids: Sequence[int]) -> list[Entity]:
-    """Return the entities of these ids, in their order, all of the type ``wanted``.
-
-    Raises:
-        NotFound: one of them is not there, or is something else; the message says what.
-    """
+    """Return the entities with these ids, in order; NotFound unless all are of type ``wanted``."""
     found = find_entities(ids)
-    if any(each not in found or found[each].type != wanted for each in ids):
+    if any(entity_id not in found or found[entity_id].type != wanted for entity_id in ids):
         raise not_found(wanted, ids)
-    return [found[each] for each in ids]
+    return [found[entity_id] for entity_id in ids]
 
 
 def not_found(wanted: str, ids: Sequence[int], **data: Any) -> NotFound:
-    """Return the error that some of these ids are no ``wanted``: what they are instead, or that nothing has them."""
+    """Return an error that names what the ids are instead of a ``wanted``, or which do not exist."""
     found = find_entities(ids)
-    others = [each for each in found.values() if each.type != wanted]
+    others = [entity for entity in found.values() if entity.type != wanted]
     if others:
-        said = [f"#{each.id} is a {each.type}, not a {wanted}; {_shown_by[each.type]} shows it" for each in others]
-        return NotFound("; ".join(said), **(data or {"ids": [each.id for each in others]}))
-    missing = [each for each in ids if each not in found]
-    listed = ", ".join(f"#{each}" for each in missing)
+        hints = [
+            f"#{entity.id} is a {entity.type}, not a {wanted}; {_shown_by[entity.type]} shows it" for entity in others
+        ]
+        return NotFound("; ".join(hints), **(data or {"ids": [entity.id for entity in others]}))
+    missing = [entity_id for entity_id in ids if entity_id not in found]
+    listed = ", ".join(f"#{entity_id}" for entity_id in missing)
     return NotFound(f"there is no {wanted} {listed} here; search or list to find its id", **(data or {"ids": missing}))
-
-
-def _first_line(title: str) -> str:
-    return title.strip().split("\n", 1)[0][:200]

@@ -1,7 +1,4 @@
-"""The errors a caller can meet, and the one table that maps them to every door.
-
-Each error has a stable ``code``, a sentence that says what to do next, and ``data`` for programs.
-"""
+"""The errors that callers see. Each has a stable ``code``, a message with the next step, and ``data`` for programs."""
 
 from __future__ import annotations
 
@@ -9,14 +6,12 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-INTERRUPTED_EXIT_CODE = 130  # what shells report of a process that SIGINT ended
-# Where both doors over HTTP answer what the type of a problem means.
+INTERRUPTED_EXIT_CODE = 130  # the shells' code for a process ended by SIGINT
+# REST and MCP over HTTP document problem types under this path.
 PROBLEMS_PATH = "/api/v1/problems/"
 
 
 class HubError(Exception):
-    """Base of all errors that a caller may be shown."""
-
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
@@ -27,7 +22,6 @@ class HubError(Exception):
         self.data = data
 
     def as_problem(self) -> dict[str, Any]:
-        """Return the error as an RFC 9457 problem object."""
         title = self.code.replace("_", " ").title()
         return {
             "type": f"{PROBLEMS_PATH}{self.code}",
@@ -72,7 +66,7 @@ class Conflict(HubError):
 
 
 class PreconditionFailed(HubError):
-    """The caller read an older state than the present one."""
+    """The caller read an older version than the current one."""
 
     code = "precondition_failed"
     http_status = 412
@@ -96,14 +90,14 @@ class Unavailable(HubError):
 
 
 class Damaged(Unavailable):
-    """The log is not the one that was acknowledged, or is missing: nothing is written until a person decides."""
+    """The log does not match its anchor, or is missing: writes are refused until a person decides."""
 
     code = "damaged"
     exit_code = 16
 
 
 class Forbidden(HubError):
-    """The caller may not do this, or may not do it here."""
+    """The caller lacks the right to do this, or to do it here."""
 
     code = "forbidden"
     http_status = 403
@@ -111,7 +105,7 @@ class Forbidden(HubError):
 
 
 class Unauthorized(HubError):
-    """The caller has not said who she is."""
+    """The caller is not authenticated."""
 
     code = "unauthorized"
     http_status = 401
@@ -119,10 +113,10 @@ class Unauthorized(HubError):
 
 
 class ConfirmationRequired(HubError):
-    """What was asked for cannot be undone, and nobody has confirmed it yet; nothing was changed.
+    """The action cannot be undone and is not confirmed yet; nothing was changed.
 
-    The message is the question to put to the user. The data has the ``id`` and the ``confirm_token`` with which the
-    same call, made again, goes through.
+    The message is a question for the user. The data has the ``id`` and the ``confirm_token`` with which the same call
+    succeeds.
     """
 
     code = "confirmation_required"
@@ -133,10 +127,13 @@ class ConfirmationRequired(HubError):
         super().__init__(question, id=id, confirm_token=confirm_token, **data)
 
 
-# What HTTP itself refuses, by its code.
+# Errors of HTTP itself, by code.
 HTTP_PROBLEMS = {
     "bad_request": (400, "The request cannot be read, or was sent to another host's name."),
-    "method_not_allowed": (405, "The address is known, but not with this method; the header Allow lists those it has."),
+    "method_not_allowed": (
+        405,
+        "The method is not allowed at this address; the header Allow lists the methods that are.",
+    ),
     "request_entity_too_large": (413, "The body is larger than this hub accepts."),
     "unsupported_media_type": (415, "The body is not application/json."),
     "internal_server_error": (500, "The hub failed; its log on standard error has the details."),
@@ -144,7 +141,6 @@ HTTP_PROBLEMS = {
 
 
 def describe_problem(code: str) -> dict[str, Any] | None:
-    """Return what the ``type`` of a problem leads to, or None for a code that there is not."""
     status, meaning = _known_problems().get(code, (0, ""))
     return {"code": code, "status": status, "meaning": meaning} if status else None
 

@@ -1,5 +1,3 @@
-"""Model fields of the stores."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -13,16 +11,11 @@ else:
     BigInteger = models.BigIntegerField
 
 
+# A position in the store's log, which is also the id of the entity that the event created.
 class PositionField(BigInteger):
-    """An event's place in its store's log, or the id of the entity which that event created.
-
-    On SQLite the column is declared ``integer``, so that as a primary key it *is* the row id.
-    """
-
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
-        """Return the column's type."""
+        # As a primary key, SQLite's ``integer`` is the row id itself.
         return "integer" if connection.vendor == "sqlite" else "bigint"
 
     def rel_db_type(self, connection: BaseDatabaseWrapper) -> str:
-        """Return the type of a column that refers to this one."""
         return self.db_type(connection)

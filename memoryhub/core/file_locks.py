@@ -1,7 +1,6 @@
-"""Locks between processes, by ``flock(2)``: the system releases them when a process dies.
+"""Locks between processes with ``flock(2)``, which the system releases when a process dies (decision 22)."""
 
-Standard library only, and nothing slow at import: hooks use them.
-"""
+# Standard library only, and nothing slow at import: hooks use it.
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ _POLL_SECONDS = 0.005
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the exclusive lock of an open file; return False if another process or descriptor holds it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -21,7 +19,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def lock(descriptor: int, *, seconds: float) -> bool:
-    """Wait for the exclusive lock of an open file; return False if others hold it for all of ``seconds``."""
+    """Wait for the exclusive lock of an open file; return False after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not try_lock(descriptor):
         if time.monotonic() >= deadline:

@@ -1,4 +1,4 @@
-"""Identifiers and randomness, in one place so that tests can seed them."""
+"""Identifiers and randomness in one place, so that tests can seed them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ _SHORT_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def random_bytes(count: int) -> bytes:
-    """Return ``count`` unguessable bytes."""
     return os.urandom(count)
 
 
 def uuid7() -> str:
-    """Return a time-ordered UUID (RFC 9562, version 7) as text."""
+    """Return a time-ordered UUID (RFC 9562, version 7)."""
     milliseconds = time.time_ns() // 1_000_000
     value = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | int.from_bytes(random_bytes(10))
     value = value & ~(0xF << 76) | 0x7 << 76
@@ -24,6 +23,6 @@ def uuid7() -> str:
 
 
 def short_id() -> str:
-    """Return ten characters (50 bits) for names that people and models must copy, such as a session's."""
+    # 50 bits in ten characters, for names that people and models copy, such as a session's.
     value = int.from_bytes(random_bytes(7))
     return "".join(_SHORT_ALPHABET[value >> shift & 31] for shift in range(0, 50, 5))

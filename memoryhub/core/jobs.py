@@ -1,7 +1,4 @@
-"""What a job is: the one table from which the schedule, the page, the command and the documents come.
-
-Each app may have a ``jobs.py`` that defines its own with ``define_job``; the hub loads them all by that name.
-"""
+"""Background jobs: each app's ``jobs.py`` declares its own with ``define_job``."""
 
 from __future__ import annotations
 
@@ -17,8 +14,6 @@ Report = Callable[[int, int], None]
 
 
 class Every(StrEnum):
-    """How often a job is run by itself."""
-
     MINUTE = "every minute"
     HOUR = "every hour"
     DAY = "every day"
@@ -26,71 +21,59 @@ class Every(StrEnum):
 
 
 class Over(StrEnum):
-    """What a job is run over, one by one."""
-
     PROJECTS = "every project"
     STORES = "every store"
     ALL = "every store and hub.db"
     HUB = "the hub"
 
 
+# The argument of a job's function: its store and time limit, and a way to report progress.
 class Run:
-    """What a job's function is given: its time, and a way to say how far it is."""
-
     def __init__(
-        self, *, store: StoreId | None = None, seconds: float, told: Report = lambda _done, _total: None
+        self, *, store: StoreId | None = None, seconds: float, on_progress: Report = lambda _done, _total: None
     ) -> None:
+        # None for a job of the hub.
         self.store = store
-        """What it is run over; None: the hub."""
         self._seconds = seconds
-        self._told = told
+        self._on_progress = on_progress
+        # On the monotonic clock: when to leave the rest to the next run.
         self.until = time.monotonic() + seconds
-        """On the monotonic clock: when to leave what is not done yet to the next run."""
         self.done, self.total = 0, 0
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
         return time.monotonic() > self.until
 
     def report(self, done: int, total: int = 0) -> None:
-        """Say how far it is; ``total`` 0 where nobody knows how much there is."""
         self.done, self.total = done, total
-        self._told(done, total)
+        self._on_progress(done, total)
 
     def require_time(self) -> None:
-        """Give up where the time is up. For work that cannot be left half done, and is begun anew instead.
-
-        Raises:
-            Unavailable: it is.
-        """
+        """Stop if the time is up, for work that must start again rather than continue."""
         if self.over:
             raise Unavailable(f"it takes longer than its {self._seconds:.0f} s; run it by hand, which has no limit")
 
 
+# Does the job in the current store or the hub; returns a sentence, or "" if there was nothing to do.
 Work = Callable[[Run], str]
-"""Does the job in the current store, or the hub; returns what was done as a sentence, "" where there was nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job."""
-
+    # Lower case, words separated by spaces.
     name: str
-    """Lower case, words apart."""
+    # One sentence.
     does: str
-    """What it does, in one sentence."""
     work: Work
     every: Every
     over: Over
+    # Time limit in seconds of a scheduled run over one store; a run started by hand has none.
     cap: float
-    """Seconds that one run over one store may take by schedule; by hand there is no limit."""
+    # Whether the store is opened for the job; otherwise it opens ``run.store`` itself.
     opened: bool = True
-    """Whether the store is opened for it; else it opens ``run.store`` itself, and says what keeps it from doing so."""
 
     @property
     def slug(self) -> str:
-        """The name where no space may be."""
         return self.name.replace(" ", "-")
 
 
@@ -107,32 +90,16 @@ def define_job(
     cap: float = 300.0,
     opened: bool = True,
 ) -> Job:
-    """Register a job. It must bear being killed at any point, and go on or begin anew when it is run again.
-
-    Args:
-        name: lower case, words apart: ``expire turns``.
-        does: one sentence.
-        work: does it in the current store, with ``source="job"`` and the job's name as the actor of its events.
-        every: how often the schedule runs it.
-        over: what it is run over.
-        cap: seconds that one run over one store may take.
-        opened: off where ``work`` opens ``run.store`` itself.
-    """
+    """Register a job, a function that must survive being killed at any point, and then continue or start again."""
     _jobs[name] = Job(name, does, work, every, over, cap, opened)
     return _jobs[name]
 
 
 def defined_jobs() -> list[Job]:
-    """Return every job, in the order of their definition."""
     return list(_jobs.values())
 
 
 def find_job(name: str) -> Job:
-    """Return the job of a name, or of a slug.
-
-    Raises:
-        Invalid: there is none; the data names the known ones.
-    """
     found = _jobs.get(name.strip().lower().replace("-", " "))
     if found is None:
         raise Invalid(f"there is no job {name[:64]!r}", choices=[job.slug for job in _jobs.values()])

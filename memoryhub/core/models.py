@@ -1,4 +1,4 @@
-"""The log's own tables; everything else in a store is made from them."""
+"""The log's own tables; everything else in a store is built from them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from memoryhub.core.fields import PositionField
 from memoryhub.core.stores.routing import StoreManager
 
 
+# Base of every model in a store: its managers are pinned to the current store.
 class StoreModel(models.Model):
-    """Base of every model that is in a store: its managers are pinned to the current one."""
-
     objects: ClassVar[StoreManager] = StoreManager()
+    # Whether its rows follow from events alone, so that a rebuild creates and compares them.
     from_log: ClassVar[bool] = True
-    """Whether its rows follow from events alone, so that a rebuild makes and compares them."""
+    # Fields that no event of another stream sets or changes; sampled comparisons check only these.
     from_own_stream: ClassVar[tuple[str, ...]] = ()
-    """Fields that no event of another stream sets or changes; a comparison by sample looks at these alone."""
 
     class Meta:
         abstract = True
         base_manager_name = "objects"
 
 
+# An immutable event. Triggers refuse changes other than erasing or redacting its payload.
 class RawEvent(StoreModel):
-    """One immutable thing that happened. Triggers refuse to change or delete it, but for the erasure of its payload."""
-
     position = PositionField(primary_key=True)
     event_id = models.CharField(max_length=36, unique=True)
     project_id = models.CharField(max_length=64)
@@ -60,9 +58,8 @@ class RawEvent(StoreModel):
         return f"#{self.position} {self.event_type}"
 
 
+# How far a projector outside the write transaction has come.
 class ProjectionOffset(StoreModel):
-    """How far a projector that runs outside the write has come."""
-
     projector = models.CharField(max_length=64, primary_key=True)
     position = PositionField()
 
@@ -73,9 +70,8 @@ class ProjectionOffset(StoreModel):
         return f"{self.projector} at #{self.position}"
 
 
+# An entity hidden until it is released (decision 27).
 class Quarantine(StoreModel):
-    """Something that was set aside: nothing tells of it until it is let out again, and nothing of it is lost."""
-
     id = PositionField(primary_key=True)
     placed_by = models.BigIntegerField(help_text="The position of the event that set it aside")
 

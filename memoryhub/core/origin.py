@@ -1,7 +1,4 @@
-"""Where a change comes from: the door, who stands behind it, and the session it belongs to.
-
-A door sets the origin once; every event appended inside carries it.
-"""
+"""The origin of a change: interface, actor and session. An interface sets it once; every event inside carries it."""
 
 from __future__ import annotations
 
@@ -10,23 +7,22 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
+# Prefix of the actor of a change made with an agent's token.
 AGENT_PREFIX = "token:"
-"""What the names of those begin with who act by an agent's token."""
 
 
+# Header fields of an event that are not in its payload.
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The header fields of an event that its payload does not know."""
-
+    # The interface: ``mcp``, ``rest``, ``admin``, ``cli``, ``job`` or ``service``.
     source: str = "service"
-    """The door: ``mcp``, ``rest``, ``admin``, ``cli``, ``job`` or ``service``."""
+    # The name of a client, user or job.
     actor: str = "unknown"
-    """Who acts: a client's name, a user's name, a job's name."""
     session_id: str = ""
     turn_id: str = ""
     trace_id: str = ""
+    # Proves that the caller's turn is open; never stored.
     ack_token: str = ""
-    """What the caller shows to prove that its turn is open; never stored."""
 
 
 _NOWHERE = Origin()
@@ -34,13 +30,11 @@ _current: ContextVar[Origin] = ContextVar("origin", default=_NOWHERE)
 
 
 def current_origin() -> Origin:
-    """Return the origin that events appended now will carry."""
     return _current.get()
 
 
 @contextmanager
 def use_origin(**changes: str) -> Iterator[Origin]:
-    """Change fields of the current origin inside the block."""
     origin = replace(_current.get(), **changes)
     token = _current.set(origin)
     try:

@@ -1,4 +1,4 @@
-"""Pages: opaque cursors, the ``meta`` block of every list, and the lines that present a page to a model."""
+"""Pages of results: cursors, token budgets, the ``meta`` block, and pages as text."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ _BYTES_PER_TOKEN = 4
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of ``text`` at four UTF-8 bytes each; true tokenizers differ by about a fifth."""
+    """Estimate tokens at four UTF-8 bytes each; real tokenizers differ by about a fifth."""
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
 def fit(items: Sequence[T], budget: int | None, render: Callable[[T], str]) -> list[T]:
-    """Return the longest head of ``items`` whose rendered text stays within ``budget`` tokens.
-
-    The first item is always kept: an answer that leaves out everything helps no one.
-    """
+    """Return the first ``items`` whose rendered text fits ``budget`` tokens, and always at least one."""
     if budget is None:
         return list(items)
     kept: list[T] = []
@@ -37,16 +34,10 @@ def fit(items: Sequence[T], budget: int | None, render: Callable[[T], str]) -> l
 
 
 def encode_cursor(*parts: Any) -> str:
-    """Return the opaque form of what a page ended with."""
     return base64.urlsafe_b64encode(json.dumps(parts, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
-    """Return the parts of a cursor that this list made, or None where there is none.
-
-    Raises:
-        Invalid: it is not one of this list's.
-    """
     if cursor is None:
         return None
     try:
@@ -67,16 +58,7 @@ def page(
     line: Callable[[dict[str, Any]], str],
     max_tokens: int | None,
 ) -> Listing:
-    """Cut ``items`` to the token budget and say what was left out.
-
-    Args:
-        items: the page, as JSON data.
-        total: how many there are in all.
-        more: whether more follow ``items``.
-        cursor_of: the cursor that goes on after an item.
-        line: an item as text, by which its tokens are counted.
-        max_tokens: the budget, or None.
-    """
+    """Cut ``items`` to the token budget, count tokens by ``line``, and set the next cursor."""
     listing = fit_page(items, [line(item) for item in items], total=total, more=more, max_tokens=max_tokens)
     if listing.meta.has_more and listing.results:
         listing.meta.next_cursor = cursor_of(listing.results[-1])
@@ -93,17 +75,7 @@ def fit_page(
     mode: str | None = None,
     note: str | None = None,
 ) -> Listing:
-    """Cut ``items`` to the token budget, as ``page`` does; the caller sets the cursor.
-
-    Args:
-        items: the page, as JSON data.
-        lines: each item as text, by which its tokens are counted.
-        total: how many there are in all.
-        more: whether more follow ``items``.
-        max_tokens: the budget, or None.
-        mode: how a search was done, if it is one.
-        note: what to know of that.
-    """
+    """Cut ``items`` to the token budget by their ``lines``; the caller sets the cursor."""
     kept = fit(list(map(hanging, lines)), max_tokens, lambda text: text)
     meta = Meta(
         total_count=total,
@@ -119,10 +91,7 @@ def fit_page(
 
 
 def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> str:
-    """Return a page as text: a line an item, and a last one that says what was left out and how to get it.
-
-    Further lines of an item are indented, so that only items begin lines.
-    """
+    """Return a page as text: one item per line, with indented further lines, and a last line with counts and cursor."""
     meta = listing.meta
     if not listing.results:
         return none

@@ -1,4 +1,4 @@
-"""What the REST routes of all apps share: bodies made from commands, entity tags, and the schema of a problem."""
+"""Helpers for REST routes: bodies made from commands, entity tags, and the schema of a problem."""
 
 from __future__ import annotations
 
@@ -14,32 +14,28 @@ from memoryhub.core.validation import explain
 C = TypeVar("C", bound=Command)
 
 _ENTITY_TAG = r'^(\*|[1-9][0-9]{0,8}|"[1-9][0-9]{0,8}")$'
+# The values of ``If-Match``; ``version_of_tag`` also accepts a tag without quotes.
 EntityTag = Annotated[str, WithJsonSchema({"type": "string", "pattern": _ENTITY_TAG})]
-"""What ``If-Match`` may be, which ``version_of_tag`` reads; a tag without its quotes is understood too."""
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457, ``application/problem+json``)."""
+    """An error (RFC 9457, ``application/problem+json``)."""
 
     model_config = ConfigDict(extra="allow")
 
-    type: str = Field(description="the address that says what the code means")
+    type: str = Field(description="the address of the code's documentation")
     title: str
-    status: int = Field(description="the HTTP status again")
-    detail: str = Field(description="one sentence that says what to do next")
+    status: int = Field(description="the HTTP status")
+    detail: str = Field(description="one sentence with the next step")
     code: str = Field(description="stable, for programs")
 
 
 def problems(*statuses: int) -> dict[int, type[Problem]]:
-    """Return the part of a route's ``response`` that documents these errors."""
     return dict.fromkeys(statuses, Problem)
 
 
 def without(command: type[Command], *names: str, called: str = "") -> type[Command]:
-    """Return the schema of ``command`` without the fields that a route takes from its path or a header.
-
-    ``called`` names it where another route leaves out other fields of the same command.
-    """
+    """Return the schema of ``command`` without the fields that a route takes from its path or a header."""
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in command.model_fields.items() if name not in names
     }
@@ -47,11 +43,6 @@ def without(command: type[Command], *names: str, called: str = "") -> type[Comma
 
 
 def command_of(schema: type[C], body: Command, **fields: Any) -> C:
-    """Return the command that a body and what came beside it make.
-
-    Raises:
-        Invalid: together they break a rule.
-    """
     try:
         return schema.model_validate({**body.model_dump(exclude_unset=True), **fields})
     except ValidationError as error:
@@ -59,16 +50,11 @@ def command_of(schema: type[C], body: Command, **fields: Any) -> C:
 
 
 def entity_tag(version: int) -> str:
-    """Return a version as an ``ETag``."""
     return f'"{version}"'
 
 
 def version_of_tag(if_match: str | None) -> int | None:
-    """Return the version that ``If-Match`` names; None where the header is absent or ``*``.
-
-    Raises:
-        Invalid: it is no entity tag of a memory.
-    """
+    """Return the version in ``If-Match``; None if the header is absent or ``*``."""
     if if_match is None or if_match == "*":
         return None
     if not re.fullmatch(_ENTITY_TAG, if_match):

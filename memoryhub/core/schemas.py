@@ -112,19 +112,21 @@ def _with_zone(moment: datetime) -> datetime:
 Moment = Annotated[datetime, BeforeValidator(_not_a_number), AfterValidator(_with_zone)]
 """A time, written as ISO 8601; one without a zone is UTC."""
 
+# How ``tools/list`` shows a field. It is sent with every conversation, so it has only what a model needs.
+# The field is accepted but not listed.
 UNLISTED = "x-unlisted"
-"""Marks a field that every door accepts, but that a tool's listing leaves out, to spare a model its tokens."""
-
+# The field's name explains it: its description is not listed.
 SELF_EVIDENT = "x-self-evident"
-"""Marks a field whose name tells a model enough: a tool's listing leaves its description out."""
-
+# The field's listed form; it accepts others too.
 LISTED_AS = "x-listed-as"
-"""What a tool's listing shows of a field that takes more forms than a model needs to know."""
+# The field is listed in full, though arguments of its name are explained in the server's instructions.
+EXPLAINED_HERE = "x-explained-here"
 
 unlisted: dict[str, JsonValue] = {UNLISTED: True}
+explained_here: dict[str, JsonValue] = {EXPLAINED_HERE: True}
 self_evident: dict[str, JsonValue] = {SELF_EVIDENT: True}
 IdempotencyKey = Annotated[
-    Identifier | None, Field(description="the same key again gives the first answer", json_schema_extra=unlisted)
+    Identifier | None, Field(description="a repeated key returns the first answer", json_schema_extra=unlisted)
 ]
 
 
@@ -141,25 +143,25 @@ class Command(BaseModel):
 
 
 class Paging(Command):
-    """What every list takes."""
+    """Arguments of every list."""
 
-    limit: int = Field(20, ge=1, le=100, description="at most so many")
-    cursor: str | None = Field(None, max_length=500, description="next_cursor of the answer before")
-    compact: bool = Field(False, description="ids and names alone")
+    limit: int = Field(20, ge=1, le=100, description="maximum number of results")
+    cursor: str | None = Field(None, max_length=500, description="next_cursor of the previous answer")
+    compact: bool = Field(False, description="ids and names only")
     max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
 
 
 class Meta(BaseModel):
-    """What every list says of itself."""
+    """Counts of a list, and how to go on."""
 
-    total_count: int = Field(description="how many there are")
-    returned_count: int = Field(description="how many of them are here")
-    truncated: bool = Field(description="some were left out for max_tokens")
-    estimated_tokens: int = Field(description="of the results as text, a line each, as max_tokens counts them")
+    total_count: int = Field(description="number of matches")
+    returned_count: int = Field(description="number of results in this answer")
+    truncated: bool = Field(description="max_tokens left some out")
+    estimated_tokens: int = Field(description="of the results as text, one line each")
     has_more: bool
-    next_cursor: str | None = Field(None, description="the cursor of the next page")
-    mode: str | None = Field(None, description="of a search: hybrid, by words and meaning; fts5, by words; basic, LIKE")
-    note: str | None = Field(None, description="what to know of how it was found")
+    next_cursor: str | None = Field(None, description="cursor of the next page")
+    mode: str | None = Field(None, description="of a search: hybrid: words and meaning; fts5: words; basic: LIKE")
+    note: str | None = Field(None, description="how the results were found")
 
 
 class Listing(BaseModel):

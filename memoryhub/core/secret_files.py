@@ -1,7 +1,6 @@
-"""The secret files of the home folder: one line of random text each, never blank, never half written.
+"""The secret files of the home folder: one line of random text each, never blank, never half written."""
 
-Standard library only, and nothing slow at import: hooks read the token.
-"""
+# Standard library only, and nothing slow at import: hooks read the token.
 
 from __future__ import annotations
 
@@ -11,21 +10,21 @@ import os
 from memoryhub import env
 from memoryhub.core.file_locks import lock
 
-TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+TYPE_CHECKING = False  # type checkers treat it like typing's; importing typing is slow
 if TYPE_CHECKING:
     from memoryhub.core.errors import Unavailable
 
 TOKEN = "token"  # noqa: S105 - a file's name
 SECRET_KEY = "secret_key"  # noqa: S105 - a file's name
 REDACTION_KEY = "redaction.key"
-# Each secret file, and what a new secret in it costs.
+# Each secret file, and the consequence of a new secret in it.
 SECRET_FILES = {
     TOKEN: "clients that send the old token need the new one",
     SECRET_KEY: "everyone has to sign in again",
-    REDACTION_KEY: "a secret that was redacted before gets another tag from then on",
+    REDACTION_KEY: "a secret that was redacted before gets another tag",
 }
 
-# 128 bits in hexadecimal. The hub's own secrets have 43 characters, but a token may be replaced by hand.
+# 128 bits in hexadecimal. The hub's own secrets have 43 characters, but people may replace a token.
 MIN_LENGTH = 32
 _RANDOM_BYTES = 32
 _MAX_BYTES = 4096
@@ -36,7 +35,7 @@ def read_secret(name: str) -> str:
     """Return the secret, or "" if its file is missing or blank.
 
     Raises:
-        Unavailable: the file cannot be read, or holds what is no secret.
+        Unavailable: the file cannot be read, or its content is not a secret.
     """
     path = _path(name)
     try:
@@ -44,12 +43,12 @@ def read_secret(name: str) -> str:
     except OSError as error:
         raise _unavailable(f"the secret file {path} cannot be read: {error.strerror}") from error
     if problem := _problem_of(text) if text else "":
-        raise _unavailable(f"the secret file {path} {problem}; remove it, and the hub makes a new one")
+        raise _unavailable(f"the secret file {path} {problem}; remove it, and the hub creates a new one")
     return text
 
 
 def sound_secret(name: str) -> str:
-    """Return the secret, or "" if its file is missing, unreadable or holds no secret. For hooks, which never fail."""
+    """Return the secret, or "" if there is none or it is invalid. For hooks, which must not fail."""
     try:
         text = _text_of(_path(name))
     except OSError:
@@ -58,24 +57,23 @@ def sound_secret(name: str) -> str:
 
 
 def read_or_create_secret(name: str) -> str:
-    """Return the secret. A file that is missing or blank gets 256 new random bits.
+    """Return the secret; a missing or blank file gets 256 new random bits.
 
     Raises:
-        Unavailable: the file cannot be read or written, or holds what is no secret.
+        Unavailable: the file cannot be read or written, or its content is not a secret.
     """
     return read_secret(name) or _create(name)
 
 
 def secret_matches(given: str, expected: str) -> bool:
-    """Compare in constant time. An expected secret that is too short matches nothing."""
-    import hmac  # not above: hooks only read
+    """Compare in constant time; a too short expected secret matches nothing."""
+    import hmac  # here, because hooks only read
 
     same = hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
     return same and len(expected) >= MIN_LENGTH
 
 
 def secret_problem(name: str) -> str:
-    """Return what is wrong with a secret file, or "" if it is sound or does not exist."""
     path = _path(name)
     try:
         text = _text_of(path)
@@ -107,22 +105,21 @@ def _problem_of(text: str) -> str:
     if len(text) < MIN_LENGTH:
         return f"holds {len(text)} characters, and a secret needs at least {MIN_LENGTH}"
     if len(text) > _MAX_BYTES:
-        return f"holds more than the {_MAX_BYTES} characters that a secret may have"
+        return f"holds more than {_MAX_BYTES} characters"
     if not (text.isascii() and text.isprintable()) or " " in text:
         return "holds characters that are not allowed in a secret"
     return ""
 
 
 def _create(name: str) -> str:
-    """Write a new secret unless another process has just done so."""
-    import secrets  # takes as long to import as a hook may run
+    import secrets  # here, because the import takes as long as a whole hook may
 
     path = _path(name)
     env.prepare_home()
     try:
         folder = os.open(env.home_text(), os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # The folder itself is locked: a lock file would be one more file that a full disk cannot take.
+            # Lock the folder itself: a full disk may have no room for a lock file.
             if not lock(folder, seconds=_LOCK_SECONDS):
                 raise TimeoutError(0, "another process holds the home folder's lock")
             if text := read_secret(name):
@@ -147,7 +144,7 @@ def _warn_if_blank(name: str, path: str) -> None:
 
 
 def _replace(path: str, content: bytes) -> None:
-    """Write and sync a temporary file, then rename it: the path never leads to a part of the content."""
+    # Synced and renamed: the path never leads to partial content.
     draft = f"{path}.new"
     _unlink(draft)  # left by a process that was killed
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -172,6 +169,6 @@ def _unlink(path: str) -> None:
 
 
 def _unavailable(sentence: str) -> Unavailable:
-    from memoryhub.core.errors import Unavailable  # imports typing, which a hook has no time for
+    from memoryhub.core.errors import Unavailable  # here, because it imports typing, too slow for a hook
 
     return Unavailable(sentence)

@@ -1,8 +1,7 @@
-"""Events that wait for the hub: ``<home>/spool/<day>.jsonl``, one line each. Standard library only.
+"""The spool of hook events that the hub has not stored yet: ``<home>/spool/<day>.jsonl``. Standard library only."""
 
-Hooks append; the hub takes a file away by renaming it, works through its lines, and removes it when all are done. Each
-line has an id that is the idempotency key of what becomes of it, so a file that is worked through twice counts once.
-"""
+# Hooks append lines under the file's lock. The hub renames a file, stores its events, and deletes it. A line's id is
+# the idempotency key of its events, so a file that is processed twice counts once.
 
 from __future__ import annotations
 
@@ -27,46 +26,40 @@ TAKEN = ".taken"
 TAKER_SECONDS = 30.0
 
 
+# One spooled event.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """One event that waits."""
-
     id: str
+    # When it happened, in milliseconds since 1970.
     at: int
-    """When it happened, in milliseconds since 1970."""
     client: str
     event: str
+    # If empty, derived from the folder in the payload.
     project: str = ""
-    """Empty: the one that the payload's folder belongs to."""
     payload: dict[str, Any] = field(default_factory=dict)
 
 
+# A line that is not an event.
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A line that is no event."""
-
     line: str
     reason: str
 
 
 def folder() -> Path:
-    """Return the spool's folder. It may not exist yet."""
     return env.home() / FOLDER
 
 
 def append(kept: Kept) -> None:
-    """Add one line, whole, whatever others do at the same time."""
     line = line_of(kept) + "\n"
     _append(_made(folder()) / f"{time.strftime('%Y-%m-%d', time.gmtime())}.jsonl", line.encode("utf-8", "replace"))
 
 
 def line_of(kept: Kept) -> str:
-    """Return the line of an event, without its end."""
     return json.dumps(asdict(kept), ensure_ascii=False, separators=(",", ":"))
 
 
 def reject(key: str, reason: str) -> None:
-    """Note that an event could not be kept, without its content."""
     line = json.dumps({"id": key, "reason": reason[:200]}) + "\n"
     _append(_made(_made(folder()) / REJECTED) / "unreadable.jsonl", line.encode("utf-8", "replace"))
 
@@ -90,7 +83,6 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Whether the path still leads to the open file; the hub may have taken it away meanwhile."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -98,7 +90,7 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def _write(descriptor: int, line: bytes) -> None:
-    """Write the whole line or nothing: half of one would spoil the next."""
+    # Half a line would spoil the next one, so a failed write is undone.
     before = os.fstat(descriptor).st_size
     try:
         if os.write(descriptor, line) < len(line):
@@ -110,7 +102,7 @@ def _write(descriptor: int, line: bytes) -> None:
 
 @contextmanager
 def only_taker() -> Iterator[bool]:
-    """Be the only one who takes from the spool inside the block; yields False where another is, or nothing waits."""
+    """Yield whether this process may drain the spool inside the block; False if another does, or nothing waits."""
     place = folder()
     if not any(place.glob(f"*.jsonl{TAKEN}")) and not any(place.glob("*.jsonl")):
         yield False
@@ -124,36 +116,32 @@ def only_taker() -> Iterator[bool]:
 
 @contextmanager
 def taking(*, seconds: float = TAKER_SECONDS) -> Iterator[None]:
-    """Be the only process that takes from the spool inside the block, whether anything waits or not.
-
-    Raises:
-        Locked: another process did so for all of ``seconds``.
-    """
+    """Be the only process that drains the spool inside the block, even if it is empty."""
+    # Lock order: this lock before the store's, as the drain takes them (decision 31).
     descriptor = os.open(_made(folder()) / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not lock(descriptor, seconds=seconds):
-            raise Locked("another process takes events from the spool; try again in a moment")
+            raise Locked("another process is draining the spool; try again in a moment")
         yield
     finally:
         os.close(descriptor)
 
 
 def take() -> list[Path]:
-    """Take all files away from the hooks, and return them with those that were taken before, the oldest first.
+    """Rename all files so that hooks no longer write to them, and return them with those taken before, oldest first.
 
-    Needs ``only_taker``. No hook writes to a file any more when this returns.
+    Requires ``only_taker``.
     """
     _remove_drafts()
     for path in folder().glob("*.jsonl"):
         taken = path.with_name(f"{path.stem}-{time.time_ns()}.jsonl{TAKEN}")
         path.rename(taken)
         with taken.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # a hook that has opened it before writes to its end
+            fcntl.flock(file, fcntl.LOCK_EX)  # wait for a hook that opened it before
     return sorted(folder().glob(f"*.jsonl{TAKEN}"))
 
 
 def read(path: Path) -> tuple[list[Kept], list[Broken]]:
-    """Return the events of a file in the order in which they happened, and the lines that are none."""
     events: list[Kept] = []
     broken: list[Broken] = []
     for raw in path.read_bytes().splitlines():
@@ -166,11 +154,6 @@ def read(path: Path) -> tuple[list[Kept], list[Broken]]:
 
 
 def parsed(line: str) -> Kept:
-    """Return the event of a line.
-
-    Raises:
-        ValueError, TypeError, RecursionError: it is none.
-    """
     kept = Kept(**json.loads(line))
     texts = (kept.id, kept.client, kept.event, kept.project)
     if not all(isinstance(text, str) for text in texts) or not isinstance(kept.payload, dict):
@@ -181,10 +164,10 @@ def parsed(line: str) -> Kept:
 
 
 def finish(path: Path, *, left: list[Kept], broken: list[Broken]) -> None:
-    """Set the broken lines of a file aside, and leave in it only what is ``left``; it goes when nothing is."""
+    """Move the broken lines of a file aside, and keep only the events in ``left``, or delete the file."""
     if broken:
-        lines = [json.dumps({"reason": each.reason, "line": each.line}, ensure_ascii=False) for each in broken]
-        # Named by what it holds: set aside twice, after a crash between this step and the next, it is there once.
+        lines = [json.dumps({"reason": flaw.reason, "line": flaw.line}, ensure_ascii=False) for flaw in broken]
+        # Named by its content: written twice, after a crash between this step and the next, it exists once.
         name = f"{path.name.split('.', 1)[0]}-{hashlib.sha256(repr(lines).encode()).hexdigest()[:12]}.jsonl"
         _replace(_made(folder() / REJECTED) / name, lines)
     if left:
@@ -194,7 +177,7 @@ def finish(path: Path, *, left: list[Kept], broken: list[Broken]) -> None:
 
 
 def each_line() -> Iterator[str]:
-    """Yield every line that waits or was set aside, each once; takes nothing away."""
+    """Yield every distinct line of the spool, including rejected ones, without draining it."""
     seen: set[bytes] = set()
     for content in _contents():
         for line in content.splitlines():
@@ -208,18 +191,18 @@ def _contents() -> list[bytes]:
         try:
             return [path.read_bytes() for path in _files()]
         except FileNotFoundError:
-            continue  # it was taken, and has another name now, or it was drained
+            continue  # it was renamed or drained meanwhile
 
 
 def rewrite(change: Callable[[str], str]) -> None:
-    """Replace every line that waits or was set aside by what ``change`` makes of it; a file without a change stays.
+    """Apply ``change`` to every line of the spool, including rejected ones; unchanged files stay as they are.
 
-    Needs ``taking``, so that no process has read a line and still acts on it. Hooks may append at the same time.
+    Requires ``taking``, so that no process still acts on a line that it read. Hooks may append at the same time.
     """
     _remove_drafts()
     for path in _files():
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # a hook that waits for this lock sees then that the file is another
+            fcntl.flock(file, fcntl.LOCK_EX)  # a hook that waits for this lock then opens the new file
             before = file.read()
             after = b"".join(_changed(line, change) for line in before.splitlines(keepends=True))
             if after != before:
@@ -233,14 +216,13 @@ def _changed(raw: bytes, change: Callable[[str], str]) -> bytes:
 
 
 def _files() -> list[Path]:
-    """Return the files of lines: those that hooks write to first, since these become the taken ones."""
     place = folder()
+    # Files that hooks write to come first, because they become the taken ones.
     waiting = sorted(place.glob("*.jsonl"))
     return [*waiting, *sorted(place.glob(f"*.jsonl{TAKEN}")), *sorted((place / REJECTED).glob("*.jsonl"))]
 
 
 def _remove_drafts() -> None:
-    """Remove what a process left that died while it replaced a file; the file itself is still there."""
     for place in (folder(), folder() / REJECTED):
         for draft in place.glob(".*.jsonl*"):
             draft.unlink(missing_ok=True)
@@ -251,7 +233,7 @@ def _replace(path: Path, lines: list[str]) -> None:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """Put a file in another's place; after a power cut, either is there whole."""
+    # Written to a draft and renamed: after a power cut, the old or the new file is complete (decision 31).
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)
     with draft.open("wb") as file:

@@ -12,6 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from memoryhub.core.paging import as_lines, fit
+from memoryhub.core.schemas import Listing
+
 
 class ToolGroup(StrEnum):
     """Which profile lists a tool: ``core`` lists core; ``work`` adds work; ``full`` lists all."""
@@ -36,6 +39,19 @@ class Answer:
     """The same as JSON data, with ``meta`` where it is a list."""
     session_id: str | None = None
     """Where the call began or ended a session: the one that this connection goes on in, or empty for none."""
+
+
+def listed(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> Answer:
+    """Answer with a page: a line an item; ``none`` is the text where there is no item. The data has no nulls."""
+    return Answer(as_lines(listing, line, none=none), listing.model_dump(mode="json", exclude_none=True))
+
+
+def fitted(found: list[dict[str, Any]], max_tokens: int | None, text: Callable[[dict[str, Any]], str]) -> Answer:
+    """Answer with whole items, as many as fit the budget, and the ids of the others."""
+    kept = fit(found, max_tokens, text)
+    left = [f"#{item['id']}" for item in found[len(kept) :]]
+    note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
+    return Answer("\n\n".join([*map(text, kept), *note]), {"results": kept, "left_out": left})
 
 
 Suggest = Callable[[str], list[str]]
@@ -75,8 +91,6 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One MCP resource template: ``scheme://path/{parameter}``."""
-
     uri_template: str
     name: str
     description: str
@@ -122,17 +136,14 @@ def register_tools(*tools: Tool) -> None:
 
 
 def register_resources(*resources: Resource) -> None:
-    """Make resource templates known to the MCP door."""
     _resources.update({resource.uri_template: resource for resource in resources})
 
 
 def register_prompts(*prompts: Prompt) -> None:
-    """Make prompts known to the MCP door."""
     _prompts.update({prompt.name: prompt for prompt in prompts})
 
 
 def all_tools() -> list[Tool]:
-    """Return every registered tool, in order of registration."""
     return list(_tools.values())
 
 
@@ -146,10 +157,8 @@ def find_tool(name: str) -> Tool | None:
 
 
 def all_resources() -> list[Resource]:
-    """Return every registered resource template, in order of registration."""
     return list(_resources.values())
 
 
 def all_prompts() -> list[Prompt]:
-    """Return every registered prompt, in order of their names."""
     return sorted(_prompts.values(), key=lambda prompt: prompt.name)

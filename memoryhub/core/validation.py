@@ -1,4 +1,4 @@
-"""What is wrong with an input, in one sentence: the field, the problem, and what is accepted instead."""
+"""Explain an invalid input in one sentence: the field, the problem, and what is accepted."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from memoryhub.core.text import FILLED_LINE, NOT_BLANK, ONE_LINE
 C = TypeVar("C", bound=BaseModel)
 
 _MAX_SHOWN = 60
+# pydantic's form of an enum member in a literal; callers know only its value.
 _MEMBER = re.compile(r"<\w+\.\w+: ('[^']*')>")
-"""How pydantic shows a member of an enumeration that a literal names; callers know its value."""
 
-# How pydantic names the choices of a union in a fault's path: by the kind of their schemas, as no field is called.
+# pydantic puts the choices of a union into a fault's path by their schema type; no field has such a name.
 _CHOICE = re.compile(r"constrained-\w+|[a-z-]*\[.+\]|str|int|float|bool|datetime", re.DOTALL)
 _SUFFIXES = ("_type", "_parsing", "_from_float", "_unicode", "_from_date_parsing", "_object_invalid", "_inner")
 
@@ -72,7 +72,7 @@ _PROBLEMS: dict[str, Callable[[_Context], str]] = {
     "union_tag_not_found": lambda context: f"must have {context['discriminator']}",
     "string_too_long": lambda context: _at_most(context["max_length"], "character"),
     "string_too_short": lambda context: _at_least(context["min_length"], "character"),
-    "string_not_ascii": lambda _: "must have ASCII characters alone",
+    "string_not_ascii": lambda _: "must have only ASCII characters",
     "string_pattern_mismatch": lambda context: _pattern_sentence(context["pattern"], context["input"]),
     "bytes_too_long": lambda context: _at_most(context["max_length"], "byte"),
     "bytes_too_short": lambda context: _at_least(context["min_length"], "byte"),
@@ -111,19 +111,12 @@ _PROBLEMS: dict[str, Callable[[_Context], str]] = {
 
 
 def explain(error: ValidationError) -> str:
-    """Return one sentence that names the first field at fault, what is wrong with it and what is accepted.
-
-    Further fields at fault are named behind it.
-    """
+    """Return one sentence for the first invalid field, with the names of the others."""
     return explain_faults(error.errors(include_url=False))
 
 
 def command_from(schema: type[C], options: dict[str, Any]) -> C:
-    """Return the command of a command line's options or a form's data; what is missing or None takes its default.
-
-    Raises:
-        Invalid: an option breaks a rule.
-    """
+    """Build a command from options or form data; missing and None values take the default."""
     given = {name: options[name] for name in schema.model_fields if options.get(name) is not None}
     try:
         return schema.model_validate(given)
@@ -132,18 +125,17 @@ def command_from(schema: type[C], options: dict[str, Any]) -> C:
 
 
 def explain_faults(faults: Sequence[Any]) -> str:
-    """Return the sentence of ``explain`` for faults as pydantic lists them."""
     first, *others = _one_for_each_field(faults)
     sentence = _sentence(first)
     shown = _shown(first)
     if shown:
         sentence += f", not {shown}"
     names = list(dict.fromkeys(_field(fault) for fault in others if _field(fault) != _field(first)))
-    return sentence + (f"; wrong too: {', '.join(names)}" if names else "")
+    return sentence + (f"; also invalid: {', '.join(names)}" if names else "")
 
 
 def _one_for_each_field(faults: Sequence[Any]) -> list[Any]:
-    """Return one fault for each field: of a union, pydantic lists one for each choice."""
+    # For a union, pydantic lists one fault per choice.
     fields: dict[tuple[int | str, ...], list[Any]] = {}
     for fault in faults:
         place = tuple(part for part in fault["loc"] if isinstance(part, int) or not _CHOICE.fullmatch(part))
@@ -152,7 +144,7 @@ def _one_for_each_field(faults: Sequence[Any]) -> list[Any]:
 
 
 def _meant_fault(faults: Sequence[Any]) -> Any:
-    """Return the fault of the choice that was meant, as the type says; where none was, what all of them take."""
+    # The type of the input shows which choice was meant; if none fits, all choices are named.
     named = [name for fault in faults if (name := _type_name(fault["type"]))]
     if len(faults) > len(named):
         return next(fault for fault in faults if not _type_name(fault["type"]))
@@ -160,7 +152,7 @@ def _meant_fault(faults: Sequence[Any]) -> Any:
 
 
 def _sentence(fault: Any) -> str:
-    """Return what is wrong; a rule on fields together names them itself."""
+    # A rule about several fields names them itself.
     if not fault["loc"] and fault["type"] == "value_error":
         return str(fault["ctx"]["error"])
     return f"{_field(fault)} {_problem(fault)}"
@@ -180,7 +172,6 @@ def _problem(fault: Any) -> str:
 
 
 def _type_name(kind: str) -> str | None:
-    """Return what an input must be, where the fault is that it is of another type."""
     if kind in _PROBLEMS:
         return None
     names = (kind.removesuffix(suffix) for suffix in _SUFFIXES if kind.endswith(suffix))
@@ -188,7 +179,6 @@ def _type_name(kind: str) -> str | None:
 
 
 def _units(context: _Context) -> tuple[str, str]:
-    """Return what an input that is too long or too short consists of, one and many."""
     if isinstance(context["input"], str):
         return "character", "characters"
     return ("byte", "bytes") if isinstance(context["input"], bytes) else ("entry", "entries")
@@ -215,7 +205,6 @@ def _amount(count: int, one: str, many: str) -> str:
 
 
 def _shown(fault: Any) -> str:
-    """Return the refused value where it is short enough to help."""
     value = fault.get("input")
     if fault["type"] in ("missing", "extra_forbidden", "value_error", "assertion_error"):
         return ""

@@ -28,7 +28,6 @@ class Admission:
     """Lets callers in, and keeps each one to the sessions that it began itself."""
 
     def __init__(self, project: str, *, token_wanted: bool) -> None:
-        """``project`` is the one that is served here."""
         self._project = project
         self._token_wanted = token_wanted
         self._owners: OrderedDict[str, str] = OrderedDict()
@@ -71,11 +70,9 @@ class Admission:
         return watched
 
     def forget(self, session: str) -> None:
-        """Forget a session that has ended."""
         self._owners.pop(session, None)
 
     def do_later(self, note: Callable[[], None]) -> None:
-        """Do it aside."""
         self._thread.submit(note)
 
     def _keep(self, session: str, actor: str) -> None:

@@ -49,8 +49,6 @@ class Caller:
 
 
 class Calls:
-    """Runs calls against the bound project's store."""
-
     def __init__(self, workers: Workers, binding: Binding, keepers: TurnKeepers) -> None:
         self._workers = workers
         self._binding = binding
@@ -219,7 +217,6 @@ def _text_result(text: str, *, error: bool = False) -> Result:
 
 
 def _clean(data: dict[str, Any]) -> dict[str, Any]:
-    """Return ``data`` as plain JSON that UTF-8 can hold."""
     text = compact_json(data).encode("utf-8", "replace").decode()
     clean: dict[str, Any] = json.loads(text)
     return clean

@@ -141,7 +141,6 @@ class StateSeal:
         return RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="memory-hub")
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Check what came back, and seal what goes out."""
         if ctx.params and ctx.params.get("requestState") is not None:
             return await self._boundary(ctx, call_next)
         result = await call_next(ctx)

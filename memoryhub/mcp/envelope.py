@@ -37,7 +37,6 @@ def dump(message: Message) -> bytes:
 
 
 def error_line(request_id: object, code: int, message: str) -> bytes:
-    """Return a JSON-RPC error response as a line."""
     return dump({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}})
 
 

@@ -71,7 +71,6 @@ def _go_to(directory: str) -> bool:
 
 
 def _refusal() -> Refusal | None:
-    """Return why nothing can be served here, if so."""
     try:
         if reason := enabled.switched_off_by():
             from memoryhub.mcp.off import switched_off
@@ -103,8 +102,6 @@ def _leave(_number: int, _frame: object) -> None:
 
 
 class Front:
-    """Reads the wire until the server is built."""
-
     def __init__(self, chosen: options.Options, wire: Wire) -> None:
         self.exit_code = 0
         self.handover = Handover(wire)

@@ -33,8 +33,6 @@ def allowed_callers(host: str, port: int, names: list[str]) -> TransportSecurity
 
 
 class Gate:
-    """An ASGI application before another."""
-
     def __init__(
         self,
         application: ASGIApp,
@@ -62,7 +60,6 @@ class Gate:
             logger.warning("%d calls were left without an answer", self._answering)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
@@ -106,7 +103,6 @@ class Gate:
 
 
 def _open_to_all(path: str) -> Response | None:
-    """Return what is answered without a token, or None."""
     if path.startswith("/.well-known/"):  # with a 401 here clients would look for a sign-in server
         return PlainTextResponse("Not found\n", 404)
     if path.startswith(PROBLEMS_PATH):

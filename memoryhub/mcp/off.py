@@ -55,7 +55,6 @@ def unavailable(problem: str) -> Refusal:
 
 
 def serve_off(refusal: Refusal, wire: Wire) -> None:
-    """Answer until the client leaves."""
     buffer = LineBuffer()
     while chunk := os.read(wire.incoming, _CHUNK_BYTES):
         for line in buffer.feed(chunk):

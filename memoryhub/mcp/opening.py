@@ -43,15 +43,12 @@ class Step:
 
 
 class Opening:
-    """Follows one connection from its first message on."""
-
     def __init__(self, answers: Answers | None) -> None:
         self._answers = answers or {}
         self._era = _Era.UNOPENED if answers else _Era.SERVER
         self._version = ""
 
     def take(self, message: Message) -> Step:
-        """Decide about the next message."""
         if "id" not in message or "method" not in message:
             return Step(None, message)
         opens = self._era is _Era.UNOPENED

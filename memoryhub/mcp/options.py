@@ -87,7 +87,6 @@ def _parser() -> ArgumentParser:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare the options on ``parser``."""
     parser.add_argument("--project", metavar="ID", help="the project to serve; by default found from the folder")
     parser.add_argument(
         "--directory", metavar="DIR", help="the folder of the work, for clients that start it elsewhere"

@@ -15,7 +15,6 @@ Result = dict[str, Any]
 
 
 def describe_prompt(prompt: Prompt) -> Result:
-    """Return a prompt as ``prompts/list`` shows it."""
     fields = prompt.input.model_fields
     arguments = [
         {"name": name, "description": field.description or name, "required": field.is_required()}
@@ -55,7 +54,6 @@ def find_suggest(params: types.CompleteRequestParams) -> Suggest | None:
 
 
 def completion_of(suggestions: list[str]) -> Result:
-    """Return suggestions as ``completion/complete`` answers them."""
     more = len(suggestions) > MAX_SUGGESTIONS
     return {"completion": {"values": suggestions[:MAX_SUGGESTIONS], "hasMore": more}, "resultType": "complete"}
 

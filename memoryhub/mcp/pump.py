@@ -73,7 +73,6 @@ class Pump:
         self.incoming.end()
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write one of the SDK's messages: the SDK's ``WriteStream``."""
         message = item.message
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             self._settle(message.id)
@@ -134,7 +133,6 @@ class Pump:
         self._changed.set()
 
     async def _next_change(self, seconds: float | None) -> bool:
-        """Wait until something changed; False after ``seconds`` of quiet."""
         try:
             await asyncio.wait_for(self._changed.wait(), seconds)
         except TimeoutError:

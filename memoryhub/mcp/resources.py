@@ -33,8 +33,6 @@ class Match:
 
 
 class Resources:
-    """The registered templates, parsed once."""
-
     def __init__(self) -> None:
         self._templates = [(UriTemplate.parse(known.uri_template), known) for known in all_resources()]
 

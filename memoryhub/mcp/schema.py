@@ -1,7 +1,7 @@
-"""Input schemas as small as a model can use them: a client sends them with every conversation.
+"""Input schemas as small as a model can use them: clients send them with every conversation.
 
-From pydantic's JSON schema: titles, null alternatives, empty defaults, and limits that no sensible call meets go (an
-error names the limit that was broken); references are resolved in place, without what they say of themselves.
+Titles, null alternatives, empty defaults and limits are left out; an error names the limit that was broken. References
+are resolved in place.
 """
 
 from __future__ import annotations
@@ -10,33 +10,47 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from memoryhub.core.schemas import LISTED_AS, SELF_EVIDENT, UNLISTED
-
-FORMATS = ("text", "json")
-_DROPPED = frozenset(
-    "title minLength maxLength minItems maxItems minimum maximum pattern additionalProperties $defs".split()
-) | {SELF_EVIDENT}
-_KEPT = frozenset({"description", "default"})
-"""What stays of a field that is listed in a shorter form."""
-_EXPLAINED_ONCE = frozenset({"limit", "cursor", "compact", "max_tokens", "format"})
-"""Arguments that mean the same everywhere: the server's instructions explain them, the schemas only name them."""
-_EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
+from memoryhub.core.schemas import EXPLAINED_HERE, LISTED_AS, SELF_EVIDENT, UNLISTED
 
 Schema = dict[str, Any]
 
+FORMATS = ("text", "json")
+_DROPPED = frozenset(
+    "title minLength maxLength minItems maxItems minimum maximum pattern format additionalProperties $defs".split()
+) | {SELF_EVIDENT, EXPLAINED_HERE}
+# What stays of a field that is listed in a shorter form.
+_KEPT = frozenset({"description", "default"})
+# The server's instructions explain what many tools take: these are listed by name and type alone, …
+_EXPLAINED_ONCE: dict[str, Schema] = {
+    "limit": {"type": "integer"},
+    "cursor": {"type": "string"},
+    "scope": {"type": "string"},
+}
+# … and these, like ``format``, are not listed. A budget with a default, as of a context pack, is.
+_ONLY_IN_INSTRUCTIONS = frozenset({"compact", "max_tokens"})
+_EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
+
 
 def input_schema(model: type[BaseModel]) -> Schema:
-    """Return the slim schema of ``model`` with the ``format`` argument that every tool takes."""
     full = model.model_json_schema()
     definitions = full.get("$defs", {})
-    fields = full.get("properties", {})
-    properties = {name: _slim(field, definitions) for name, field in fields.items() if not field.get(UNLISTED)}
-    for name, slim in properties.items():
-        if name in _EXPLAINED_ONCE or fields[name].get(SELF_EVIDENT):
-            slim.pop("description", None)
-    properties["format"] = {"enum": list(FORMATS)}
+    fields = {name: field for name, field in full.get("properties", {}).items() if _is_listed(name, field)}
+    properties = {name: _listed(name, field, definitions) for name, field in fields.items()}
     required = full.get("required")
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _is_listed(name: str, field: Schema) -> bool:
+    return not field.get(UNLISTED) and (name not in _ONLY_IN_INSTRUCTIONS or bool(field.get("default")))
+
+
+def _listed(name: str, field: Schema, definitions: Schema) -> Schema:
+    if name in _EXPLAINED_ONCE and not field.get(EXPLAINED_HERE):
+        return dict(_EXPLAINED_ONCE[name])
+    slim = _slim(field, definitions)
+    if field.get(SELF_EVIDENT) or name in _EXPLAINED_ONCE:
+        slim.pop("description", None)
+    return slim
 
 
 def _slim(schema: Schema, definitions: Schema) -> Schema:

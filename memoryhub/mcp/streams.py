@@ -16,8 +16,6 @@ _FULL_BYTES = 1 << 20
 
 
 class Incoming:
-    """Messages for the SDK: its ``ReadStream``."""
-
     def __init__(self) -> None:
         self._items: deque[SessionMessage | Exception] = deque()
         self._arrived = asyncio.Event()
@@ -25,12 +23,10 @@ class Incoming:
         self._taken = 0
 
     def put(self, item: SessionMessage | Exception) -> None:
-        """Add a message."""
         self._items.append(item)
         self._arrived.set()
 
     def end(self) -> None:
-        """Say that nothing follows."""
         self._ended = True
         self._arrived.set()
 
@@ -51,7 +47,6 @@ class Incoming:
         return self._items.popleft()
 
     async def aclose(self) -> None:
-        """Drop what is left."""
         self._items.clear()
         self.end()
 

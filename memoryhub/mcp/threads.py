@@ -22,15 +22,11 @@ _NUDGE_SECONDS = 0.02
 
 
 class Interruptible(Protocol):
-    """A raw SQLite connection."""
-
     def interrupt(self) -> None:
         """Make the statement that is running fail."""
 
 
 class Job(Generic[T]):
-    """One call on its way through a thread."""
-
     def __init__(self, work: Callable[[Job[T]], T], loop: asyncio.AbstractEventLoop) -> None:
         self.future: asyncio.Future[T] = loop.create_future()
         self._work = work
@@ -46,7 +42,6 @@ class Job(Generic[T]):
 
     @property
     def dropped(self) -> bool:
-        """Whether nobody waits for the result."""
         return self._dropped
 
     def drop(self, *, interrupt: bool) -> bool:
@@ -87,8 +82,6 @@ class Job(Generic[T]):
 
 
 class Workers:
-    """The three threads and their two queues."""
-
     def __init__(self, *, on_thread_end: Callable[[], None]) -> None:
         self._reads: SimpleQueue[Job[Any] | None] = SimpleQueue()
         self._writes: SimpleQueue[Job[Any] | None] = SimpleQueue()

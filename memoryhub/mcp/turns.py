@@ -71,7 +71,6 @@ class TurnKeepers:
         return keeper
 
     async def leave(self, connection: str) -> None:
-        """Close the turn of a connection that has ended."""
         keeper = self._keepers.pop(connection, None)
         if keeper is not None:
             await self._workers.run(lambda _: keeper.leave(), writes=True)

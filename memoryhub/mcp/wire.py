@@ -11,8 +11,6 @@ _EDGE_BYTES = 512
 
 
 class Wire:
-    """Private duplicates of stdin and stdout."""
-
     __slots__ = ("incoming", "outgoing")
 
     def __init__(self, incoming: int, outgoing: int) -> None:

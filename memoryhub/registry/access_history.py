@@ -16,8 +16,6 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A page of changes, the latest first."""
-
     changes: list[AccessChange]
     earlier: int | None
     """The id before which it goes on; None where there are no more."""

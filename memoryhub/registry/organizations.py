@@ -10,46 +10,39 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field
 
-from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Forbidden
 from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand, demand_hub
-from memoryhub.core.schemas import Listing, Paging
-from memoryhub.core.stores.store import Scope, StoreId, org_store, use_store
+from memoryhub.core.schemas import Listing, Paging, self_evident
+from memoryhub.core.stores.store import StoreId, org_store, use_store
 from memoryhub.core.stores.store import list_orgs as org_ids
 from memoryhub.registry.present import org_line
-from memoryhub.registry.projects import IfTaken, id_from_name, projects_by_org, projects_of
+from memoryhub.registry.projects import projects_by_org, projects_of
 from memoryhub.registry.store_cards import (
+    IfTaken,
     Problem,
     Redacted,
     ShortDescription,
     StoreOverview,
-    apart_from_here,
+    WithIdFromName,
+    create_described,
+    name_fields,
     overview_fields,
     page_of_cards,
     read_card,
-    shortened,
     store_here,
 )
-from sessions_app.events.work import PROJECT_DESCRIBED, Slug
+from sessions_app.events.work import Slug
 from sessions_app.schemas import OrgDescribe
 from sessions_app.selectors import org_of_project, profile
-from sessions_app.services.profile import describe, draft_description
+from sessions_app.services.profile import describe
 
 
-class OrgCreate(OrgDescribe):
-    """Make an organisation."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    org_id: Slug = Field(alias="id", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
-    if_exists: IfTaken = Field(IfTaken.ERROR, description="update: describe the one that is there")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, given: Any) -> Any:
-        return id_from_name(given, "org_id")
+class OrgCreate(WithIdFromName, OrgDescribe):
+    org_id: Slug = Field(alias="id", description="1-64 of a-z 0-9 . _ -")
+    if_exists: IfTaken = Field(
+        IfTaken.ERROR, description="update: describe the existing one", json_schema_extra=self_evident
+    )
 
 
 class OrgCard(BaseModel):
@@ -62,14 +55,10 @@ class OrgCard(BaseModel):
 
 
 class OrgOverview(StoreOverview, OrgCard):
-    """How an organisation stands."""
-
     projects: list[str] = Field(default_factory=list, description="ids of the projects that belong to it")
 
 
 class OrgDetails(OrgOverview):
-    """All about an organisation but what it keeps."""
-
     description: str = ""
     metadata: dict[str, Any] = Field(default_factory=dict)
     tags: list[str] = Field(default_factory=list)
@@ -87,12 +76,11 @@ def create_org(*, command: OrgCreate) -> OrgDetails:
     demand(Act.GOVERN, to=TO_MAKE_PLACES)
     demand_hub()
     store = org_store(command.org_id)
-    description = OrgDescribe(**command.model_dump(exclude_unset=True, exclude={"org_id", "if_exists"}))
-    draft_description(command=description, scope=Scope.ORG)  # before anything is made
-    if store.path.exists():
-        _check_existing(store, command)
-    with apart_from_here(store), use_store(store, create=True):
-        redacted = describe(command=description).redacted if description.model_fields_set else ()
+    is_foreign = store_here() is not None and org_of_project() != store.name
+    refusal = f"organisation {store.name!r} is described from its own projects only; this is none of them"
+    redacted = create_described(
+        store=store, command=command, if_exists=command.if_exists, refusal=refusal if is_foreign else ""
+    )
     return _details(store, redacted)
 
 
@@ -109,7 +97,6 @@ def describe_org(*, org_id: str, command: OrgDescribe) -> OrgDetails:
 
 
 def list_orgs(*, command: Paging) -> Listing:
-    """Return a page of organisations' cards."""
     demand_hub()
     return page_of_cards(org_ids(), command, org_card, id_field="org_id", line=org_line)
 
@@ -125,7 +112,6 @@ def get_org(*, org_id: str) -> OrgDetails:
 
 
 def org_card(org_id: str) -> OrgCard:
-    """Return an organisation's card."""
     return read_card(org_store(org_id), OrgCard, _card_fields, org_id=org_id)
 
 
@@ -145,8 +131,7 @@ def _overview_fields() -> dict[str, Any]:
 
 
 def _card_fields() -> dict[str, Any]:
-    known = profile()
-    return {"name": known.name, "description": shortened(known.description)}
+    return name_fields(profile())
 
 
 def _details(store: StoreId, redacted: tuple[str, ...] = ()) -> OrgDetails:
@@ -160,15 +145,3 @@ def _details(store: StoreId, redacted: tuple[str, ...] = ()) -> OrgDetails:
         described_at=known.updated_at,
         redacted=list(redacted),
     )
-
-
-def _check_existing(store: StoreId, command: OrgCreate) -> None:
-    with use_store(store):
-        if log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED):
-            return
-    if command.if_exists is IfTaken.ERROR:
-        raise Conflict(
-            f"organisation {store.name!r} exists already; send if_exists=update to describe it, or choose another id"
-        )
-    if store_here() is not None and org_of_project() != store.name:
-        raise Forbidden(f"organisation {store.name!r} is described from its own projects only; this is none of them")

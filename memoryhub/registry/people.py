@@ -40,7 +40,6 @@ def role_of(user: User) -> str:
 
 
 def give_role(user: User, role: str) -> None:
-    """Make it her one role."""
     user.is_superuser = user.is_superuser and role == OWNER
     user.is_staff = True
     user.save(update_fields=["is_superuser", "is_staff"])
@@ -78,8 +77,6 @@ class PersonAdd(Command):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person as the page shows her."""
-
     name: str
     role: str
     signed_in_at: datetime | None

@@ -38,7 +38,6 @@ def project_text(project: dict[str, Any]) -> str:
 
 
 def org_text(org: dict[str, Any]) -> str:
-    """Return all about an organisation."""
     lines = [
         flat(f"organisation {org['org_id']}{_named(org)}"),
         *_fact("projects", ", ".join(org["projects"])),

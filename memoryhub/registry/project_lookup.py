@@ -20,15 +20,11 @@ from sessions_app.selectors import profile
 
 @dataclass(frozen=True, slots=True)
 class ProjectLookup:
-    """The project of a folder, and what decided that."""
-
     project: str
     because: str
 
 
 class ProjectRow(StoreOverview, ProjectCard):
-    """A project in a list."""
-
     folder: str = Field("", description="noted as its own, else the one that it describes")
     bytes: int = 0
 
@@ -68,7 +64,6 @@ def project_in_full() -> tuple[ProjectDetails, dict[str, tuple[Any, str]]]:
 
 
 def require_project(project: str) -> None:
-    """Raise ``NotFound`` where there is no such project."""
     if not project_store(project).path.exists():
         raise NotFound(f"there is no project {project!r}; `memory-hub project list` names all", choices=list_projects())
 

@@ -7,72 +7,47 @@ made but not changed.
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from memoryhub.config.identity import slugify
-from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Forbidden, Invalid
+from memoryhub.core.errors import Invalid
 from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand
-from memoryhub.core.schemas import Command, Listing, Paging
-from memoryhub.core.stores.store import Scope, StoreId, current_store, project_store, use_store
+from memoryhub.core.schemas import Command, Listing, Paging, self_evident
+from memoryhub.core.stores.store import StoreId, current_store, project_store, use_store
 from memoryhub.core.stores.store import list_projects as project_ids
 from memoryhub.registry.present import project_line
 from memoryhub.registry.store_cards import (
+    IfTaken,
     Problem,
     Redacted,
     ShortDescription,
     StoreOverview,
-    apart_from_here,
+    WithIdFromName,
+    create_described,
+    name_fields,
     occurred_at,
     overview_fields,
     page_of_cards,
     read_card,
-    shortened,
     store_here,
 )
-from sessions_app.events.work import PROJECT_DESCRIBED, Slug
+from sessions_app.events.work import Slug
 from sessions_app.models import Commit, Session
 from sessions_app.schemas import ProjectDescribe
 from sessions_app.selectors import profile
-from sessions_app.services.profile import describe, draft_description
+from sessions_app.services.profile import describe
 
 
-class IfTaken(StrEnum):
-    """What to do when there is a project or an organisation of that id."""
-
-    ERROR = "error"
-    UPDATE = "update"
-
-
-def id_from_name(given: Any, field: str) -> Any:
-    """Give what is to be made the id that its name makes, where it comes without one; else leave it as it is."""
-    if not isinstance(given, dict) or {"id", field} & set(given) or not isinstance(given.get("name"), str):
-        return given
-    slug = slugify(given["name"])
-    return {**given, "id": slug} if slug else given
-
-
-class ProjectCreate(ProjectDescribe):
-    """Make a project."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    project_id: Slug = Field(alias="id", description="1 to 64 of a-z, 0-9, '.', '_', '-'")
-    if_exists: IfTaken = Field(IfTaken.ERROR, description="update: describe the project that is there")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, given: Any) -> Any:
-        return id_from_name(given, "project_id")
+class ProjectCreate(WithIdFromName, ProjectDescribe):
+    project_id: Slug = Field(alias="id", description="1-64 of a-z 0-9 . _ -")
+    if_exists: IfTaken = Field(
+        IfTaken.ERROR, description="update: describe the existing one", json_schema_extra=self_evident
+    )
 
 
 class ProjectList(Paging):
-    """List projects in order of their ids."""
-
-    org_id: Slug | None = Field(None, description="only of this organisation")
+    org_id: Slug | None = Field(None, description="only of this organisation", json_schema_extra=self_evident)
 
 
 class ProjectGet(Command):
@@ -94,8 +69,6 @@ class ProjectCard(BaseModel):
 
 
 class ProjectDetails(StoreOverview, ProjectCard):
-    """All about a project but what it keeps."""
-
     description: str = ""
     root_path: str = ""
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -120,13 +93,11 @@ def create_project(*, command: ProjectCreate) -> ProjectCard:
     """
     demand(Act.GOVERN, to=TO_MAKE_PLACES)
     store = project_store(command.project_id)
-    said = command.model_dump(exclude_unset=True, exclude={"project_id", "if_exists"})
-    description = ProjectDescribe(**said)
-    draft_description(command=description, scope=Scope.PROJECT)  # before anything is made
-    if store.path.exists():
-        _check_existing(store, command)
-    with apart_from_here(store), use_store(store, create=True):
-        redacted = describe(command=description).redacted if said else ()
+    here = store_here()
+    refusal = ""
+    if here not in (None, store):
+        refusal = f"project {store.name!r} is described from inside it only; this server is bound to {here.name!r}"
+    redacted = create_described(store=store, command=command, if_exists=command.if_exists, refusal=refusal)
     return _shown(store, redacted)
 
 
@@ -141,7 +112,6 @@ def describe_project(*, project_id: str, command: ProjectDescribe) -> ProjectDet
 
 
 def list_projects(*, command: ProjectList) -> Listing:
-    """Return a page of projects' cards."""
     ids = project_ids() if command.org_id is None else projects_of(command.org_id)
     return page_of_cards(ids, command, project_card, id_field="project_id", line=project_line)
 
@@ -161,12 +131,10 @@ def get_project(*, command: ProjectGet) -> ProjectCard:
 
 
 def projects_of(org_id: str) -> list[str]:
-    """Return the ids of an organisation's projects, in order."""
     return projects_by_org().get(org_id, [])
 
 
 def projects_by_org() -> dict[str, list[str]]:
-    """Return the ids of each organisation's projects, in order."""
     found: dict[str, list[str]] = {}
     for each in project_ids():
         org = project_card(each).org_id
@@ -176,18 +144,15 @@ def projects_by_org() -> dict[str, list[str]]:
 
 
 def project_card(project_id: str) -> ProjectCard:
-    """Return a project's card."""
     return read_card(project_store(project_id), ProjectCard, card_fields, project_id=project_id)
 
 
 def card_fields() -> dict[str, Any]:
-    """Return what the current project's card says."""
     known = profile()
-    return {"name": known.name, "description": shortened(known.description), "org_id": known.org}
+    return {**name_fields(known), "org_id": known.org}
 
 
 def details_fields() -> dict[str, Any]:
-    """Return the fields of ``ProjectDetails`` for the current project."""
     known = profile()
     return {
         "project_id": current_store().name,
@@ -207,20 +172,3 @@ def _shown(store: StoreId, redacted: tuple[str, ...] = ()) -> ProjectCard:
         if told_all:
             return ProjectDetails(**details_fields(), redacted=list(redacted))
         return ProjectCard(project_id=store.name, **card_fields())
-
-
-def _check_existing(store: StoreId, command: ProjectCreate) -> None:
-    """Let only pass what describes the project on purpose, or for the first time from inside it, or once more."""
-    here = store_here()
-    with use_store(store):
-        if log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED):
-            return
-        undescribed = profile().updated_at is None
-    if command.if_exists is IfTaken.ERROR and not (here == store and undescribed):
-        raise Conflict(
-            f"project {store.name!r} exists already; send if_exists=update to describe it, or choose another id"
-        )
-    if here not in (None, store):
-        raise Forbidden(
-            f"project {store.name!r} is described from inside it only; this server is bound to {here.name!r}"
-        )

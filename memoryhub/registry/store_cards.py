@@ -1,23 +1,30 @@
-"""What the lists of projects and of organisations share: a card each, read from its store, in pages."""
+"""What projects and organisations share: how they are created, and lists of their cards, read from their stores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memories.models import Memory
+from memoryhub.config.identity import slugify
 from memoryhub.core import clock, log
-from memoryhub.core.errors import HubError
+from memoryhub.core.errors import Conflict, Forbidden, HubError
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores.routing import current_alias
-from memoryhub.core.stores.store import StoreId, current_store, use_store
+from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
+from memoryhub.core.text import shortened
+from sessions_app.events.work import PROJECT_DESCRIBED
+from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
+from sessions_app.selectors import profile
+from sessions_app.services.profile import describe, draft_description
 
 MAX_SHOWN_DESCRIPTION = 300
 
@@ -25,6 +32,28 @@ MAX_SHOWN_DESCRIPTION = 300
 ShortDescription = Annotated[str, Field(description="its first 300 characters")]
 Problem = Annotated[str, Field(description="why the store could not be read; nothing else is known then")]
 Redacted = Annotated[list[str], Field(description="types of the secrets that were taken out just now")]
+
+
+class IfTaken(StrEnum):
+    """What to do when there is a project or an organisation of that id."""
+
+    ERROR = "error"
+    UPDATE = "update"
+
+
+class WithIdFromName(BaseModel):
+    """A command with a field that callers name ``id``; its default is the slug of ``name``."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        ids = {"id", *(name for name, field in cls.model_fields.items() if field.alias == "id")}
+        if not isinstance(given, dict) or ids & set(given) or not isinstance(given.get("name"), str):
+            return given
+        slug = slugify(given["name"])
+        return {**given, "id": slug} if slug else given
 
 
 class StoreOverview(BaseModel):
@@ -39,7 +68,6 @@ C = TypeVar("C", bound=BaseModel)
 
 
 def overview_fields() -> dict[str, Any]:
-    """Return the fields of ``Standing`` for the current store."""
     position, _ = log.head()
     return {
         "events": position,
@@ -54,9 +82,41 @@ def occurred_at(position: int) -> datetime | None:
     return clock.from_text(found) if found else None
 
 
-def shortened(description: str) -> str:
-    """Return a description as a card shows it."""
-    return description if len(description) <= MAX_SHOWN_DESCRIPTION else f"{description[: MAX_SHOWN_DESCRIPTION - 1]}…"
+def name_fields(known: ProfileView) -> dict[str, Any]:
+    """Return the fields of a card that come from its store's profile."""
+    return {"name": known.name, "description": shortened(known.description, MAX_SHOWN_DESCRIPTION)}
+
+
+def create_described(*, store: StoreId, command: OrgDescribe, if_exists: IfTaken, refusal: str) -> tuple[str, ...]:
+    """Create a store unless it exists, describe it, and return the types of the secrets that were taken out.
+
+    Raises:
+        Conflict: it exists, and ``if_exists`` is ``error``.
+        Forbidden: it exists, and ``refusal`` says why the caller may not describe it.
+    """
+    schema = ProjectDescribe if store.scope is Scope.PROJECT else OrgDescribe
+    description = schema(**command.model_dump(exclude_unset=True, include=set(schema.model_fields)))
+    draft_description(command=description, scope=store.scope)  # fails before anything is created
+    if store.path.exists():
+        _check_existing(store, command, if_exists, refusal)
+    with apart_from_here(store), use_store(store, create=True):
+        return describe(command=description).redacted if description.model_fields_set else ()
+
+
+def _check_existing(store: StoreId, command: OrgDescribe, if_exists: IfTaken, refusal: str) -> None:
+    """Accept a repetition, an update, and a project's first description from inside it."""
+    is_here = store.scope is Scope.PROJECT and store_here() == store
+    with use_store(store):
+        if log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED):
+            return
+        is_first = is_here and profile().updated_at is None
+    if if_exists is IfTaken.ERROR and not is_first:
+        what = "project" if store.scope is Scope.PROJECT else "organisation"
+        raise Conflict(
+            f"{what} {store.name!r} exists already; send if_exists=update to describe it, or choose another id"
+        )
+    if refusal:
+        raise Forbidden(refusal)
 
 
 def read_card(store: StoreId, card: type[C], read: Callable[[], dict[str, Any]], **known: Any) -> C:

@@ -55,7 +55,6 @@ def summarize_projects() -> list[ProjectSummary]:
 
 
 def list_projects(*, command: ProjectList) -> ProjectPage:
-    """Return a page of summaries."""
     ids = project_ids() if command.org_id is None else projects.projects_of(command.org_id)
     listing = page_of_cards(ids, command, _summarizer(), id_field="project_id", line=project_line)
     return ProjectPage.model_validate(listing.model_dump())
@@ -83,7 +82,6 @@ def summarize_orgs() -> list[OrgOverview]:
 
 
 def list_org_overviews(*, command: Paging) -> OrgPage:
-    """Return a page of organisations."""
     demand_hub()
     listing = page_of_cards(list_orgs(), command, organizations.overview_reader(), id_field="org_id", line=org_line)
     return OrgPage.model_validate(listing.model_dump())

@@ -108,7 +108,6 @@ def list_tokens() -> list[AgentToken]:
 
 
 def is_good(token: AgentToken, now: datetime) -> bool:
-    """Whether a token lets anyone in."""
     return token.revoked_at is None and token.expires_at > now
 
 
@@ -172,13 +171,11 @@ def recognise(text: str) -> AgentToken | None:
 
 
 def grant_of(token: AgentToken) -> Grant:
-    """Return what a token allows."""
     acts = frozenset[Act]().union(*(VERBS[verb] for verb in token.verbs))
     return Grant(acts, None if token.projects is None else frozenset(token.projects))
 
 
 def actor_of(token: AgentToken) -> str:
-    """Return who acts, as events say it."""
     return f"{AGENT_PREFIX}{token.name}"
 
 

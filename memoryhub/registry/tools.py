@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import Paging
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 from memoryhub.registry import organizations, projects
 from memoryhub.registry.organizations import OrgCreate
 from memoryhub.registry.present import org_line, org_text, project_line, project_text
@@ -16,28 +15,20 @@ class OrgList(Paging):
 
 
 def create_org(command: OrgCreate) -> Answer:
-    """Answer with the organisation as it is now."""
     data = organizations.create_org(command=command).model_dump(mode="json")
     return Answer(org_text(data), data)
 
 
 def list_orgs(command: OrgList) -> Answer:
-    """Answer with a page of organisations."""
-    listing = organizations.list_orgs(command=command)
-    text = as_lines(listing, org_line, none="no organisation yet; org_create makes one")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(organizations.list_orgs(command=command), org_line, none="no organisation yet; org_create makes one")
 
 
 def create_project(command: ProjectCreate) -> Answer:
-    """Answer with the project as it is now."""
     return _shown(projects.create_project(command=command))
 
 
 def list_projects(command: ProjectList) -> Answer:
-    """Answer with a page of projects."""
-    listing = projects.list_projects(command=command)
-    text = as_lines(listing, project_line, none="no project matches")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(projects.list_projects(command=command), project_line, none="no project matches")
 
 
 def get_project(command: ProjectGet) -> Answer:
@@ -53,7 +44,7 @@ def _shown(project: ProjectCard) -> Answer:
 TOOLS = [
     Tool(
         "org_create",
-        "Make an organisation, whose memories all its projects inherit.",
+        "Create an organisation; its projects inherit its memories.",
         OrgCreate,
         create_org,
         group=ToolGroup.SCOPES,
@@ -70,7 +61,7 @@ TOOLS = [
     ),
     Tool(
         "project_create",
-        "Make a project; with if_exists=update, describe this one: name, purpose, organisation.",
+        "Create a project, or with if_exists=update describe this one.",
         ProjectCreate,
         create_project,
         group=ToolGroup.SCOPES,
@@ -79,7 +70,7 @@ TOOLS = [
     ),
     Tool(
         "project_list",
-        "List projects by name and organisation.",
+        "List projects.",
         ProjectList,
         list_projects,
         group=ToolGroup.SCOPES,
@@ -87,7 +78,7 @@ TOOLS = [
     ),
     Tool(
         "project_get",
-        "This project's description, organisation, metadata and counts.",
+        "Describe this project: organisation, metadata, counts.",
         ProjectGet,
         get_project,
         group=ToolGroup.SCOPES,

@@ -50,7 +50,7 @@ def take_hook(
     With the same ``Idempotency-Key`` again nothing is added.
     """
     demand_hub()
-    heard = parse_hook(client=client, event=event, told=told)
+    heard = parse_hook(client=client, event=event, data=told)
     if heard.effect is Effect.NOTHING:
         return Status(204, None)
     key = named_in(request, "Idempotency-Key") or f"hook-{ids.short_id()}"
@@ -58,7 +58,7 @@ def take_hook(
     folder, problem = folder_settings_of(project, heard)
     origin = use_origin(source="hook", actor=client)
     with use_store(project_store(project), create=True), use_folder(folder), origin:
-        capture(heard=heard, idempotency_key=key)
+        capture(event=heard, idempotency_key=key)
         _note_folder(project, heard)
         answer = opening_of(heard.session_id) if heard.answers else ""
     if problem and heard.answers:

@@ -12,8 +12,6 @@ _ADDRESSES = {Scope.PROJECT: "/p/{}/admin/", Scope.ORG: "/o/{}/admin/", Scope.GL
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A store that has pages."""
-
     id: str
     label: str
     kind: str
@@ -23,7 +21,6 @@ class Place:
 
     @property
     def this(self) -> str:
-        """How a sentence calls it: ``this project``."""
         return f"{'the' if self.kind == 'global scope' else 'this'} {self.kind}"
 
     @property

@@ -22,8 +22,6 @@ from memoryhub.web.hub_pages import hub_page, sentence
 
 
 class NewOrgForm(forms.Form):
-    """A new organisation; the rules are the schema's."""
-
     noun = "organisation"
     id = forms.CharField(
         required=False,
@@ -38,18 +36,14 @@ class NewOrgForm(forms.Form):
         super().__init__(*args, **{"label_suffix": "", **kwargs})
 
     def make(self) -> StoreId:
-        """Make it, and return its store."""
         return org_store(organizations.create_org(command=OrgCreate.model_validate(self.values())).org_id)
 
     def values(self) -> dict[str, str]:
-        """Return what was typed."""
         typed = {name: value.replace("\r\n", "\n") for name, value in self.cleaned_data.items()}
         return {name: value for name, value in typed.items() if value}
 
 
 class NewProjectForm(NewOrgForm):
-    """A new project."""
-
     noun = "project"
     org_id = forms.ChoiceField(
         required=False, label="Organisation", help_text="Its projects inherit what is kept in the organisation."
@@ -60,7 +54,6 @@ class NewProjectForm(NewOrgForm):
         self.fields["org_id"].choices = [("", "none"), *((org, org) for org in list_orgs())]  # type: ignore[attr-defined]
 
     def make(self) -> StoreId:
-        """Make it, and return its store."""
         made = projects.create_project(command=ProjectCreate.model_validate(self.values()))
         return project_store(made.project_id)
 

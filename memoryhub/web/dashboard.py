@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from decisions.admin.listing import brief, status
-from decisions.contributions import STANDING
+from decisions.contributions import IN_FORCE
 from decisions.models import Decision
 from governance.redaction.copies import last_look
 from governance.staleness.selectors import count_stale
@@ -34,8 +34,6 @@ from sessions_app.selectors import profile
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One sort of thing that somebody should look at."""
-
     count: int
     says: str
     """With the number: ``2 memories wait for review``."""
@@ -84,7 +82,6 @@ _DECISIONS = 5
 
 
 def overview() -> dict[str, Any]:
-    """Return the context of the store's first page."""
     by_kind = count_by_kind()
     sessions = outside_quarantine(Session.objects.all())
     active = sessions.filter(status=SessionStatus.ACTIVE)
@@ -106,7 +103,6 @@ def overview() -> dict[str, Any]:
 
 
 def count_by_kind() -> dict[str, int]:
-    """Return the number of live memories of each kind."""
     return dict(Memory.objects.live().values_list("kind").annotate(memories=Count("id")))
 
 
@@ -117,8 +113,7 @@ def latest_memories() -> list[tuple[Memory, SafeString]]:
 
 
 def latest_decisions() -> list[tuple[Decision, SafeString, str]]:
-    """Return the decisions that were recorded last and stand."""
-    told = outside_quarantine(Decision.objects.filter(status__in=STANDING))
+    told = outside_quarantine(Decision.objects.filter(status__in=IN_FORCE))
     found = told.defer("context", "rationale", "alternatives").order_by("-id")[:_DECISIONS]
     return [(each, status(each.status), brief(each.chosen)) for each in found]
 

@@ -65,8 +65,6 @@ class OrgForm(forms.Form):
 
 
 class ProjectForm(OrgForm):
-    """What a person may say of a project."""
-
     org_id = forms.ChoiceField(
         required=False, label="Organisation", help_text="Its projects inherit what is kept in the organisation."
     )

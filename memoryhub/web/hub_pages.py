@@ -48,13 +48,10 @@ def hub_page(act: Act, *, to: str = "") -> Callable[[View], View]:
 
 
 class CommandForm(forms.Form):
-    """A form whose rules are a command's."""
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})
 
     def values(self) -> dict[str, Any]:
-        """Return what was typed, as the command takes it."""
         return dict(self.cleaned_data)
 
     def command(self, schema: type[C]) -> C | None:
@@ -81,5 +78,4 @@ def apply_change(request: HttpRequest, change: Callable[[], object], said: str) 
 
 
 def sentence(text: str) -> str:
-    """Return a text as a sentence."""
     return f"{text[:1].upper()}{text[1:]}."

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import get_script_prefix, set_script_prefix
+from django.utils import timezone
 
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.origin import use_origin
@@ -26,6 +28,7 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
 )
 API_PREFIX = "/api/"
+ZONE_COOKIE = "hub_time_zone"
 _ADDRESS = re.compile(rf"/(?:p/(?P<project>{SLUG.pattern})|o/(?P<org>{SLUG.pattern})|global)(?=/|$)")
 
 
@@ -36,10 +39,29 @@ class ContentSecurityPolicy:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer with the policy."""
         response = self.get_response(request)
         response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
         return response
+
+
+class ViewerTimeZone:
+    """Shows times in the zone of the viewer's browser, which ``hub.js`` puts in a cookie; UTC until it has."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if request.path_info.startswith(API_PREFIX):
+            return self.get_response(request)
+        with timezone.override(_zone(request.COOKIES.get(ZONE_COOKIE, ""))):
+            return self.get_response(request)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name or "UTC")
+    except (KeyError, ValueError, OSError):  # ZoneInfo reads the name as a path
+        return ZoneInfo("UTC")
 
 
 class KnownHost:
@@ -65,7 +87,6 @@ class ApiProblems:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer, errors as problems."""
         if not request.path_info.startswith(API_PREFIX):
             return self.get_response(request)
         response = refuse_body(request) or self.get_response(request)
@@ -87,7 +108,6 @@ class StoreAddress:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer as the store's pages or as the hub's."""
         address = _ADDRESS.match(request.path_info)
         request.store = _store_of(address) if address else None  # type: ignore[attr-defined]
         if not address:
@@ -122,7 +142,6 @@ class CurrentStore:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer; the work is in ``process_view``."""
         return self.get_response(request)
 
     def process_view(

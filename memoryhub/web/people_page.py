@@ -122,7 +122,6 @@ class TokenForm(CommandForm):
         self.fields["projects"].choices = [(each, each) for each in list_projects()]  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
-        """Ask for a project where none was chosen."""
         typed: dict[str, Any] = super().clean() or {}
         if typed.get("reach") == _SOME and not typed.get("projects"):
             self.add_error("projects", "Choose at least one, or the whole hub above.")

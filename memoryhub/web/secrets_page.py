@@ -27,8 +27,6 @@ _CODE = {"spellcheck": "false", "class": "code", "autocomplete": "off"}
 
 
 class TextForm(forms.Form):
-    """What to try, and the allow-list."""
-
     text = forms.CharField(
         required=False,
         strip=False,
@@ -46,7 +44,6 @@ class TextForm(forms.Form):
     )
 
     def allowed(self) -> list[str]:
-        """Return the lines of the allow-list."""
         return [line.strip() for line in self.cleaned_data["allow"].splitlines() if line.strip()]
 
 
@@ -90,7 +87,6 @@ class SecretsForm:
         return str(self.fields.cleaned_data["text"]).replace("\r\n", "\n")
 
     def said(self) -> dict[str, Any]:
-        """Return the rules and the allow-list as settings."""
         rules = [rule for rule in (form.rule() for form in self.rules) if rule]
         return {"secret_rules": rules, "secret_allow": self.fields.allowed()}
 

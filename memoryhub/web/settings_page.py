@@ -29,7 +29,7 @@ from memoryhub.core.stores.store import Scope, current_store
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 
-# The groups that have a page with a form of their own besides.
+# Groups that also have a page of their own.
 _PAGES = {Group.RETENTION: "governance_retentionrun_changelist", Group.SECRETS: "secrets"}
 _CODE = forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "code"})
 _YES_OR_NO = [("true", "yes"), ("false", "no")]
@@ -48,7 +48,7 @@ class SettingsForm(forms.Form):
             self.fields[name] = _field(name, about, elsewhere.get(name, ""), is_set=name in decided_by)
 
     def groups(self) -> list[tuple[str, str, list[forms.BoundField]]]:
-        """Return each group's heading, its own page if it has one, and its fields."""
+        """Return each group's heading, page ("" if it has none) and fields."""
         return [
             (group, _PAGES.get(group, ""), [self[name] for name in self.fields if setting_info(name).group is group])
             for group in Group

@@ -54,7 +54,6 @@ def create_link_token(*, username: str = OWNER) -> str:
 
 
 def link(address: str, token: str) -> str:
-    """Return what the user opens."""
     return f"{address}/signin/{token}"
 
 
@@ -89,12 +88,10 @@ def follow_link(request: HttpRequest, token: str) -> HttpResponse:
 
 @never_cache
 def explain(request: HttpRequest, **_: object) -> HttpResponse:
-    """Say how to get a sign-in link."""
     return render(request, "memoryhub/signin.html")
 
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """End the session."""
     logout(request)
     return redirect("/admin/login/")

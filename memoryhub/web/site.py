@@ -59,7 +59,6 @@ class HubAdminSite(AdminSite):
         super().register(ours, admin_class, **options)
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
-        """Add our own pages."""
         from memoryhub.core.admin import needs  # has models, which are not there yet when the site is made
 
         verify = require_POST(needs(Act.WRITE, self.verify_chain))
@@ -116,21 +115,17 @@ class HubAdminSite(AdminSite):
         return ()
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        """Show how the store stands."""
         from memoryhub.web.dashboard import overview
 
         return super().index(request, {**overview(), **(extra_context or {})})
 
     def app_index(self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None) -> Any:
-        """Lead to the overview: the tabs show every list."""
         return redirect("admin:index")
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Refuse: there are no passwords."""
         raise Http404("there are no passwords in this hub")
 
     def password_change_done(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Refuse: there are no passwords."""
         raise Http404("there are no passwords in this hub")
 
     def describe(self, request: HttpRequest) -> HttpResponse:
@@ -142,7 +137,6 @@ class HubAdminSite(AdminSite):
         )
 
     def settings(self, request: HttpRequest) -> HttpResponse:
-        """Show the project's settings, and take what was changed."""
         from memoryhub.web.settings_page import settings_page
 
         return settings_page(request, {**self.each_context(request), "title": "Settings"})

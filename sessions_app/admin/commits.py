@@ -16,22 +16,19 @@ from memoryhub.core.admin import HubModelAdmin, SinceFilter, cells
 from memoryhub.core.admin.charts import change_widths
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.models import RawEvent
+from memoryhub.core.text import first_line
 from sessions_app.models import Commit
 
 _MAX_FILES = 500
 
 
 class CommittedFilter(SinceFilter):
-    """Commits of the past days."""
-
     title = "date"
     field = "committed_at"
 
 
 @admin.register(Commit)
 class CommitAdmin(HubModelAdmin):
-    """Commits, last made first."""
-
     list_display = ("number", "subject", "author_name", "committed", "change")
     list_display_links = ("number", "subject")
     list_filter = (CommittedFilter,)
@@ -45,13 +42,11 @@ class CommitAdmin(HubModelAdmin):
     empty_text = "Run “memory-hub import git” in the repository to record its history."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Leave the files where they are in lists."""
         commits = super().get_queryset(request)
         named = request.resolver_match and request.resolver_match.url_name
         return commits.defer("files") if named == "sessions_app_commit_changelist" else commits
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the address by hash, which events refer to."""
         by_sha = self.admin_site.admin_view(self.sha_view)
         return [path("sha/<str:sha>/", by_sha, name="sessions_app_commit_sha"), *super().get_urls()]
 
@@ -63,11 +58,9 @@ class CommitAdmin(HubModelAdmin):
         return redirect(reverse("admin:core_rawevent_changelist", query={"stream": f"commit:{sha}"}))
 
     def stream_of(self, found: Commit) -> str:
-        """Return the stream, which bears the hash."""
         return f"commit:{found.sha}"
 
     def stream_url(self, tail: str) -> str:
-        """Return the address by hash."""
         return self.url("sha", tail)
 
     def detail(self, request: HttpRequest, found: Commit) -> dict[str, Any]:
@@ -85,28 +78,24 @@ class CommitAdmin(HubModelAdmin):
 
     @admin.display(description="#", ordering="id")
     def number(self, commit: Commit) -> SafeString:
-        """Return the id."""
         return cells.code(f"#{commit.id}")
 
     @admin.display(description="commit")
     def subject(self, commit: Commit) -> SafeString:
         """Return the first line of the message, and the hash."""
-        line = commit.message.split("\n", 1)[0][:160] or "No message"
+        line = first_line(commit.message, 160) or "No message"
         return format_html('<span class="title">{}</span><code class="id under">{}</code>', line, commit.sha[:10])
 
     @admin.display(description="author", ordering="author")
     def author_name(self, commit: Commit) -> str:
-        """Return the author without the address."""
         return commit.author.partition(" <")[0]
 
     @admin.display(description="committed", ordering="committed_at")
     def committed(self, commit: Commit) -> SafeString:
-        """Return the date."""
         return cells.moment(commit.committed_at)
 
     @admin.display(description="lines", ordering="insertions")
     def change(self, commit: Commit) -> SafeString:
-        """Return how many lines came and went."""
         return format_html(
             '<span class="lines"><span class="plus">+{}</span> <span class="minus">−{}</span></span>',
             f"{commit.insertions:,}",

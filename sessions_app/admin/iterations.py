@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, cells
+from memoryhub.core.text import first_line
 from sessions_app.admin.sessions import rail
 from sessions_app.models import Commit, Iteration, IterationStatus
 from sessions_app.timeline import iteration_events
@@ -20,8 +21,6 @@ _MAX_COMMITS = 100
 
 
 class StartedFilter(SinceFilter):
-    """Iterations that began in the past days."""
-
     title = "start"
     field = "started_at"
 
@@ -30,7 +29,6 @@ class IterationChangeList(HubChangeList):
     """Counts the commits of all iterations of a page in one query."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Attach the counts."""
         super().get_results(request)
         iterations = list(self.result_list)
         commits = Commit.objects.filter(iteration_id__in=[each.id for each in iterations]).order_by()
@@ -66,8 +64,6 @@ def steps_of(iteration: Iteration) -> list[Step]:
 
 @admin.register(Iteration)
 class IterationAdmin(HubModelAdmin):
-    """Iterations, newest first."""
-
     list_display = ("number", "about", "state", "phases", "commits", "started", "duration")
     list_display_links = ("number", "about")
     list_filter = ("status", "command", StartedFilter)
@@ -81,14 +77,13 @@ class IterationAdmin(HubModelAdmin):
     empty_text = "An agent that works in phases starts one with iteration_start; commits attach to it by themselves."
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
-        """Return the list that counts commits."""
         return IterationChangeList
 
     def detail(self, request: HttpRequest, found: Iteration) -> dict[str, Any]:
         """Return the phases as steps, the commits, and what happened meanwhile, on its rail."""
         commits = Commit.objects.filter(iteration_id=found.id)
         return {
-            "title": found.description.split("\n", 1)[0][:200] or found.command,
+            "title": first_line(found.description) or found.command,
             "duration": cells.lasted(found.started_at, found.ended_at),
             "steps": steps_of(found),
             "commits": commits.defer("files").order_by("-id")[:_MAX_COMMITS],
@@ -98,18 +93,16 @@ class IterationAdmin(HubModelAdmin):
 
     @admin.display(description="#", ordering="id")
     def number(self, iteration: Iteration) -> SafeString:
-        """Return the id."""
         return cells.code(f"#{iteration.id}")
 
     @admin.display(description="iteration", ordering="description")
     def about(self, iteration: Iteration) -> SafeString:
         """Return what it is for, and the command that began it."""
-        words = iteration.description.split("\n", 1)[0][:160] or "No description given"
+        words = first_line(iteration.description, 160) or "No description given"
         return format_html('<span class="title">{}</span><code class="id under">{}</code>', words, iteration.command)
 
     @admin.display(description="status", ordering="status")
     def state(self, iteration: Iteration) -> SafeString:
-        """Return where it stands."""
         return cells.badge(iteration.status, iteration.get_status_display())
 
     @admin.display(description="phases")
@@ -121,12 +114,10 @@ class IterationAdmin(HubModelAdmin):
 
     @admin.display(description="commits")
     def commits(self, iteration: Iteration) -> str:
-        """Return the number of commits that attached to it."""
         return f"{iteration.commit_count:,}"  # type: ignore[attr-defined]
 
     @admin.display(description="started", ordering="started_at")
     def started(self, iteration: Iteration) -> SafeString:
-        """Return when it began."""
         return cells.moment(iteration.started_at)
 
     @admin.display(description="duration")

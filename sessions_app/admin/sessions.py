@@ -41,8 +41,6 @@ def counted_things(types: dict[str, int]) -> list[tuple[int, str]]:
 
 
 class StartedFilter(SinceFilter):
-    """Sessions that began in the past days."""
-
     title = "start"
     field = "started_at"
 
@@ -51,7 +49,6 @@ class SessionChangeList(HubChangeList):
     """Knows what all sessions of a page are called and counts their events, in as many queries as for one."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Attach what they are called, and the counts."""
         super().get_results(request)
         sessions = list(self.result_list)
         names = [session.session_id for session in sessions]
@@ -66,8 +63,6 @@ class SessionChangeList(HubChangeList):
 
 @admin.register(Session)
 class SessionAdmin(HubModelAdmin):
-    """Sessions, newest first."""
-
     list_display = ("number", "about", "state", "agent", "started", "duration", "events")
     list_display_links = ("number", "about")
     list_filter = ("status", "mode", StartedFilter)
@@ -81,7 +76,6 @@ class SessionAdmin(HubModelAdmin):
     empty_text = "An agent that works over MCP starts one with session_start and ends it with a summary."
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
-        """Return the list that counts events."""
         return SessionChangeList
 
     def get_urls(self) -> list[URLPattern]:
@@ -97,11 +91,9 @@ class SessionAdmin(HubModelAdmin):
         return redirect(reverse("admin:core_rawevent_changelist", query={"session": name}))
 
     def stream_of(self, found: Session) -> str:
-        """Return the stream, which bears the session's name."""
         return f"session:{found.session_id}"
 
     def stream_url(self, tail: str) -> str:
-        """Return the address by name."""
         return self.url("named", tail)
 
     def detail(self, request: HttpRequest, found: Session) -> dict[str, Any]:
@@ -118,7 +110,6 @@ class SessionAdmin(HubModelAdmin):
 
     @admin.display(description="#", ordering="id")
     def number(self, session: Session) -> SafeString:
-        """Return the id."""
         return cells.code(f"#{session.id}")
 
     @admin.display(description="session", ordering="purpose")
@@ -135,7 +126,6 @@ class SessionAdmin(HubModelAdmin):
 
     @admin.display(description="started", ordering="started_at")
     def started(self, session: Session) -> SafeString:
-        """Return when it began."""
         return cells.moment(session.started_at)
 
     @admin.display(description="duration")

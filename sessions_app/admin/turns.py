@@ -21,21 +21,18 @@ _OFFERED = 8
 
 
 class BeganFilter(SinceFilter):
-    """Turns that began in the past days."""
-
     title = "begin"
     field = "began_at"
 
 
 class SessionFilter(ValueFilter):
-    """Turns of one session; the latest ones are offered."""
+    """Turns or memories of one session; the latest ones are offered."""
 
     title = "session"
     parameter_name = "session"
     field = "session_id"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the latest sessions, and the one in use."""
         latest = Session.objects.order_by("-id").values_list("session_id", "purpose")[:_OFFERED]
         offered = {name: purpose[:40] or name for name, purpose in latest}
         return list({**dict(super().lookups(request, model_admin)), **offered}.items())
@@ -47,12 +44,9 @@ class KeeperFilter(ValueFilter):
     title = "kept by"
     parameter_name = "keeper"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the two."""
-        return [("hub", "The hub (automatic)"), ("client", "The client (by token)")]
+    offered = (("hub", "The hub (automatic)"), ("client", "The client (by token)"))
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        """Keep the turns of the chosen keeper."""
         return queryset.filter(automatic=self.value() == "hub") if self.value() else queryset
 
 
@@ -60,7 +54,6 @@ class TurnChangeList(HubChangeList):
     """Knows the prompts and the sessions of all turns of a page, in the same queries for many as for one."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Attach them."""
         super().get_results(request)
         turns = list(self.result_list)
         prompts = first_prompts(turns)
@@ -74,8 +67,6 @@ class TurnChangeList(HubChangeList):
 
 @admin.register(Turn)
 class TurnAdmin(HubModelAdmin):
-    """Turns, newest first."""
-
     list_display = ("number", "about", "state", "session", "began", "duration", "events")
     list_display_links = ("number", "about")
     list_filter = ("status", KeeperFilter, BeganFilter, SessionFilter)
@@ -89,11 +80,9 @@ class TurnAdmin(HubModelAdmin):
     empty_text = "The hub keeps one for every request that an agent answers, as soon as it writes something over MCP."
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
-        """Return the list that knows the prompts."""
         return TurnChangeList
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the address by stream, which events refer to."""
         by_stream = self.admin_site.admin_view(self.stream_view)
         return [path("stream/<path:tail>/", by_stream, name="sessions_app_turn_stream"), *super().get_urls()]
 
@@ -111,7 +100,6 @@ class TurnAdmin(HubModelAdmin):
         return str(RawEvent.objects.values_list("stream_id", flat=True).get(position=found.id))
 
     def stream_url(self, tail: str) -> str:
-        """Return the address by stream."""
         if not tail.strip("/"):
             raise NoReverseMatch("a turn's stream bears names")
         return self.url("stream", tail)
@@ -130,7 +118,6 @@ class TurnAdmin(HubModelAdmin):
 
     @admin.display(description="#", ordering="id")
     def number(self, turn: Turn) -> SafeString:
-        """Return the id."""
         return cells.code(f"#{turn.id}")
 
     @admin.display(description="turn")
@@ -147,13 +134,11 @@ class TurnAdmin(HubModelAdmin):
 
     @admin.display(description="session", ordering="session_id")
     def session(self, turn: Turn) -> SafeString:
-        """Return a link to the session."""
         url = reverse("admin:sessions_app_session_named", args=[turn.session_id])
         return cells.link(url, turn.session_title[:60] or turn.session_id)  # type: ignore[attr-defined]
 
     @admin.display(description="began", ordering="began_at")
     def began(self, turn: Turn) -> SafeString:
-        """Return when it began."""
         return cells.moment(turn.began_at)
 
     @admin.display(description="duration")
@@ -163,5 +148,4 @@ class TurnAdmin(HubModelAdmin):
 
     @admin.display(description="events", ordering="event_count")
     def events(self, turn: Turn) -> str:
-        """Return the number of events after its begin."""
         return f"{turn.event_count:,}"

@@ -1,5 +1,3 @@
-"""What can happen: to sessions and turns, in the repository, in iterations, and what clients tell of it."""
-
 from sessions_app.events.sessions import (
     PROJECT_CONFIGURED,
     SESSION_ENDED,

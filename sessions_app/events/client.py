@@ -1,4 +1,4 @@
-"""What a client may append to its turn: what was said, done and decided on the way."""
+"""Events that clients append to their turns."""
 
 from __future__ import annotations
 
@@ -26,14 +26,10 @@ MAX_TEXT = 100_000
 
 
 class Message(Payload):
-    """Something that the user or the assistant said."""
-
     content: str = Field(min_length=1, max_length=MAX_TEXT)
 
 
 class ToolMessage(Payload):
-    """A tool was called, or answered."""
-
     tool: str = Field(min_length=1, max_length=200)
     input: JsonValue = None
     output: JsonValue = None
@@ -42,16 +38,12 @@ class ToolMessage(Payload):
 
 
 class FileEdited(Payload):
-    """A file was changed."""
-
     path: str = Field(min_length=1, max_length=4_000)
     change: str = Field("", max_length=MAX_TEXT)
     tool: str = Field("", max_length=200)
 
 
 class CommandRun(Payload):
-    """A command was run in a shell."""
-
     command: str = Field(min_length=1, max_length=MAX_TEXT)
     output: str = Field("", max_length=MAX_TEXT)
     exit_code: int | None = None
@@ -59,35 +51,29 @@ class CommandRun(Payload):
 
 
 class Note(Payload):
-    """Something worth noting."""
-
     content: str = Field(min_length=1, max_length=MAX_TEXT)
 
 
 class PhaseEvent(Payload):
-    """Something happened to a phase of the work."""
-
     phase: str = Field(min_length=1, max_length=64)
     detail: str = Field("", max_length=MAX_TEXT)
 
 
 class Approval(Payload):
-    """The user approved or refused something."""
-
     subject: str = Field(min_length=1, max_length=2_000)
     detail: str = Field("", max_length=MAX_TEXT)
 
 
 def _about_tool(payload: Mapping[str, Any]) -> str:
-    given = payload.get("input")
-    if isinstance(given, Mapping):
-        words = [given[name] for name in _CALLED_WITH if isinstance(given.get(name), str)]
-        given = next(iter(words or [value for value in given.values() if isinstance(value, str)]), "")
-    return joined(payload.get("tool"), given if isinstance(given, str) else "")
+    argument = payload.get("input")
+    if isinstance(argument, Mapping):
+        words = [argument[name] for name in _DESCRIPTIVE if isinstance(argument.get(name), str)]
+        argument = next(iter(words or [value for value in argument.values() if isinstance(value, str)]), "")
+    return joined(payload.get("tool"), argument if isinstance(argument, str) else "")
 
 
-# Arguments of a tool that say what it was called for, the most telling first.
-_CALLED_WITH = ("file_path", "pattern", "query", "path", "url", "command", "title", "description", "prompt", "name")
+# Tool arguments that best describe a call, the most informative first.
+_DESCRIPTIVE = ("file_path", "pattern", "query", "path", "url", "command", "title", "description", "prompt", "name")
 
 
 def _about_phase(payload: Mapping[str, Any]) -> str:
@@ -222,11 +208,10 @@ USER_REJECTED = _define(
 
 
 def client_events() -> dict[str, EventType[Any]]:
-    """Return the types that clients may append, by name."""
-    return {known.name: known for known in event_types() if known.from_clients}
+    return {type_.name: type_ for type_ in event_types() if type_.from_clients}
 
 
 def client_event(name: str) -> EventType[Any] | None:
-    """Return the type that a client means, written with a dot or with an underscore."""
-    known = client_events()
-    return known.get(name) or known.get(name.replace("_", ".", 1))
+    """Return the type of that name, written with a dot or an underscore."""
+    types = client_events()
+    return types.get(name) or types.get(name.replace("_", ".", 1))

@@ -1,4 +1,4 @@
-"""What can happen to sessions, and to the settings of a project."""
+"""Events of sessions, turns and project settings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue
 
 from memoryhub.config.retention_rules import EndedWith
+from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
 from memoryhub.core.events.rollback import NOTHING_DEPENDS, Effect, Values, define_effect, reverses, sets_aside, stays
 from memoryhub.core.permissions import Act
@@ -17,8 +18,6 @@ from sessions_app.models import SessionMode, SessionStatus
 
 
 class SessionStarted(Payload):
-    """A session began."""
-
     session_id: str = Field(min_length=1, max_length=220)
     purpose: str = ""
     mode: SessionMode = SessionMode.WORKING
@@ -27,25 +26,21 @@ class SessionStarted(Payload):
 
 
 class SessionEnded(Payload):
-    """A session came to its end."""
-
     session_id: str
     status: SessionStatus
     summary: str = ""
+    # What happens to the entries of a scratch session.
     entries: EndedWith | None = None
-    """What becomes of the entries of a scratch session."""
+    # Ids of entries that are promoted even if the session is discarded.
     kept: list[int] = Field(default_factory=list)
-    """Entries that are promoted all the same."""
 
 
 class SessionTouched(Payload):
-    """A session was paused or resumed."""
-
     session_id: str
 
 
 class ProjectConfigured(Payload):
-    """Settings of the project were changed; None takes one back to its default."""
+    """Changed settings by name; None resets one to its default."""
 
     settings: dict[str, JsonValue]
 
@@ -65,6 +60,18 @@ def _name(payload: Mapping[str, Any]) -> str:
 def _settings(payload: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in payload.get("settings", {}).items())
 
+
+define_entity(
+    "session",
+    "SELECT id, CASE purpose WHEN '' THEN session_id ELSE purpose END AS title, '' AS kind, 0 AS deleted "
+    "FROM sessions_app_session",
+    shown_by="session_list",
+)
+# The project itself has the id 0.
+define_entity(
+    "project",
+    "SELECT 0 AS id, coalesce((SELECT name FROM sessions_app_profile LIMIT 1), '') AS title, '' AS kind, 0 AS deleted",
+)
 
 SESSIONS = EventGroup("sessions", "Sessions and turns", 10, "session")
 SETTINGS = EventGroup("settings", "Settings and description", 80)
@@ -111,7 +118,7 @@ define_effect(
 
 
 class TurnBegan(Payload):
-    """A turn began. Of its token only the hash is known; one that the hub opened itself has none."""
+    """Only the hash of the token is stored; a turn that the hub opens itself has none."""
 
     session_id: str
     turn_id: str
@@ -121,16 +128,12 @@ class TurnBegan(Payload):
 
 
 class TurnEnded(Payload):
-    """A turn came to its end."""
-
     session_id: str
     turn_id: str
     summary: str = ""
 
 
 class TurnExpired(Payload):
-    """A turn was left open for longer than its token is good for."""
-
     session_id: str
     turn_id: str
 
@@ -140,7 +143,7 @@ def _ended_about(payload: Mapping[str, Any]) -> str:
 
 
 def _expired_about(_payload: Mapping[str, Any]) -> str:
-    return "Nothing came for too long; the turn is incomplete"
+    return "Timed out without an event; the turn is incomplete"
 
 
 _TURN_BEGUN_OR_ENDED = sets_aside("turns", "Turns begun or ended", order=200)

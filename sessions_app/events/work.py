@@ -1,4 +1,4 @@
-"""What a store says of itself: a project's or an organisation's name, purpose and belonging."""
+"""Events of commits and iterations, and of the description of a project or an organisation."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
+from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
 from memoryhub.core.events.rollback import Effect, Values, define_effect, reverses, sets_aside, stays
 from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import STORED, GitSha, Instant, Payload, StoredTag
 from memoryhub.core.stores.store import SLUG
-from sessions_app.event_summaries import first_line, joined
+from memoryhub.core.text import first_line
+from sessions_app.event_summaries import joined
 from sessions_app.events.sessions import SETTINGS
 
 DecisionLink = Literal["implements", "reverts", "relates"]
-"""What a commit does to a decision."""
 
 
-# At most so many lines a file, so that the sum over all files of a commit fits a column of 64 bits.
+# Keeps the sum over all files of a commit within a 64-bit column.
 MAX_LINES = 2**31 - 1
 
 
 def _countable(lines: int, info: ValidationInfo) -> int:
-    if info.context == STORED:  # an older hub checked their sum alone
+    if info.context == STORED:  # older versions checked only the sum
         return lines
     if lines < 0:
         raise PydanticKnownError("greater_than_equal", {"ge": 0})
@@ -52,38 +53,39 @@ class FileChange(Payload):
 
 
 class CommitRecorded(Payload):
-    """A commit of the repository became known."""
-
     sha: GitSha
     message: str = ""
     author: str = ""
     committed_at: Instant
     files: list[FileChange] = Field(default_factory=list)
     decision_ids: list[int] = Field(default_factory=list)
-    """The decisions that it is evidence of."""
     link_type: DecisionLink = "implements"
+    # None for the active one.
     iteration_id: int | None = None
-    """The iteration that it belongs to; None for the active one."""
 
 
 class CommitLinked(Payload):
-    """A commit that is known already was linked with decisions, or moved to an iteration."""
+    """A recorded commit was linked with decisions, or moved to an iteration."""
 
     commit_id: int
     sha: GitSha | Literal[""] = ""
     decision_ids: list[int] = Field(default_factory=list)
     link_type: DecisionLink = "implements"
+    # None leaves it in its iteration.
     iteration_id: int | None = None
-    """The iteration that it belongs to from now on; None where that stays."""
 
 
 def _about_commit(payload: Mapping[str, Any]) -> str:
     return first_line(payload.get("message") or payload.get("sha", ""))
 
 
+define_entity(
+    "commit", "SELECT id, substr(message, 1, 200) AS title, '' AS kind, 0 AS deleted FROM sessions_app_commit"
+)
+
 COMMITS = EventGroup("commits", "Commits", 70, "commit")
 
-# What is given as evidence of decisions, from either side.
+# Shared by both directions: a commit that names a decision, and a decision that names a commit.
 EVIDENCE = sets_aside("evidence", "Evidence of decisions", order=110)
 
 COMMIT_RECORDED = define_event(
@@ -111,15 +113,11 @@ COMMIT_LINKED = define_event(
 
 
 class IterationStarted(Payload):
-    """A piece of work began."""
-
     command: str
     description: str = ""
 
 
 class IterationAdvanced(Payload):
-    """A phase of it was completed, and another may have begun."""
-
     iteration_id: int
     completed: str = ""
     phase: str = ""
@@ -127,8 +125,6 @@ class IterationAdvanced(Payload):
 
 
 class IterationEnded(Payload):
-    """It was completed or abandoned."""
-
     iteration_id: int
     outcome: str = ""
 
@@ -139,7 +135,7 @@ def _about(payload: Mapping[str, Any]) -> str:
 
 def _about_phases(payload: Mapping[str, Any]) -> str:
     done, begun = payload.get("completed"), payload.get("phase")
-    return ", ".join([*([f"{done} done"] if done else []), *([f"{begun} begins"] if begun else [])]) or "artifacts"
+    return ", ".join([*([f"{done} done"] if done else []), *([f"{begun} started"] if begun else [])]) or "artifacts"
 
 
 WORK = EventGroup("work", "Phases and iterations", 40, "phase")
@@ -176,37 +172,35 @@ def _bounded(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
     if size > MAX_METADATA_CHARACTERS:
         raise ValueError(
             f"it has {size:,} characters as JSON and may have at most {MAX_METADATA_CHARACTERS:,}; "
-            "keep what is longer as a memory and name its id here"
+            "write longer texts as a memory and give its id here"
         )
     return metadata
 
 
 def _check_depth(value: JsonValue, levels: int) -> None:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if inner and not levels:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if items and not levels:
         raise ValueError(f"it may be nested at most {MAX_METADATA_DEPTH} levels deep")
-    for each in inner:
-        _check_depth(each, levels - 1)
+    for item in items:
+        _check_depth(item, levels - 1)
 
 
 Slug = Annotated[str, StringConstraints(pattern=f"^{SLUG.pattern}$")]
-"""The id of a project or an organisation."""
 Name = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
 Description = Annotated[str, StringConstraints(strip_whitespace=True, max_length=4_000)]
 RootPath = Annotated[str, StringConstraints(strip_whitespace=True, max_length=1_000)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(_bounded)]
-"""A JSON object of at most 16,000 characters: goals, constraints, the current state."""
 Tags = Annotated[list[StoredTag], Field(max_length=50)]
 
 
 class ProjectDescribed(Payload):
-    """The store was described; what is not set stays as it was."""
+    """Fields that are not set keep their value."""
 
     name: Name = ""
     description: Description = ""
     root_path: RootPath = ""
+    # None for no organisation.
     org: Slug | None = None
-    """The organisation that the project belongs to; None for none."""
     metadata: Metadata = Field(default_factory=dict)
     tags: Tags = Field(default_factory=list)
 

@@ -1,5 +1,3 @@
-"""Sessions: what callers send and get."""
-
 from __future__ import annotations
 
 from datetime import datetime
@@ -30,13 +28,13 @@ MAX_NAME = 200
 class SessionStart(Command):
     """Begin a session."""
 
-    purpose: Line = Field("", max_length=2_000, description="what the session is for")
-    mode: Mode = Field(SessionMode.WORKING, description="working, or scratch for a throw-away space")
-    directory: Line = Field("", max_length=1_000, description="where the work happens")
-    agent: Line = Field("", max_length=200, description="who works; default: the client's name")
+    purpose: Line = Field("", max_length=2_000, description="goal of the session", json_schema_extra=self_evident)
+    mode: Mode = Field(SessionMode.WORKING, description="scratch: entries are temporary")
+    directory: Line = Field("", max_length=1_000, description="working directory")
+    agent: Line = Field("", max_length=200, description="default: the client's name")
     session_id: Identifier | None = Field(None, description="default: a new one")
     name: Line = Field("", max_length=MAX_NAME, description="a label, before the purpose", json_schema_extra=unlisted)
-    metadata: ModeAlone | None = Field(None, description="its mode alone", json_schema_extra=unlisted)
+    metadata: ModeAlone | None = Field(None, description="only mode", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
 
     @model_validator(mode="before")
@@ -68,15 +66,13 @@ class SessionEnd(Command):
     session_id: Identifier | None = Field(
         None,
         description="default: this connection's session, else the only active one",
-        json_schema_extra=self_evident,
+        json_schema_extra=unlisted,
     )
-    discard: bool = Field(False, description="a scratch session's entries go; without it they are promoted")
+    discard: bool = Field(False, description="delete a scratch session's entries")
     status: Literal["completed", "discarded"] | None = Field(
         None, description="discarded is discard=true", json_schema_extra=unlisted
     )
-    keep: list[EntityId] = Field(
-        default_factory=list, max_length=1_000, description="with discard: promote these all the same"
-    )
+    keep: list[EntityId] = Field(default_factory=list, max_length=1_000, description="ids to promote")
     idempotency_key: IdempotencyKey = None
 
     @model_validator(mode="before")
@@ -91,13 +87,13 @@ class SessionEnd(Command):
 class SessionList(Paging):
     """List sessions, newest first."""
 
-    status: SessionStatus | None = Field(None, description="only these")
+    status: SessionStatus | None = Field(None, description="only these", json_schema_extra=self_evident)
 
 
 class SessionTouch(Command):
     """Pause or resume a session."""
 
-    session_id: Identifier | None = Field(None, description="default: this connection's session")
+    session_id: Identifier | None = Field(None, description="default: this connection's")
 
 
 class SessionView(BaseModel):
@@ -116,39 +112,41 @@ class SessionView(BaseModel):
 
 
 class TurnBegin(Command):
-    """Begin a turn; the answer has the ack_token that its events and its end must show."""
+    """Begin a turn. The answer has the ack_token that its events and its end must send."""
 
-    session_id: Identifier | None = Field(None, description="default: this connection's session")
+    session_id: Identifier | None = Field(None, description="default: this connection's")
     turn_id: Identifier | None = Field(None, description="default: a new one")
 
 
 class TurnCall(Command):
-    """A call that must show the token of an open turn."""
+    """A call that must send the token of an open turn."""
 
-    ack_token: str | None = Field(None, max_length=200, description="what turn_begin returned")
-    session_id: Identifier | None = Field(None, description="checked against the token's, where given")
-    turn_id: Identifier | None = Field(None, description="checked against the token's, where given")
+    ack_token: str | None = Field(None, max_length=200, description="from turn_begin")
+    session_id: Identifier | None = Field(
+        None, description="must match the token's, if given", json_schema_extra=unlisted
+    )
+    turn_id: Identifier | None = Field(None, description="must match the token's, if given", json_schema_extra=unlisted)
 
 
 class EventAppend(TurnCall):
     """Append an event to the open turn."""
 
-    type: Line = Field(max_length=64, description="such as message.user, command.run, phase_completed")
-    payload: dict[str, Any] = Field(description="what happened; an error names the fields of the type")
+    type: Line = Field(max_length=64, description="e.g. message.user, command.run, phase_completed")
+    payload: dict[str, Any] = Field(description="an error names the fields of the type")
     idempotency_key: IdempotencyKey = None
 
 
 class TurnEnd(TurnCall):
     """End the open turn."""
 
-    summary: str = Field("", max_length=20_000, description="what came of it")
+    summary: str = Field("", max_length=20_000, description="result of the turn", json_schema_extra=self_evident)
 
 
 class TurnList(Paging):
     """List turns, newest first."""
 
     session_id: Identifier | None = Field(None, description="only of this session")
-    status: TurnStatus | None = Field(None, description="only these")
+    status: TurnStatus | None = Field(None, description="only these", json_schema_extra=self_evident)
 
 
 class TurnView(BaseModel):

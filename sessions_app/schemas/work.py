@@ -1,5 +1,3 @@
-"""Trying out what would be taken out of a text: what callers send and get."""
-
 from __future__ import annotations
 
 from datetime import datetime
@@ -8,7 +6,18 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, StringConstraints, WithJsonSchema
 
 from memoryhub.config.secret_rules import MAX_ALLOWED, MAX_RULES, Allowed, SecretRule
-from memoryhub.core.schemas import LISTED_AS, Command, EntityId, IdempotencyKey, Line, Moment, Paging, Tag, unlisted
+from memoryhub.core.schemas import (
+    LISTED_AS,
+    Command,
+    EntityId,
+    IdempotencyKey,
+    Line,
+    Moment,
+    Paging,
+    Tag,
+    self_evident,
+    unlisted,
+)
 from sessions_app.events import DecisionLink, FileChange
 from sessions_app.events.work import Description, Metadata, Slug
 from sessions_app.models import IterationStatus
@@ -29,30 +38,35 @@ ChangedFile = Annotated[
 
 
 class CommitRead(Command):
-    """Record a commit: from git, or from the fields given where there is no repository.
+    """Record a commit from git, or from the given fields where there is no repository.
 
-    One that is known already is linked with the decisions and the iteration that are named.
+    A commit that is already recorded is linked with the given decisions and iteration.
     """
 
-    sha: str = Field(pattern=r"^[0-9a-fA-F]{4,64}$", description="full or short")
-    message: str | None = Field(None, max_length=100_000, description="default: from git")
-    author: Line | None = Field(None, max_length=300, description="default: from git")
-    committed_at: Moment | None = Field(None, description="default: from git; without a repository, now")
+    sha: str = Field(pattern=r"^[0-9a-fA-F]{4,64}$", description="full or short", json_schema_extra=self_evident)
+    message: str | None = Field(
+        None, max_length=100_000, description="default: from git", json_schema_extra=self_evident
+    )
+    author: Line | None = Field(None, max_length=300, description="default: from git", json_schema_extra=self_evident)
+    committed_at: Moment | None = Field(None, description="default: from git, or now", json_schema_extra=self_evident)
     files: list[ChangedFile] = Field(
-        default_factory=list, max_length=10_000, description="paths it touched; default: from git"
+        default_factory=list,
+        max_length=10_000,
+        description="changed paths; default: from git",
+        json_schema_extra=self_evident,
     )
-    directory: Line | None = Field(
-        None, max_length=1_000, description="of the repository; default: where the client works"
+    directory: Line | None = Field(None, max_length=1_000, description="of the repository")
+    decision_ids: list[EntityId] = Field(
+        default_factory=list, max_length=100, description="decisions it implements", json_schema_extra=self_evident
     )
-    decision_ids: list[EntityId] = Field(default_factory=list, max_length=100, description="decisions it implements")
     link_type: DecisionLink = Field(
-        "implements", description="what it does to them: implements, reverts, relates", json_schema_extra=unlisted
+        "implements", description="implements, reverts or relates", json_schema_extra=unlisted
     )
     iteration_id: EntityId | None = Field(None, description="default: the active one")
 
 
 class CommitRecord(Command):
-    """A commit as git tells it."""
+    """A commit as git reports it."""
 
     sha: str = Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$", description="the full hash")
     message: str = Field("", max_length=100_000)
@@ -80,38 +94,38 @@ class CommitView(BaseModel):
 class IterationList(Paging):
     """List iterations, newest first."""
 
-    status: IterationStatus | None = Field(None, description="only these")
+    status: IterationStatus | None = Field(None, description="only these", json_schema_extra=self_evident)
 
 
 class IterationStart(Command):
     """Begin an iteration; at most one is active."""
 
     command: Line = Field(min_length=1, max_length=64, description="feature, fix, audit, ship, spike …")
-    description: str = Field("", max_length=5_000, description="what it is for")
+    description: str = Field("", max_length=5_000, description="goal", json_schema_extra=self_evident)
 
 
 class IterationAdvance(Command):
-    """Complete a phase, begin the next, note what was made."""
+    """Complete a phase, begin the next, and record artifacts."""
 
     id: EntityId | None = Field(None, description="default: the active one")
-    completed: Line = Field("", max_length=64, description="the phase that is done; default: the present one")
-    phase: Line = Field("", max_length=64, description="the phase that begins")
-    artifacts: list[Line] = Field(default_factory=list, max_length=100, description="paths or links of what was made")
+    completed: Line = Field("", max_length=64, description="finished phase; default: the current one")
+    phase: Line = Field("", max_length=64, description="next phase")
+    artifacts: list[Line] = Field(default_factory=list, max_length=100, description="paths or URLs")
 
 
 class IterationComplete(Command):
     """Complete or abandon an iteration."""
 
     id: EntityId | None = Field(None, description="default: the active one")
-    outcome: str = Field("", max_length=20_000, description="what came of it")
-    abandon: bool = Field(False, description="it was given up")
+    outcome: str = Field("", max_length=20_000, description="result", json_schema_extra=self_evident)
+    abandon: bool = Field(False, description="mark it abandoned", json_schema_extra=self_evident)
 
 
 class IterationGet(Command):
     """Get an iteration with its chronology."""
 
     id: EntityId | None = Field(None, description="default: the latest")
-    events: int = Field(50, ge=0, le=500, description="so many of its events, the newest")
+    events: int = Field(50, ge=0, le=500, description="number of newest events")
 
 
 class IterationView(BaseModel):
@@ -136,32 +150,32 @@ Tags = Annotated[list[Tag], Field(max_length=50)]
 
 
 class SettingsChange(Command):
-    """Change settings of the project; null takes one back to its default."""
+    """Change settings of the project; null resets one to its default."""
 
     settings: dict[str, JsonValue] = Field(min_length=1, max_length=50)
 
 
 class OrgDescribe(Command):
-    """Describe an organisation; what is left out stays as it is."""
+    """Describe an organisation; omitted fields stay unchanged."""
 
-    name: Name = Field("", description="for people")
-    description: Description = Field("", description="what it is")
-    metadata: Metadata = Field(default_factory=dict, description="a JSON object; replaces the one before")
-    tags: Tags = Field(default_factory=list, description="replace those before", json_schema_extra=unlisted)
+    name: Name = Field("", description="display name", json_schema_extra=self_evident)
+    description: Description = Field("", description="what it is", json_schema_extra=self_evident)
+    metadata: Metadata = Field(default_factory=dict, description="JSON object; replaces the previous one")
+    tags: Tags = Field(default_factory=list, description="replaces all", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
 
 
 class ProjectDescribe(OrgDescribe):
-    """Describe a project; what is left out stays as it is."""
+    """Describe a project; omitted fields stay unchanged."""
 
-    description: Description = Field("", description="what it is for")
-    metadata: Metadata = Field(default_factory=dict, description="goals, constraints, state; replaces the one before")
-    org_id: Slug | None = Field(None, description="the organisation it belongs to; null for none")
-    root_path: RootPath = Field("", description="its folder")
+    description: Description = Field("", description="purpose", json_schema_extra=self_evident)
+    metadata: Metadata = Field(default_factory=dict, description="goals, constraints, state; replaces the previous")
+    org_id: Slug | None = Field(None, description="organisation, or null")
+    root_path: RootPath = Field("", description="folder", json_schema_extra=self_evident)
 
 
 class ProfileView(BaseModel):
-    """What a store says of itself; of one that was never described, all is empty."""
+    """Description of a store; empty where it was never described."""
 
     name: str = ""
     description: str = ""
@@ -176,9 +190,9 @@ MAX_TEXT = 500_000
 
 
 class Sanitise(Command):
-    """See what would be taken out of a text before it is kept; nothing is written."""
+    """Preview what would be removed from a text before it is stored; nothing is written."""
 
-    text: str = Field(max_length=MAX_TEXT, description="what would be kept")
+    text: str = Field(max_length=MAX_TEXT, description="text to check")
     secret_rules: list[SecretRule] | None = Field(
         None, max_length=MAX_RULES, description="instead of the project's own rules"
     )
@@ -188,18 +202,18 @@ class Sanitise(Command):
 
 
 class FoundSecret(BaseModel):
-    """What would be taken out: which rule says so, and where it stands in the text; never what it is."""
+    """A secret that would be removed: its rule and its position in the text, never its value."""
 
     type: str
     rule: str
     description: str
-    origins: list[str] = Field(description="where the rule was taken from, with its licence")
-    start: int = Field(description="in characters")
+    origins: list[str] = Field(description="sources of the rule, with licence")
+    start: int = Field(description="offset in characters")
     end: int
 
 
 class Sanitised(BaseModel):
-    """A text as it would be kept."""
+    """A text as it would be stored."""
 
     text: str
     found: list[FoundSecret]

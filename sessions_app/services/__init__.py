@@ -1,5 +1,3 @@
-"""What changes sessions, turns, iterations and commits; each function appends events."""
-
 from sessions_app.services.commits import RecordReport, record_commit, record_commits
 from sessions_app.services.sessions import (
     end_idle_sessions,

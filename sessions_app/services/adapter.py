@@ -1,4 +1,4 @@
-"""The turns that the hub keeps for a client which keeps none: opened at its first write, closed when it leaves."""
+"""Automatic turns for clients that keep none (decision 10)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sessions_app.services.turns import automatic_turn, close_turn
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The session and the turn that a write belongs to; empty where the client keeps them itself."""
+    """The session and turn of a client's writes; empty if the client keeps its own turns."""
 
     session_id: str
     turn_id: str
@@ -32,14 +32,14 @@ class Place:
 
 @dataclass(slots=True)
 class _Planned:
-    """A place whose turn begins with the first event that is written there."""
+    """The turn begins with its first event (decision 34)."""
 
     place: Place
     store: StoreId
     agent: str
     directory: str
+    # An event of the call went to another store, such as the global one.
     is_written_elsewhere: bool = False
-    """Whether an event of the call went to another store, such as the global one."""
 
 
 _planned: ContextVar[_Planned | None] = ContextVar("planned_turn", default=None)
@@ -47,15 +47,14 @@ _planned: ContextVar[_Planned | None] = ContextVar("planned_turn", default=None)
 
 @contextmanager
 def entered_turn(*, session_id: str, agent: str, directory: str) -> Iterator[Place]:
-    """Give where a client's writes belong, where the hub keeps the turns.
+    """Yield the session and turn for a client's writes inside the block.
 
-    Session and turn begin together with the first event that is written inside: a call that is refused, or that
-    changes nothing, leaves the log as it was.
+    Both begin with the first event that is written: a call that is refused or changes nothing leaves the log unchanged.
 
     Args:
-        session_id: the session that the client was started in, or empty.
+        session_id: the session that the client was started in, or "".
         agent: the client's name.
-        directory: the folder it works in.
+        directory: its working folder.
     """
     agent, directory = flat(agent), flat(directory)
     place = _place(session_id, agent, directory)
@@ -74,7 +73,7 @@ def entered_turn(*, session_id: str, agent: str, directory: str) -> Iterator[Pla
 
 @log.guard
 def begin_planned_turn(event_type: EventType[Any], origin: Origin) -> Origin:
-    """Begin the planned turn before the first event that belongs to it."""
+    """Begin the planned turn before its first event."""
     planned = _planned.get()
     if planned is None or event_type.turn is TurnRule.NONE:
         return origin
@@ -85,7 +84,6 @@ def begin_planned_turn(event_type: EventType[Any], origin: Origin) -> Origin:
 
 
 def _begin(planned: _Planned) -> str:
-    """Begin the turn, and its session where that has not begun, and return the turn's name."""
     name = planned.place.session_id
     with log.transaction(), use_origin(session_id="", turn_id=""):
         if not Session.objects.filter(session_id=name).exists():
@@ -94,9 +92,9 @@ def _begin(planned: _Planned) -> str:
 
 
 def _place(session_id: str, agent: str, directory: str) -> Place:
-    known = _open_turn(session_id)
-    if known:
-        return Place(session_id, known)
+    turn_id = _open_turn(session_id)
+    if turn_id:
+        return Place(session_id, turn_id)
     if project_settings().turn_policy is TurnPolicy.STRICT:
         return Place(session_id, "")
     name = _session(session_id, agent, directory)
@@ -112,8 +110,8 @@ def _open_turn(session_id: str) -> str | None:
     return found[0][0] if found else None
 
 
+# The named session, the only one that this agent has open, or a new name.
 def _session(name: str, agent: str, directory: str) -> str:
-    """Return the active session of that name, the one that this agent has open, or the name of a new one."""
     active = Session.objects.filter(status=SessionStatus.ACTIVE)
     if name and (active.filter(session_id=name).exists() or not Session.objects.filter(session_id=name).exists()):
         return name
@@ -122,7 +120,7 @@ def _session(name: str, agent: str, directory: str) -> str:
 
 
 def leave_turn(*, place: Place) -> None:
-    """Close the turn that a client which goes away has left open, if it still is."""
+    """Close the automatic turn of a client that disconnects, if it is still open."""
     with log.transaction():
         turn = Turn.objects.filter(session_id=place.session_id, turn_id=place.turn_id, status=TurnStatus.OPEN).first()
         if turn and turn.automatic:

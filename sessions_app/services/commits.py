@@ -1,5 +1,3 @@
-"""What makes commits known."""
-
 from __future__ import annotations
 
 import json
@@ -22,26 +20,27 @@ _BATCH = 500
 
 
 def record_commit(*, command: CommitRead, directory: Path | None = None) -> Commit:
-    """Record one commit: read from git where the directory is a repository, else from the fields that are given.
+    """Record a commit, read from git if the directory is a repository, else from the given fields.
 
-    ``directory`` is where the client works; what the command names goes before it.
+    The commit is linked with the named decisions and attached to its iteration, by default the active one. If it is
+    already recorded, only new links are written.
 
-    It is linked with the decisions that the command names, and attached to its iteration, the active one by default.
-    Of a commit that is known already only these links change; naming what is linked already changes nothing.
+    Args:
+        command: its ``directory`` takes precedence over ``directory``.
+        directory: the client's working folder.
 
     Raises:
-        NotFound: git does not know the hash, and the fields do not say enough; or a decision or the iteration that is
-            named is not there.
+        NotFound: git does not know the hash and the fields are incomplete; or a decision or the iteration is missing.
     """
-    place = Path(command.directory) if command.directory else directory
-    record = (_from_git(command, place) if place else None) or _from_fields(command)
+    folder = Path(command.directory) if command.directory else directory
+    record = (_from_git(command, folder) if folder else None) or _from_fields(command)
     with log.transaction():
         require_entities("decision", command.decision_ids)
         if command.iteration_id is not None:
             find_iteration(command.iteration_id)
-        known: Commit | None = Commit.objects.filter(sha=record.sha).first()
-        if known:
-            _link_known(known, command)
+        existing: Commit | None = Commit.objects.filter(sha=record.sha).first()
+        if existing:
+            _link_existing(existing, command)
         else:
             payload = _recorded(record).model_copy(update=_links(command))
             log.append(log.prepare(COMMIT_RECORDED, payload), stream=_stream(record.sha))
@@ -50,7 +49,6 @@ def record_commit(*, command: CommitRead, directory: Path | None = None) -> Comm
 
 
 def _links(command: CommitRead) -> dict[str, Any]:
-    """Return what the command links the commit with, as both events say it."""
     links: dict[str, Any] = {}
     if command.decision_ids:
         links |= {"decision_ids": list(dict.fromkeys(command.decision_ids)), "link_type": command.link_type}
@@ -59,9 +57,9 @@ def _links(command: CommitRead) -> dict[str, Any]:
     return links
 
 
-def _link_known(commit: Commit, command: CommitRead) -> None:
+def _link_existing(commit: Commit, command: CommitRead) -> None:
     linked = _linked_already(commit.sha)
-    new = [each for each in command.decision_ids if linked.get(each) != command.link_type]
+    new = [decision for decision in command.decision_ids if linked.get(decision) != command.link_type]
     moved = command.iteration_id if command.iteration_id != commit.iteration_id else None
     links = _links(command.model_copy(update={"decision_ids": new, "iteration_id": moved}))
     if links:
@@ -69,13 +67,13 @@ def _link_known(commit: Commit, command: CommitRead) -> None:
         log.append(log.prepare(COMMIT_LINKED, payload), stream=_stream(commit.sha))
 
 
+# From the events, not the read model: links that a message or a decision made don't count.
 def _linked_already(sha: str) -> dict[int, str]:
-    """Return the decisions that the commit was linked with by those who recorded it, and how."""
     payloads = RawEvent.objects.filter(stream_id=_stream(sha), payload_json__isnull=False).order_by("position")
     linked: dict[int, str] = {}
     for text in payloads.values_list("payload_json", flat=True):
-        said = json.loads(text)
-        linked |= dict.fromkeys(said.get("decision_ids", ()), said.get("link_type", "implements"))
+        payload = json.loads(text)
+        linked |= dict.fromkeys(payload.get("decision_ids", ()), payload.get("link_type", "implements"))
     return linked
 
 
@@ -92,13 +90,11 @@ def _from_git(command: CommitRead, directory: Path) -> CommitRecord | None:
 
 
 def _from_fields(command: CommitRead) -> CommitRecord:
-    known: Commit | None = Commit.objects.filter(sha__startswith=command.sha.lower()).order_by("id").first()
-    if known:
-        return CommitRecord(sha=known.sha, committed_at=known.committed_at)
+    existing: Commit | None = Commit.objects.filter(sha__startswith=command.sha.lower()).order_by("id").first()
+    if existing:
+        return CommitRecord(sha=existing.sha, committed_at=existing.committed_at)
     if command.message is None or len(command.sha) not in (40, 64):
-        raise NotFound(
-            f"git knows no commit {command.sha!r} here; name its directory, or send the full sha and message"
-        )
+        raise NotFound(f"git finds no commit {command.sha!r}; pass its directory, or the full sha and message")
     return CommitRecord(
         sha=command.sha.lower(),
         message=command.message,
@@ -110,14 +106,14 @@ def _from_fields(command: CommitRead) -> CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordReport:
-    """What a bulk recording did."""
+    """Counts of a bulk recording."""
 
     recorded: int
     known: int
 
 
 def record_commits(*, commits: Sequence[CommitRecord]) -> RecordReport:
-    """Record those of the commits that are not known yet, in the order given."""
+    """Record the commits that are not recorded yet, in the given order."""
     recorded = 0
     for start in range(0, len(commits), _BATCH):
         recorded += _record_batch(commits[start : start + _BATCH])

@@ -1,5 +1,3 @@
-"""Iterations: pieces of work in phases, at most one active at a time."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -23,10 +21,10 @@ from sessions_app.selectors import find_iteration
 
 
 def start_iteration(*, command: IterationStart) -> Iteration:
-    """Begin an iteration and return it.
+    """Start an iteration and return it.
 
     Raises:
-        Conflict: another one is active; the data names its id.
+        Conflict: another one is active; the data has its id.
     """
     payload = IterationStarted(command=command.command, description=command.description)
     draft = log.prepare(ITERATION_STARTED, payload)
@@ -41,7 +39,7 @@ def start_iteration(*, command: IterationStart) -> Iteration:
 
 
 def advance_iteration(*, command: IterationAdvance) -> Iteration:
-    """Complete the present phase, begin the next, note what was made.
+    """Complete the current phase, start the next, and add artifacts.
 
     Raises:
         NotFound: there is no such iteration, or none is active.
@@ -59,11 +57,11 @@ def advance_iteration(*, command: IterationAdvance) -> Iteration:
 
 
 def complete_iteration(*, command: IterationComplete) -> Iteration:
-    """Complete an iteration, or abandon it.
+    """Complete or abandon an iteration.
 
     Raises:
         NotFound: there is no such iteration, or none is active.
-        Conflict: it has ended already.
+        Conflict: it has already ended.
     """
     with log.transaction():
         iteration = _active(command.id)
@@ -79,13 +77,13 @@ def _append(iteration: Iteration, event_type: EventType[Any], payload: Payload) 
 def _active(iteration_id: int | None) -> Iteration:
     iteration = find_iteration(iteration_id) if iteration_id else active_iteration()
     if iteration is None:
-        raise NotFound("no iteration is active; begin one with iteration_start")
+        raise NotFound("no iteration is active; start one with iteration_start")
     if iteration.status != IterationStatus.ACTIVE:
-        raise Conflict(f"iteration #{iteration.id} is {iteration.status} already", id=iteration.id)
+        raise Conflict(f"iteration #{iteration.id} is already {iteration.status}", id=iteration.id)
     return iteration
 
 
 def active_iteration() -> Iteration | None:
-    """Return the iteration that is active, if any."""
+    """Return the active iteration, or None."""
     found: Iteration | None = Iteration.objects.filter(status=IterationStatus.ACTIVE).order_by("-id").first()
     return found

@@ -1,4 +1,4 @@
-"""Describing the current store."""
+"""Description and settings of the current store."""
 
 from __future__ import annotations
 
@@ -28,78 +28,77 @@ from sessions_app.selectors import profile
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The profile as it is now."""
+    """The current profile, and the types of secrets that were redacted from the change."""
 
     profile: ProfileView
     redacted: tuple[str, ...]
-    """The types of the secrets that were taken out of what was said."""
 
 
 def describe(*, command: OrgDescribe) -> Described:
-    """Change what the current store says of itself, and return all of it; what says nothing new is not written.
+    """Change the current store's profile and return it; a change without effect is not written.
 
     Args:
         command: a ``ProjectDescribe`` in a project's store.
 
     Raises:
-        NotFound: there is no organisation of the id that was given.
-        Invalid: an organisation or the global scope is to have an organisation or a folder.
+        NotFound: there is no such organisation.
+        Invalid: the store is not a project, and the change has an organisation or a folder.
     """
     key = command.idempotency_key
     draft = draft_description(command=command, scope=current_store().scope)
     with log.transaction():
         before = profile()
-        news = key or any(getattr(before, name) != value for name, value in draft.data.items())
-        if news and not log.find_by_key(key, PROJECT_DESCRIBED):
+        is_new = key or any(getattr(before, name) != value for name, value in draft.data.items())
+        if is_new and not log.find_by_key(key, PROJECT_DESCRIBED):
             log.append(draft, stream="project", idempotency_key=key)
         return Described(profile(), draft.redactions)
 
 
 def draft_description(*, command: OrgDescribe, scope: Scope) -> Draft[ProjectDescribed]:
-    """Return what ``describe`` would append in a store of ``scope``, which need not be there yet.
+    """Return the event that ``describe`` would append in a store of ``scope``, which need not exist yet.
 
     Raises:
-        NotFound: there is no organisation of the id that was given.
+        NotFound: there is no such organisation.
         Invalid: a store of that scope has no organisation and no folder.
     """
-    said = command.model_dump(exclude_unset=True, exclude={"idempotency_key"})
-    misplaced = [name for name in ("org_id", "root_path") if said.get(name)]
+    fields = command.model_dump(exclude_unset=True, exclude={"idempotency_key"})
+    misplaced = [name for name in ("org_id", "root_path") if fields.get(name)]
     if misplaced and scope != Scope.PROJECT:
         raise Invalid(f"{misplaced[0]!r} belongs to a project, not to the {scope} scope; leave it out")
-    if "org_id" in said:
-        demand_hub()  # what another organisation keeps would be inherited
-        said["org"] = _known(said.pop("org_id"))
-    return log.prepare(PROJECT_DESCRIBED, ProjectDescribed(**said))
+    if "org_id" in fields:
+        demand_hub()  # the project would inherit that organisation's memories
+        fields["org"] = _existing_org(fields.pop("org_id"))
+    return log.prepare(PROJECT_DESCRIBED, ProjectDescribed(**fields))
 
 
-def _known(org: str | None) -> str | None:
+def _existing_org(org: str | None) -> str | None:
     if org is not None and org not in list_orgs():
         known = ", ".join(list_orgs()) or "none"
-        raise NotFound(f"there is no organisation {org!r} in this hub; make it first (org_create); known: {known}")
+        raise NotFound(f"there is no organisation {org!r} in this hub; create it first (org_create); known: {known}")
     return org
 
 
 def try_rules(*, command: Sanitise) -> Sanitised:
-    """Return a text as the current store would keep it, and what would be taken out, by which rule; write nothing."""
+    """Return a text as the current store would keep it, with the secrets that were found; writes nothing."""
     settings = project_settings()
     rules = settings.secret_rules if command.secret_rules is None else command.secret_rules
     allow = settings.secret_allow if command.secret_allow is None else command.secret_allow
     with use_rules(compiled_rules(tuple(rules), tuple(allow))):
         clean, findings = sanitize_text(command.text)
-    own = {each.id: each for each in rules}
+    own = {rule.id: rule for rule in rules}
     return Sanitised(text=clean, found=[_found(finding, own) for finding in findings])
 
 
 def _found(finding: Finding, own: dict[str, SecretRule]) -> FoundSecret:
     from memoryhub.core.secrets.catalogue import about
-    from memoryhub.core.secrets.custom_rules import OWN
+    from memoryhub.core.secrets.custom_rules import CUSTOM_PREFIX
 
-    known = about(finding.rule)
-    if known is None:
-        ours = own[finding.rule.removeprefix(OWN)]
-        description, origins = ours.description or "A rule of this project.", ["this project"]
+    built_in = about(finding.rule)
+    if built_in is None:
+        custom = own[finding.rule.removeprefix(CUSTOM_PREFIX)]
+        description, origins = custom.description or "A rule of this project.", ["this project"]
     else:
-        description, origins = known.description, list(known.origins)
+        description, origins = built_in.description, list(built_in.origins)
     return FoundSecret(
         type=finding.type,
         rule=finding.rule,
@@ -111,12 +110,12 @@ def _found(finding: Finding, own: dict[str, SecretRule]) -> FoundSecret:
 
 
 def change_settings(*, command: SettingsChange) -> ProjectSettings:
-    """Change settings of the current project, and return all as they are now.
+    """Change settings of the current project and return all of them.
 
     Raises:
-        Invalid: a name is unknown, a value is not one that the setting takes, or something else decides it.
+        Invalid: a name or a value is invalid, or the setting is set elsewhere.
     """
-    _refuse_what_is_decided_elsewhere(command)
+    _refuse_settings_from_elsewhere(command)
     checked = check_settings(command.settings)
     with _rules_of(command, checked):
         draft = log.prepare(PROJECT_CONFIGURED, ProjectConfigured(settings=command.settings))
@@ -127,16 +126,16 @@ def change_settings(*, command: SettingsChange) -> ProjectSettings:
     return settings
 
 
-def _refuse_what_is_decided_elsewhere(command: SettingsChange) -> None:
-    """Refuse a change that would be kept and do nothing."""
+# Such a change would be stored without effect.
+def _refuse_settings_from_elsewhere(command: SettingsChange) -> None:
     elsewhere = settings_decided_elsewhere()
     for name in command.settings:
         if name in elsewhere:
-            raise Invalid(f"setting {name!r} is decided by {elsewhere[name]}; change it there, or take it out there")
+            raise Invalid(f"setting {name!r} is set by {elsewhere[name]}; change or remove it there")
 
 
+# Sanitise a change of the allowlist with the new allowlist: the old one would mask the allowed values.
 def _rules_of(command: SettingsChange, checked: ProjectSettings) -> AbstractContextManager[None]:
-    """Sanitise a change of the allow-list by itself: what it allows would be taken out of it otherwise."""
     if not command.settings.keys() & {"secret_rules", "secret_allow"}:
         return nullcontext()
     return use_rules(compiled_rules(tuple(checked.secret_rules), tuple(checked.secret_allow)))

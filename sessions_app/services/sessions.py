@@ -1,5 +1,3 @@
-"""What changes sessions."""
-
 from __future__ import annotations
 
 from datetime import datetime, timedelta
@@ -27,7 +25,7 @@ from sessions_app.services.turns import close_turn
 
 
 def start_session(*, command: SessionStart) -> Session:
-    """Begin a session and return it.
+    """Start a session and return it.
 
     Raises:
         Conflict: a session of that name exists.
@@ -50,15 +48,15 @@ def start_session(*, command: SessionStart) -> Session:
         return find_session(session_id=event.payload.session_id)
 
 
+# The name of the connection's session, or "" if that session has started.
 def _free(name: str) -> str:
-    """Return the name of the connection's session if none of that name has begun yet, else an empty one."""
     return "" if Session.objects.filter(session_id=name).exists() else name
 
 
 def _refuse_taken(name: str) -> None:
     existing = Session.objects.filter(session_id=name).first()
     if existing:
-        raise Conflict(f"session {name!r} exists already; leave session_id out to get a new one", id=existing.id)
+        raise Conflict(f"session {name!r} already exists; omit session_id to get a new one", id=existing.id)
 
 
 def _session_of_key(stream: str) -> Session:
@@ -70,7 +68,7 @@ def end_session(*, command: SessionEnd) -> Session:
 
     Raises:
         NotFound: there is no such session, or none is active.
-        Conflict: it has ended already.
+        Conflict: it has already ended.
         Invalid: several are active and none was named.
     """
     with log.transaction():
@@ -87,9 +85,9 @@ def end_session(*, command: SessionEnd) -> Session:
 def _ended(session: Session, command: SessionEnd) -> SessionEnded:
     scratch = session.mode == SessionMode.SCRATCH
     if command.keep and not (scratch and command.discard):
-        raise Invalid("keep names what stays of a scratch session that is discarded; leave it out otherwise")
+        raise Invalid("keep applies only to a scratch session that is discarded; omit it")
     if command.discard and not scratch:
-        raise Invalid(f"session {session.session_id!r} is a working period, whose entries stay; leave discard out")
+        raise Invalid(f"session {session.session_id!r} is a working period, whose entries are kept; omit discard")
     return SessionEnded(
         session_id=session.session_id,
         status=SessionStatus.DISCARDED if command.discard else SessionStatus.COMPLETED,
@@ -106,7 +104,7 @@ def _close_turns(session: Session) -> None:
 
 
 def pause_session(*, command: SessionTouch) -> Session:
-    """Set an active session aside.
+    """Pause an active session.
 
     Raises:
         NotFound: there is no such session.
@@ -116,7 +114,7 @@ def pause_session(*, command: SessionTouch) -> Session:
 
 
 def resume_session(*, command: SessionTouch) -> Session:
-    """Take a paused session up again.
+    """Resume a paused session.
 
     Raises:
         NotFound: there is no such session.
@@ -136,16 +134,16 @@ def _touch(command: SessionTouch, event_type: EventType[SessionTouched], wanted:
 
 
 def end_idle_sessions() -> int:
-    """End the sessions in which nothing has happened for long, with what is known; return how many there were."""
-    idle = timedelta(hours=project_settings().session_idle_hours)
+    """End the sessions without an event for ``session_idle_hours``; return how many."""
+    timeout = timedelta(hours=project_settings().session_idle_hours)
     with log.transaction():
-        limit = clock.now() - idle
-        left = Session.objects.filter(status=SessionStatus.ACTIVE, started_at__lt=limit).order_by("id")
-        quiet = [session for session in left if _last_event_at(session) < limit]
-        for session in quiet:
+        limit = clock.now() - timeout
+        active = Session.objects.filter(status=SessionStatus.ACTIVE, started_at__lt=limit).order_by("id")
+        idle = [session for session in active if _last_event_at(session) < limit]
+        for session in idle:
             with use_origin(session_id=session.session_id):
-                end_session(command=SessionEnd(session_id=session.session_id, summary=_what_is_known(session)))
-    return len(quiet)
+                end_session(command=SessionEnd(session_id=session.session_id, summary=_idle_summary(session)))
+    return len(idle)
 
 
 def _last_event_at(session: Session) -> datetime:
@@ -153,13 +151,13 @@ def _last_event_at(session: Session) -> datetime:
     return clock.from_text(last.occurred_at) if last else session.started_at
 
 
-def _what_is_known(session: Session) -> str:
+def _idle_summary(session: Session) -> str:
     counted = rows.fetch(
         "SELECT event_type, count(*) FROM raw_events WHERE session_id = %s GROUP BY event_type ORDER BY event_type",
         [session.session_id],
     )
     counts = ", ".join(f"{count} {name}" for name, count in counted)
-    return f"Left open and ended by the hub. What is known: {counts or 'nothing happened in it'}."
+    return f"Ended by the hub after being idle. Events: {counts or 'none'}."
 
 
 def find_session(*, session_id: str) -> Session:
@@ -177,7 +175,7 @@ def find_session(*, session_id: str) -> Session:
 def _session_to_end(name: str | None) -> Session:
     session = _named_or_only_active(name or current_origin().session_id)
     if session.status != SessionStatus.ACTIVE:
-        raise Conflict(f"session {session.session_id!r} is {session.status} already", id=session.id)
+        raise Conflict(f"session {session.session_id!r} is already {session.status}", id=session.id)
     return session
 
 

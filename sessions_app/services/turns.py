@@ -1,6 +1,6 @@
-"""The gatekeeper: turns are begun, appended to and ended, and what has no open turn is refused.
+"""Turns: begin, append and end; calls without an open turn are refused.
 
-A turn is ``open`` when begun; ``turn_end`` makes it ``closed``, and time makes it ``incomplete``. Nothing leads back.
+A turn is ``open`` when it begins; ``turn_end`` makes it ``closed``, a timeout ``incomplete``. Both are final.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from sessions_app.refusals import Refusal, refuse
 from sessions_app.schemas import EventAppend, TurnBegin, TurnEnd
 
 _TOKEN_BYTES = 24
+# Runs at every turn's begin, where a queryset would cost as much as the write.
 _ANY_EXPIRED = "SELECT 1 FROM sessions_app_turn WHERE status = 'open' AND expires_at <= %s LIMIT 1"
-"""Asked at every turn's beginning, where a queryset would cost as much as the write."""
 
 
 @dataclass(frozen=True, slots=True)
 class BegunTurn:
-    """A turn that has just begun, with the token that is shown once and never stored."""
+    """A new turn with its token, which is shown once and never stored."""
 
     turn: Turn
     ack_token: str
 
 
 def begin_turn(*, command: TurnBegin) -> BegunTurn:
-    """Begin a turn in an active session and return its token, which is good until the turn is left alone for long.
+    """Begin a turn in an active session and return its token, which expires when the turn is idle for too long.
 
     Raises:
-        PreconditionFailed: the session is not of this project or not active.
-        Conflict: the session has a turn of that name already.
+        PreconditionFailed: the session is unknown or not active.
+        Conflict: the session already has a turn of that name.
     """
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     with log.transaction():
@@ -53,7 +53,7 @@ def begin_turn(*, command: TurnBegin) -> BegunTurn:
         expire_turns()
         name = command.turn_id or ids.short_id()
         if Turn.objects.filter(session_id=session.session_id, turn_id=name).exists():
-            raise Conflict(f"session {session.session_id!r} has a turn {name!r} already; choose another turn_id")
+            raise Conflict(f"session {session.session_id!r} already has a turn {name!r}; choose another turn_id")
         turn = _begin(session.session_id, name, token_hash=_hash(token))
     return BegunTurn(turn, token)
 
@@ -84,11 +84,11 @@ def _begin(session_id: str, turn_id: str, *, token_hash: str) -> Turn:
 
 
 def append_event(*, command: EventAppend) -> Event[Any]:
-    """Append one of the client's events to the turn whose token is shown.
+    """Append an event to the turn of the given token.
 
     Raises:
-        PreconditionFailed: the token is not that of an open turn; the sentence says what to do.
-        Invalid: the type is unknown (the data names the known ones) or the payload does not fit it.
+        PreconditionFailed: the token is not that of an open turn; the message names the next step.
+        Invalid: the type is unknown (the data lists the known ones), or the payload does not match it.
     """
     with log.transaction():
         turn = require_open_turn(command.ack_token, session_id=command.session_id, turn_id=command.turn_id)
@@ -103,7 +103,7 @@ def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = No
     event_type = client_event(name)
     if event_type is None:
         raise Invalid(
-            f"{name[:64]!r} is no event that a client appends; use one of the known", known=sorted(client_events())
+            f"{name[:64]!r} is not an event type that clients append; use a known one", known=sorted(client_events())
         )
     try:
         draft = log.prepare(event_type, event_type.schema.model_validate(payload))
@@ -114,7 +114,7 @@ def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = No
 
 
 def end_turn(*, command: TurnEnd) -> Turn:
-    """Close the turn whose token is shown.
+    """Close the turn of the given token.
 
     Raises:
         PreconditionFailed: the token is not that of an open turn.
@@ -135,10 +135,10 @@ def close_turn(turn: Turn, *, summary: str = "", idempotency_key: str | None = N
 
 
 def require_open_turn(token: str | None, *, session_id: str | None = None, turn_id: str | None = None) -> Turn:
-    """Return the open turn that ``token``, or else the origin's, was given for.
+    """Return the open turn that ``token``, by default the origin's, was issued for.
 
     Raises:
-        PreconditionFailed: it was given for none, for another one, or for one that is no longer open.
+        PreconditionFailed: there is none, it is another turn, or it is no longer open.
     """
     token = token or current_origin().ack_token
     if not token:
@@ -168,7 +168,7 @@ def _still_open(turn: Turn, now: datetime) -> Turn:
 
 
 def expire_turns() -> int:
-    """Mark the open turns whose time has run out as incomplete, and return how many there were."""
+    """Mark timed-out turns as incomplete and return how many there were."""
     with log.transaction():
         if not rows.fetch(_ANY_EXPIRED, [rows.time_value(clock.now())]):
             return 0
@@ -181,7 +181,7 @@ def expire_turns() -> int:
 
 
 def automatic_turn(*, session_id: str, turn_id: str = "") -> Turn:
-    """Return the open turn of a session that the hub keeps by itself; begin one, of that name, where there is none."""
+    """Return the session's open automatic turn; begin one, named ``turn_id``, if there is none."""
     with log.transaction():
         expire_turns()
         open_turns = Turn.objects.filter(session_id=session_id, status=TurnStatus.OPEN, automatic=True)
@@ -196,17 +196,17 @@ def append_automatically(
     payload: dict[str, Any],
     idempotency_key: str | None = None,
 ) -> Event[Any]:
-    """Append one of the client's events to a turn that the hub keeps by itself.
+    """Append a client's event to an automatic turn.
 
     Raises:
-        Invalid: the type is unknown or the payload does not fit it.
+        Invalid: the type is unknown or the payload does not match it.
     """
     with log.transaction():
         return _append(turn, type, payload, idempotency_key)
 
 
+# Stream ids have at most 200 characters; longer names are replaced by their digest.
 def _stream(session_id: str, turn_id: str) -> str:
-    """Return the stream of a turn; long names are told apart by their digest."""
     name = f"turn:{session_id}/{turn_id}"
     return name if len(name) <= 190 else f"turn:{hashlib.sha256(name.encode()).hexdigest()}"
 

@@ -9,7 +9,7 @@ from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.paging import as_lines
 from memoryhub.core.text import flat
-from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 from sessions_app import selectors, services
 from sessions_app.audit import AuditVerify, verify_log
 from sessions_app.models import Session
@@ -34,32 +34,26 @@ def start(command: SessionStart) -> Answer:
 
 
 def end(command: SessionEnd) -> Answer:
-    """Answer with the session as it ended."""
     return _shown(services.end_session(command=command), goes_on_in="")
 
 
 def pause(command: SessionTouch) -> Answer:
-    """Answer with the session, set aside."""
     return _shown(services.pause_session(command=command), goes_on_in="")
 
 
 def resume(command: SessionTouch) -> Answer:
-    """Answer with the session, taken up again."""
     session = services.resume_session(command=command)
     return _shown(session, goes_on_in=session.session_id)
 
 
 def list_sessions(command: SessionList) -> Answer:
-    """Answer with a page of sessions."""
-    listing = selectors.list_sessions(command=command)
-    text = as_lines(listing, session_line, none="no session yet")
-    return Answer(text, listing.model_dump(mode="json", exclude_none=True))
+    return listed(selectors.list_sessions(command=command), session_line, none="no session yet")
 
 
 TOOLS = [
     Tool(
         "session_end",
-        "End the session with a summary of what was done, learnt and left open.",
+        "End the session with a summary: done, learnt, left open.",
         SessionEnd,
         end,
         writes=True,
@@ -69,7 +63,7 @@ TOOLS = [
     ),
     Tool(
         "session_start",
-        "Begin a session: purpose, mode, directory.",
+        "Begin a session.",
         SessionStart,
         start,
         group=ToolGroup.WORK,
@@ -80,7 +74,7 @@ TOOLS = [
     ),
     Tool(
         "session_pause",
-        "Set the session aside; session_resume takes it up again.",
+        "Pause the session.",
         SessionTouch,
         pause,
         group=ToolGroup.TURNS,
@@ -89,7 +83,7 @@ TOOLS = [
     ),
     Tool(
         "session_resume",
-        "Take a paused session up again; this connection goes on in it.",
+        "Resume a paused session in this connection.",
         SessionTouch,
         resume,
         group=ToolGroup.TURNS,
@@ -118,14 +112,12 @@ def begin(command: TurnBegin) -> Answer:
 
 
 def append(command: EventAppend) -> Answer:
-    """Answer with the position of the event."""
     event = turns.append_event(command=command)
     data = {"position": event.position, "type": event.type, "stream_seq": event.stream_seq, "turn_id": event.turn_id}
     return Answer(f"appended #{event.position} {event.type} to turn {event.turn_id}", data)
 
 
 def end_this_turn(command: TurnEnd) -> Answer:
-    """Answer with the turn as it ended."""
     data = selectors.view_turn(turns.end_turn(command=command))
     return Answer(turn_line(data), data)
 
@@ -133,7 +125,7 @@ def end_this_turn(command: TurnEnd) -> Answer:
 TURN_TOOLS = [
     Tool(
         "turn_begin",
-        "Begin a turn: one user request and all that answers it. Returns the ack_token to show from then on.",
+        "Begin a turn: one user request and the work on it. Returns the ack_token to send from then on.",
         TurnBegin,
         begin,
         group=ToolGroup.TURNS,
@@ -142,7 +134,7 @@ TURN_TOOLS = [
     ),
     Tool(
         "event_append",
-        "Append what was said or done to the open turn: messages, tool calls, edits, commands, phases, approvals.",
+        "Append an event to the open turn: message, tool call, edit, command, phase, approval.",
         EventAppend,
         append,
         group=ToolGroup.TURNS,
@@ -165,7 +157,6 @@ def replay(command: AuditReplay) -> Answer:
 
 
 def verify(_: AuditVerify) -> Answer:
-    """Answer with what walking the chain found."""
     found = verify_log().found
     return Answer(found.describe(), {**asdict(found), "finding": found.describe()})
 
@@ -173,7 +164,7 @@ def verify(_: AuditVerify) -> Answer:
 AUDIT_TOOLS = [
     Tool(
         "audit_replay",
-        "Replay the event log by stream, session, turn, type, time or position; the same bytes on every run.",
+        "Read the event log, filtered; every run gives the same bytes.",
         AuditReplay,
         replay,
         group=ToolGroup.TURNS,
@@ -181,7 +172,7 @@ AUDIT_TOOLS = [
     ),
     Tool(
         "audit_verify",
-        "Walk the log's chain of digests; names the first event that is not what was written.",
+        "Verify the log's hash chain; names the first altered event.",
         AuditVerify,
         verify,
         group=ToolGroup.TURNS,

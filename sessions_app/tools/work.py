@@ -13,7 +13,6 @@ from sessions_app.services import iterations
 
 
 def record(command: CommitRead) -> Answer:
-    """Answer with the commit as it is known now."""
     data = selectors.view_commit(services.record_commit(command=command, directory=Path.cwd()))
     attached = f" iteration=#{data['iteration_id']}" if data["iteration_id"] else ""
     return Answer(f"{commit_line(data)}{attached}", data)
@@ -22,7 +21,7 @@ def record(command: CommitRead) -> Answer:
 TOOLS = [
     Tool(
         "commit_record",
-        "Record a commit by its sha, the rest read from git; link it with the decisions that it carries out.",
+        "Record a commit by its sha; the rest is read from git.",
         CommitRead,
         record,
         group=ToolGroup.WORK,
@@ -41,22 +40,18 @@ def _shown(iteration: Iteration) -> Answer:
 
 
 def start(command: IterationStart) -> Answer:
-    """Answer with the iteration that began."""
     return _shown(iterations.start_iteration(command=command))
 
 
 def advance(command: IterationAdvance) -> Answer:
-    """Answer with the iteration as it is now."""
     return _shown(iterations.advance_iteration(command=command))
 
 
 def complete(command: IterationComplete) -> Answer:
-    """Answer with the iteration as it ended."""
     return _shown(iterations.complete_iteration(command=command))
 
 
 def get(command: IterationGet) -> Answer:
-    """Answer with the iteration, its commits and its chronology."""
     data = selectors.get_iteration(command=command)
     return Answer(iteration_text(data), data)
 
@@ -64,7 +59,7 @@ def get(command: IterationGet) -> Answer:
 ITERATION_TOOLS = [
     Tool(
         "iteration_start",
-        "Begin an iteration (feature, fix, audit …); commits and events attach to it.",
+        "Begin an iteration; commits and events attach to it.",
         IterationStart,
         start,
         group=ToolGroup.ITERATIONS,
@@ -72,7 +67,7 @@ ITERATION_TOOLS = [
     ),
     Tool(
         "iteration_advance",
-        "Complete the present phase of the iteration, begin the next, note artifacts.",
+        "Complete the current phase and begin the next.",
         IterationAdvance,
         advance,
         group=ToolGroup.ITERATIONS,
@@ -80,7 +75,7 @@ ITERATION_TOOLS = [
     ),
     Tool(
         "iteration_complete",
-        "Complete the iteration, or abandon it.",
+        "Complete or abandon the iteration.",
         IterationComplete,
         complete,
         group=ToolGroup.ITERATIONS,
@@ -88,7 +83,7 @@ ITERATION_TOOLS = [
     ),
     Tool(
         "iteration_get",
-        "An iteration with its phases, commits and chronology; the latest by default.",
+        "Get an iteration with its phases, commits and events.",
         IterationGet,
         get,
         group=ToolGroup.ITERATIONS,

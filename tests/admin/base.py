@@ -39,13 +39,11 @@ class AdminTestCase(HubTestCase):
         return f"/p/{project}/admin/{path}"
 
     def page(self, path: str = "", project: str = "alpha", status: int = 200, **query: str) -> str:
-        """The page's HTML, its entities resolved."""
         answer = self.client.get(self.address(path, project), query)
         self.assertEqual(answer.status_code, status, answer.content[:500])
         return unescape(answer.content.decode())
 
     def memories(self, **query: Any) -> list[int]:
-        """The ids in the list of memories, in its order."""
         return self.listed("memories/memory/", **query)
 
     def listed(self, path: str, **query: Any) -> list[int]:
@@ -53,12 +51,10 @@ class AdminTestCase(HubTestCase):
         return [int(each) for each in found]
 
     def post(self, path: str, project: str = "alpha", **fields: Any) -> str:
-        """Send a form, follow where it leads, and return that page."""
         answer = self.client.post(self.address(path, project), fields, follow=True)
         return unescape(answer.content.decode())
 
     def queries_of(self, path: str, project: str = "alpha") -> int:
-        """How many queries a page makes in its project's store."""
         self.page(path, project)
         with self.store(project), CaptureQueriesContext(connections[project_store(project).alias]) as queries:
             self.page(path, project)
@@ -66,5 +62,4 @@ class AdminTestCase(HubTestCase):
 
 
 def text_of(html: str) -> str:
-    """A page's text without its tags, on one line."""
     return " ".join(re.sub(r"<[^>]+>", " ", html).split())

@@ -80,7 +80,6 @@ class SignedIn:
 
 @cache
 def this_process_browser() -> webdriver.Chrome:
-    """Return the one browser of all tests of this process."""
     folder = _until_this_process_ends(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
     browser = start_browser(folder)
     _until_this_process_ends(quitting(browser))
@@ -136,7 +135,6 @@ class BrowserTestCase(SimpleTestCase):
         self.assertEqual([entry["message"] for entry in said if "/favicon.ico" not in entry["message"]], [])
 
     def rest(self, method: str, path: str, body: dict[str, Any]) -> Any:
-        """What an agent does meanwhile, through the other door."""
         reply = self.server.api(method, path, body)
         self.assertIn(reply.status, (200, 201), reply.body)
         return reply.json()
@@ -145,7 +143,6 @@ class BrowserTestCase(SimpleTestCase):
         self.browser.get(f"{self.server.address}/p/{self.project}/admin/{path}")
 
     def script(self, text: str) -> Any:
-        """Run a script in the page and return what it returns."""
         return self.browser.execute_script(text)
 
     def wait(self, condition: Callable[[], Any], what: str) -> Any:
@@ -170,11 +167,9 @@ class BrowserTestCase(SimpleTestCase):
         return found
 
     def find_all(self, selector: str) -> list[WebElement]:
-        """Return all elements of a page that does not change any more."""
         return self.browser.find_elements(By.CSS_SELECTOR, selector)
 
     def see(self, text: str, within: str = "body") -> None:
-        """Wait until the page, or a part of it, shows a text."""
         self.wait(lambda: text in self.browser.find_element(By.CSS_SELECTOR, within).text, f"{text!r} in {within}")
 
     def click(self, text: str, within: str = "main") -> None:
@@ -183,7 +178,6 @@ class BrowserTestCase(SimpleTestCase):
         self.wait(lambda: self.browser.find_element(By.XPATH, path), text).click()
 
     def follow(self, text: str, within: str = "main") -> None:
-        """Click on what leads to another page."""
         with self.new_page():
             self.click(text, within)
 
@@ -207,6 +201,5 @@ class BrowserTestCase(SimpleTestCase):
         return passed
 
     def narrow(self) -> None:
-        """Make the window as narrow as a telephone until the test ends."""
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", NARROW)
         self.addCleanup(self.browser.execute_cdp_cmd, "Emulation.clearDeviceMetricsOverride", {})

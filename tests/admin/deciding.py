@@ -38,11 +38,9 @@ class DecidingTestCase(AdminTestCase):
             return Decision.objects.count()
 
     def decisions(self, **query: Any) -> list[int]:
-        """The ids in the list of decisions, in its order."""
         return self.listed(f"{PAGE}/?{urlencode(query)}")
 
     def shown(self, decision_id: int) -> str:
-        """The page of a decision."""
         return self.page(f"{PAGE}/{decision_id}/change/")
 
     def send(self, decision_id: int, name: str, **fields: Any) -> str:

@@ -18,7 +18,6 @@ class ConflictTests(AdminTestCase):
         self.one = f"memories/conflict/{self.conflict_id}/"
 
     def disagree(self) -> int:
-        """Write two versions from the first one, and return the conflict."""
         for actor, text in (("claude", EARLIER), ("codex", LATER)):
             with self.store(actor=actor, source="mcp"):
                 command = MemoryUpdate(id=self.memory_id, base_version=1, content=text, change_reason=f"by {actor}")

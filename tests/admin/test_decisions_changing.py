@@ -95,7 +95,7 @@ class SupersedingTests(DecidingTestCase):
         self.assertIn(f"Supersede #{second} instead", text_of(self.page(f"{PAGE}/{first}/supersede/")))
         fields = {**BLANK, "title": "Stream", "chosen": "Stream it."}
         refused = text_of(self.send(first, "supersede", **fields))
-        self.assertIn(f"#{second} stands now; supersede that, or tick “Make it a second head”.", refused)
+        self.assertIn(f"#{second} is in force; supersede that, or tick “Make it a second head”.", refused)
         self.assertEqual(self.count(), 2)
         self.assertIn("it supersedes", text_of(self.send(first, "supersede", **fields, branch="on")))
         self.assertEqual(
@@ -115,7 +115,7 @@ class AddingTests(DecidingTestCase):
     def test_what_is_superseded_cannot_be_marked(self) -> None:
         first = self.record("Poll")
         self.record("Push", supersedes=[first])
-        self.assertIn("is superseded, and stays so", text_of(self.send(first, "mark", status="accepted")))
+        self.assertIn("is superseded; mark the decision", text_of(self.send(first, "mark", status="accepted")))
 
     def test_a_review_is_settled(self) -> None:
         decision = self.record("Count calls")

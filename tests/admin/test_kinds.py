@@ -113,6 +113,14 @@ class KindFormTests(KindTestCase):
         self.assertEqual(self.attributes(1), {"confidence": 0.25, "valid_until": "2031-02-03T04:05:00Z"})
         self.assertIn('value="2031-02-03T04:05:00"', self.page("memories/memory/1/edit/"))
 
+    def test_a_time_is_shown_and_read_in_the_viewers_zone(self) -> None:
+        self.client.cookies["hub_time_zone"] = "Asia/Tokyo"
+        fields = self.form(type="fact", confidence="1", valid_until="2031-02-03T04:05")
+        self.post("memories/knowledge/add/", **fields)
+        self.assertEqual(self.attributes(1)["valid_until"], "2031-02-02T19:05:00Z")
+        self.assertIn('value="2031-02-03T04:05:00"', self.page("memories/memory/1/edit/"))
+        self.assertIn('title="2031-02-02 19:05:00 UTC">2031-02-03</time>', self.page("memories/knowledge/"))
+
     def test_what_the_schema_says_stands_beside_the_field_and_nothing_typed_is_lost(self) -> None:
         cases = (
             ("guideline", "priority", {"priority": "101"}, "'priority' must be at most 100, not '101'"),
@@ -179,7 +187,6 @@ class KindFormTests(KindTestCase):
         self.assertEqual(self.attributes(memory_id), {"priority": 95})
 
     def shown(self, memory_id: int) -> dict[str, Any]:
-        """What a browser would send back of the form of a memory."""
         answer = self.client.get(self.address(f"memories/memory/{memory_id}/edit/"))
         form = answer.context["form"]
         values = {name: form[name].value() for name in form.fields}

@@ -35,7 +35,6 @@ class MemoriesBrowserTests(BrowserTestCase):
         return written
 
     def disagree(self) -> tuple[int, int]:
-        """Write two versions from one, and return the memory and the conflict."""
         memory_id = self.write({"title": "How we retry", "content": TEXT})
         address = f"projects/{self.project}/memories/{memory_id}"
         self.rest("PATCH", address, {"content": TEXT.replace("three", "five"), "base_version": 1})

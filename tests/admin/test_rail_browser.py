@@ -25,8 +25,6 @@ new MutationObserver(() => {
 
 
 class WorkBrowserTestCase(BrowserTestCase):
-    """A session of two turns, an iteration around them, and a commit."""
-
     def setUp(self) -> None:
         super().setUp()
         self.session = self.told("sessions", {"session_id": "s-1", "purpose": "Lay the floor"})["id"]

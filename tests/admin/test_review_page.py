@@ -129,8 +129,6 @@ class ReviewPageTests(AdminTestCase):
 
 
 class ReviewByKeyTests(BrowserTestCase):
-    """A person who reviews with her keyboard alone."""
-
     def setUp(self) -> None:
         super().setUp()
         self.known = self.propose("How we retry", "Three times, then we stop and say so.")
@@ -150,7 +148,6 @@ class ReviewByKeyTests(BrowserTestCase):
         return found
 
     def go(self, *keys: str) -> None:
-        """Press keys of which the last one leads to another page."""
         with self.new_page():
             self.press(*keys)
 

@@ -20,8 +20,6 @@ ALPHAS_OWN = "zebrafish are kept in tank nine"
 
 
 class ScopesTestCase(AdminTestCase):
-    """Organisation acme has alpha; beta belongs to none."""
-
     def setUp(self) -> None:
         super().setUp()
         self.say(org_store("acme"), OrgDescribe(name="Acme", description="Makes everything."))

@@ -26,7 +26,6 @@ SEARCH, PACKS = "memories/searchdocument/", "memories/contextpack/"
 
 
 def shown_text(page: str) -> str:
-    """What an agent is told, as a page shows it."""
     found = re.search(r'<pre class="plain[^>]*>(.*?)</pre>', page, re.DOTALL)
     assert found
     return found[1]

@@ -10,7 +10,6 @@ TOKEN = TOKENS["npm-token"]
 
 
 def rules(*typed: dict[str, str]) -> dict[str, str]:
-    """What the form sends for rules, of which none were shown before."""
     fields = {"rule-TOTAL_FORMS": str(len(typed)), "rule-INITIAL_FORMS": "0", "text": "", "allow": ""}
     return fields | {
         f"rule-{number}-{name}": value for number, each in enumerate(typed) for name, value in each.items()
@@ -45,7 +44,7 @@ class SecretsPageTests(AdminTestCase):
 
     def test_a_bad_pattern_is_refused_in_one_sentence_and_nothing_is_saved(self):
         html = self.post(PAGE, **rules({"id": "badge", "pattern": "ACME-("}) | {"do": "save"})
-        self.assertIn("is not a pattern that RE2 takes: missing )", html)
+        self.assertIn("is not a valid RE2 pattern: missing )", html)
         self.assertIn('value="ACME-("', html)
         self.assertNotIn('value="badge"', self.page(PAGE))
 

@@ -19,7 +19,6 @@ class WorkingTestCase(AdminTestCase):
             return session.id
 
     def turn(self, session: str, *happenings: tuple[str, dict[str, Any]], ends: bool = True, summary: str = "") -> Turn:
-        """A turn of a session in alpha, with these events."""
         with self.store(actor="agent", source="mcp"):
             turn = automatic_turn(session_id=session)
             for kind, payload in happenings:

@@ -47,7 +47,6 @@ class RestTestCase(HubTestCase):
             self.assertNotIn("Traceback", problem["detail"])
 
     def write(self, title: str = "Use WAL", content: str = "readers do not wait for writers", **fields: Any) -> int:
-        """Write a memory into alpha and return its id."""
         answer = self.call(
             "POST", "projects/alpha/memories", {"title": title, "content": content, **fields}, expect=201
         )

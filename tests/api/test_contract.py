@@ -130,7 +130,6 @@ class DescriptionTests(SimpleTestCase):
 
 
 def _errors_of(name: str, operation: dict[str, Any]) -> set[str]:
-    """What a route may always answer, by what it takes."""
     path = name.partition(" ")[2]
     if path.endswith(("/health", "/problems/{code}")):
         return {"503"} if path.endswith("health") else {"404"}
@@ -147,7 +146,6 @@ def _errors_of(name: str, operation: dict[str, Any]) -> set[str]:
 
 
 def _models() -> list[tuple[str, type[BaseModel], Literal["validation", "serialization"]]]:
-    """What every route takes and answers."""
     operations = [
         operation
         for _, router in api._routers

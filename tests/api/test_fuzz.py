@@ -58,7 +58,6 @@ class FuzzTests(TestCase):
         self.assertNotIn("Traceback", self.server.text)
 
     def _fuzz(self, phase: str, examples: int) -> int:
-        """Run one phase, and return how many requests it made."""
         options = [
             *("--phases", phase, "--max-examples", str(examples), "--seed", str(SEED)),
             *("--header", f"Authorization: Bearer {self.server.token}", "--checks", "all"),

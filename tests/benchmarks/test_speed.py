@@ -285,7 +285,6 @@ class Documentation(SimpleTestCase):
 
 
 def judged_figures() -> list[Figure]:
-    """Return a stand-in for every figure that has targets whatever the size."""
     keys = [Figure(key, "", Unit.MILLISECONDS, Amount(1)) for key in sorted(LATENCIES | AMOUNTS)]
     return [figure for figure in keys if targets_of(figure)]
 

@@ -1,4 +1,4 @@
-"""SQL in two forms: SQLite's is run, PostgreSQL's is compared as text; and which modules keep to SQLite."""
+"""SQL in two forms: SQLite's is run, PostgreSQL's is compared as text. Also: which modules are for SQLite only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from memoryhub.core.stores.dialect import (
 from tests.support import HubTestCase
 
 ROOT = Path(__file__).parents[2]
-RECORD = ROOT / "docs/decisions/0041-sql-is-written-for-two-databases.md"
+RECORD = ROOT / "docs/decisions/0041-write-sql-for-two-databases.md"
 _ONLY_SQLITE = re.compile(
     r"\bjson_(?:each|extract|group_array|group_object|type|array|set|valid|tree)\(|\b(?:INSERT|UPDATE) OR [A-Z]+\b"
     r"|\bPRAGMA\b|\bpragma_\w+|writable_schema|\bMATCH\b|\bbm25\(|\bfts5|\browid\b|\btypeof\(|\bINDEXED BY\b"
@@ -47,8 +47,6 @@ _SQL = re.compile(
 
 
 class SQLiteFormTests(HubTestCase):
-    """What each helper gives in a real store."""
-
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(self.store("alpha"))
@@ -94,8 +92,6 @@ class SQLiteFormTests(HubTestCase):
 
 
 class PostgreSQLFormTests(SimpleTestCase):
-    """The texts that PostgreSQL gets."""
-
     def form(self, sql: str) -> str:
         return render(sql, "postgresql")
 
@@ -166,7 +162,7 @@ def _is_sqlite_only(text: str) -> bool:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    """Yield the string literals of a module but its docstrings; a value in one stands as ``{}``."""
+    """Yield a module's string literals without docstrings; f-string values become ``{}``."""
     tree = ast.parse(path.read_text())
     left_out = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     left_out |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}

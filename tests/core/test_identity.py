@@ -1,5 +1,3 @@
-"""Which project a folder belongs to, with real repositories, worktrees and submodules."""
-
 import os
 import re
 import subprocess
@@ -76,7 +74,7 @@ class ArgumentTest(IdentityTestCase):
 
     def test_an_argument_that_is_no_slug_is_refused_not_changed(self) -> None:
         for project in ("Alpha", "", "../alpha", "a/b", ".alpha", "a" * 65, "alpha\n", "älpha"):
-            with self.assertRaisesRegex(Invalid, "--project: .* is no project id"):
+            with self.assertRaisesRegex(Invalid, "--project: .* is not a project id"):
                 identify_project(project=project, directory=self.root)
 
 

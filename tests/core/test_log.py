@@ -1,5 +1,3 @@
-"""The log: nothing acknowledged is lost, nothing can be changed unseen, a rebuild comes out the same."""
-
 from __future__ import annotations
 
 import sqlite3
@@ -35,8 +33,6 @@ def write(title: str = "Use WAL", content: str = "Readers never block.", **field
 
 
 class StoreTestCase(HubTestCase):
-    """Each test works in alpha's store."""
-
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(use_store(project_store("alpha"), create=True))
@@ -64,7 +60,7 @@ class AppendTests(StoreTestCase):
         self.assertEqual((event.source, event.actor, event.session_id), ("mcp", "claude", "s1"))
         self.assertEqual(event.project_id, "alpha")
 
-    def test_an_error_inside_leaves_nothing(self):
+    def test_an_error_rolls_everything_back(self):
         with self.assertRaises(RuntimeError), log.transaction():
             write("One", "1")
             write("Two", "2")
@@ -79,9 +75,9 @@ class AppendTests(StoreTestCase):
         self.assertEqual((again.id, again.status), (first.id, first.status))
         self.assertEqual(log.head()[0], 1)
 
-    def test_a_key_that_was_used_for_something_else_is_refused(self):
+    def test_a_key_of_another_action_is_refused(self):
         memory = write("One", "1", idempotency_key="k")
-        with self.assertRaisesRegex(Conflict, "idempotency_key was used for memory.written"):
+        with self.assertRaisesRegex(Conflict, "idempotency_key is already used by a memory.written event"):
             services.delete_memory(command=MemoryTouch(id=memory.id, idempotency_key="k"))
 
     def test_secrets_are_gone_before_anything_is_kept(self):
@@ -95,7 +91,7 @@ class AppendTests(StoreTestCase):
     def test_a_number_that_json_cannot_say_is_refused(self):
         for number in (float("inf"), float("-inf"), float("nan")):
             parameters = {"default": [{"is": number}]}
-            with self.assertRaisesRegex(Invalid, "NaN and infinite numbers cannot be kept"):
+            with self.assertRaisesRegex(Invalid, "NaN and infinite numbers cannot be stored"):
                 write("T", "x", kind="tool", attributes={"parameters": parameters})
         self.assertEqual(log.head()[0], 0)
 
@@ -181,12 +177,12 @@ class VerifyTests(StoreTestCase):
         self.assertEqual(found.broken_position, 5)
         self.assertIn("tail was cut", found.reason)
 
-    def test_a_log_written_anew_is_found_by_the_anchor(self):
+    def test_a_rewritten_log_is_found_by_the_anchor(self):
         anchor = anchor_path(project_store("alpha"))
         anchor.write_text(f"3 {'ab' * 32}".ljust(127) + "\n")
         self.assertEqual(log.verify().broken_position, 3)
 
-    def test_an_unreadable_anchor_is_said(self):
+    def test_an_unreadable_anchor_is_reported(self):
         anchor_path(project_store("alpha")).write_text("nonsense")
         self.assertIn("anchor", log.verify().reason)
 
@@ -226,9 +222,8 @@ class AnyTextTests(StoreTestCase):
         self.assertTrue(log.verify().ok)
 
 
+# Any interleaving of writes, erasures and rebuilds keeps the chain, and a rebuild gives the same rows.
 class LogMachine(RuleBasedStateMachine):
-    """Any interleaving of writes, erasures and rebuilds keeps the chain, and a rebuild gives the same rows."""
-
     ids = Bundle("ids")
     store_number: ClassVar[int] = 0
 

@@ -1,5 +1,3 @@
-"""Rebuild: the log applied beside the store gives the same tables, and only what was asked for is replaced."""
-
 from __future__ import annotations
 
 import subprocess
@@ -15,7 +13,7 @@ from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrit
 from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.errors import Damaged, Invalid
-from memoryhub.core.secrets.custom_rules import OwnRule, compile_rules
+from memoryhub.core.secrets.custom_rules import CustomRule, compile_rules
 from memoryhub.core.secrets.sanitize import use_rules
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store, use_store
@@ -46,8 +44,6 @@ sys.exit(main(sys.argv))
 
 
 class SpoiltStoreTestCase(StoreTestCase):
-    """Three events, and a way to change what was made of them."""
-
     def setUp(self) -> None:
         super().setUp()
         self.first, self.second = (
@@ -57,7 +53,6 @@ class SpoiltStoreTestCase(StoreTestCase):
         services.update_memory(command=MemoryUpdate(id=self.first.id, content="Readers never wait."))
 
     def spoil(self) -> None:
-        """Change two read models behind the log's back, and the index too."""
         rows.execute("UPDATE memories_memory SET title = 'wrong' WHERE id = %s", [self.first.id])
         rows.execute("DELETE FROM memories_memorytag")
         rows.execute("DELETE FROM search_fts WHERE rowid = %s", [self.second.id])
@@ -88,7 +83,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertTrue(report.identical and all(table.replaced for table in report.tables))
         self.assertEqual(report.events, 3)
 
-    def test_what_was_spoilt_is_named_and_mended(self) -> None:
+    def test_changed_rows_are_named_and_repaired(self) -> None:
         self.spoil()
         self.assertEqual(self.found("green"), [])
         report = self.report()
@@ -121,7 +116,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual((self.found("green"), self.found("nine")), ([], ["Coffee"]))
 
     def test_an_unknown_name_is_refused_with_the_known_ones(self) -> None:
-        with self.assertRaisesMessage(Invalid, "'memory' is no read model") as refused:
+        with self.assertRaisesMessage(Invalid, "'memory' is not a read model") as refused:
             log.rebuild(only=["memory"])
         self.assertIn("memories_memory", refused.exception.data["choices"])
 
@@ -131,7 +126,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [self.first.id])
 
     def test_rules_for_secrets_that_have_grown_change_nothing(self) -> None:
-        with use_rules(compile_rules([OwnRule("kitchens", "kitchen")], [])):
+        with use_rules(compile_rules([CustomRule("kitchens", "kitchen")], [])):
             self.assertTrue(log.rebuild().identical)
         self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kitchen",)])
 
@@ -153,8 +148,7 @@ class RebuildTests(SpoiltStoreTestCase):
         log.rebuild()
         self.assertEqual(list((self.home / "cache" / "views").glob(".draft*")), [])
 
-    def test_what_others_write_meanwhile_is_in_it(self) -> None:
-        """Another thread writes whenever the copy has come a step further."""
+    def test_concurrent_writes_are_included(self) -> None:
         services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(4500)])
         written: list[int] = []
 
@@ -175,7 +169,7 @@ class RebuildTests(SpoiltStoreTestCase):
             written.append(write(f"meanwhile {number}", f"written in between, {number}").id)
         connections.close_all()
 
-    def test_an_erasure_meanwhile_begins_it_anew(self) -> None:
+    def test_an_erasure_during_the_rebuild_restarts_it(self) -> None:
         services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(2500)])
         erased: list[int] = []
 
@@ -214,7 +208,7 @@ class CommandTests(SpoiltStoreTestCase):
         before = log.table_digests()
         command = [sys.executable, "-c", _INTERRUPTED, "rebuild", "--project", "alpha"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
-        sentence = "interrupted; the read models are whole, as they were or rebuilt, and the log is untouched"
+        sentence = "interrupted; the read models are consistent, and the log is unchanged"
         self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", f"memory-hub: {sentence}\n"))
         self.assertEqual(log.table_digests(), before)
         self.assertEqual([path.name for path in self.home.rglob("*draft*")], [])

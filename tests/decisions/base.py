@@ -28,7 +28,6 @@ class DecisionsTestCase(HubTestCase):
         return selectors.get_decisions(command=DecisionGet.model_validate({"ids": list(ids), **fields}))[0]
 
     def commit(self, sha: str, message: str, *paths: str) -> int:
-        """Record a commit whose sha begins with ``sha``; return its id."""
         files = [{"path": path, "insertions": 1, "deletions": 0} for path in paths]
         command = CommitRecord.model_validate(
             {"sha": sha.ljust(40, "0"), "message": message, "author": "Ada", "committed_at": NOON, "files": files}

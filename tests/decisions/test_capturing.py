@@ -14,7 +14,7 @@ from sessions_app.services.profile import change_settings
 from tests.api.client import RestTestCase
 
 ROUTE = "projects/alpha/decisions"
-SENTENCE = "agents record no decisions here: capture_decisions is false, set by the project; tell the user"
+SENTENCE = "agents cannot record decisions here: capture_decisions is false, set by the project; ask the user"
 
 
 class CaptureDecisionsTests(RestTestCase):
@@ -52,7 +52,7 @@ class CaptureDecisionsTests(RestTestCase):
             with self.subTest(source=source), self.store("alpha"), use_origin(source=source, actor="ann"):
                 self.assertTrue(self.record(f"By {source}"))
 
-    def test_it_is_taken_back(self):
+    def test_a_setting_can_be_reset(self):
         with self.store("alpha", source="mcp"):
             change_settings(command=SettingsChange(settings={"capture_decisions": None}))
             self.assertTrue(self.record("Use Rust"))

@@ -18,14 +18,12 @@ from tests.decisions.base import DecisionsTestCase
 
 Edge = tuple[int, str, int]
 PICK = st.integers(0, 20)
-RELATION = st.sampled_from(["supersedes", *(str(each) for each in EdgeRelation)])
+RELATION = st.sampled_from(["supersedes", *map(str, EdgeRelation)])
 STATUS = st.sampled_from(["proposed", "accepted", "deprecated", "rejected"])
 OPEN = ("proposed", "accepted")
 
 
 class Reference:
-    """What must come of it: ids with their status, and edges."""
-
     def __init__(self) -> None:
         self.status: dict[int, str] = {}
         self.edges: set[Edge] = set()
@@ -46,7 +44,7 @@ class Reference:
 
     def heads(self, number: int) -> set[int]:
         above = {step for step, _ in self.walk(number, ("supersedes",), up=True)} | {number}
-        return {each for each in above if not self.superseding(each)}
+        return {node for node in above if not self.superseding(node)}
 
     def walk(self, number: int, relations: tuple[str, ...], *, up: bool) -> set[tuple[int, int]]:
         """Return what can be reached, each with the least number of steps to it."""
@@ -58,12 +56,10 @@ class Reference:
                 if near == here and relation in relations and far not in depths:
                     depths[far] = depths[here] + 1
                     queue.append(far)
-        return {(each, depth) for each, depth in depths.items() if depth}
+        return {(node, depth) for node, depth in depths.items() if depth}
 
 
 class History(RuleBasedStateMachine):
-    """Acts in a store of its own, and in the reference."""
-
     case: ClassVar[DecisionsTestCase]
     count: ClassVar = iter(range(10**6))
 
@@ -126,14 +122,14 @@ class History(RuleBasedStateMachine):
         edge = (near, relation, far)
         command = DecisionLink.model_validate({"id": near, "relation": relation, "to": far, "branch": branch})
         is_circle = relation in LINEAGE and near in {
-            each for each, _ in self.reference.walk(far, tuple(LINEAGE), up=False)
+            node for node, _ in self.reference.walk(far, tuple(LINEAGE), up=False)
         }
         is_second = relation == "supersedes" and self.reference.superseding(far) and not branch
         if near == far:
             with self.case.assertRaises(Invalid):
                 services.link_decisions(command=command)
         elif edge not in self.reference.edges and (is_circle or is_second):
-            with self.case.assertRaisesRegex(Conflict, "would close a cycle|is superseded already"):
+            with self.case.assertRaisesRegex(Conflict, "would close a cycle|is already superseded"):
                 services.link_decisions(command=command)
         else:
             if relation == "supersedes" and self.reference.superseding(far) - {near}:
@@ -146,7 +142,7 @@ class History(RuleBasedStateMachine):
         decision = self.pick(number)
         command = DecisionMark.model_validate({"id": decision, "status": status})
         if self.reference.superseding(decision):
-            with self.case.assertRaisesRegex(Conflict, "is superseded, and stays so"):
+            with self.case.assertRaisesRegex(Conflict, "is superseded; mark the decision"):
                 services.mark_decision(command=command)
         else:
             services.mark_decision(command=command)
@@ -154,7 +150,7 @@ class History(RuleBasedStateMachine):
 
     def refused(self, act: Any, gone: list[int]) -> None:
         before = log.head()
-        with self.case.assertRaisesRegex(Conflict, "is superseded already") as caught:
+        with self.case.assertRaisesRegex(Conflict, "is already superseded") as caught:
             act()
         named = caught.exception.data
         self.case.assertIn(named["id"], gone)
@@ -182,7 +178,7 @@ class History(RuleBasedStateMachine):
         for number in self.ids:
             self.case.assertEqual(set(found[number]), self.reference.heads(number))
         if not self.reference.branched:
-            self.case.assertEqual({len(each) for each in found.values()} - {1}, set())
+            self.case.assertEqual({len(heads) for heads in found.values()} - {1}, set())
 
 
 class GraphTests(DecisionsTestCase):

@@ -1,4 +1,4 @@
-"""What a tool, a setting and a client get by being declared. ``test_declarations`` runs this where they are."""
+"""Tests of the invented tool, settings and client; ``test_declarations`` runs them in a process that declares these."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.admin.base import AdminTestCase, text_of
 from tests.mcp.client import McpTestCase, Server
 from tests.mcp.test_forged_lines import EveryToolTests
 from tests.support import HubTestCase
-from tests.test_docs import client_row, folder_rows, tool_row, words_of
+from tests.test_docs import client_row, folder_rows, recorded_as, setting_row, tool_row
 
 __all__ = ["EveryToolTests"]
 
@@ -52,10 +52,10 @@ class ToolTests(McpTestCase):
 
 class SettingTests(AdminTestCase):
     def test_each_has_a_field_in_its_group(self) -> None:
-        said = text_of(self.page("settings/"))
-        retention = said.partition("Retention")[2].partition("Secrets")[0]
+        page = text_of(self.page("settings/"))
+        retention = page.partition("Retention")[2].partition("Secrets")[0]
         self.assertIn("Keep drafts", retention)
-        self.assertIn("Days after which a draft is deleted. By default 7.", said)
+        self.assertIn("Days after which a draft is deleted. By default 7.", page)
 
     def test_each_is_set_and_read(self) -> None:
         with self.store("alpha"):
@@ -74,6 +74,9 @@ class SettingTests(AdminTestCase):
         self.assertIn("draft_days", allowed_in_folders())
         self.assertIn("`draft_days`", str(folder_rows()))
 
+    def test_the_documents_get_their_rows(self) -> None:
+        self.assertEqual(setting_row("keep_drafts"), "| `keep_drafts` | drafts are kept | `true` |")
+
 
 class ClientTests(HubTestCase):
     def test_what_it_reports_is_captured(self) -> None:
@@ -86,8 +89,8 @@ class ClientTests(HubTestCase):
         }
         with self.store("alpha", actor="quill", source="hook"):
             for event, report in reports.items():
-                told = {"session_id": "s1", "cwd": str(self.home), **report}
-                capture(heard=parse_hook(client="quill", event=event, told=told), idempotency_key=event)
+                data = {"session_id": "s1", "cwd": str(self.home), **report}
+                capture(event=parse_hook(client="quill", event=event, data=data), idempotency_key=event)
             self.assertEqual(Session.objects.get().status, SessionStatus.COMPLETED)
             types = [event.event_type for event in RawEvent.objects.order_by("position")]
         wanted = ["session.started", "message.user", "command.run", "message.assistant", "turn.ended"]
@@ -101,5 +104,5 @@ class ClientTests(HubTestCase):
             "| `quill` | `~/.quill/mcp.json`, hooks in `~/.quill/hooks.json` | `.quill/mcp.json`, `.quill/hooks.json` |"
         )
         self.assertEqual(client_row(find_client("quill")), row)
-        words = words_of(hook_clients()["quill"].events["Used"])
-        self.assertEqual(words, "`command.run` of `sh`; `message.tool` of any other tool")
+        words = recorded_as(hook_clients()["quill"].events["Used"])
+        self.assertEqual(words, "`command.run` for `sh`; `message.tool` for other tools")

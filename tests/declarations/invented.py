@@ -1,4 +1,4 @@
-"""Settings and a client that exist in tests only, and the settings of the process that has them."""
+"""Django settings of a process with settings and a client that exist in tests only."""
 
 # ruff: noqa: F403
 from __future__ import annotations
@@ -20,8 +20,6 @@ from memoryhub.config.project_settings import Group, InFolder, ProjectSettings, 
 
 
 class InventedSettings(ProjectSettings):
-    """The project's settings, and two more."""
-
     keep_drafts: Annotated[bool, SettingInfo(Group.RETENTION)] = Field(True, description="drafts are kept")
     draft_days: Annotated[int, SettingInfo(Group.RETENTION, InFolder.STRICTER)] = Field(
         7, ge=1, le=365, description="days after which a draft is deleted"

@@ -1,4 +1,4 @@
-"""A tool that exists in tests only. docs/guides/new-tool-setting-client.md shows it."""
+"""A tool that exists in tests only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ class MemoryCount(Command):
 
 
 def count_memories(_: MemoryCount) -> Answer:
-    """Answer with the number of memories."""
     count = Memory.objects.count()
     return Answer(f"memories: {count}", {"memories": count})
 

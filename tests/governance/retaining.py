@@ -23,7 +23,6 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
 def days_ago(days: float) -> Any:
-    """Hold the clock at so many days before now."""
     return clock.frozen(NOW - timedelta(days=days))
 
 
@@ -85,7 +84,6 @@ class RetentionTestCase(HubTestCase):
         return [row[0] for row in rows.fetch("SELECT position FROM raw_events WHERE payload_json IS NULL")]
 
     def assert_sound(self) -> None:
-        """The chain holds, and a rebuild comes out the same."""
         self.assertTrue(log.verify().ok)
         different = [table.table for table in log.rebuild().tables if not table.identical]
         self.assertEqual(different, [])

@@ -88,7 +88,6 @@ class DeedTestCase(RollbackTestCase):
             self.act(step, rolled_back=rolled_back)
 
     def act(self, step: Step, *, rolled_back: bool = False) -> None:
-        """Do something, if it can be done."""
         kind, one, other = step
         origin = {"actor": "mallory", "source": "mcp"} if rolled_back else {}
         session = {"session_id": _SCRATCH} if kind in ("note", "end", "promote") else {}

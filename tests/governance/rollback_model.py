@@ -21,8 +21,6 @@ _SYMMETRIC = ("related_to", "conflicts_with")
 
 @dataclass
 class Happened:
-    """One event of the log."""
-
     position: int
     type: str
     stream: str
@@ -37,8 +35,6 @@ class Happened:
 
 @dataclass
 class Values:
-    """The values of one thing, in order, each with its event."""
-
     given: list[tuple[Happened, Any]] = field(default_factory=list)
 
     def last(self, counts: Callable[[Happened], bool], default: Any = None) -> Any:
@@ -47,8 +43,6 @@ class Values:
 
 @dataclass
 class Thing:
-    """A memory."""
-
     written: Happened
     text: Values = field(default_factory=Values)
     deleted: Values = field(default_factory=Values)
@@ -67,12 +61,10 @@ class Thing:
 
     @property
     def changed(self) -> bool:
-        """Whether others changed it after the last rolled-back event."""
         return bool(self.touched) and self.changes[-1].position > self.touched[-1].position
 
 
 def events_of(actor: str, void: Collection[int] = ()) -> list[Happened]:
-    """Return the current store's events; those of an actor are rolled_back."""
     return [
         Happened(
             each.position,
@@ -102,7 +94,6 @@ class Model:
             self.things.pop(each, None)
 
     def shown(self) -> Shown:
-        """Return all that is compared."""
         return {
             "memories": {each: shown for each in self.things if (shown := self._memory(self.things[each]))},
             "conflicts": self._conflicts(),
@@ -123,7 +114,6 @@ class Model:
         return [each for each in self.events if each.type in types]
 
     def _set_aside(self, event: Happened) -> bool:
-        """Whether what an event created is set aside, where nothing protects it."""
         return self.acts and event.rolled_back
 
     def _take_in(self, event: Happened) -> None:
@@ -164,7 +154,6 @@ class Model:
         return self.acts and bool(thing.touched) and (self.include or not thing.changed)
 
     def _counts(self, thing: Thing) -> Callable[[Happened], bool]:
-        """Return which events count for a memory after the roll-back."""
         if not (self.undo and self._reached(thing)):
             return lambda _: True
         limit = thing.touched[0].position if thing.changed else 2**60
@@ -185,7 +174,6 @@ class Model:
         return {**text, "deleted": thing.deleted.last(counts, False), "review": review.get("state", "accepted")}
 
     def _conflicts(self) -> list[int]:
-        """Return the open conflicts of memories that are shown."""
         found = []
         for opened in self._of("memory.revised"):
             thing = self.things.get(opened.entity)

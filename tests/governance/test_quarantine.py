@@ -69,7 +69,6 @@ class SilenceTests(RollbackTestCase):
         record_commits(commits=[CommitRecord.model_validate({**commit, "files": []})])
 
     def everything_told(self) -> str:
-        """Whatever lists, searches, queries, packs, timelines, suggestions and counts say."""
         told: list[Any] = [
             list_memories(command=MemoryList(include_deleted=True)).results,
             search(command=MemorySearch(query=f"{WORD} clean sqlite")).results,

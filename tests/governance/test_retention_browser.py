@@ -30,7 +30,6 @@ for project in sys.argv[1:]:
 class RetentionBrowserTests(BrowserTestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        """Write what is old into the projects that the tests will have."""
         super().setUpClass()
         tests = unittest.defaultTestLoader.getTestCaseNames(cls)
         projects = [project_of(f"{cls.__module__}.{cls.__qualname__}.{test}") for test in tests]

@@ -29,15 +29,12 @@ from tests.api.client import RestTestCase
 
 
 class OldStoreTestCase(AdminTestCase):
-    """Alpha and beta each have one memory that was deleted long ago."""
-
     def setUp(self) -> None:
         super().setUp()
         self.gone = self.old("Marmalade")
         self.old("Of beta", project="beta")
 
     def old(self, title: str, project: str = "alpha", days: int = 200) -> int:
-        """A memory that was deleted long ago."""
         with clock.frozen(clock.now() - timedelta(days=days)):
             memory = self.write(title, project=project)
             with self.store(project):
@@ -75,7 +72,7 @@ class PagesTests(OldStoreTestCase):
         digest = self.digest()
         self.old("Porridge")
         page = self.post("governance/retentionrun/run/", digest=digest, typed="alpha")
-        self.assertIn("What retention would take has changed since that plan", page)
+        self.assertIn("The retention plan has changed", page)
         self.assertIn("2 deleted observations", text_of(page))
         self.assertEqual(self.runs(), 0)
 
@@ -104,7 +101,7 @@ class PagesTests(OldStoreTestCase):
 
     def test_a_rule_that_cannot_be_is_refused_with_one_sentence(self):
         page = self.rules({"what": "captured", "kind": "tool", "after_days": "30"})
-        self.assertIn("Kind says nothing of captured", page)
+        self.assertIn("Kind does not apply to captured", page)
         self.assertIn("Setting 'retention_days' must be a whole number", self.rules(retention_days="soon"))
         with self.store("alpha"):
             self.assertEqual(project_settings().retention, [])
@@ -129,22 +126,20 @@ class PagesTests(OldStoreTestCase):
 
     def test_a_hold_on_nothing_is_refused(self):
         page = self.post("governance/hold/place/", stream_id="memory:999", reason="mine")
-        self.assertIn("There is nothing to hold called 'memory:999'", page)
+        self.assertIn("No stream 'memory:999' in this store", page)
 
 
 class CommandTests(OldStoreTestCase):
-    """The same store, at the command line and by the schedule."""
-
     def command(self, *arguments: str) -> str:
         out = io.StringIO()
         call_command("retention", *arguments, "--project", "alpha", stdout=out)
         return out.getvalue()
 
     def test_plan_and_run_say_the_same(self):
-        self.assertRegex(self.command("plan"), r"goes +1 deleted memory \(observation\)")
-        self.assertRegex(self.command("run", "--yes"), r"went +1 deleted memory \(observation\)")
-        self.assertIn("2 events went", self.command("runs"))
-        self.assertIn("nothing is past its age", self.command("run", "--yes"))
+        self.assertRegex(self.command("plan"), r"delete +1 deleted memory \(observation\)")
+        self.assertRegex(self.command("run", "--yes"), r"deleted +1 deleted memory \(observation\)")
+        self.assertIn("deleted 2 events", self.command("runs"))
+        self.assertIn("nothing to delete", self.command("run", "--yes"))
 
     def test_it_asks_for_the_projects_name(self):
         with mock.patch("sys.stdin", io.StringIO("yes\n")), self.assertRaisesRegex(CommandError, "alpha was not typed"):
@@ -157,22 +152,22 @@ class CommandTests(OldStoreTestCase):
     def test_a_job_whose_time_is_up_leaves_the_rest_to_the_next(self):
         with self.store("alpha"):
             late = Run(store=project_store("alpha"), seconds=-1)
-            self.assertIn("1 of 1 things were taken; the next run goes on", retain(late))
+            self.assertIn("processed 1 of 1 items; the next run continues", retain(late))
             self.assertIsNone(RetentionRun.objects.get().ran_at)
-            self.assertIn("1 thing in 2 events", retain(Run(seconds=60)))
+            self.assertIn("deleted 1 item in 2 events", retain(Run(seconds=60)))
 
     def test_holds_are_placed_listed_and_lifted(self):
         placed = self.command("hold", f"memory:{self.gone}", "--reason", "a lawsuit")
         number = placed.split()[0].lstrip("#")
         self.assertIn("a lawsuit", self.command("holds"))
         self.assertIn("was lifted", self.command("lift", number))
-        self.assertEqual(self.command("holds"), "nothing is on hold\n")
-        self.assertEqual(self.command("runs"), "nothing was taken yet\n")
+        self.assertEqual(self.command("holds"), "no holds in force\n")
+        self.assertEqual(self.command("runs"), "no runs yet\n")
 
     def test_the_job_takes_what_is_due_and_asks_nobody(self):
         target = Target(project_store("alpha"))
         (outcome,) = run_job(job=find_job("retention"), targets=[target], asked_by="a test")
-        self.assertIn("1 thing in 2 events went", outcome.message)
+        self.assertIn("deleted 1 item in 2 events", outcome.message)
         (again,) = run_job(job=find_job("retention"), targets=[target], asked_by="a test")
         self.assertEqual(again.message, "")
 

@@ -169,7 +169,6 @@ class RandomTests(RetentionTestCase):
             self.assertEqual(self.found(), found)
 
     def between_batches(self, _done: int, _total: int) -> None:
-        """As sound as at the end: a run may be killed here."""
         self.assert_sound()
 
     def found(self) -> dict[str, list[int]]:

@@ -54,7 +54,6 @@ def told() -> dict[str, Any]:
 
 
 def shown() -> Shown:
-    """Return what the model works out from the log."""
     memories = outside_quarantine(Memory.objects.all())
     decisions = list_decisions(command=DecisionList(limit=100)).results
     said = profile().model_dump(exclude={"updated_at"})
@@ -143,12 +142,11 @@ class RandomTests(DeedTestCase):
             self.assertEqual(before, told())
 
     def check_leaving(self, fields: dict[str, Any]) -> None:
-        """Leaving a thing takes it out of every step."""
         things = [thing.id for group in self.preview(**fields).trace.direct for thing in group.shown]
         for each in sorted(set(things))[::3]:
             shown = self.preview(**fields, leave=[each])
             self.assertNotIn(each, [step.id for step in shown.steps])
-            self.assertEqual(["left by choice"], [left.why for left in shown.left if left.id == each])
+            self.assertEqual(["excluded by the request"], [left.why for left in shown.left if left.id == each])
 
     def model(self, events: list[Happened], fields: dict[str, Any]) -> Model:
         return Model(events, action=fields["action"], include_changed=bool(fields["include"]))

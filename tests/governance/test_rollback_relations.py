@@ -37,7 +37,6 @@ class RelationTests(RollbackTestCase):
         return [each["id"] for each in list_relations(command=RelationList()).results]
 
     def remade(self) -> None:
-        """Clean makes it; rolled-back removes it and makes it again."""
         self.unrelate(self.relate(), rolled_back=True)
         self.again = self.relate(rolled_back=True)
 

@@ -18,8 +18,6 @@ from tests.sessions_app.test_git import Repository
 
 
 class DiffTests(StalenessTestCase):
-    """With a repository of their own, whose folder the project names."""
-
     def setUp(self) -> None:
         super().setUp()
         self.repository = Repository(Path(tempfile.mkdtemp(prefix="repository-")))
@@ -29,7 +27,6 @@ class DiffTests(StalenessTestCase):
         self.guideline = self.guide("Validate", "src/")
 
     def committed(self, message: str, **files: bytes) -> Commit:
-        """Commit files of ``src`` and of ``docs`` beside it, and record that."""
         named = {name.replace("__", "/") + ".py": content for name, content in files.items()}
         sha = self.repository.commit(message, **named)
         made = read_commit(self.repository.folder, sha)

@@ -46,7 +46,6 @@ class DamageTestCase(HubTestCase):
         self.whole = ALPHA.path.read_bytes()
 
     def close(self) -> None:
-        """Let no connection of this process keep pages in memory."""
         forget_all_stores()
         for end in ("-wal", "-shm"):
             ALPHA.path.with_name(f"events.db{end}").unlink(missing_ok=True)
@@ -56,7 +55,6 @@ class DamageTestCase(HubTestCase):
         ALPHA.path.write_bytes(self.whole)
 
     def change(self, *statements: str) -> None:
-        """Change the file as no hub would."""
         with closing(sqlite3.connect(ALPHA.path)) as connection:
             connection.execute("PRAGMA writable_schema=ON")
             for statement in statements:
@@ -72,7 +70,6 @@ class DamageTestCase(HubTestCase):
         return found
 
     def run_proposed(self, mend: str) -> None:
-        """Run the command that a finding proposes first."""
         command = re.search(r"`memory-hub ([^`]+)`", mend)
         assert command, mend
         try:

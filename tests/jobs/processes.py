@@ -52,8 +52,6 @@ while name := sys.stdin.readline().strip():
 
 
 class Runner:
-    """The process that forks."""
-
     def __init__(self) -> None:
         settings = {"DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "CRITICAL"}
         environment = {**os.environ, **UNMEASURED, **settings}
@@ -110,7 +108,6 @@ class JobProcessesTestCase(HubTestCase):
         return runner
 
     def make_work(self, project: str, round_: int = 0, *, memories: int = 12) -> None:
-        """Leave something to do for every job in a project."""
         with self.store(project):
             self._make_work(round_, memories)
 

@@ -34,7 +34,6 @@ class KilledJobsTests(JobProcessesTestCase):
         self.assertEqual(different, [])
 
     def kill_again_and_again(self, runner: Runner, job: Job) -> int:
-        """Return how many runs were cut short."""
         self.make_work("alpha", self.rounds())
         lasts = self.timed(runner, job)
         cut = 0

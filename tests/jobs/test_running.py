@@ -31,8 +31,6 @@ from tests.web.server import poll
 
 
 class JobTestCase(HubTestCase):
-    """Two projects, and a job that does what the test says."""
-
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(mock.patch.dict(core_jobs._jobs))
@@ -96,7 +94,9 @@ class RunningTests(JobTestCase):
             go.set()
             thread.join(60)
         self.assertEqual(second.result, "busy")
-        self.assertRegex(second.message, rf"job 'try this' of the hub is running since .* UTC \(pid {os.getpid()}\)")
+        self.assertRegex(
+            second.message, rf"job 'try this' for the hub is already running since .* UTC \(pid {os.getpid()}\)"
+        )
         self.assertEqual(JobRun.objects.count(), 0)
 
     def test_what_found_nothing_to_do_is_kept_once_and_of_the_others_the_last_twenty(self) -> None:
@@ -115,8 +115,6 @@ class RunningTests(JobTestCase):
 
 
 class DueTests(JobTestCase):
-    """What falls due is run once."""
-
     def setUp(self) -> None:
         super().setUp()
         self.counted: list[str] = []
@@ -130,7 +128,6 @@ class DueTests(JobTestCase):
         return "counted"
 
     def work_off_queue(self) -> int:
-        """Do what the worker does."""
         tasks = list(OrmQ.objects.order_by("pk"))
         for each in tasks:
             jobs.run_scheduled(*each.task["args"], **{k: v for k, v in each.task["kwargs"].items() if k != "q_options"})
@@ -230,6 +227,6 @@ class DeadRunsTests(JobProcessesTestCase):
         standing = status_of_job(find_job("rebuild"))
         self.assertEqual((standing.result, standing.now), ("interrupted", None))
         kept = JobRun.objects.get(job="rebuild")
-        self.assertEqual((kept.pid, kept.message), (pid, "its process ended before it did"))
+        self.assertEqual((kept.pid, kept.message), (pid, "its process ended during the run"))
         self.assertEqual(status_of_job(find_job("rebuild")).result, "interrupted")
         self.assertEqual(JobRun.objects.filter(job="rebuild").count(), 1)

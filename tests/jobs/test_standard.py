@@ -61,8 +61,6 @@ class VerifyTests(HubTestCase):
 
 
 class SessionJobsTests(HubTestCase):
-    """Sessions and turns that somebody left open."""
-
     def setUp(self) -> None:
         super().setUp()
         with clock.frozen(clock.now() - timedelta(days=2)):

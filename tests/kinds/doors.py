@@ -50,7 +50,7 @@ class McpTests(McpTestCase):
         tools = {tool["name"]: tool for tool in self.server.ask("tools/list")["result"]["tools"]}
         arguments = tools["memory_write"]["inputSchema"]["properties"]
         self.assertIn("runbook", arguments["kind"]["enum"])
-        self.assertIn("runbook: restore, deploy, incident", arguments["type"]["description"])
+        self.assertIn("restore, deploy", arguments["type"]["description"])
         self.assertIn(
             "runbook: severity, rehearsed, minutes 0-240, warnings, files", arguments["attributes"]["description"]
         )

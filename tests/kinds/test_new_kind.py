@@ -30,7 +30,7 @@ class NewKindTests(SimpleTestCase):
     def test_the_guide_shows_the_declaration(self) -> None:
         source = (ROOT / "tests/kinds/invented.py").read_text()
         declaration = source[source.index("class RunbookAttributes") : source.index("# The settings")]
-        self.assertIn(declaration.strip(), (ROOT / "docs/new-kind.md").read_text())
+        self.assertIn(declaration.strip(), (ROOT / "docs/internals/new-kind.md").read_text())
 
 
 class ToneTests(SimpleTestCase):
@@ -42,12 +42,11 @@ class ToneTests(SimpleTestCase):
 
 class DeclarationTests(SimpleTestCase):
     def declared(self, **changes: Any) -> Kind:
-        """A guideline under another name, with some declarations changed."""
         declared = {field.name: getattr(GUIDELINE, field.name) for field in dataclasses.fields(Kind)}
         return Kind(**{**declared, "name": "rule", **changes})
 
-    def refuses(self, said: str, **changes: Any) -> None:
-        with self.assertRaisesRegex(ImproperlyConfigured, f"^kind '{changes.get('name', 'rule')}': .*{said}"):
+    def refuses(self, problem: str, **changes: Any) -> None:
+        with self.assertRaisesRegex(ImproperlyConfigured, f"^kind '{changes.get('name', 'rule')}': .*{problem}"):
             define_kind(self.declared(**changes))
 
     def test_what_is_left_out_is_named(self) -> None:
@@ -69,15 +68,15 @@ class DeclarationTests(SimpleTestCase):
             "declared twice": {"name": "guideline"},
             "the name must be": {"name": "decision"},
             "'poem' is not one of its types": {"types": ("song",), "default_type": "poem"},
-            "column 'weight' is no attribute": {"columns": ("weight",)},
-            "filter 'rationale' is no attribute that": {"filters": ("rationale",)},
+            "column 'weight' is neither an attribute": {"columns": ("weight",)},
+            "filter 'rationale' is not valid_until": {"filters": ("rationale",)},
             "order 'weight' is neither": {"order": "weight"},
             "no panel_title for priority": {"panel_title": ""},
             "declared after": {},
         }
-        for said, changes in wrong.items():
-            with self.subTest(said):
-                self.refuses(said, **changes)
+        for problem, changes in wrong.items():
+            with self.subTest(problem):
+                self.refuses(problem, **changes)
 
     def test_what_is_wrong_with_an_attribute_is_named(self) -> None:
         class Required(Payload):
@@ -102,10 +101,10 @@ class DeclarationTests(SimpleTestCase):
             "'size' has no default": Required,
             "'size' has no description": Undescribed,
             "'tags' has the name of an argument": Taken,
-            "'priority' is of type string": OtherType,
+            "'priority' has type string": OtherType,
             "'file' governs files, so it must be a list": NoFiles,
             "'size' is shown as a bar": Endless,
         }
-        for said, attributes in wrong.items():
-            with self.subTest(said):
-                self.refuses(said, attributes=attributes, columns=(), order="name", entry=Entry(noun="rule"))
+        for problem, attributes in wrong.items():
+            with self.subTest(problem):
+                self.refuses(problem, attributes=attributes, columns=(), order="name", entry=Entry(noun="rule"))

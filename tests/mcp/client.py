@@ -57,12 +57,9 @@ def parameters(home: Path, *options: str) -> StdioServerParameters:
 
 
 class Server:
-    """A running server."""
-
     def __init__(
         self, home: Path, *options: str, stdin: int = subprocess.PIPE, cwd: Path | None = None, **changes: str
     ) -> None:
-        """Serve ``alpha``, unless there are options or a folder that say otherwise."""
         self.process = subprocess.Popen(
             command(*(options or (() if cwd else ("--project", "alpha")))),
             stdin=stdin,
@@ -86,7 +83,6 @@ class Server:
         self.send_bytes(json.dumps(message).encode() + b"\n")
 
     def request(self, method: str, params: Message | None = None) -> int:
-        """Send a request and return its id, without waiting for the answer."""
         self._next_id += 1
         message: Message = {"jsonrpc": "2.0", "id": self._next_id, "method": method}
         self.send(message if params is None else {**message, "params": params})
@@ -121,7 +117,6 @@ class Server:
         return result
 
     def call(self, tool: str, **arguments: Any) -> Message:
-        """Call a tool and return its result."""
         answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
         assert "result" in answer, answer
         result = answer["result"]
@@ -129,13 +124,11 @@ class Server:
         return result
 
     def say(self, tool: str, **arguments: Any) -> str:
-        """Call a tool and return the text of its answer."""
         text = self.call(tool, **arguments)["content"][0]["text"]
         assert isinstance(text, str)
         return text
 
     def rest(self) -> list[Message]:
-        """Return every message up to the end of the stream."""
         messages = []
         while line := self._line(time.monotonic() + DEADLINE_SECONDS):
             messages.append(json.loads(line))
@@ -146,14 +139,12 @@ class Server:
         self.process.stdin.close()
 
     def wait(self) -> tuple[int, str]:
-        """Return the exit code and what was said on stderr."""
         code = self.process.wait(DEADLINE_SECONDS)
         assert self.process.stderr
         self.errors += self.process.stderr.read()
         return code, self.errors.decode()
 
     def end(self) -> tuple[int, str]:
-        """Close the server's input and wait for its end."""
         self.close_input()
         return self.wait()
 
@@ -195,7 +186,6 @@ class McpTestCase(SimpleTestCase):
 
     @classmethod
     def share_server(cls) -> Server:
-        """Return a server, its hands shaken, for all tests of the class."""
         server = Server(cls.home, **({} if cls.measured else UNMEASURED))
         cls.addClassCleanup(server.destroy)
         server.initialize()
@@ -210,13 +200,11 @@ class McpTestCase(SimpleTestCase):
         return server
 
     def connect(self, *options: str, **settings: Any) -> Server:
-        """Start a server and shake hands."""
         server = self.start(*options, **settings)
         server.initialize()
         return server
 
     def keep_snapshot(self, *options: str) -> Path:
-        """Let a server write its snapshot, and return the file."""
         server = self.connect(*options)
         server.end()
         (path,) = (self.home / "cache").glob("mcp-*.json")
@@ -230,7 +218,6 @@ def run_async(work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
 
 
 def wait_until(is_so: Any, seconds: float = DEADLINE_SECONDS) -> None:
-    """Poll until ``is_so()``; fail at the deadline."""
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -28,10 +28,7 @@ HEADERS = {
 
 
 class HttpServer:
-    """A running server at a free port of 127.0.0.1."""
-
     def __init__(self, home: Path, *options: str, **changes: str) -> None:
-        """Serve ``alpha``, with the options that are given."""
         self.home = home
         self.process = subprocess.Popen(
             command("--project", "alpha", "--http", "0", *options),
@@ -60,20 +57,17 @@ class HttpServer:
         return connection.getresponse()
 
     def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
-        """Ask for another address than the server's own."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=DEADLINE_SECONDS)
         connection.request("GET", path, headers={"Connection": "close", **headers})
         return connection.getresponse()
 
     def status(self, **headers: str) -> int:
-        """Return the status of an ``initialize`` with ``headers``."""
         with self.send("POST", hello(), **headers) as response:
             response.read()
             return response.status
 
     @asynccontextmanager
     async def client(self, mode: str, **settings: Any) -> AsyncIterator[Client]:
-        """Connect the SDK's client."""
         async with (
             httpx2.AsyncClient(headers=self.authorization, timeout=DEADLINE_SECONDS) as sender,
             Client(streamable_http_client(self.url, http_client=sender), mode=mode, **settings) as client,
@@ -81,7 +75,6 @@ class HttpServer:
             yield client
 
     def end(self) -> int:
-        """Ask the server to stop, and return its exit code."""
         self.process.terminate()
         return self.process.wait(DEADLINE_SECONDS)
 
@@ -108,8 +101,6 @@ class HttpServer:
 
 
 class HttpSession:
-    """A client that has shaken hands."""
-
     def __init__(self, server: HttpServer, **capabilities: Message) -> None:
         self._server = server
         self._headers = {**server.authorization, "MCP-Protocol-Version": HANDSHAKE[-1]}
@@ -128,7 +119,6 @@ class HttpSession:
         return self.send("POST", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 
     def say(self, tool: str, **arguments: Any) -> str:
-        """Call a tool and return the text of its answer."""
         with self.begin(tool, **arguments) as response:
             return text_of(response)
 

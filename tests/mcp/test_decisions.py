@@ -174,7 +174,7 @@ class DecisionToolsTests(McpTestCase):
 
     def test_superseding_what_is_superseded_names_what_stands(self) -> None:
         refused = self.server.say("decision_supersede", id=self.earlier, chosen="MVCC")
-        self.assertIn(f"#{self.standing} stands now; supersede that, or pass branch=true", refused)
+        self.assertIn(f"#{self.standing} is in force; supersede that, or pass branch=true", refused)
 
     def test_a_file_tells_the_decisions_behind_it(self) -> None:
         shown = self.server.say("decision_get", file_path="core/sqlite.py")
@@ -222,5 +222,5 @@ class DecisionToolsTests(McpTestCase):
 
     def test_a_pack_begins_with_the_decisions_that_stand(self) -> None:
         pack = self.server.say("memory_context", query="database journal")
-        self.assertRegex(pack, rf"Decisions that stand:\n- #{self.standing} decided \d{{4}}-\d\d-\d\d Journal")
+        self.assertRegex(pack, rf"Decisions in force:\n- #{self.standing} decided \d{{4}}-\d\d-\d\d Journal")
         self.assertNotIn(f"#{self.earlier} ", pack)

@@ -124,8 +124,6 @@ class EndingTheProcess(McpTestCase):
 
 
 class _trace:  # noqa: N801
-    """A file in which a slow write leaves its trace."""
-
     def __enter__(self) -> Path:
         self._folder = tempfile.TemporaryDirectory()
         path = Path(self._folder.name) / "trace"
@@ -137,7 +135,6 @@ class _trace:  # noqa: N801
 
 
 def _go(path: Path) -> Path:
-    """Return the file whose coming ends a write that waits for it."""
     return path.with_name("go")
 
 

@@ -28,7 +28,7 @@ class FolderSettingsTests(McpTestCase):
         for tool, arguments in (("decision_record", {"title": "Use WAL"}), ("memory_log_decision", {"title": "Tea"})):
             refused = server.call(tool, chosen="that", **arguments)
             self.assertTrue(refused["isError"])
-            said = f"forbidden: agents record no decisions here: capture_decisions is false, set by {self.file}"
+            said = f"forbidden: agents cannot record decisions here: capture_decisions is false, set by {self.file}"
             self.assertIn(said, refused["content"][0]["text"])
         self.assertNotIn("WAL", server.say("memory_search", query="WAL"))
         server.end()

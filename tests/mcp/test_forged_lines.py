@@ -25,7 +25,7 @@ QUESTION = "guideline x"
 
 
 def questions(known: Hostile) -> dict[str, list[dict[str, Any]]]:
-    """Return calls of the tools that need arguments to show what is stored or to write, by the tools' names."""
+    """Return sample calls by tool, for tools that need arguments to show or write data; others are called without."""
     every = {"limit": 50}
     registry: dict[str, dict[str, list[dict[str, Any]]]] = {
         kind: {"add": [{name: "new", text: "new"}], "update": [{"id": which}], "get": [{"id": which}],
@@ -123,11 +123,11 @@ class EveryToolTests(HubTestCase):
             calls = questions(known)
             without = [tool for tool in self.tools if tool.name not in calls]
             self.assertEqual([tool.name for tool in without if tool.input.model_json_schema().get("required")], [])
-            # Writes are last, and delete what the others show.
+            # Writes come last: some delete what the others show.
             for tool in [*without, *(tool for name in calls for tool in self.tools if tool.name == name)]:
-                for each in calls.get(tool.name, [{}]):
-                    self.check(tool, each)
-                    for hostile in hostile_arguments(tool, each, text):
+                for arguments in calls.get(tool.name, [{}]):
+                    self.check(tool, arguments)
+                    for hostile in hostile_arguments(tool, arguments, text):
                         self.check(tool, hostile)
             self.check_resources(known)
 

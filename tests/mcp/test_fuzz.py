@@ -170,7 +170,6 @@ class FuzzTests(McpTestCase):
         return [fault for fault, is_so in found.items() if is_so]
 
     def heads(self) -> dict[str, int]:
-        """Return how far the log of every store has come."""
         found = {}
         for path in self.home.glob("**/events.db"):
             if "cache" not in path.parts:  # views of the past are no stores
@@ -179,7 +178,6 @@ class FuzzTests(McpTestCase):
         return found
 
     def check_end(self) -> None:
-        """The server lives, said nothing of a failure, and its log holds."""
         self.assertEqual(self.faults, [], "\n".join(self.faults[:60]))
         self.assertIn("holds", self.server.say("audit_verify"))
         self.assertIsNone(self.server.process.poll())

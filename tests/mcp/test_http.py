@@ -107,7 +107,6 @@ class ServingOverHttp(HttpTestCase):
         self.assertNotEqual(other.split()[2], first.split()[2])
 
     async def write_as(self, name: str) -> str:
-        """Write something, and return where it came from."""
         info = types.Implementation(name=name, version="1")
         async with self.server.client(MODERN, client_info=info) as client:
             await client.call_tool("memory_write", {"title": f"By {name}", "content": f"of {name}"})
@@ -171,7 +170,6 @@ class EndingOverHttp(HttpTestCase):
 
 
 def _event(response: http.client.HTTPResponse) -> str:
-    """Return the next event of a stream that goes on."""
     while not (line := response.readline().decode()).startswith("data: "):
         assert line
     return line

@@ -35,7 +35,6 @@ class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
         self.mark()
 
     def mark(self, **changes: object) -> None:
-        """Make it visible who answers: only the snapshot carries the mark."""
         kept = json.loads(self.path.read_text())
         for answers in kept["answers"].values():
             for method in answers.keys() & {"initialize", "server/discover"}:

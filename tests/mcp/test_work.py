@@ -94,7 +94,6 @@ class AutomaticTurnTests(McpTestCase):
         self.assertEqual([line.split()[2] for line in events[:2]], ["session.started", "turn.began"])
 
     def connect_to(self, home: str) -> Server:
-        """Start a server whose home no other test uses, and shake hands."""
         server = Server(self.home / home)
         self.addCleanup(server.destroy)
         server.initialize()

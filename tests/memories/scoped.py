@@ -29,8 +29,6 @@ class AcmeTestCase(HubTestCase):
 
 
 class QueryTestCase(AcmeTestCase):
-    """Writes and asks there."""
-
     def write(self, title: str, scope: str = "project", kind: str = "guideline", **fields: Any) -> int:
         given = {"title": title, "scope": scope, "kind": kind, "content": f"{title} in {scope}.", **fields}
         return services.write_memory(command=MemoryWrite.model_validate(given)).id

@@ -39,7 +39,6 @@ class BootstrapTestCase(HubTestCase):
             return set(KIND_MODELS["guideline"].objects.live().values_list("title", flat=True))
 
     def act(self, service: Any, schema: Any, **fields: Any) -> None:
-        """Let a person do something to the rule."""
         with use_store(GLOBAL_STORE), use_origin(source="mcp", actor="ada"):
             memory = Memory.objects.get(title=RULE)
             service(command=schema(id=memory.id, scope="global", **fields))

@@ -18,7 +18,6 @@ from tests.memories.scoped import QueryTestCase
 
 class ConflictsTestCase(QueryTestCase):
     def dispute(self, title: str = "Rule", scope: str = "project", **texts: str) -> int:
-        """Write two versions from one base; return the memory's id."""
         memory_id = self.write(title, scope)
         for actor, text in (texts or {"bob": "Use tabs here.", "eve": "Use spaces here."}).items():
             with use_origin(actor=actor):

@@ -29,8 +29,6 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 class ConflictsTestCase(HubTestCase):
-    """A memory whose version 1 both Ada and Bob have read."""
-
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(self.store("alpha", actor="ada"))
@@ -47,7 +45,6 @@ class ConflictsTestCase(HubTestCase):
             return services.update_memory(command=command)
 
     def at_once(self) -> int:
-        """Let both write; return the conflict."""
         self.update("ada", "It listens on 9000.")
         self.later(1)
         result = self.update("bob", "It listens on 7000.")

@@ -80,7 +80,6 @@ class TwoProcessesTests(HubTestCase):
 
 
 def kept_versions() -> list[tuple[int, int, str]]:
-    """Return every version after the first, with its text."""
     payloads = dict(RawEvent.objects.values_list("position", "payload_json"))
     found = MemoryVersion.objects.filter(version__gt=1).values_list("memory_id", "version", "id")
     return sorted((memory, version, json.loads(payloads[event])["content"]) for memory, version, event in found)

@@ -65,7 +65,6 @@ class IndexFileTests(TestCase):
         self.random = np.random.default_rng(20261121)
 
     def vectors(self, count: int, dimensions: int) -> index_file.Matrix:
-        """Vectors in groups, as texts on the same things are."""
         groups = self.random.standard_normal((max(1, count // 100), dimensions))
         near = groups[self.random.integers(0, len(groups), count)]
         found = near + 0.7 * self.random.standard_normal((count, dimensions))

@@ -45,7 +45,6 @@ class Reference:
             self.related = set(Relation.objects.filter(target_id=PROJECT).values_list("source_id", flat=True))
 
     def answer(self, question: dict[str, Any], now: datetime) -> list[tuple[str, int]]:
-        """Return scope and id of all that matches, best first."""
         nearest = SCOPES.index(question.get("scope", {}).get("type", "session"))
         asked = [entry for entry in self.entries if SCOPES.index(entry["scope"]) >= nearest]
         visible = [entry for entry in self._not_hidden(asked) if self._matches(entry, question)]
@@ -128,7 +127,6 @@ class ExamplesTests(HubTestCase):
 
 
 def scans(plans: list[str]) -> list[str]:
-    """Return the steps that read all memories."""
     return [step for step in plans if re.match(r"SCAN (m|memories_memory)\b", step)]
 
 

@@ -138,7 +138,6 @@ class PagesTests(QueryTestCase):
                 self.touched.add(entry)
 
     def _accepted(self, service: Any, command: Any) -> bool:
-        """Call a service that refuses a name that is taken."""
         try:
             service(command=command)
         except Conflict:

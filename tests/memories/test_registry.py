@@ -19,8 +19,6 @@ from tests.support import HubTestCase
 
 
 class RegistryTestCase(HubTestCase):
-    """Alpha belongs to the organisation acme; beta to none."""
-
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()

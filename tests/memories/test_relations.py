@@ -301,7 +301,6 @@ class RelationMachine(RuleBasedStateMachine):
         return memory_id
 
     def change(self, memory_id: int, before: str, after: str, call: Any) -> None:
-        """Check that the call goes through exactly where the memory stands so."""
         try:
             call()
         except HubError:

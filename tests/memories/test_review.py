@@ -29,8 +29,6 @@ TITLE = "Retry three times"
 
 
 class ReviewTestCase(HubTestCase):
-    """Works in alpha, where everything that codex writes is reviewed by ada."""
-
     policy: dict[str, Any] = {"review_policy": "all"}
 
     def setUp(self) -> None:

@@ -180,7 +180,6 @@ class UpgradeTests(MessagesTestCase):
         self.assertEqual(self.matching("near : boathouse"), {second})
 
     def make_old(self) -> None:
-        """Give the store the index that an earlier version made."""
         rows.execute("DROP TABLE search_fts")
         rows.execute("CREATE VIRTUAL TABLE search_fts USING fts5(title, body, content='', contentless_delete=1)")
         rows.execute("UPDATE store_meta SET value = 'of an earlier version' WHERE key = 'fingerprint'")

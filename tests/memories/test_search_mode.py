@@ -35,7 +35,6 @@ class SearchModeTests(HubTestCase):
         change_settings(command=SettingsChange(settings={"search_mode": mode}))
 
     def modes(self, word: str = WORD) -> set[str | None]:
-        """How each way to search answers, as it says itself."""
         offset = search_by_offset(command=SearchByOffset(query=word))
         return {
             selectors.search(command=MemorySearch(query=word)).meta.mode,

@@ -153,8 +153,6 @@ PLAIN = (
 
 
 class ArbitraryQueryTests(HubTestCase):
-    """A query may be anything. ``MEMORY_HUB_TEST_QUERIES`` sets how many are tried."""
-
     def query(self, source: random.Random) -> str:
         parts = [
             source.choice(

@@ -22,7 +22,6 @@ class MemoriesTestCase(HubTestCase):
         self.enterContext(self.store("alpha", actor="ada"))
 
     def refuses(self, error: type[HubError], pattern: str, call) -> HubError:
-        """Check that ``call`` fails so, and that the log did not grow."""
         before = log.head()
         with self.assertRaisesRegex(error, pattern) as caught:
             call()

@@ -24,8 +24,6 @@ GITHUB_TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 class LinksTestCase(HubTestCase):
-    """Alpha belongs to the organisation acme, and holds one memory."""
-
     def setUp(self) -> None:
         super().setUp()
         with use_store(org_store("acme"), create=True):
@@ -42,7 +40,6 @@ class LinksTestCase(HubTestCase):
         services.delete_memory(command=MemoryTouch(id=memory_id))
 
     def refuses(self, error: type[HubError], pattern: str, call: Any) -> HubError:
-        """Check that ``call`` fails so, and that the log did not grow."""
         before = log.head()
         with self.assertRaisesRegex(error, pattern) as caught:
             call()

@@ -56,8 +56,6 @@ with use_store(project_store("alpha")):
 
 
 class UsesTestCase(HubTestCase):
-    """Works in alpha as an agent does, over MCP."""
-
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(self.store("alpha", actor="ada", source="mcp", session_id="s-1"))
@@ -73,7 +71,6 @@ class UsesTestCase(HubTestCase):
         get_memories(command=MemoryGet(ids=list(ids)))
 
     def use(self, memory_id: int) -> dict[str, int]:
-        """The counts that are not 0, after the job."""
         count_uses()
         return {name: value for name, value in uses_of([memory_id])[memory_id].items() if type(value) is int and value}
 

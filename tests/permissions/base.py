@@ -20,8 +20,6 @@ ADMIN = "/p/alpha/admin/"
 
 
 class PermissionTestCase(HubTestCase):
-    """``viewer``, ``reviewer`` and ``owner`` are browsers of persons with these roles."""
-
     def setUp(self) -> None:
         super().setUp()
         self.people = {

@@ -14,7 +14,6 @@ class AccessPages(BrowserTestCase):
         self.browser.get(f"{self.server.address}/{name}")
 
     def press_on(self, text: str) -> None:
-        """Reach a button or a link by the keyboard, and press it."""
         with self.new_page():
             self.tab_to(text)
             self.press(Keys.ENTER)

@@ -27,7 +27,6 @@ class HistoryTests(HubTestCase):
         self.client.force_login(ensure_owner())
 
     def told(self, subject: Subject) -> list[str]:
-        """The changes as lines, the earliest first."""
         rows = AccessChange.objects.filter(subject=subject).order_by("id")
         return [f"{row.name} {row.what} by {row.by} at {row.door}" for row in rows]
 

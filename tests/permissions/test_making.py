@@ -10,7 +10,7 @@ from memoryhub.registry.projects import ProjectCreate, create_project
 from memoryhub.registry.tokens import TokenCreate, create_token
 from tests.permissions.base import PermissionTestCase
 
-SENTENCE = "may not make or set up projects and organisations; that needs the role owner"
+SENTENCE = "may not create or set up projects and organisations; that needs the role owner"
 
 
 class MakingTests(PermissionTestCase):

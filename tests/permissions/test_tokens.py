@@ -140,7 +140,7 @@ class UsingTests(TokenTestCase):
         text = self.make("ci", "admin", projects=["alpha"])
         for scope in ("org", "global"):
             said = self.detail("POST", "projects/alpha/memories", {**BODY, "scope": scope}, token=text, expect=403)
-            self.assertIn("for some projects alone", said)
+            self.assertIn("limited to some projects", said)
         self.call("PATCH", "projects/alpha", {"org_id": None}, token=text, expect=403)
         self.call(
             "POST", "projects/alpha/memories", {**BODY, "scope": "global"}, token=self.make("all", "write"), expect=201

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase
 
-from memoryhub.client.setup import plan
+from memoryhub.client.setup import plan, trial
 from memoryhub.client.setup.clients import config_file, hooks_file
 from memoryhub.client.setup.document import BACKUP_SUFFIX
 from memoryhub.client.setup.entries import command_words
@@ -58,12 +59,12 @@ class SetupTestCase(SimpleTestCase):
 
 
 class SetupTests(SetupTestCase):
-    def test_what_would_change_is_shown_and_nothing_done(self):
+    def test_a_dry_run_shows_the_diff_and_changes_nothing(self):
         path = self.claude()
         for arguments in (("claude-code",), ("claude-code", "--dry-run")):
-            said = self.run_setup(*arguments)
-            self.assertIn('+    "memory-hub": {"type": "stdio", "command": ', said)
-            self.assertIn("nothing was changed; to do it, add --yes", said)
+            output = self.run_setup(*arguments)
+            self.assertIn('+    "memory-hub": {"type": "stdio", "command": ', output)
+            self.assertIn("nothing was changed; add --yes to make the change", output)
         self.assertEqual((path.read_text(), len(list(self.user.iterdir()))), (CLAUDE, 1))
 
     def test_every_client_is_set_up_once_and_taken_out_again(self):
@@ -72,8 +73,8 @@ class SetupTests(SetupTestCase):
                 project = ("--project", "alpha") if client.names_no_folder else ()
                 self.run_setup(client.id, "--yes", *project)
                 path = config_file(client, None)
-                said = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
-                entry = said[client.servers[0]]["memory-hub"]
+                config = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
+                entry = config[client.servers[0]]["memory-hub"]
                 command = entry["command"] if client.command_is_list else [entry["command"], *entry["args"]]
                 self.assertEqual(command[: len(command_words()) + 1], [*command_words(), "mcp"])
                 self.assertEqual(path.stat().st_mode & 0o777, 0o600)
@@ -108,7 +109,8 @@ class SetupTests(SetupTestCase):
             self.assertEqual(set(self.written_hooks(name)), set(hooks.set_up()))
 
     def test_the_documents_show_the_hooks_that_are_written(self):
-        (example,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs/hooks.md").read_text(), re.DOTALL)
+        guide = (ROOT / "docs/guides/connect-a-client.md").read_text().partition("## Hooks by hand")[2]
+        (example,) = re.findall(r"```json\n(.*?)```", guide, re.DOTALL)
         self.assertEqual(self.written_hooks("claude-code"), json.loads(example)["hooks"])
 
     def test_hooks_are_left_out_or_taken_out_alone_beside_those_of_others(self):
@@ -123,7 +125,7 @@ class SetupTests(SetupTestCase):
         self.run_setup("claude-code", "--yes", "--remove")
         self.assertEqual(path.read_text(), theirs)
 
-    def test_a_path_that_moved_is_mended_and_what_the_user_added_stays(self):
+    def test_a_moved_path_is_updated_and_the_users_additions_stay(self):
         moved = {"command": "/old/memory-hub", "args": ["mcp", "--profile", "full"], "env": {"A": "1"}, "trust": True}
         hook = {"type": "command", "command": "'/old hub/memory-hub' hook gemini-cli AfterTool", "timeout": 9}
         path = self.user / ".gemini/settings.json"
@@ -132,65 +134,65 @@ class SetupTests(SetupTestCase):
         path.write_text(json.dumps({"mcpServers": {"memory-hub": moved}, "hooks": hooks}))
         self.assertIn("set up for another installation", self.run_setup())
         self.run_setup("gemini-cli", "--yes")
-        said = json.loads(path.read_text())
+        config = json.loads(path.read_text())
         command, *words = [*command_words(), "mcp", "--profile", "full"]
-        self.assertEqual(said["mcpServers"]["memory-hub"], {**moved, "command": command, "args": words})
-        self.assertEqual(len(said["hooks"]["AfterTool"]), 1)
-        (mended,) = said["hooks"]["AfterTool"][0]["hooks"]
-        self.assertEqual((mended["timeout"], "/old" in mended["command"]), (9, False))
+        self.assertEqual(config["mcpServers"]["memory-hub"], {**moved, "command": command, "args": words})
+        self.assertEqual(len(config["hooks"]["AfterTool"]), 1)
+        (fixed,) = config["hooks"]["AfterTool"][0]["hooks"]
+        self.assertEqual((fixed["timeout"], "/old" in fixed["command"]), (9, False))
 
     def test_a_repository_has_its_own_file(self):
         top = self.user / "work"
         (top / "deep").mkdir(parents=True)
         subprocess.run(["git", "init", "-q", str(top)], check=True)
         with mock.patch.object(Path, "cwd", return_value=top / "deep"):
-            self.assertIn("this machine's", self.run_setup("claude-code", "--repository", "--yes"))
-            self.assertEqual({each.name for each in top.iterdir()}, {".git", ".mcp.json", ".claude", "deep"})
-            self.refused(2, "reads no file of a repository", "windsurf", "--repository", "--project", "alpha")
+            self.assertIn("valid on this machine only", self.run_setup("claude-code", "--repository", "--yes"))
+            self.assertEqual({path.name for path in top.iterdir()}, {".git", ".mcp.json", ".claude", "deep"})
+            self.refused(2, "has no configuration per repository", "windsurf", "--repository", "--project", "alpha")
         with mock.patch.object(Path, "cwd", return_value=self.user):
-            self.refused(2, "is in no git repository", "claude-code", "--repository")
+            self.refused(2, "is not in a git repository", "claude-code", "--repository")
 
-    def test_another_home_of_the_hub_is_told_to_the_client(self):
+    def test_another_home_is_set_in_the_clients_environment(self):
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME="/else where"):
             self.run_setup("claude-code", "--yes")
-        said = json.loads((self.user / ".claude.json").read_text())
-        self.assertEqual(said["mcpServers"]["memory-hub"]["env"], {"MEMORY_HUB_HOME": "/else where"})
+        config = json.loads((self.user / ".claude.json").read_text())
+        self.assertEqual(config["mcpServers"]["memory-hub"]["env"], {"MEMORY_HUB_HOME": "/else where"})
         self.assertIn("MEMORY_HUB_HOME='/else where' ", (self.user / ".claude/settings.json").read_text())
 
 
 class RefusalTests(SetupTestCase):
-    def test_comments_are_left_alone_and_what_to_paste_is_printed(self):
+    def test_a_file_with_comments_is_not_changed_and_the_entry_is_printed(self):
         path = self.user / ".cursor/mcp.json"
         path.parent.mkdir()
         path.write_text('// mine\n{"mcpServers": {}}\n')
-        printed = self.refused(2, r"is not plain JSON \(line 1: .*\), and is left as it is", "cursor", "--yes")
+        printed = self.refused(2, r"is not plain JSON \(line 1: .*\) and was not changed", "cursor", "--yes")
         self.assertIn("memory-hub", json.loads(printed)["mcpServers"])
         self.assertEqual(path.read_text(), '// mine\n{"mcpServers": {}}\n')
 
-    def test_a_file_that_is_nested_too_deeply_is_left_alone(self):
+    def test_a_file_that_is_nested_too_deeply_is_not_changed(self):
         path = self.user / ".cursor/mcp.json"
         path.parent.mkdir()
         path.write_text("[" * 20_000)
-        self.refused(2, "is nested too deeply, and is left as it is", "cursor", "--yes")
+        self.refused(2, "is nested too deeply and was not changed", "cursor", "--yes")
         self.assertEqual(path.read_text(), "[" * 20_000)
 
-    def test_what_can_not_be_changed_in_place_is_refused(self):
+    def test_a_file_that_cannot_be_changed_in_place_is_refused(self):
         path = self.user / ".codex/config.toml"
         path.parent.mkdir()
         for text, words in (
             ("a = \n", "is not valid TOML"),
             ("mcp_servers = { a = { command = 'b' } }\n", "valid TOML"),
-            ("mcp_servers = 3\n", "mcp_servers is not what 'mcp_servers' needs"),
+            ("mcp_servers = 3\n", "mcp_servers has the wrong type"),
         ):
             path.write_text(text)
             self.refused(2, words, "codex", "--yes")
             self.assertEqual(path.read_text(), text)
 
-    def test_what_is_of_another_shape_is_refused(self):
+    def test_values_of_the_wrong_type_are_refused(self):
         for text, words in (
-            ("[]", "holds no JSON object"),
-            ('{"mcpServers": null}', "mcpServers is not what 'mcpServers' needs; mend it first"),
-            ('{"mcpServers": {"memory-hub": []}}', "mcpServers.memory-hub is no object; mend it first"),
+            ("[]", "must contain a JSON object"),
+            ('{"mcpServers": null}', "mcpServers has the wrong type; fix it first"),
+            ('{"mcpServers": {"memory-hub": []}}', "mcpServers.memory-hub must be an object; fix it first"),
         ):
             path = self.claude(text)
             self.refused(2, words, "claude-code", "--yes")
@@ -200,10 +202,10 @@ class RefusalTests(SetupTestCase):
         text = '{"mcpServers": {"memory-hub": {"command": "npx", "args": ["their-memory"]}}}'
         path = self.claude(text)
         for act in ((), ("--remove",)):
-            self.refused(5, "has another server of the name 'memory-hub'", "claude-code", "--yes", *act)
+            self.refused(5, "has another server named 'memory-hub'", "claude-code", "--yes", *act)
         self.assertEqual(path.read_text(), text)
 
-    def test_a_file_that_changed_since_it_was_shown_is_left_alone(self):
+    def test_a_file_that_changed_since_the_preview_is_not_written(self):
         path = self.claude()
         changes = plan.plan_setup(find_client("claude-code"), repository=None, project=None, hooks=False)
         path.write_text('{"newer": 1}')
@@ -211,29 +213,49 @@ class RefusalTests(SetupTestCase):
             plan.apply(changes)
         self.assertEqual(path.read_text(), '{"newer": 1}')
 
-    def test_bad_words_are_one_sentence_and_an_exit_code(self):
-        self.refused(3, "'nobody' is no client that is known .*claude-code, codex", "nobody")
-        self.refused(2, "which client", "--yes")
-        self.refused(2, "no project's folder; say with --project ID", "claude-desktop", "--yes")
-        self.refused(2, "--project: 'A b' is no project id", "codex", "--project", "A b")
+    def test_invalid_arguments_end_with_a_message_and_an_exit_code(self):
+        self.refused(3, "'nobody' is not a known client .*claude-code, codex", "nobody")
+        self.refused(2, "give a client", "--yes")
+        self.refused(2, "a project's folder; name the project with --project ID", "claude-desktop", "--yes")
+        self.refused(2, "--project: 'A b' is not a project id", "codex", "--project", "A b")
         self.refused(3, "Codex is not set up in .*run: memory-hub setup codex", "codex", "--check")
 
 
 class TrialTests(SetupTestCase):
-    def test_a_folder_that_is_none_ends_the_server_with_a_sentence(self):
+    def test_a_missing_folder_ends_the_server_with_an_error(self):
         command = [*command_words(), "mcp", "--directory", "${workspaceFolder}"]
         ended = subprocess.run(command, check=False, cwd=self.user, capture_output=True, text=True, timeout=120)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
         self.assertIn("--directory '${workspaceFolder}' can't be entered: No such file", ended.stderr)
 
-    def test_what_was_written_starts_and_shakes_hands(self):
+    def test_the_written_command_starts_a_server(self):
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.user / "hub"), **UNMEASURED):
             self.run_setup("cursor", "--yes")
             self.assertRegex(self.run_setup("cursor", "--check"), r"ok: memory-hub \S+ answers with 8 tools \(MCP 2025")
         path = self.user / ".cursor/mcp.json"
-        for command, words in (("/gone/memory-hub", "can't be started"), (sys.executable, "as it should|ended before")):
+        for command, words in (
+            ("/gone/memory-hub", "cannot be started"),
+            (sys.executable, "valid answer|ended before"),
+        ):
             path.write_text(
                 json.dumps({"mcpServers": {"memory-hub": {"command": command, "args": ["manage.py", "mcp"]}}})
             )
             with mock.patch.object(Path, "cwd", return_value=self.user):
                 self.refused(8, words, "cursor", "--check")
+
+    def test_a_server_that_reads_nothing_is_named(self):
+        path, marker, server = self.user / ".cursor/mcp.json", self.user / "closed", self.user / "memory-hub"
+        server.write_text(f"#!/bin/sh\nexec 0<&-\ntouch {marker}\nexec sleep 60\n")
+        server.chmod(0o700)
+        entry = {"command": str(server), "args": ["mcp"]}
+        path.parent.mkdir()
+        path.write_text(json.dumps({"mcpServers": {"memory-hub": entry}}))
+        handshake = trial._handshake()
+
+        def once_closed():
+            while not marker.exists():
+                time.sleep(0.001)
+            return handshake
+
+        with mock.patch.object(trial, "_handshake", once_closed):
+            self.refused(8, "ended before it answered", "cursor", "--check")

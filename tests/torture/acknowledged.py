@@ -25,8 +25,6 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A memory as it was acknowledged last."""
-
     version: int
     title: str
     content: str
@@ -37,8 +35,6 @@ class Kept:
 
 @dataclass(slots=True)
 class Expected:
-    """What must be found after a number of acknowledgements."""
-
     memories: dict[int, Kept] = field(default_factory=dict)
     decisions: dict[int, str] = field(default_factory=dict)
     backups: list[str] = field(default_factory=list)
@@ -56,7 +52,6 @@ class Expected:
 
 
 def expected(lines: Iterable[dict[str, Any]]) -> Expected:
-    """Return what the hub must have after these acknowledgements."""
     found = Expected()
     for line in lines:
         values = dict(line)

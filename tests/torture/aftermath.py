@@ -146,7 +146,6 @@ def _is_kept(memory: Memory | None, kept: Kept, wanted: Expected) -> bool:
 
 
 def _remains(store: StoreId, wanted: Expected) -> list[str]:
-    """Return the store's files that still have what was taken out."""
     return [
         f"{path.name} has {text!r}, which was redacted"
         for text in wanted.gone

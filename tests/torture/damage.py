@@ -29,8 +29,6 @@ with use_store(project_store("demo")):
 
 
 class Attacked:
-    """A home that is being damaged."""
-
     def __init__(self, hub: ForkedHub, older: Path) -> None:
         self.hub, self.older = hub, older
         self.home = hub.home
@@ -42,14 +40,12 @@ class Attacked:
         return self.home / folder / "head"
 
     def backup(self, folder: str = "project-demo") -> Path:
-        """Return the newest backup of a store, or of the hub."""
         return sorted((self.home / "backups" / folder).glob("*.db"))[-1]
 
     def template(self) -> Path:
         return next((self.home / "templates").glob("*.db"))
 
     def sql(self, *statements: str, path: Path | None = None) -> None:
-        """Change a database past the product, without the triggers of the log."""
         with closing(_connect(path or self.store())) as connection:
             for statement in statements:
                 connection.execute(statement)
@@ -83,7 +79,6 @@ class Attacked:
         self.garble(path, (_first_leaf(path, page) if deep else page) - 1)
 
     def garble_free_page(self) -> None:
-        """Have SQLite free some pages, and invert the one that lists them."""
         self.sql("CREATE TABLE spare AS SELECT hex(randomblob(3000)) FROM raw_events LIMIT 9", "DROP TABLE spare")
         trunk = int.from_bytes(self.store().read_bytes()[32:36], "big")
         if not trunk:
@@ -101,12 +96,10 @@ class Attacked:
             file.write(content)
 
     def replace_with_older(self, *names: str) -> None:
-        """Put what the store was some time ago in its place."""
         for name in names:
             shutil.copyfile(self.older / name, self.home / DEMO / name)
 
     def link(self, path: Path) -> None:
-        """Move a file elsewhere, and leave a symbolic link to it."""
         elsewhere = self.home.parent / f"elsewhere-{path.name}"
         elsewhere.unlink(missing_ok=True)
         path.rename(elsewhere)
@@ -118,14 +111,12 @@ class Attacked:
         self.forge(*_chained_anew(self.store()))
 
     def anchor_head(self) -> None:
-        """Anchor the head of the log as it is now."""
         with closing(_connect(self.store())) as connection:
             last = "SELECT position, chain_digest FROM raw_events ORDER BY position DESC LIMIT 1"
             position, digest = connection.execute(last).fetchone()
         self.head().write_text(f"{position} {digest}".ljust(127) + "\n")
 
     def leave(self, path: str, *, folder: bool = False) -> None:
-        """Leave the draft of a process that has died."""
         target = self.home / path.format(pid=_ended_pid())
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder:

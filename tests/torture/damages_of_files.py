@@ -67,7 +67,6 @@ def _garbage_in_spool(at: Attacked) -> None:
 
 
 def _drain(at: Attacked) -> None:
-    """Serve, which sets the lines aside; then settle them, as `doctor` says."""
     code, output = at.hub.python("from memoryhub.ops.serving.drain import drain; assert drain().rejected == 2")
     if code:
         raise AssertionError(output)
@@ -83,7 +82,7 @@ def _config(text: str) -> Damage:
         (at.home / "config.toml").write_text('search_mode = "auto"\n')
 
     name = f"config.toml holds {text.partition(' ')[0]!r}"
-    return Damage(name, do, "config.toml", "mend it|take it out", by_hand=mend)
+    return Damage(name, do, "config.toml", "fix it|mend it|remove it", by_hand=mend)
 
 
 def _damaged_vectors(at: Attacked) -> None:
@@ -101,9 +100,11 @@ SECRETS = (
 )
 
 MODES = (
-    Damage("home that others may read", lambda at: at.home.chmod(0o755), "others on this machine", "`chmod "),
-    Damage("secret that others may read", lambda at: (at.home / "token").chmod(0o644), "others.* token", "`chmod "),
-    Damage("store that others may write", lambda at: at.store().chmod(0o666), "others.*events.db", "`chmod "),
+    Damage("home that others may read", lambda at: at.home.chmod(0o755), "other users of this machine", "`chmod "),
+    Damage(
+        "secret that others may read", lambda at: (at.home / "token").chmod(0o644), "other users.* token", "`chmod "
+    ),
+    Damage("store that others may write", lambda at: at.store().chmod(0o666), "other users.*events.db", "`chmod "),
 )
 
 DATABASES = (

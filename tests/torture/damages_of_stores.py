@@ -78,7 +78,6 @@ def _newer_version(at: Attacked) -> None:
 
 
 def _upgrade(at: Attacked) -> None:
-    """Do what a newer version would find well: this version's own state."""
     at.sql("DELETE FROM django_migrations WHERE name = '0099_later'")
     fingerprint = "(SELECT value FROM beta.store_meta WHERE key = 'fingerprint')"
     at.sql(
@@ -159,7 +158,7 @@ REPLACED_STORES = (
     Damage(
         "store copied under a name that is no id",
         lambda at: shutil.copytree(at.home / DEMO, at.home / "projects/Demo (copy)"),
-        r"Demo \(copy\).* is no id",
+        r"Demo \(copy\).* is not a valid store id",
         "mv|rm",
     ),
     Damage("symbolic link in a store's place", lambda at: at.link(at.store()), "symbolic link", "`memory-hub restore"),
@@ -187,7 +186,7 @@ ANCHORS = (
     Damage(
         "anchor of another store",
         lambda at: shutil.copyfile(at.head(BETA), at.head()),
-        "digest is not the one that is anchored",
+        "digest differs from the one anchored",
         COMMAND,
     ),
     Damage(
@@ -200,7 +199,7 @@ ANCHORS = (
     Damage(
         "anchor behind the log with another digest",
         lambda at: at.head().write_text(f"50 {'ab' * 32}".ljust(127) + "\n"),
-        "digest is not the one that is anchored",
+        "digest differs from the one anchored",
         COMMAND,
     ),
 )
@@ -244,7 +243,7 @@ LOG_ROWS = (
     Damage(
         "payload erased without an event",
         lambda at: at.sql("UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position = 163"),
-        "#163: its payload is gone, and no event",
+        "#163: its payload is missing, and no event",
         RESTORE,
     ),
     Damage("triggers dropped", lambda at: at.forge(triggers=False), "triggers", REBUILD),

@@ -45,11 +45,9 @@ class Disk:
         self._at = 0
 
     def add_durable(self, folder: Path) -> None:
-        """Begin with what a folder holds, all of it on the disk."""
         add_durable_entries(self._top, folder)
 
     def apply(self, call: Call) -> None:
-        """Take notice of the next call; those outside the folder change nothing."""
         self._at += 1
         handler = _HANDLERS.get(call.name)
         inside = [path == self._root or path.startswith(f"{self._root}/") for path in call.paths]
@@ -58,7 +56,6 @@ class Disk:
             handler(self, call)
 
     def contents(self) -> dict[str, bytes]:
-        """Return every file by its path, as processes see them."""
         return {path: bytes(file.data) for path, file in all_files(self._top)}
 
     def write_after_power_cut(self, target: Path, chance: random.Random) -> None:
@@ -96,7 +93,6 @@ class Disk:
         return bytes(data)
 
     def _folder_of(self, path: str) -> tuple[Folder, str]:
-        """Return the folder of a path, and its name there."""
         parts = path[len(self._root) + 1 :].split("/")
         folder = self._top
         for part in parts[:-1]:

@@ -24,8 +24,6 @@ class File:
 
 @dataclass(eq=False, slots=True)
 class Move:
-    """A rename: it reaches the disk under both names or under neither."""
-
     durable: bool = False
 
 

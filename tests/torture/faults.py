@@ -19,15 +19,12 @@ ANCHOR = ("head",)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What every one of some system calls on a store's files answers."""
-
     name: str
     calls: str
     error: str
     files: tuple[str, ...] = STORE_FILES
 
     def options(self, store: Path) -> list[str]:
-        """Return strace's options for a store's folder."""
         paths = [part for name in self.files for part in ("-P", str(store / name))]
         return [
             *paths,
@@ -42,7 +39,6 @@ class Fault:
 
 @contextlib.contextmanager
 def failing(fault: Fault, store: Path, pids: Sequence[int]) -> Iterator[None]:
-    """Inject a fault into running processes, until the block ends."""
     attach = [part for pid in pids for part in ("-p", str(pid))]
     command = ["strace", "-f", "-qq", "-o", os.devnull, *fault.options(store), *attach]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as strace:
@@ -61,7 +57,6 @@ def under(fault: Fault, store: Path) -> list[str]:
 
 @cache
 def can_attach() -> bool:
-    """Return whether strace is installed and may attach to a running process."""
     if shutil.which("strace") is None:
         return False
     with subprocess.Popen(["sleep", "60"]) as sleeper:

@@ -140,11 +140,9 @@ class ForkedHub:
         )
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Return a command's exit code and what it printed on both streams."""
         return self._done({"arguments": arguments})
 
     def python(self, program: str) -> tuple[int, str]:
-        """Run a program in a process that has the product's settings."""
         return self._done({"program": program})
 
     def _done(self, task: dict[str, Any]) -> tuple[int, str]:
@@ -157,7 +155,6 @@ class ForkedHub:
         return code, output
 
     def close(self) -> None:
-        """End the process that commands are forked from."""
         with self._process as process:
             process.communicate(timeout=DEADLINE_SECONDS)
 
@@ -184,12 +181,10 @@ def built_home() -> Path:
 
 @cache
 def whole_models(folder: str) -> dict[str, Any]:
-    """Return what a store of the built home holds; see ``read_models``."""
     return read_models(built_home() / folder / "events.db")
 
 
 def put_home(home: Path) -> None:
-    """Replace what is at ``home`` by a copy of the built one."""
     shutil.rmtree(home, ignore_errors=True)
     shutil.copytree(built_home(), home, symlinks=True)
 

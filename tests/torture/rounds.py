@@ -13,17 +13,14 @@ FORM_VARIABLE = "MEMORY_HUB_TORTURE"
 
 
 def is_long() -> bool:
-    """Return whether the long form was asked for (`make torture`)."""
     return os.environ.get(FORM_VARIABLE) == "long"
 
 
 def rounds(short: int, *, long: int) -> int:
-    """Return the number of rounds for the form that runs."""
     return long if is_long() else short
 
 
 def seed() -> int:
-    """Return the seed that was given, or a new one."""
     given = os.environ.get(SEED_VARIABLE)
     return int(given) if given else random.SystemRandom().randrange(2**32)
 

@@ -50,7 +50,6 @@ class Call:
 
 @cache
 def can_trace() -> bool:
-    """Return whether strace is installed and may trace."""
     if shutil.which("strace") is None:
         return False
     return subprocess.run(["strace", "-qq", "-o", os.devnull, "true"], capture_output=True, check=False).returncode == 0

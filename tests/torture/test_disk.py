@@ -37,7 +37,6 @@ class DiskTests(TestCase):
             self.call("fsync", path)
 
     def after_cuts(self) -> set[tuple[tuple[str, bytes], ...]]:
-        """Return every outcome of many power cuts."""
         return {self.after_cut(random.Random(seed)) for seed in range(CUTS)}
 
     def after_cut(self, chance: random.Random) -> tuple[tuple[str, bytes], ...]:

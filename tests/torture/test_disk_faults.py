@@ -46,7 +46,6 @@ class Doors:
         self.pids = [mcp.process.pid, rest.process.pid]
 
     def write_mcp(self, title: str) -> str:
-        """Return the error, or nothing where the write was acknowledged."""
         result = self.mcp.call("memory_write", title=title, content=content_of(title), format="json")
         if result.get("isError"):
             return str(result["content"][0]["text"])
@@ -140,7 +139,6 @@ class DiskFaultTests(HubTestCase):
         self.assertEqual((code, said.count("\n")), (8, 1), said)
 
     def assert_nothing_lost_of_a_copy(self, doors: Doors) -> None:
-        """The aftermath writes, and cannot where it was found."""
         home = self.home / "copy"
         shutil.copytree(doors.home, home)
         self.assertEqual(problems(home, doors.expected, thorough=True)[:5], [])

@@ -105,8 +105,6 @@ class PowerCutTests(HubTestCase):
 
 
 class Notes:
-    """The ledger's lines, as far as they were written."""
-
     def __init__(self, path: Path) -> None:
         self._path = str(path)
         self.lines: list[dict[str, Any]] = []

@@ -46,7 +46,6 @@ Call = Callable[[int], str]
 
 @contextmanager
 def filled_home() -> Iterator[Path]:
-    """A home whose project alpha has some hundred memories."""
     with temporary_home(fresh=True) as home:
         shutil.copytree(imported_home(), home)
         yield home
@@ -54,7 +53,6 @@ def filled_home() -> Iterator[Path]:
 
 @cache
 def imported_home() -> Path:
-    """The home that the others of this process are copies of."""
     home = Path(tempfile.mkdtemp(prefix="imported-", dir=run_home())) / "home"
     shutil.copytree(migrated_home(), home)
     code, output = run("import", "markdown", "docs", "--project", "alpha", home=home)
@@ -198,7 +196,6 @@ class McpTests(McpTestCase):
 
 
 def require_kept(test: SimpleTestCase, home: Path, acknowledged: list[int]) -> None:
-    """Require that the chain holds and that every acknowledged memory is there."""
     test.assertTrue(acknowledged)
     code, output = run("verify", "--project", "alpha", home=home)
     test.assertEqual(code, 0, output)

@@ -30,8 +30,6 @@ def text(chance: random.Random, *, words: int) -> str:
 
 
 class Agent:
-    """An MCP client that notes what its server acknowledged."""
-
     def __init__(self, home: Path, ledger: Ledger, name: str) -> None:
         self._server = McpServer(home, "--project", PROJECT, MEMORY_HUB_TEST_TOOLS="")
         self._server.initialize()

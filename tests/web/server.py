@@ -50,7 +50,6 @@ for line in sys.stdin:
 
 
 def poll(condition: Callable[[], Any], *, what: str, seconds: float = DEADLINE_SECONDS) -> Any:
-    """Return the condition's first true value, or fail after a deadline."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
@@ -70,8 +69,6 @@ class Reply:
 
 
 class Server:
-    """A running `memory-hub serve`."""
-
     def __init__(
         self, home: Path, *options: str, program: str = "", process: subprocess.Popen[str] | None = None
     ) -> None:
@@ -130,7 +127,6 @@ class Server:
         return self.request(method, f"/api/v1/{path}", body, Authorization=f"Bearer {self.token}", **headers)
 
     def worker_pids(self) -> list[int]:
-        """The worker's processes: all those in the group that our child leads."""
         groups = {int(pid) for pid in _children(self.process.pid)}
         return [pid for pid in _all_pids() if _group(pid) in groups]
 
@@ -147,13 +143,14 @@ class Server:
         self.process.stdout.close()
 
 
-def command(*arguments: str, home: Path, program: str = "", stdin: int | None = None) -> subprocess.Popen[str]:
-    """Start a command; the text of a program stands in for ``manage.py``."""
+def command(
+    *arguments: str, home: Path, program: str = "", stdin: int | None = None, folder: Path | None = None
+) -> subprocess.Popen[str]:
     measured = UNMEASURED if program else {}  # some programs leave coverage no room to write what it measured
     environment = {**os.environ, **measured, "MEMORY_HUB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
         [sys.executable, *(["-c", program] if program else [str(ROOT / "manage.py")]), *arguments],
-        cwd=ROOT if program else None,
+        cwd=folder or (ROOT if program else None),
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -171,8 +168,8 @@ def run(*arguments: str, home: Path) -> tuple[int, str]:
 class Shell:
     """A process that runs one command after another, as one for each would: to start takes the most of a command."""
 
-    def __init__(self, home: Path) -> None:
-        self._process = command(home=home, program=_SHELL, stdin=subprocess.PIPE)
+    def __init__(self, home: Path, *, folder: Path | None = None) -> None:
+        self._process = command(home=home, program=_SHELL, stdin=subprocess.PIPE, folder=folder)
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Return a command's exit code, and all that it said on both streams."""

@@ -54,8 +54,6 @@ class DocsPageTests(BrowserTestCase):
         self.wait(pushed, f"{selector}, to be pressed")
 
     def enter(self, selector: str, text: str) -> None:
-        """Put a text in the place of what is there."""
-
         def entered() -> bool:
             field = self.shown(selector)
             field.send_keys(Keys.CONTROL, "a")

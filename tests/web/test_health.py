@@ -40,7 +40,7 @@ class HealthTests(RestTestCase):
     def test_settings_that_cannot_be_read_are_named_and_refuse_what_depends_on_them(self) -> None:
         self.write()
         (self.home / "config.toml").write_text('review_policy = "all"\nturn_policy = = 3\n')
-        sentence = "config.toml, line 2, column 15: invalid value; mend it there, or remove the file to go on without"
+        sentence = "config.toml, line 2, column 15: invalid value; fix it there, or remove the file"
         self.assertIn(sentence, self.finding("settings"))
         self.assertEqual(self.client.get("/api/v1/health").status_code, 503)
         for method, path, body in (

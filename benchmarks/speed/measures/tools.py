@@ -30,7 +30,6 @@ def measure_tools(bench: Bench) -> Iterator[Figure]:
 
 
 def _listed(bench: Bench, profile: str) -> list[dict[str, Any]]:
-    """Return all tools, over every page."""
     tools: list[dict[str, Any]] = []
     with StdioClient(bench.home, "--project", "bench-tools", "--profile", profile) as client:
         client.open()

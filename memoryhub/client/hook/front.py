@@ -1,9 +1,10 @@
-"""Hand what a client tells of one event to the hub, and never fail or delay the client for it.
+"""Pass a client's hook event to the hub, without ever failing or delaying the client.
 
-The client waits for this process at every one of its events, so it does next to nothing: it reads the event, posts it
-unread to the running hub, and prints what the hub answers. Where no hub answers in time, a child process that nobody
-waits for keeps the event in the spool. It always ends with exit code 0. What it imports is built into the
-interpreter, because ``json``, ``socket`` and ``signal`` would each cost half of what starting Python costs.
+The client waits for this process at every event. It posts standard input unparsed to the running hub and prints the
+answer. If no hub answers in time, a detached child process writes the event to the spool. The exit code is always 0.
+
+Standard library only, and mostly modules built into the interpreter: importing ``json``, ``socket`` or ``signal`` would
+each take half as long as starting Python.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from memoryhub.client.hook.post import Event
 from memoryhub.config import enabled
 from memoryhub.env import HomeError, make_home
 
-TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+TYPE_CHECKING = False  # type checkers know this name; avoids importing typing
 if TYPE_CHECKING:
     from _socket import socket as Connection  # noqa: N812
     from typing import NoReturn
@@ -26,43 +27,42 @@ if TYPE_CHECKING:
 USAGE = "memory-hub hook CLIENT EVENT [--project ID] < the event as JSON"
 
 MAX_INPUT = 32 * 1024 * 1024
+# The hub's request limit; long texts of larger events are cut.
 MAX_BODY = 2_000_000
-"""What the hub takes in one request; of longer input the long texts are cut."""
+# How long the client may take to write the event.
 INPUT_SECONDS = 2.0
-"""For so long the client may take to write the event: it is not the one who waits then."""
 CONNECT_SECONDS = 0.05
+# How long to wait for the hub's answer; WAIT_VARIABLE overrides it.
 SECONDS = 0.3
-"""For so long the hub's answer is waited for, where the variable does not say otherwise."""
 WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
+# A longer minimum for the start of a session, whose answer the client shows to its model.
 PATIENT_SECONDS = 1.0
-"""At least so long at a session's start, where the client waits for an answer to show to its model."""
 CHILD_SECONDS = 5.0
 MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
 
 
 class _TooLateError(Exception):
-    """The time is up."""
+    pass
 
 
 def main(argv: list[str]) -> NoReturn:
-    """Take one event from standard input, and end this process with exit code 0, whatever happens."""
+    """Take one event from standard input, and exit with code 0 whatever happens."""
     try:
         _take(argv)
     except _TooLateError:
         complain("the event did not arrive in time; it is not kept")
     except HomeError as error:
         complain(f"{error}; the event is not kept")
-    except BaseException as error:  # noqa: BLE001  (the client must go on, whatever it is)
+    except BaseException as error:  # noqa: BLE001  (no error may stop the client)
         complain(f"{type(error).__name__}: {error}")
     finally:
-        os._exit(0)  # nothing is left to clean up, and cleaning takes longer than all that was done here
+        os._exit(0)  # skips the interpreter's clean-up, which takes longer than the work itself
 
 
 def complain(sentence: str) -> None:
-    """Say what is wrong in one line on standard error."""
     try:
-        line = "".join(each if each.isprintable() else "?" for each in " ".join(sentence.split()))
+        line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(sentence.split()))
         os.write(2, f"memory-hub hook: {line}\n".encode("utf-8", "replace"))
     except OSError:
         return
@@ -76,13 +76,13 @@ def _take(argv: list[str]) -> None:
     on_signal(SIGALRM, _stop)
     setitimer(ITIMER_REAL, INPUT_SECONDS)
     event.body = _read()
-    setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own end
+    setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own timeout
     if enabled.switched_off_by():
         return
     event.effect = effect_of(event.client, event.name)
     event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.effect == "start" else 0)
     if not _is_object(event.body):
-        complain("what came on standard input is no JSON object; it is not kept")
+        complain("standard input is not a JSON object; the event is not kept")
         return
     if len(event.body) > MAX_BODY:
         from memoryhub.client.hook import payload
@@ -91,15 +91,11 @@ def _take(argv: list[str]) -> None:
     _hand_over(event)
 
 
+# The effect that the client's table declares for an event, "" if it is unknown. Searches the text: importing a TOML
+# parser takes longer than the hook may take.
 def effect_of(client: str, event: str) -> str:
-    """Return what the client's table declares as the event's effect; "" where it is not known.
-
-    The client has nothing to learn from the answer to ``tool``: it is sent, and a child waits. Not so the others: a
-    prompt, a turn's end and a session's end may follow one another at once, and must stay in order. Searches the text,
-    because a TOML parser takes longer to import than the hook may take.
-    """
     try:
-        with open(post.CLIENTS_FILE, "rb") as file:  # noqa: PTH123  (pathlib takes longer to import than all of this)
+        with open(post.CLIENTS_FILE, "rb") as file:  # noqa: PTH123  (importing pathlib takes longer than this)
             text = file.read().decode()
     except OSError:
         return ""
@@ -118,7 +114,6 @@ def _stop(_number: int, _frame: object) -> None:
 
 
 def _parsed(argv: list[str]) -> Event | None:
-    """Return the event that the command line names; None where it does not name one."""
     project = ""
     words = [word for word in argv if not word.startswith("--project=")]
     if len(words) < len(argv):
@@ -137,8 +132,8 @@ def _is_name(word: str) -> bool:
     return word.isascii() and word.replace("-", "").replace("_", "").replace(".", "").isalnum()
 
 
+# Input beyond MAX_INPUT is read and dropped, so that the client's write never fails.
 def _read() -> bytes:
-    """Return standard input; what is longer than ``MAX_INPUT`` is read and dropped, so that its writer never fails."""
     parts: list[bytes] = []
     size = 0
     while chunk := os.read(0, _CHUNK):
@@ -146,7 +141,7 @@ def _read() -> bytes:
         if size <= MAX_INPUT:
             parts.append(chunk)
     if size > MAX_INPUT:
-        raise ValueError(f"the event has {size} bytes, more than {MAX_INPUT}; it is not kept")
+        raise ValueError(f"the event has {size} bytes, and at most {MAX_INPUT} are allowed; it is not kept")
     return b"".join(parts)
 
 
@@ -156,9 +151,10 @@ def _is_object(body: bytes) -> bool:
 
 
 def _hand_over(event: Event) -> None:
-    """Post the event; keep it in the spool where that fails."""
     _name_project(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
+    # Tool events are frequent and the client ignores the answer: a child process waits for it. Others (a prompt, the
+    # end of a turn or session) may follow each other at once and must stay in order.
     if connection is None or (event.effect == "tool" and not os.environ.get(WAIT_VARIABLE)):
         _leave_to_child(event, connection)
         return
@@ -171,8 +167,8 @@ def _hand_over(event: Event) -> None:
         os.write(1, answer.body)
 
 
+# Identify the project here if this process has its own rules: the hub's environment may differ.
 def _name_project(event: Event) -> None:
-    """Find the project here where this process's environment says how; the hub's own may say otherwise."""
     if event.project or not os.environ.get("MEMORY_HUB_IDENTITY"):
         return
     from memoryhub.client.hook import payload
@@ -180,31 +176,28 @@ def _name_project(event: Event) -> None:
     event.project = payload.project_of(event.body)
 
 
+# The child waits for the hub or spools the event: finding secrets takes longer than the client may wait. The home
+# folder is checked first, while errors can still be reported.
 def _leave_to_child(event: Event, connection: Connection | None) -> None:
-    """Let a child process wait for the hub, or keep the event: reading it for secrets takes longer than this may.
-
-    Raises:
-        HomeError: the home folder cannot be used, which the child could tell nobody.
-    """
     make_home()
-    _let_go()
+    _close_pipes()
     try:
         child = os.fork()
     except OSError:
-        child = None  # no process to be had: the client waits this once
+        child = None  # no process available: the client waits this time
     if child:
         return
     try:
         if child == 0:
-            os.setsid()  # so that nothing that ends the client's processes ends this one
-            os.nice(10)  # the client has better things to do with the processor
-        _see_through(event, connection)
+            os.setsid()  # a new session: ending the client's process group does not end the child
+            os.nice(10)  # the client's own work goes first
+        _wait_or_keep(event, connection)
     finally:
         if child == 0:
             os._exit(0)
 
 
-def _see_through(event: Event, connection: Connection | None) -> None:
+def _wait_or_keep(event: Event, connection: Connection | None) -> None:
     answer = post.receive(connection, time.monotonic() + CHILD_SECONDS) if connection else None
     if answer is None or answer.is_passing:
         from memoryhub.client.hook import keep
@@ -212,8 +205,8 @@ def _see_through(event: Event, connection: Connection | None) -> None:
         keep.keep(event)
 
 
-def _let_go() -> None:
-    """Close the client's pipes: it waits until nobody holds them any more, the child included."""
+# The client waits until all copies of its pipes are closed, including the child's.
+def _close_pipes() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nowhere, number)

@@ -1,4 +1,4 @@
-"""Keep an event for a hub that does not answer: read for secrets first, for a spool is a file like any other."""
+"""Write an event to the spool, without its secrets: the spool is a plain file."""
 
 from __future__ import annotations
 
@@ -14,22 +14,18 @@ _LONGEST = 50_000
 
 
 def keep(event: Event) -> None:
-    """Append the event to the spool, without secrets; what is no JSON is counted and dropped.
-
-    Raises:
-        OSError: it can't be written.
-    """
+    """Append the event to the spool, without secrets; one that is not JSON is counted and dropped."""
     try:
         content = payload.read(event.body)
     except ValueError as error:
         spool.reject(event.key, str(error))
         return
     if event.effect == "stop":
-        # Read now: when the hub comes to it, the transcript has gone on.
+        # Read it now: the transcript will have changed when the hub drains the spool.
         with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
             hook = tomllib.load(file)[event.client]["hooks"]["events"][event.name]
         if transcript := hook.get("transcript"):
-            content = with_last_message(content, place=hook["content"][0], transcript=transcript)
+            content = with_last_message(content, path=hook["content"][0], transcript=transcript)
     clean, _ = sanitize(payload.cut(content, _LONGEST))
     spool.append(
         spool.Kept(

@@ -1,4 +1,4 @@
-"""What is done to an event where it can't be handed over as it is. Imported only then."""
+"""Rare processing of an event: cut it, parse it, identify its project. Imported only when needed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ _DEEPEST = 40
 
 
 def shortened(body: bytes, limit: int) -> bytes:
-    """Return the JSON object with its long texts cut so far that it has at most ``limit`` bytes.
-
-    Raises:
-        ValueError: it is no JSON, or has so many texts that cutting them does not help.
-    """
+    """Return the JSON object with long texts cut until it has at most ``limit`` bytes."""
     value = read(body)
     longest = _LONGEST
     while longest >= _SHORTEST:
@@ -27,22 +23,17 @@ def shortened(body: bytes, limit: int) -> bytes:
 
 
 def read(body: bytes) -> dict[str, Any]:
-    """Return the JSON object.
-
-    Raises:
-        ValueError: it is none.
-    """
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"what came on standard input is no JSON: {error}") from error
+        raise ValueError(f"standard input is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ValueError("what came on standard input is no JSON object")
+        raise ValueError("standard input is not a JSON object")
     return value
 
 
 def cut(value: Any, longest: int, depth: int = _DEEPEST) -> Any:
-    """Return a copy whose texts have at most ``longest`` characters, the middle left out with a note."""
+    """Return a copy whose texts have at most ``longest`` characters, cut in the middle with a note."""
     if isinstance(value, str):
         return cut_text(value, longest)
     if depth == 0 and isinstance(value, dict | list):
@@ -55,7 +46,6 @@ def cut(value: Any, longest: int, depth: int = _DEEPEST) -> Any:
 
 
 def cut_text(text: str, longest: int) -> str:
-    """Return at most ``longest`` characters and a note of how many are left out of the middle."""
     if len(text) <= longest:
         return text
     head = longest * 2 // 3
@@ -63,17 +53,12 @@ def cut_text(text: str, longest: int) -> str:
 
 
 def project_of(body: bytes) -> str:
-    """Return the project that the event's folder belongs to, by this process's environment.
-
-    Raises:
-        Invalid: the folder does not say which.
-        ValueError: the event names no folder.
-    """
+    """Return the project of the event's folder, by this process's environment."""
     from pathlib import Path
 
     from memoryhub.config.identity import identify_project
 
     directory = read(body).get("cwd")
     if not isinstance(directory, str) or not directory:
-        raise ValueError("the event names no folder ('cwd'), so its project can't be told; it is not kept")
+        raise ValueError("the event names no folder ('cwd'), so its project is unknown; it is not kept")
     return identify_project(project=None, directory=Path(directory))

@@ -1,6 +1,6 @@
-"""Post one event to the running hub: HTTP by hand over one socket, each step with an end.
+"""Post one event to the running hub: HTTP over a raw socket, with a timeout for each step.
 
-Written on ``_socket``, because importing ``socket`` costs a third of starting Python, and ``http.client`` thrice that.
+Uses ``_socket``: importing ``socket`` takes a third as long as starting Python, ``http.client`` three times that.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from memoryhub.core.secret_files import TOKEN, sound_secret
 from memoryhub.env import home_text
 
 MAX_ANSWER = 1 << 20
+# What each client's events mean.
 CLIENTS_FILE = __file__.rpartition("/client/")[0] + "/config/clients.toml"
+# Refusals that may succeed later, as all 5xx may.
 _PASSING = frozenset({401, 408, 423, 429})
-"""Refusals that may be none the next time; beside all that are the hub's own fault."""
 
 
 class Event:
-    """One event of a client, as it came."""
-
     __slots__ = ("at", "body", "client", "deadline", "effect", "key", "name", "project")
 
     def __init__(self, client: str, name: str, project: str = "") -> None:
@@ -30,19 +29,17 @@ class Event:
         self.name = name
         self.project = project
         self.body = b""
+        # As in the client's table; "" if it is unknown.
         self.effect = ""
-        """What the client's table declares; "" where it is not known."""
+        # Monotonic clock.
         self.deadline = 0.0
-        """On the monotonic clock: until then it may be answered."""
+        # Milliseconds since 1970.
         self.at = time.time_ns() // 1_000_000
-        """Milliseconds since 1970."""
+        # Posted and spooled events share the idempotency key, so that each is recorded once.
         self.key = f"hook-{self.at:x}-{os.urandom(6).hex()}"
-        """The same when it is posted and when it is kept, so that it counts once."""
 
 
 class Answer:
-    """What the hub answered."""
-
     __slots__ = ("body", "status")
 
     def __init__(self, status: int, body: bytes) -> None:
@@ -51,16 +48,13 @@ class Answer:
 
     @property
     def is_passing(self) -> bool:
-        """Whether it is worth trying again later."""
         return self.status >= 500 or self.status in _PASSING
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the hub will never take it."""
         return not 200 <= self.status < 300
 
     def sentence(self) -> str:
-        """Return why it was refused."""
         import json
 
         try:
@@ -76,7 +70,7 @@ def _choices(problem: dict[str, object]) -> str:
 
 
 def send(event: Event, *, connect_seconds: float) -> new_socket | None:
-    """Send the event whole, and return the connection on which the hub will answer; None where there is no hub."""
+    """Send the event, and return the connection on which the hub will answer; None if there is no hub."""
     found = _hub()
     if found is None:
         return None
@@ -95,7 +89,7 @@ def send(event: Event, *, connect_seconds: float) -> new_socket | None:
 
 
 def receive(connection: new_socket, deadline: float) -> Answer | None:
-    """Return the hub's whole answer, and close the connection; None where none comes before the deadline."""
+    """Return the hub's answer and close the connection; None if none arrives before the deadline."""
     try:
         return _parsed(_received(connection, deadline))
     except (OSError, ValueError, IndexError):
@@ -104,20 +98,18 @@ def receive(connection: new_socket, deadline: float) -> Answer | None:
         connection.close()
 
 
+# Address and token of the running hub. The lock decides, not the port: another process that listens there would receive
+# the token and the event.
 def _hub() -> tuple[str, str] | None:
-    """Return ``host:port`` of this home's hub and its token; None where no hub holds the home's lock, or has a token.
-
-    Asked of the lock and not of the port: whoever else listened there would be told the token and the event.
-    """
     home = home_text()
     try:
         descriptor = os.open(f"{home}/serve.lock", os.O_RDWR)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            known = os.pread(descriptor, 4096, 0).decode()
+            state = os.pread(descriptor, 4096, 0).decode()
             token = sound_secret(TOKEN)
-            return (known.partition('"http://')[2].partition('"')[0], token) if token else None
+            return (state.partition('"http://')[2].partition('"')[0], token) if token else None
         finally:
             os.close(descriptor)
     except (OSError, ValueError):
@@ -139,8 +131,8 @@ def _request(event: Event, address: str, token: str) -> bytes:
     return head.encode("ascii") + event.body
 
 
+# The hub closes the connection after its answer.
 def _received(connection: new_socket, deadline: float) -> bytes:
-    """Return all that comes until the hub closes the connection."""
     parts: list[bytes] = []
     size = 0
     while size <= MAX_ANSWER:

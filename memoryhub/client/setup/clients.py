@@ -16,54 +16,44 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 def is_installed(client: Client) -> bool:
-    """Return whether the client's program is on the path, or one of its folders exists."""
     return bool(shutil.which(client.program)) or any(Path(_filled(folder)).is_dir() for folder in client.folders)
 
 
 def config_file(client: Client, repository: Path | None) -> Path:
-    """Return the file of the client's servers: the user's, or that of a repository.
-
-    Raises:
-        Invalid: it reads no file of a repository.
-    """
+    """Return the file of the client's servers: the user's, or that of a repository."""
     if repository is None:
         return _place(client.user)
     if not client.repository:
-        raise Invalid(f"{client.name} reads no file of a repository; leave --repository out")
+        raise Invalid(f"{client.name} has no configuration per repository; omit --repository")
     return repository / client.repository
 
 
 def hooks_file(client: Client, repository: Path | None) -> Path | None:
-    """Return the file of the client's hooks; None where it has none."""
     if client.hooks is None:
         return None
     return _place(client.hooks.user) if repository is None else repository / client.hooks.repository
 
 
 def repository_of(directory: Path) -> Path:
-    """Return the top of the working tree that holds the folder.
-
-    Raises:
-        Invalid: it is in no repository.
-    """
+    """Return the top of the folder's working tree."""
     directory = directory.resolve()
-    top = next((each for each in (directory, *directory.parents) if (each / ".git").exists()), None)
+    top = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
     if top is None or find_repository(directory) is None:
-        raise Invalid(f"{directory} is in no git repository; go to one, or leave --repository out")
+        raise Invalid(f"{directory} is not in a git repository; change to one, or omit --repository")
     return top
 
 
+# A template whose environment variable is set takes precedence; then an existing file, then one in an existing folder.
 def _place(templates: tuple[str, ...]) -> Path:
-    """Return the file that is there, else one whose folder is, else the first; a variable that is set decides."""
-    filled = {each: Path(path) for each in templates if (path := _filled(each))}
-    decided = [path for each, path in filled.items() if set(_NAME.findall(each)) - set(_folders())]
-    places = decided or list(filled.values())
-    there = [path for path in places if path.exists()] or [path for path in places if path.parent.is_dir()]
-    return (there or places)[0]
+    filled = {template: Path(path) for template in templates if (path := _filled(template))}
+    from_variables = [path for template, path in filled.items() if set(_NAME.findall(template)) - set(_folders())]
+    paths = from_variables or list(filled.values())
+    existing = [path for path in paths if path.exists()] or [path for path in paths if path.parent.is_dir()]
+    return (existing or paths)[0]
 
 
+# "" if a variable of the template is not set.
 def _filled(template: str) -> str:
-    """Return the template with its names replaced, or "" where one is a variable that is not set."""
     values = _folders() | {name: os.environ.get(name, "") for name in _NAME.findall(template) if name.isupper()}
     return _NAME.sub(lambda name: values[name[1]], template) if all(map(values.get, _NAME.findall(template))) else ""
 

@@ -1,4 +1,4 @@
-"""A client's configuration file: read, changed in single places, each change checked, and written back safely."""
+"""A client's configuration file: read it, change single values, verify each change, and replace the file atomically."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BACKUP_SUFFIX = ".before-memory-hub"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The text of a file and what it says. ``text`` is "" and ``is_there`` false of one that is not there yet."""
+    """A file's text and parsed data; ``text`` is "" if the file does not exist."""
 
     path: Path
     text: str
@@ -33,31 +33,26 @@ class Document:
 
     @property
     def is_toml(self) -> bool:
-        """Whether it is TOML; all others are JSON."""
         return self.path.suffix == ".toml"
 
     def at(self, place: Place, default: Any) -> Any:
-        """Return what stands at a place, or ``default``, whose type it must have.
-
-        Raises:
-            Invalid: something else stands there, or on the way there.
-        """
+        """Return the value at a place, or ``default``."""
         found: Any = self.data
         for depth, name in enumerate(place):
             if isinstance(name, str) != isinstance(found, dict):
-                raise Invalid(f"{self.path}: {_named(place[:depth])} is not what {place[0]!r} needs; mend it first")
+                raise Invalid(f"{self.path}: {_named(place[:depth])} has the wrong type; fix it first")
             if isinstance(name, str) and name not in found:
                 return default
             found = found[name]
         if not isinstance(found, type(default)):
-            raise Invalid(f"{self.path}: {_named(place)} is no {_kind(default)}; mend it first")
+            raise Invalid(f"{self.path}: {_named(place)} must be {_kind(default)}; fix it first")
         return found
 
     def put(self, place: Place, value: Any) -> Document:
         """Return the document with a value set.
 
         Raises:
-            Invalid: it can't be done without touching the rest.
+            Invalid: the text cannot be changed without side effects.
         """
         wanted: Any = copy.deepcopy(self.data)
         parent = wanted
@@ -69,10 +64,10 @@ class Document:
         return self._checked(text, place, wanted)
 
     def take(self, place: Place) -> Document:
-        """Return the document without what stands at a place, and without what would be empty then.
+        """Return the document without the value at a place, and without parents that become empty.
 
         Raises:
-            Invalid: it can't be done without touching the rest.
+            Invalid: the text cannot be changed without side effects.
         """
         wanted: Any = copy.deepcopy(self.data)
         parent = wanted
@@ -86,40 +81,30 @@ class Document:
     def _checked(self, text: str, place: Place, wanted: dict[str, Any]) -> Document:
         changed = _parse(self.path, text)
         if _pruned(changed, place) != _pruned(wanted, place):
-            raise Invalid(f"{self.path} can't be changed at {_named(place)} without touching the rest; do it by hand")
+            raise Invalid(f"{self.path} cannot be changed at {_named(place)} without side effects; change it by hand")
         if not self.text.strip() and not text.endswith("\n"):
             text += "\n"
         return replace(self, text=text, data=changed)
 
 
 def read_document(path: Path) -> Document:
-    """Read a file; one that is not there is empty.
-
-    Raises:
-        Invalid: it is not plain JSON (comments are none) or not TOML.
-        Unavailable: it can't be read.
-    """
+    """Read a file; one that does not exist is empty."""
     try:
         text = path.read_bytes().decode()
     except FileNotFoundError:
         return Document(path, "", is_there=False, data={})
     except (OSError, UnicodeDecodeError) as error:
-        raise Unavailable(f"{path} can't be read: {error}") from error
+        raise Unavailable(f"{path} cannot be read: {error}") from error
     return Document(path, text, is_there=True, data=_parse(path, text))
 
 
 def write_document(before: Document, after: Document) -> Path | None:
-    """Write a changed document over the one it was made of; return the copy of that, which is kept beside it.
+    """Replace the file of ``before`` with ``after``; return the backup beside it, if one was written.
 
-    It is one rename: whoever reads meanwhile reads the one or the other. Links are followed, and the mode stays. A file
-    that says nothing any more goes, and no copy of it is kept.
-
-    Raises:
-        Conflict: the file has changed since it was read.
-        Unavailable: it can't be written.
+    Follows symbolic links and keeps the mode. A file that becomes empty is deleted, without a backup.
     """
     if read_document(before.path).text != before.text:
-        raise Conflict(f"{before.path} has changed in the meantime, and was left as it is; run this again")
+        raise Conflict(f"{before.path} has changed in the meantime and was not written; run the command again")
     path = before.path.resolve()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,10 +117,11 @@ def write_document(before: Document, after: Document) -> Path | None:
         else:
             path.unlink()
     except OSError as error:
-        raise Unavailable(f"{before.path} can't be written: {error.strerror}") from error
+        raise Unavailable(f"{before.path} cannot be written: {error.strerror}") from error
     return backup
 
 
+# Atomic: readers see either the old or the new file.
 def _replace(path: Path, text: str, mode: int) -> None:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -156,14 +142,14 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
             return tomllib.loads(text)
         found = json.loads(text) if text.strip() else {}
     except tomllib.TOMLDecodeError as error:
-        raise Invalid(f"{path} is not valid TOML: {error}; mend it first") from error
+        raise Invalid(f"{path} is not valid TOML: {error}; fix it first") from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}: {error.msg}"
-        raise Invalid(f"{path} is not plain JSON ({where}), and is left as it is; do it by hand") from error
+        raise Invalid(f"{path} is not plain JSON ({where}) and was not changed; change it by hand") from error
     except RecursionError as error:
-        raise Invalid(f"{path} is nested too deeply, and is left as it is; do it by hand") from error
+        raise Invalid(f"{path} is nested too deeply and was not changed; change it by hand") from error
     if not isinstance(found, dict):
-        raise Invalid(f"{path} holds no JSON object; mend it first")
+        raise Invalid(f"{path} must contain a JSON object; fix it first")
     return found
 
 
@@ -179,8 +165,8 @@ def _child(parent: Any, name: str | int, empty: Any) -> Any:
     return parent[name]
 
 
+# A copy without containers on the way to the place that are empty.
 def _pruned(data: Any, place: Place) -> Any:
-    """Return a copy without what is empty on the way to a place."""
     name: Any = place[0] if place else None
     if name is None or not (name in data if isinstance(data, dict) else name in range(len(data))):
         return data
@@ -192,7 +178,7 @@ def _pruned(data: Any, place: Place) -> Any:
 
 
 def _kind(value: object) -> str:
-    return "object" if isinstance(value, dict) else "list" if isinstance(value, list) else "text"
+    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a text"
 
 
 def _named(place: Place) -> str:

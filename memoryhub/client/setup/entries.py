@@ -1,4 +1,4 @@
-"""What stands for the hub in a client's configuration: the server's entry, and the hooks."""
+"""The hub's entries in a client's configuration: the MCP server and the hooks."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _CHECKOUT = Path(__file__).parents[3]
 
 
 def command_words() -> list[str]:
-    """Return the words that start this installation: its ``memory-hub``, else its interpreter and ``manage.py``."""
-    interpreter = Path(sys.executable)  # not resolved: a virtual environment is known by its link
+    """Return the command of this installation: its ``memory-hub``, else its interpreter and ``manage.py``."""
+    interpreter = Path(sys.executable)  # not resolved: a virtual environment is identified by its symbolic link
     program = interpreter.with_name(_PROGRAM)
     return [str(program)] if program.is_file() else [str(interpreter), str(_CHECKOUT / _SCRIPT)]
 
 
 def variables() -> dict[str, str]:
-    """Return what a client has to set, because it does not know this shell: the hub's home, where it is elsewhere."""
+    """Return the environment that the client must set, since it does not inherit this shell's."""
     return {"MEMORY_HUB_HOME": env.home_text()} if os.environ.get("MEMORY_HUB_HOME") else {}
 
 
 def shell_command(words: Sequence[str]) -> str:
-    """Return what a shell runs to start this installation with further words."""
+    """Return the shell command that starts this installation with further words."""
     settings = [f"{name}={shlex.quote(value)}" for name, value in variables().items()]
     return " ".join([*settings, shlex.join([*command_words(), *words])])
 
 
 def own_part(words: Sequence[str], verb: str) -> int:
-    """Return where ``verb`` stands in a command that starts some installation of the hub with it; 0 where none does."""
+    """Return the index of ``verb`` in a command that starts the hub with it; 0 if the command is another one."""
     starts = (at for at, word in enumerate(words[:-1], 1) if _is_hub(word) and words[at] == verb)
     return next(starts, 0)
 
@@ -47,7 +47,6 @@ def _is_hub(word: object) -> bool:
 
 
 SERVER = "memory-hub"
-"""The name of the hub's entry."""
 
 
 def find_server(client: Client, document: Document) -> dict[str, Any] | None:
@@ -60,34 +59,29 @@ def find_server(client: Client, document: Document) -> dict[str, Any] | None:
     if not entry:
         return None
     if not own_part(entry_words(entry), "mcp"):
-        raise Conflict(f"{document.path} has another server of the name {SERVER!r}; rename or remove that first")
+        raise Conflict(f"{document.path} has another server named {SERVER!r}; rename or remove it first")
     return dict(entry)
 
 
 def server_place(client: Client, document: Document) -> Place:
-    """Return where the entry stands, or would."""
     nested = (client.nested,) if client.nested and document.at((*client.servers, client.nested), {}) else ()
     return (*client.servers, *nested, SERVER)
 
 
 def put_server(client: Client, document: Document, project: str | None) -> Document:
-    """Return the document with the entry as it should be: what the user has added to hers stays."""
+    """Return the document with the hub's entry; the user's additions to it are kept."""
     found = find_server(client, document)
     wanted = wanted_entry(client, found or {}, project)
     return document if wanted == found else document.put(server_place(client, document), wanted)
 
 
 def wanted_entry(client: Client, found: dict[str, Any], project: str | None) -> dict[str, Any]:
-    """Return the entry as it should be.
-
-    Raises:
-        Invalid: the client starts servers in no project's folder, and no project is named.
-    """
+    """Return the entry for this installation."""
     words = entry_words(found)
     added = words[own_part(words, "mcp") + 1 :] if found else []
     arguments = ["--project", project] if project else added or list(client.arguments)
     if client.names_no_folder and "--project" not in arguments:
-        raise Invalid(f"{client.name} starts servers in no project's folder; say with --project ID which it is for")
+        raise Invalid(f"{client.name} does not start servers in a project's folder; name the project with --project ID")
     command = [*command_words(), "mcp", *arguments]
     own: dict[str, Any] = (
         {"command": command} if client.command_is_list else {"command": command[0], "args": command[1:]}
@@ -98,14 +92,13 @@ def wanted_entry(client: Client, found: dict[str, Any], project: str | None) -> 
 
 
 def entry_words(entry: dict[str, Any]) -> list[str]:
-    """Return the command that an entry names, as words."""
     command = entry.get("command") or []
     words = command if isinstance(command, list) else [command, *(entry.get("args") or [])]
     return [str(word) for word in words]
 
 
 def put_hooks(client: Client, hooks: Hooks, document: Document) -> Document:
-    """Return the document with a hook at each event; those that are there keep all but their command."""
+    """Return the document with a hook for each event; existing hooks keep everything except their command."""
     for event in hooks.set_up():
         command = shell_command(["hook", client.id, event])
         found = _own_hooks(client, document, event)
@@ -118,7 +111,6 @@ def put_hooks(client: Client, hooks: Hooks, document: Document) -> Document:
 
 
 def take_hooks(client: Client, document: Document) -> Document:
-    """Return the document without the hub's hooks."""
     for event in client.hooks.set_up() if client.hooks else ():
         for place in reversed(_own_hooks(client, document, event)):
             siblings = document.at(place[:-1], [])
@@ -127,7 +119,6 @@ def take_hooks(client: Client, document: Document) -> Document:
 
 
 def has_hooks(client: Client, document: Document) -> bool:
-    """Whether any hook of the hub is there."""
     return any(_own_hooks(client, document, event) for event in (client.hooks.set_up() if client.hooks else ()))
 
 
@@ -137,11 +128,10 @@ def _group(hooks: Hooks, event: str, command: str) -> dict[str, Any]:
 
 
 def _own_hooks(client: Client, document: Document, event: str) -> list[Place]:
-    """Return where the hub's hooks of an event stand."""
     places: list[Place] = []
     for at, _ in enumerate(document.at(("hooks", event), [])):
         inside: Place = ("hooks", event, at, "hooks")
-        places += [(*inside, each) for each, hook in enumerate(document.at(inside, [])) if _is_own(client, hook)]
+        places += [(*inside, index) for index, hook in enumerate(document.at(inside, [])) if _is_own(client, hook)]
     return places
 
 

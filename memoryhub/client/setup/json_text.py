@@ -1,6 +1,6 @@
-"""Change single values in the text of a JSON file, and leave every other byte as it is.
+"""Change single values in the text of a JSON or TOML file and keep every other byte.
 
-A path is the keys and indices that lead to a value. Texts must be valid JSON, checked by the caller.
+A path is a tuple of keys and indices. The caller has checked that the text is valid.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _INDENT = re.compile(r"\n([ \t]+)\S")
 @dataclass(frozen=True, slots=True)
 class _Item:
     name: str | int
+    # Start of the key in an object, of the value in a list.
     first: int
-    """Where it begins: in an object its key, in a list its value."""
     value: int
     end: int
 
 
 def put(text: str, path: Path, value: Any) -> str:
-    """Set the value at a path; what leads there is made where it is missing. An index past the end appends."""
+    """Set the value at a path and create missing parents. An index past the end appends."""
     start = _skip(text, 0)
     for depth, name in enumerate(path):
         items = _items(text, start)
-        item = next((each for each in reversed(items) if each.name == name), None)
+        item = next((item for item in reversed(items) if item.name == name), None)
         if item is None:
             return _add(text, start, items, name, _nested(path[depth + 1 :], value))
         if depth == len(path) - 1:
@@ -43,11 +43,11 @@ def put(text: str, path: Path, value: Any) -> str:
 
 
 def take(text: str, path: Path) -> str:
-    """Take the value at a path out, and with it what would be empty then."""
+    """Remove the value at a path, and parents that become empty."""
     start, around = _skip(text, 0), []
     for name in path:
         items = _items(text, start)
-        at = next(at for at, each in reversed(list(enumerate(items))) if each.name == name)
+        at = next(at for at, item in reversed(list(enumerate(items))) if item.name == name)
         around.append((start, items, at))
         start = items[at].value
     while len(around) > 1 and len(around[-1][1]) == 1:
@@ -61,7 +61,6 @@ def _skip(text: str, at: int) -> int:
 
 
 def _items(text: str, start: int) -> list[_Item]:
-    """Return what an object or a list at ``start`` holds."""
     items: list[_Item] = []
     at = _skip(text, start + 1)
     while text[at] not in "}]":
@@ -90,8 +89,8 @@ def _add(text: str, start: int, items: list[_Item], name: str | int, value: Any)
     return f"{text[: start + 1]}{lines}{text[close:]}"
 
 
+# The separator of a second item: the white space before the first, or a blank.
 def _between(text: str, start: int, only: _Item) -> str:
-    """Return what parts a second item from the only one: what stands before that, or a blank on one line."""
     before = text[start + 1 : only.first]
     return f",{before}" if before else ", "
 
@@ -110,25 +109,25 @@ def _nested(path: Path, value: Any) -> Any:
     return value
 
 
+# A value as text that starts at that indent; short lists and flat objects stay on one line.
 def _written(text: str, value: Any, indent: str) -> str:
-    """Return a value as text, begun in a line of that indent; what fits stands on one line."""
     line = json.dumps(value, ensure_ascii=False)
     unit = _unit(text)
     parts = list(value.values() if isinstance(value, dict) else value) if isinstance(value, dict | list) else []
-    is_flat = isinstance(value, list) or not any(isinstance(each, dict) for each in parts)
+    is_flat = isinstance(value, list) or not any(isinstance(part, dict) for part in parts)
     if not unit or not parts or (is_flat and len(indent + line) <= _LINE):
         return line
     inner, newline = indent + unit, _newline(text)
     keys = (
         [f"{json.dumps(key, ensure_ascii=False)}: " for key in value] if isinstance(value, dict) else [""] * len(parts)
     )
-    lines = [key + _written(text, each, inner) for key, each in zip(keys, parts, strict=True)]
+    lines = [key + _written(text, part, inner) for key, part in zip(keys, parts, strict=True)]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     return f"{opening}{newline}{inner}{f',{newline}{inner}'.join(lines)}{newline}{indent}{closing}"
 
 
+# The indent of one level; "" for a file on one line.
 def _unit(text: str) -> str:
-    """Return what a level is indented by; "" in a file of one line that says something."""
     found = _INDENT.search(text)
     if found:
         return found[1]
@@ -140,7 +139,6 @@ def _newline(text: str) -> str:
 
 
 def _indent(text: str, at: int) -> str:
-    """Return how the line is indented in which something stands."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -149,9 +147,8 @@ _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
 def put_table(text: str, path: tuple[str, ...], value: Mapping[str, Any]) -> str:
-    """Write a table: in the place of the one of that name, else at the end."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = [f"[{'.'.join(path)}]", *(f"{name} = {_toml_value(each)}" for name, each in value.items())]
+    lines = [f"[{'.'.join(path)}]", *(f"{name} = {_toml_value(item)}" for name, item in value.items())]
     table = newline.join(lines) + newline
     found = _span(text, path)
     if found:
@@ -161,7 +158,7 @@ def put_table(text: str, path: tuple[str, ...], value: Mapping[str, Any]) -> str
 
 
 def take_table(text: str, path: tuple[str, ...]) -> str:
-    """Take a table out, with the blank line before it."""
+    """Remove a table and the blank line before it."""
     found = _span(text, path)
     if not found:
         return text
@@ -169,14 +166,15 @@ def take_table(text: str, path: tuple[str, ...]) -> str:
     return re.sub(r"(\r?\n)[ \t]*\r?\n\Z", r"\1", before) + after
 
 
+# Start and end of a table with its subtables; comments before the next table belong to that.
 def _span(text: str, path: tuple[str, ...]) -> tuple[int, int] | None:
-    """Return where a table begins and ends, its own tables with it; comments before the next belong to that."""
     name = r"[ \t]*\.[ \t]*".join(rf"(?:{re.escape(part)}|\"{re.escape(part)}\"|'{re.escape(part)}')" for part in path)
     header = re.search(rf"^[ \t]*\[[ \t]*{name}[ \t]*\]", text, re.MULTILINE)
     if not header:
         return None
     inside = re.compile(rf"[ \t]*\[[ \t]*{name}[ \t]*\.")
-    others = (each.start() for each in _HEADER.finditer(text, header.end()) if not inside.match(text, each.start()))
+    headers = (match.start() for match in _HEADER.finditer(text, header.end()))
+    others = (start for start in headers if not inside.match(text, start))
     end = next(others, len(text))
     lines = text[header.start() : end].splitlines(keepends=True)
     while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
@@ -186,7 +184,7 @@ def _span(text: str, path: tuple[str, ...]) -> tuple[int, int] | None:
 
 def _toml_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{name} = {_toml_value(each)}" for name, each in value.items()) + " }"
+        return "{ " + ", ".join(f"{name} = {_toml_value(item)}" for name, item in value.items()) + " }"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml_value, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

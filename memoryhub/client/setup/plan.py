@@ -1,5 +1,3 @@
-"""What connecting a client would change, and what it changes."""
-
 from __future__ import annotations
 
 import difflib
@@ -26,35 +24,31 @@ from memoryhub.core.errors import HubError
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A file as it is and as it would be."""
-
     before: Document
     after: Document
 
     @property
     def path(self) -> Path:
-        """The file."""
         return self.before.path
 
     @property
     def diff(self) -> str:
-        """The change as a unified diff."""
         old = str(self.path) if self.before.is_there else "/dev/null"
         lines = (self.before.text.splitlines(), self.after.text.splitlines())
         return "\n".join(difflib.unified_diff(*lines, old, str(self.path), lineterm=""))
 
 
 def plan_setup(client: Client, *, repository: Path | None, project: str | None, hooks: bool) -> list[Change]:
-    """Return what connecting the client would change; nothing where all is as it should be.
+    """Return the file changes that connect a client; none if it is already set up.
 
     Args:
         client: the client.
         repository: the top of a working tree, for its own files instead of the user's.
-        project: the project that the server is bound to; None: the one of the folder where the client starts it.
-        hooks: whether the client's hooks are set as well, where it has any.
+        project: the project that the server is bound to; None for that of the folder where the client starts it.
+        hooks: whether to add the client's hooks too.
 
     Raises:
-        Invalid: a file can't be changed in place, or the client needs a project.
+        Invalid: a file cannot be changed in place, or the client needs a project.
         Conflict: another server has the hub's name.
     """
     config = read_document(config_file(client, repository))
@@ -67,11 +61,7 @@ def plan_setup(client: Client, *, repository: Path | None, project: str | None, 
 
 
 def plan_removal(client: Client, *, repository: Path | None) -> list[Change]:
-    """Return what taking the hub out of the client's configuration would change.
-
-    Raises:
-        Invalid: a file can't be changed in place.
-    """
+    """Return the file changes that remove the hub from a client's configuration."""
     config = read_document(config_file(client, repository))
     after = config.take(server_place(client, config)) if find_server(client, config) else config
     changed = {config.path: (config, after)}
@@ -83,17 +73,11 @@ def plan_removal(client: Client, *, repository: Path | None) -> list[Change]:
 
 
 def apply(changes: list[Change]) -> list[Path | None]:
-    """Make the changes; return the copy that is kept of each file, None of one that was not there.
-
-    Raises:
-        Conflict: a file has changed since it was planned.
-        Unavailable: a file can't be written.
-    """
+    """Write the changes; return each file's backup, None for a new file."""
     return [write_document(change.before, change.after) for change in changes]
 
 
 def to_paste(client: Client, project: str | None) -> str:
-    """Return the entry as one would write it by hand."""
     entry = wanted_entry(client, {}, project)
     if config_file(client, None).suffix == ".toml":
         return put_table("", (*client.servers, SERVER), entry)
@@ -101,7 +85,7 @@ def to_paste(client: Client, project: str | None) -> str:
 
 
 def status_of(client: Client, *, repository: Path | None) -> str:
-    """Return in a few words how the client stands: ``set up``, with what of it, or why that can't be told."""
+    """Return the client's status in a few words, or the error that prevents it."""
     try:
         found = find_server(client, read_document(config_file(client, repository)))
         if found is None:

@@ -1,4 +1,4 @@
-"""Start the hub as a client would, by the very command in its configuration, and shake hands with it."""
+"""Start the hub with the command in a client's configuration, and do the MCP handshake."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ _WORKSPACE = "${workspaceFolder}"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server said."""
-
     command: list[str]
     server: str
     protocol: str
@@ -35,12 +33,7 @@ class Answer:
 
 
 def try_client(client: Client, *, repository: Path | None, directory: Path) -> Answer:
-    """Start the server as the client's configuration says, in a folder, and ask for its name and its tools.
-
-    Raises:
-        NotFound: the client is not set up.
-        Unavailable: the server can't be started, or does not answer as it should.
-    """
+    """Start the server as the client would, in a folder, and ask for its name and tools."""
     path = config_file(client, repository)
     entry = find_server(client, read_document(path))
     if entry is None:
@@ -54,14 +47,15 @@ def try_client(client: Client, *, repository: Path | None, directory: Path) -> A
     return Answer(command, f"{info['name']} {info['version']}", hello["protocolVersion"], len(tools))
 
 
+# A server that does not answer in time is killed, which ends the reads that wait for it.
 @contextmanager
 def _started(command: list[str], environment: dict[str, str], directory: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the server inside the block; one that does not answer in time is killed, which ends what waits for it."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     try:
-        process = subprocess.Popen(command, cwd=directory, env=environment, **pipes)  # noqa: S603 - the user's own
+        # Unbuffered: what a process that ended did not read must not be written again when the pipe is closed.
+        process = subprocess.Popen(command, cwd=directory, env=environment, bufsize=0, **pipes)  # noqa: S603 - the user's own
     except OSError as error:
-        raise Unavailable(f"{command[0]} can't be started: {error.strerror}; run setup again to mend it") from error
+        raise Unavailable(f"{command[0]} cannot be started: {error.strerror}; run setup again to fix it") from error
     guard = threading.Timer(_SECONDS, process.kill)
     guard.start()
     with process:
@@ -91,13 +85,12 @@ def _ask(process: subprocess.Popen[bytes], number: int, method: str, params: dic
             return dict(message["result"])
         if message.get("id") == number:
             break
-    raise Unavailable(f"the server did not answer {method!r} as it should; run it by hand to see why")
+    raise Unavailable(f"the server gave no valid answer to {method!r}; run it by hand to see why")
 
 
 def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
     try:
         if process.stdin:
             process.stdin.write(json.dumps(message).encode() + b"\n")
-            process.stdin.flush()
     except BrokenPipeError as error:
         raise Unavailable("the server ended before it answered; run it by hand to see why") from error

@@ -4,7 +4,7 @@ from memoryhub.core.admin import cells
 from memoryhub.core.admin.access import needs, needs_to_change
 from memoryhub.core.admin.base import HubChangeList, HubModelAdmin
 from memoryhub.core.admin.events import RawEventAdmin
-from memoryhub.core.admin.filters import DefaultFilter, SinceFilter, ValueFilter
+from memoryhub.core.admin.filters import DefaultFilter, SinceFilter, ValueFilter, value_filter
 
 __all__ = [
     "DefaultFilter",
@@ -16,4 +16,5 @@ __all__ = [
     "cells",
     "needs",
     "needs_to_change",
+    "value_filter",
 ]

@@ -44,12 +44,10 @@ class QuarantineFilter(DefaultFilter):
     _field = "pk"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the options, none where nothing is in quarantine."""
         self._field = model_admin.quarantine_field
         return super().lookups(request, model_admin) if Quarantine.objects.exists() else []
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep what the choice says."""
         wanted = {f"{self._field}__in": Quarantine.objects.values("id")}
         if self.chosen() == "all":
             return queryset
@@ -71,11 +69,8 @@ class BoundedPaginator(_Paginator):
 
 
 class HubChangeList(ChangeList):
-    """A list that says when it stopped counting."""
-
     @property
     def counted(self) -> str:
-        """The number of results as text."""
         more = "+" if self.result_count == COUNTED_AT_MOST else ""
         one, many = getattr(self.model_admin, "nouns", None) or (self.opts.verbose_name, self.opts.verbose_name_plural)
         return f"{self.result_count:,}{more} {one if self.result_count == 1 else many}"
@@ -109,23 +104,18 @@ class HubModelAdmin(_ModelAdmin):
     """What to do so that there is something."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whoever may see the hub sees every list."""
         return may(request.user, Act.VIEW)
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Whoever may see the hub sees every row."""
         return may(request.user, Act.VIEW)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Rows come from events."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Rows come from events."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Rows come from events."""
         return False
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
@@ -139,7 +129,6 @@ class HubModelAdmin(_ModelAdmin):
         return [*super().get_list_filter(request), *([QuarantineFilter] if self.quarantine_field else [])]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the class of the list."""
         return HubChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -167,7 +156,6 @@ class HubModelAdmin(_ModelAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show one row."""
         found = self.find(request, object_id)
         return self.page(request, self.detail_template, found, **self.detail(request, found), **(extra_context or {}))
 
@@ -176,7 +164,6 @@ class HubModelAdmin(_ModelAdmin):
         return {}
 
     def stream_of(self, found: Any) -> str:
-        """Return the stream of the row's events."""
         return f"{self.stream_kind}:{found.pk}"
 
     def stream_url(self, tail: str) -> str:
@@ -192,7 +179,6 @@ class HubModelAdmin(_ModelAdmin):
         return self.page(request, "admin/object_history.html", found, subtitle="History", events=events)
 
     def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
-        """Return a page about one row."""
         common = {"opts": self.opts, "original": found, "title": str(found), "subtitle": None}
         if self.quarantine_field and found is not None:
             thing = getattr(found, self.quarantine_field)

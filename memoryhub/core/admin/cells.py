@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
@@ -39,17 +40,15 @@ def event_badge(event_type: str) -> SafeString:
 
 
 def code(text: str) -> SafeString:
-    """Return an identifier in the fixed-width face."""
     return format_html('<code class="id">{}</code>', text) if text else NONE
 
 
 def link(url: str, text: Any, css: str = "") -> SafeString:
-    """Return a link."""
     return format_html('<a href="{}" class="{}">{}</a>', url, css, text)
 
 
 def moment(value: datetime | str | None) -> SafeString:
-    """Return a time twice: how long ago, and its date; the full time is in the tooltip.
+    """Return how long ago a time is, and the time in the viewer's zone; the tooltip has it in UTC.
 
     Args:
         value: a time, or the log's text of one, or None.
@@ -62,12 +61,11 @@ def moment(value: datetime | str | None) -> SafeString:
         exact.isoformat(),
         exact.strftime("%Y-%m-%d %H:%M:%S"),
         ago(exact),
-        exact.strftime("%Y-%m-%d %H:%M"),
+        timezone.localtime(exact).strftime("%Y-%m-%d %H:%M"),
     )
 
 
 def ago(value: datetime) -> str:
-    """Return how long ago it was, in one unit."""
     seconds = int((clock.now() - value).total_seconds())
     if seconds < _MINUTE:
         return "just now" if seconds > -_MINUTE else "in the future"
@@ -102,4 +100,4 @@ def event_title(payload_json: str | None) -> str:
     """Return what an event was about, from its payload: one line, or nothing."""
     payload = json.loads(payload_json or "{}")
     text = next((payload[name] for name in _TITLES if payload.get(name)), "")
-    return str(text).split("\n", 1)[0][:160]
+    return wording.first_line(text, 160)

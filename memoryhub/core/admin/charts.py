@@ -25,14 +25,11 @@ class Bar:
 
     @property
     def middle(self) -> float:
-        """Where its label is centred."""
         return round(self.x + self.width / 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """A bar chart over days."""
-
     bars: list[Bar]
     highest: int
     description: str
@@ -42,7 +39,6 @@ class BarChart:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
         return self.highest == 0
 
 

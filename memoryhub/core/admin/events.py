@@ -15,9 +15,10 @@ from django.utils.safestring import SafeString
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
 from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
-from memoryhub.core.admin.filters import ValueFilter
+from memoryhub.core.admin.filters import ValueFilter, value_filter
 from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
+from memoryhub.core.text import shortened
 
 _DOORS = ("mcp", "hook", "rest", "admin", "cli", "job", "service")
 _DAYS = 7
@@ -28,7 +29,6 @@ class LogPaginator(BoundedPaginator):
 
     @cached_property
     def count(self) -> int:
-        """The number of events."""
         rows: QuerySet[RawEvent] = self.object_list  # type: ignore[assignment]
         if rows.query.where:
             return int(super().count)
@@ -36,13 +36,10 @@ class LogPaginator(BoundedPaginator):
 
 
 class GroupFilter(ValueFilter):
-    """Events of one group of types."""
-
     title = "group"
     parameter_name = "group"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the groups."""
         return list(dict.fromkeys((known.group.name, known.group.label) for known in event_types()))
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -54,43 +51,27 @@ class GroupFilter(ValueFilter):
 
 
 class TypeFilter(ValueFilter):
-    """Events of one type."""
-
     title = "type"
     parameter_name = "type"
     field = "event_type"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the types that this version knows."""
         return [(known.name, known.label) for known in event_types()]
 
 
-class DoorFilter(ValueFilter):
-    """Events that came through one door."""
-
-    title = "door"
-    parameter_name = "door"
-    field = "source"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the doors."""
-        return [(name, name) for name in _DOORS]
+DoorFilter = value_filter("door", [(name, name) for name in _DOORS], field="source")
 
 
 class DayFilter(ValueFilter):
-    """Events of one day, in UTC."""
-
     title = "day"
     parameter_name = "day"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the past week, and the day in use."""
         days = {str((clock.now() - timedelta(days=back)).date()) for back in range(_DAYS)}
         days.update(value for value, _ in super().lookups(request, model_admin))
         return [(day, day) for day in sorted(days, reverse=True)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep the events from midnight to midnight."""
         day = self.value()
         if not day:
             return queryset
@@ -101,26 +82,14 @@ class DayFilter(ValueFilter):
         return queryset.filter(occurred_at__gte=str(start.date()), occurred_at__lt=str((start + timedelta(1)).date()))
 
 
-class SessionFilter(ValueFilter):
-    """Events of one session."""
-
-    title = "session"
-    parameter_name = "session"
-    field = "session_id"
+SessionFilter = value_filter("session", field="session_id")
 
 
-class StreamFilter(ValueFilter):
-    """Events of one stream."""
-
-    title = "stream"
-    parameter_name = "stream"
-    field = "stream_id"
+StreamFilter = value_filter("stream", field="stream_id")
 
 
 @admin.register(RawEvent)
 class RawEventAdmin(HubModelAdmin):
-    """The log, newest first."""
-
     list_display = ("number", "time", "what", "stream", "actor", "door", "session")
     list_display_links = ("number",)
     list_filter = (GroupFilter, TypeFilter, DoorFilter, DayFilter, SessionFilter, StreamFilter)
@@ -141,36 +110,29 @@ class RawEventAdmin(HubModelAdmin):
 
     @admin.display(description="#", ordering="position")
     def number(self, event: RawEvent) -> SafeString:
-        """Return the position."""
         return cells.code(f"#{event.position}")
 
     @admin.display(description="time")
     def time(self, event: RawEvent) -> SafeString:
-        """Return when it happened."""
         return cells.moment(event.occurred_at)
 
     @admin.display(description="type")
     def what(self, event: RawEvent) -> SafeString:
-        """Return the type."""
         return cells.event_badge(event.event_type)
 
     @admin.display(description="stream")
     def stream(self, event: RawEvent) -> SafeString:
-        """Return the stream, cut to what tells it apart."""
-        return cells.code(event.stream_id if len(event.stream_id) <= 24 else f"{event.stream_id[:23]}…")
+        return cells.code(shortened(event.stream_id, 24))
 
     @admin.display(description="door")
     def door(self, event: RawEvent) -> SafeString:
-        """Return the door that it came through."""
         return cells.badge("door", event.source)
 
     @admin.display(description="session")
     def session(self, event: RawEvent) -> SafeString:
-        """Return the session."""
         return cells.code(event.session_id)
 
     def detail(self, request: HttpRequest, found: RawEvent) -> dict[str, Any]:
-        """Return the payload as indented JSON, and the neighbours."""
         payload = None if found.payload_json is None else json.loads(found.payload_json)
         last = RawEvent.objects.aggregate(last=Max("position"))["last"]
         return {
@@ -180,5 +142,4 @@ class RawEventAdmin(HubModelAdmin):
         }
 
     def stream_of(self, found: RawEvent) -> str:
-        """Return the event's own stream."""
         return found.stream_id

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from memoryhub.core import clock
@@ -24,11 +24,9 @@ class SinceFilter(SimpleListFilter):
     field = "created_at"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the spans."""
         return list(_SPANS.items())
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep rows of the chosen span."""
         days = self.value()
         if days not in _SPANS:
             return queryset
@@ -36,31 +34,49 @@ class SinceFilter(SimpleListFilter):
 
 
 class ValueFilter(SimpleListFilter):
-    """Keeps rows of one value that a link named; it is shown only while it is in use."""
+    """Keeps rows of one value; without ``offered``, it is shown only while a link's value is in use."""
 
     field = ""
+    offered: Sequence[tuple[Any, Any]] = ()
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the values to offer: only the one in use."""
+        """Return the values to offer, else only the one in use."""
+        if self.offered:
+            return [(str(value), str(label)) for value, label in self.offered]
         value = request.GET.get(self.parameter_name or "")
         return [(value, value)] if value else []
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep rows of the chosen value."""
         return queryset.filter(**{self.field: self.value()}) if self.value() else queryset
+
+
+def value_filter(name: str, offered: Sequence[tuple[Any, Any]] = (), *, field: str = "") -> type[ValueFilter]:
+    """Return the list filter of a field.
+
+    Args:
+        name: its title, and the parameter of the address.
+        offered: values and labels.
+        field: default: ``name``.
+    """
+    members = {"title": name, "parameter_name": name, "field": field or name, "offered": offered}
+    return type(f"{name.title()}Filter", (ValueFilter,), members)
 
 
 class DefaultFilter(SimpleListFilter):
     """A choice whose first option holds until another one is taken."""
 
     options: dict[str, str] = {}
+    conditions: dict[str, Q] = {}
+    """By option; one that is not here keeps all rows."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return all options but the first."""
         return list(self.options.items())[1:]
 
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep rows that fit the option."""
+        return queryset.filter(self.conditions.get(self.chosen(), Q()))
+
     def chosen(self) -> str:
-        """Return the option that holds."""
         value = self.value()
         return value if value in self.options else next(iter(self.options))
 

@@ -1,6 +1,7 @@
-"""The registry of event types: one ``define_event`` call declares all that the hub knows of a type.
+"""The registry of event types: one ``define_event`` call declares everything about a type (decision 40).
 
-Labels and filters of pages, timelines, retention, permissions, search, roll-back and ``docs/events.md`` derive from it.
+Labels, filters, timelines, retention, permissions, search, roll-back and
+``docs/reference/events.md`` derive from it.
 """
 
 from __future__ import annotations
@@ -22,30 +23,26 @@ Q = ParamSpec("Q")
 
 
 class Retention(StrEnum):
-    """How long retention keeps the events of a type."""
-
-    # Deleted one by one, by age; rules may name the type. Nothing else of the stream may follow from such an event.
+    # Deleted one by one, by age; rules may name the type. No other event of the stream may depend on it.
     CAPTURED = "captured"
-    # Like captured, but rules may name context packs, and the whole stream goes.
+    # Like captured, but the whole stream is deleted, and rules may name context packs.
     PACK = "pack"
-    # Deleted with the memory, decision, session, iteration or commit in whose stream it is.
+    # Deleted with the memory, decision, session, iteration or commit of its stream.
     WITH_STREAM = "with its thing"
     # Never deleted by retention.
     KEPT = "kept"
 
 
+# Whether an event needs an open turn where the project's ``turn_policy`` is strict.
 class TurnRule(StrEnum):
-    """Whether an event needs an open turn where the project's ``turn_policy`` is strict."""
-
     REQUIRED = "required"
     OPTIONAL = "optional"
-    # It begins or ends sessions and turns itself.
+    # The event itself starts or ends sessions and turns.
     NONE = "none"
 
 
+# The kind of a message, whose payload has ``content``. Messages can be found, and quoted in packs and summaries.
 class Speech(StrEnum):
-    """What a message is; its payload has ``content``. Messages can be found, and quoted in packs and summaries."""
-
     PROMPT = "prompt"
     ANSWER = "answer"
     NOTE = "note"
@@ -53,8 +50,6 @@ class Speech(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventGroup:
-    """Types that lists and filters show together; ``order`` is ascending."""
-
     name: str
     label: str
     order: int
@@ -63,64 +58,51 @@ class EventGroup:
 
 @dataclass(frozen=True, slots=True)
 class EventType(Generic[P]):
-    """One type of event. What has no default must be declared.
+    """One type of event. Attributes without a default must be declared."""
 
-    Attributes:
-        name: ``thing.happened``; models read it and the log stores it, so it never changes.
-        schema: of the payload.
-        label: what people read: "Memory revised".
-        group: where lists and filters show it.
-        retention: how long it is kept.
-        rollback: how roll-back treats it.
-        changes_stream: whether it changes the memory or decision in whose stream it is, which protects that from the
-            roll-back of earlier events.
-        version: of the schema.
-        alone: whether one such event can be erased by itself; captured ones always can.
-        act: what its caller must be allowed to do.
-        turn: whether it needs an open turn in a strict project.
-        own_icon: in timelines, instead of the group's.
-        nouns: what one and many of them are counted as: ``("prompt", "prompts")``.
-        is_tallied: whether summaries of sessions and turns count it, by its nouns.
-        about: the one line that lists show, from the payload; default: the title of the thing it happened to.
-        is_failure: whether timelines show it as a failure.
-        from_clients: whether clients may append it (``event_append``, hooks).
-        speech: what kind of message it is, if it is one.
-        removes_text: whether it records that text of other events was erased or redacted.
-    """
-
+    # ``thing.happened``; stored in the log, so it never changes.
     name: str
     schema: type[P]
     _: KW_ONLY
+    # For people: "Memory revised".
     label: str
     group: EventGroup
     retention: Retention
     rollback: Rollback
+    # Whether it changes the memory or decision of its stream, and so protects it from the roll-back of earlier
+    # events.
     changes_stream: bool
+    # Of the schema.
     version: int = 1
+    # Whether a single event can be erased; captured ones always can.
     alone: bool = False
     act: Act = Act.WRITE
     turn: TurnRule = TurnRule.REQUIRED
+    # In timelines, instead of the group's.
     own_icon: str = ""
+    # Singular and plural for counts: ``("prompt", "prompts")``.
     nouns: tuple[str, str] | None = None
+    # Whether summaries of sessions and turns count it.
     is_tallied: bool = False
+    # The line that lists show, from the payload; default: the title of the entity.
     about: Callable[[Mapping[str, Any]], str] | None = None
     is_failure: bool = False
+    # Whether clients may append it (``event_append``, hooks).
     from_clients: bool = False
     speech: Speech | None = None
+    # Whether it records that text of other events was erased or redacted.
     removes_text: bool = False
 
     def __post_init__(self) -> None:
         if (self.is_tallied or self.retention is Retention.CAPTURED) and self.nouns is None:
-            raise TypeError("what is tallied or captured needs 'nouns'")
+            raise TypeError("tallied and captured types need 'nouns'")
 
     @property
     def stands_alone(self) -> bool:
-        """Whether one such event can be erased by itself."""
         return self.alone or self.retention is Retention.CAPTURED
 
     @property
     def icon(self) -> str:
-        """The name of its icon."""
         return self.own_icon or self.group.icon
 
 
@@ -128,9 +110,9 @@ _types: dict[str, EventType[Any]] = {}
 
 
 def _registering(make: Callable[Q, EventType[P]]) -> Callable[Q, EventType[P]]:
-    def define(*args: Q.args, **declared: Q.kwargs) -> EventType[P]:
+    def define(*args: Q.args, **options: Q.kwargs) -> EventType[P]:
         try:
-            defined = make(*args, **declared)
+            defined = make(*args, **options)
         except TypeError as error:
             raise ImproperlyConfigured(f"event type {args[0]!r} is not declared completely: {error}") from error
         _require_one_group(defined)
@@ -140,7 +122,7 @@ def _registering(make: Callable[Q, EventType[P]]) -> Callable[Q, EventType[P]]:
     return define
 
 
-# Registers a type of event and returns it. Takes what ``EventType`` takes; what is missing is named with the type.
+# Registers an event type and returns it. Takes the arguments of ``EventType``; an error names the type.
 define_event = _registering(EventType)
 
 GOVERNANCE = EventGroup("governance", "Governance", 90)
@@ -165,61 +147,53 @@ def _require_one_group(defined: EventType[Any]) -> None:
 
 
 def event_type(name: str) -> EventType[Any] | None:
-    """Return a registered type by its name."""
     return _types.get(name)
 
 
 def event_types() -> list[EventType[Any]]:
-    """Return all registered types, group by group."""
-    return sorted(_types.values(), key=lambda each: each.group.order)
+    return sorted(_types.values(), key=lambda event_type: event_type.group.order)
 
 
 def names_where(condition: Callable[[EventType[Any]], Any]) -> list[str]:
-    """Return the names of the types that fulfil a condition, in order of definition."""
-    return [name for name, known in _types.items() if condition(known)]
+    return [name for name, event_type in _types.items() if condition(event_type)]
 
 
 def names_of_speech(*speeches: Speech) -> list[str]:
-    """Return the names of the types that are such messages; of all messages, if none is given."""
-    return names_where(lambda known: known.speech and (not speeches or known.speech in speeches))
+    """Return the names of the message types of these kinds; default: all."""
+    return names_where(lambda event_type: event_type.speech and (not speeches or event_type.speech in speeches))
 
 
 def quoted(names: list[str]) -> str:
-    """Return names for ``IN (…)`` of SQL, where the index on types must be used."""
+    """Return names for an SQL ``IN (…)`` with literals, which lets SQLite use the index on types."""
     return ", ".join(f"'{name}'" for name in names) or "''"
 
 
 def types_that_change_streams() -> list[str]:
-    """Return the names of the types that change the memory or decision whose stream they are in."""
-    return sorted(names_where(lambda known: known.changes_stream))
+    return sorted(names_where(lambda event_type: event_type.changes_stream))
 
 
 def rollback_groups() -> dict[str, Rollback]:
-    """Return what was declared of each group of roll-back, by name, in the order of previews."""
-    found = {known.rollback.group: known.rollback for known in _types.values() if known.rollback.group}
+    found = {
+        event_type.rollback.group: event_type.rollback for event_type in _types.values() if event_type.rollback.group
+    }
     return dict(sorted(found.items(), key=lambda pair: pair[1].order))
 
 
 def types_in_group(group: str) -> list[str]:
-    """Return the names of the types of a group of roll-back."""
-    return sorted(names_where(lambda known: known.rollback.group == group))
+    return sorted(names_where(lambda event_type: event_type.rollback.group == group))
 
 
 def types_reversed_by(step: str) -> list[EventType[Any]]:
-    """Return the types that name an effect."""
-    return [known for known in _types.values() if known.rollback.by == step]
+    return [event_type for event_type in _types.values() if event_type.rollback.by == step]
 
 
 def require_effects() -> None:
-    """Check at start-up that every effect which an event type names is defined.
-
-    Raises:
-        ImproperlyConfigured: one is not, or has no ``plan``; the message names the type.
-    """
-    known = effects()
-    for each in _types.values():
-        effect = known.get(each.rollback.by)
-        if each.rollback.by and not (effect and (effect.plan or effect.values)):
+    """Check that every effect that an event type names is defined."""
+    defined = effects()
+    for event_type in _types.values():
+        step = event_type.rollback.by
+        effect = defined.get(step)
+        if step and not (effect and (effect.plan or effect.values)):
             raise ImproperlyConfigured(
-                f"event type {each.name!r} is reversed by {each.rollback.by!r}, which is no effect that can plan"
+                f"event type {event_type.name!r} names {step!r}, which is not an effect with a plan"
             )

@@ -1,7 +1,4 @@
-"""What an event type declares of roll-back, and the effects: the kinds of steps that a roll-back takes.
-
-Apps declare both beside their events; ``governance`` plans, applies and undoes them.
-"""
+"""Declarations for roll-back: the treatment of each event type, and the effects (decisions 35 and 40)."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -18,67 +16,58 @@ from memoryhub.core.schemas import Payload
 
 
 class Treatment(StrEnum):
-    """What a roll-back does with an event of the sessions or clients that it rolls back."""
-
-    # The event created a thing, which has the event's position as its id: quarantine hides it.
+    # The event created an entity, whose id is the event's position: quarantine hides it.
     SET_ASIDE = "set_aside"
-    # The event changed a thing that others may have created: undo reverses the change.
+    # The event changed an entity that others may have created: undo reverses the change.
     REVERSED = "reversed"
     # The event stays in force, and every preview says why.
     STAYS = "stays"
-    # The event governs the store, as a redaction does: it can't be selected.
+    # The event governs the store, such as a redaction: it can't be selected.
     GOVERNS = "governs"
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """How roll-back treats the events of one group, and how a preview shows them. Types may share one.
-
-    Attributes:
-        treatment: what happens to the events.
-        group: name of the group in previews; clients read it, so it never changes.
-        title: what pages call the group.
-        order: where the group stands in a preview; ascending.
-        by: the effect with which undo takes the events back; empty where undo sets aside too.
-        thing: the kind of thing that the events change, as streams name it: ``memory``, ``decision``.
-        is_hidden: whether quarantine sets the whole thing aside.
-        is_cited: whether other things can cite it, build on it, or get it in a context pack.
-        can_leave: whether a person can leave single things of the group as they are.
-        follows_stream: whether the thing is left together with the one in whose stream it is.
-        why: for ``STAYS``: completes "left: 3 × memory.seen (…)".
-    """
+    """How roll-back treats the events of one group, and how previews show them. Types may share one."""
 
     treatment: Treatment
+    # Name of the group in previews; clients read it, so it never changes.
     group: str = ""
+    # Of the group on pages.
     title: str = ""
+    # Of the group in previews, ascending.
     order: int = 0
+    # The effect that undo uses; empty if undo quarantines too.
     by: str = ""
+    # The entity type that the events change, as in stream names: ``memory``, ``decision``.
     thing: str = ""
+    # Whether quarantine hides the whole entity.
     is_hidden: bool = False
+    # Whether other entities can cite it, depend on it, or get it in a context pack.
     is_cited: bool = False
+    # Whether a person can exclude single entities of the group.
     can_leave: bool = True
+    # Whether the entity is excluded together with the one of its stream.
     follows_stream: bool = False
+    # For ``STAYS``: the reason that previews show in parentheses.
     why: str = ""
 
     def __post_init__(self) -> None:
         if self.treatment in (Treatment.SET_ASIDE, Treatment.REVERSED) and not (self.group and self.title):
             raise ImproperlyConfigured(f"roll-back group {self.group!r} does not declare its title")
         if self.treatment is Treatment.REVERSED and not self.by:
-            raise ImproperlyConfigured(
-                f"roll-back group {self.group!r} does not declare by which effect it is reversed"
-            )
+            raise ImproperlyConfigured(f"roll-back group {self.group!r} does not declare the effect that reverses it")
         if self.treatment is Treatment.STAYS and not (self.why or self.group):
-            raise ImproperlyConfigured("stays() needs the reason why the event stays in force")
+            raise ImproperlyConfigured("stays() needs a reason")
 
 
-# Declares that roll-back sets aside what the event created.
+# Declares that roll-back quarantines the entity that the event created.
 sets_aside = partial(Rollback, Treatment.SET_ASIDE, is_hidden=True)
-# Declares that undo takes back what the event changed.
+# Declares that undo reverses the change.
 reverses = partial(Rollback, Treatment.REVERSED)
 
 
 def stays(why: str) -> Rollback:
-    """Declare that the event stays in force; ``why`` completes "left: 3 × memory.seen (…)"."""
     return Rollback(Treatment.STAYS, why=why)
 
 
@@ -106,34 +95,32 @@ class Left(BaseModel):
     why: str
 
 
+# The argument of an effect's ``plan``: what an undo may take back.
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What an undo may take back, as an effect's ``plan`` gets it."""
-
+    # Group to the ids that the selection touched, without excluded ones.
     things: Mapping[str, Collection[int]]
-    """Ids that the selection touched, by group; without those left by choice."""
+    # Positions of the events to take back.
     rolled_back: frozenset[int]
-    """Positions of the events to take back."""
+    # Positions of events that already cancelled each other.
     void: frozenset[int]
-    """Positions of events that took each other back already."""
+    # Ids that the plan puts into quarantine.
     going: Collection[int]
-    """Ids that the plan sets aside."""
+    # Ids that are already in quarantine.
     aside: Collection[int]
-    """Ids that are in quarantine already."""
+    # Stream of a memory or decision to its first rolled-back change.
     firsts: Mapping[str, int]
-    """The first rolled-back change of each memory's and decision's stream."""
+    # Streams that others changed since, with who and where.
     changed: Mapping[str, str]
-    """The streams that others changed since, with who and where."""
+    # Whether to take back changes of streams that others changed since.
     include_changed: bool
-    """Whether to take back what others changed since, too."""
 
 
+# The argument of an effect's ``undo``: the roll-back to undo.
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The roll-back to undo, as an effect's ``undo`` gets it."""
-
+    # Positions of its events; the first follows the roll-back event itself.
     positions: range
-    """Of its events; the first is the roll-back itself, plus one."""
     void: frozenset[int]
 
 
@@ -145,47 +132,41 @@ Key = int | str
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """How to read a value from events and to write it back: a setting, a status, whether a memory is pinned.
+    """How to read a value from events and write it back: a setting, a status, whether a memory is pinned."""
 
-    Attributes:
-        read: from an event's position and payload, the values that it set, by id of the thing or by name.
-        write: the payload that sets the value of a step, given the step and the reason.
-        thing: the kind of thing that has the value; empty where values have names, as settings do.
-        default: the value before any event, given the name or id.
-        also: other event types to read: those that create the thing with a value.
-        unset: why an event of the type that set no value is left.
-    """
-
+    # From an event's position and payload, the values that it set, by entity id or by name.
     read: Callable[[int, Mapping[str, Any]], Mapping[Any, Any]]
+    # The payload that sets the value of a step, given the step and the reason.
     write: Callable[[Step, str], Payload] | None = None
+    # The entity type; empty if values have names, as settings do.
     thing: str = ""
+    # The value before any event, given the id or name.
     default: Callable[[Any], Any] = lambda _key: None
+    # Other event types to read: those that create the entity with a value.
     also: tuple[str, ...] = ()
-    unset: str = "it set nothing that can be put back"
+    # Why an event of the type that set no value is skipped.
+    unset: str = "it set no value that can be restored"
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One kind of step that a roll-back takes.
+    """One kind of step of a roll-back."""
 
-    Attributes:
-        step: its name, as ``Step.do`` and the log have it, so it never changes.
-        order: steps are done in ascending order: names are made free before others take them.
-        words: what pages say was done: "3 set aside".
-        values: for an effect that puts a value back: all that planning, applying and undoing need.
-        apply: do steps of this kind, for a reason, in an open transaction. Needed where ``values.write`` is not enough.
-        plan: yield what takes back the events of the types that name this effect. Effects may share one.
-        undo: yield what undoes steps of this kind now. Effects may share one, which then gets the steps of all.
-        in_one_event: whether all steps of a roll-back share one event; otherwise each appends one.
-    """
-
+    # Its name in ``Step.do`` and the log, so it never changes.
     step: str
+    # Steps run in ascending order: names are freed before other entities take them.
     order: int
+    # How pages describe it: "3 set aside".
     words: str
+    # For an effect that restores a value; replaces the three functions below.
     values: Values | None = None
+    # Execute steps of this kind in an open transaction, given a reason.
     apply: Apply | None = None
+    # Yield the steps that reverse the events of the types that name this effect. Effects may share one.
     plan: Plan | None = None
+    # Yield the steps that reverse steps of this kind. Effects may share one, which then gets the steps of all.
     undo: Undo | None = None
+    # Whether all steps of a roll-back share one event; otherwise each appends one.
     in_one_event: bool = False
 
     def __post_init__(self) -> None:
@@ -197,22 +178,28 @@ class Effect:
 
 
 _effects: dict[str, Effect] = {}
+# Imported on first use: most processes never roll back (decision 40).
+_effect_modules: set[str] = set()
 
 
 def define_effect(effect: Effect) -> Effect:
-    """Register an effect and return it."""
     _effects[effect.step] = effect
     return effect
 
 
+def define_effects_in(module: str) -> None:
+    """Name a module that defines effects on import; the first call of ``effects()`` imports it."""
+    _effect_modules.add(module)
+
+
 def effects() -> dict[str, Effect]:
-    """Return the registered effects by step, in the order in which they are done."""
-    return {each.step: each for each in sorted(_effects.values(), key=lambda effect: effect.order)}
+    for module in _effect_modules:
+        import_module(module)
+    return {effect.step: effect for effect in sorted(_effects.values(), key=lambda effect: effect.order)}
 
 
 def count_events(steps: Iterable[Step]) -> int:
-    """Return how many events these steps append."""
-    known = effects()
+    defined = effects()
     names = [step.do for step in steps]
-    shared = {name for name in names if name in known and known[name].in_one_event}
+    shared = {name for name in names if name in defined and defined[name].in_one_event}
     return sum(1 for name in names if name not in shared) + len(shared)

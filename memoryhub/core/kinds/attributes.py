@@ -1,4 +1,4 @@
-"""What a kind of memory declares about each of its attributes."""
+"""What a kind of memory declares about its attributes (decision 39)."""
 
 from __future__ import annotations
 
@@ -12,88 +12,80 @@ from pydantic.fields import FieldInfo
 
 from memoryhub.core.schemas import UNLISTED
 
-# Attributes that searches filter and rank by have a column of the table, so they mean the same in every kind.
+# Searches filter and rank by these, so each has a column, and the same meaning in every kind.
 INDEXED: Mapping[str, str] = {"priority": "integer", "confidence": "number", "valid_until": "date-time"}
 _LONGEST_FACT = 500
 
 
+# How a memory's page shows an attribute.
 class Show(StrEnum):
-    """How the page of a memory shows an attribute: in the side panel, or as a section below the text."""
-
+    # In the side panel: a number, a short text, a time, yes or no.
     FACT = "fact"
-    """In the side panel: a number, a short text, a time, yes or no."""
+    # In the side panel: a number with a bar; the schema has the maximum.
     BAR = "bar"
-    """In the side panel: a number and a bar; the schema has the maximum."""
     PROSE = "prose"
+    # A list of identifiers.
     NAMES = "names"
-    """A list of identifiers."""
+    # A list with each entry as a code block.
     BLOCKS = "blocks"
-    """Each entry of a list as a block of code."""
+    # The lists ``good`` and ``bad`` of an object, side by side.
     EXAMPLES = "examples"
-    """The lists ``good`` and ``bad`` of an object beside each other."""
+    # A JSON schema as a table of its properties.
     ARGUMENTS = "arguments"
-    """A JSON schema as a table of its properties."""
     JSON = "json"
 
 
+# What a schema's field declares beside its type: ``Annotated[int, Attribute(show=Show.BAR)]``.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """What a field of a kind's schema declares beside its type, as ``Annotated[int, Attribute(show=Show.BAR)]``."""
-
+    # Default: by the field's type.
     show: Show | None = None
-    """Default: by the type of the field."""
+    # Default: the field's name.
     heading: str = ""
-    """Default: the name of the field."""
+    # Shown beside the form field. Default: the field's ``description``.
     help: str = ""
-    """Shown beside the field of the form. Default: the field's ``description``."""
+    # Whether searches look in it.
     searched: bool = False
-    """Whether searches find the memory by it."""
+    # Whether it lists files and folders; a commit that touches one makes the memory stale.
     governs: bool = False
-    """Whether it lists files and folders; a commit that touches one makes the memory stale."""
 
 
+# One attribute with its defaults filled in.
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One attribute, with the defaults filled in from its type."""
-
     name: str
     attribute: Attribute
     show: Show
+    # ``integer``, ``number``, ``boolean``, ``date-time``, ``choice``, ``string``, ``array`` or ``object``.
     type: str
-    """``integer``, ``number``, ``boolean``, ``date-time``, ``choice``, ``string``, ``array`` or ``object``."""
     choices: tuple[str, ...]
+    # The fields of an object.
     parts: tuple[str, ...]
-    """The fields of an object."""
     lowest: float
+    # 0 if the number has no maximum.
     highest: float
-    """0 if the number has no maximum."""
+    # Whether tool descriptions leave it out.
     is_unlisted: bool
-    """Whether descriptions of tools leave it out."""
     default: Any
 
     @property
     def heading(self) -> str:
-        """The declared heading, or the name in words."""
         return self.attribute.heading or self.name.replace("_", " ").capitalize()
 
     @property
     def in_panel(self) -> bool:
-        """Whether the side panel shows it, instead of a section of its own."""
         return self.show in (Show.FACT, Show.BAR)
 
     @property
     def in_code(self) -> bool:
-        """Whether it is shown in the fixed-width face."""
         return self.show in (Show.BLOCKS, Show.EXAMPLES, Show.ARGUMENTS, Show.JSON)
 
 
 def attribute_of(field: FieldInfo) -> Attribute:
-    """Return what a field of a schema declares."""
     return next((found for found in field.metadata if isinstance(found, Attribute)), Attribute())
 
 
 def shapes_of(model: type[BaseModel]) -> dict[str, Shape]:
-    """Return the attributes of a schema by name, in its order."""
     schema = model.model_json_schema()
     parts, described = schema.get("$defs", {}), schema.get("properties", {})
     return {name: _shape(name, field, described[name], parts) for name, field in model.model_fields.items()}

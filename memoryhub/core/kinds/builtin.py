@@ -1,4 +1,4 @@
-"""The kinds of memory. To add one, declare it here; docs/new-kind.md has an example."""
+"""The kinds of memory. To add one, declare it here; docs/internals/new-kind.md has an example (decision 39)."""
 
 from __future__ import annotations
 
@@ -14,29 +14,23 @@ Text = Annotated[str, StringConstraints(max_length=10_000)]
 
 
 class ObservationAttributes(Payload):
-    """What an observation has besides its text."""
-
     related_chunks: Annotated[
         list[Annotated[str, StringConstraints(min_length=1, max_length=200)]],
-        Attribute(heading="Related pieces of code"),
+        Attribute(heading="Related code"),
     ] = Field(
         default_factory=list,
         max_length=64,
-        description="ids of pieces of code that it is about",
+        description="ids of related pieces of code",
         json_schema_extra=unlisted,
     )
 
 
 class Examples(Payload):
-    """How a guideline is followed, and how it is not."""
-
-    good: Annotated[list[Text], Attribute(help="How it is done.")] = Field(default_factory=list, max_length=20)
-    bad: Annotated[list[Text], Attribute(help="How it is not done.")] = Field(default_factory=list, max_length=20)
+    good: Annotated[list[Text], Attribute(help="Do it like this.")] = Field(default_factory=list, max_length=20)
+    bad: Annotated[list[Text], Attribute(help="Don't do it like this.")] = Field(default_factory=list, max_length=20)
 
 
 class GuidelineAttributes(Payload):
-    """What a guideline has besides its text."""
-
     priority: Annotated[int, Attribute(show=Show.BAR)] = Field(
         50, ge=0, le=100, description="0 to 100, higher is more important"
     )
@@ -47,13 +41,11 @@ class GuidelineAttributes(Payload):
 
 
 class ToolAttributes(Payload):
-    """What a tool has besides its text."""
-
     parameters: Annotated[
-        dict[str, JsonValue], Attribute(show=Show.ARGUMENTS, help="What it takes, as a JSON schema.")
+        dict[str, JsonValue], Attribute(show=Show.ARGUMENTS, help="Its arguments, as a JSON schema.")
     ] = Field(default_factory=dict, description="a JSON schema")
-    examples: Annotated[list[JsonValue], Attribute(show=Show.BLOCKS, help="Calls of it, as JSON or as text.")] = Field(
-        default_factory=list, max_length=20, description="calls of it"
+    examples: Annotated[list[JsonValue], Attribute(show=Show.BLOCKS, help="Example calls, as JSON or text.")] = Field(
+        default_factory=list, max_length=20, description="example calls"
     )
     constraints: Annotated[Text, Attribute(heading="When and how to use it", searched=True)] = Field(
         "", description="when and how to use it"
@@ -68,15 +60,13 @@ class ToolAttributes(Payload):
 
 
 class KnowledgeAttributes(Payload):
-    """What knowledge has besides its text."""
-
     confidence: Annotated[float, Attribute(show=Show.BAR, help="How certain it is, 0 to 1.")] = Field(
         1.0, ge=0.0, le=1.0, description="0 to 1"
     )
     valid_until: Annotated[
         Moment | None,
-        Attribute(help="In UTC; after it the entry is marked expired. Empty where it always holds."),
-    ] = Field(None, description="ISO time after which it is expired")
+        Attribute(help="In UTC. After this time the entry is marked expired; leave empty if it never expires."),
+    ] = Field(None, description="ISO time after which it expires")
 
 
 OBSERVATION = define_kind(
@@ -92,7 +82,7 @@ OBSERVATION = define_kind(
         text_label="Text",
         text_help="Markdown or plain text.",
         add_label="Write an observation",
-        empty_text="What agents see and learn while they work comes here: notes, tasks, references, conversations.",
+        empty_text="Notes, tasks, references and conversations that agents record while they work appear here.",
         columns=("revision", "author", "updated", "seen"),
         entry=None,
         pack=None,
@@ -111,8 +101,8 @@ GUIDELINE = define_kind(
         text_label="Rule",
         text_help="What to do, and where it holds. Markdown or plain text.",
         add_label="Write a guideline",
-        empty_text="Write down how things are done here; agents are given the most important ones when a session "
-        "starts.",
+        empty_text="Write down how things are done in this project; agents get the most important guidelines when a "
+        "session starts.",
         columns=("priority", "revision", "updated"),
         order="priority",
         panel_title="Weight",
@@ -131,9 +121,9 @@ TOOL = define_kind(
         default_type="function",
         tone=Tone.TEAL,
         text_label="Description",
-        text_help="What it does and what it answers. Markdown or plain text.",
+        text_help="What it does and what it returns. Markdown or plain text.",
         add_label="Describe a tool",
-        empty_text="Describe a command, a function or a service that agents may use: what it takes, and when to use "
+        empty_text="Describe a command, a function or a service that agents may use: its arguments, and when to use "
         "it.",
         columns=("revision", "author", "updated"),
         entry=Entry(noun="tool", text="description"),
@@ -152,12 +142,12 @@ KNOWLEDGE = define_kind(
         default_type="fact",
         tone=Tone.BLUE,
         text_label="Text",
-        text_help="What is so. Markdown or plain text.",
+        text_help="The fact itself. Markdown or plain text.",
         add_label="Write down a fact",
-        empty_text="Write down what is known: a fact, a decision, the context of the project, where to look things up.",
+        empty_text="Write down facts, decisions, the project's context and where to look things up.",
         columns=("confidence", "valid_until", "revision", "updated"),
         filters=("valid_until",),
-        panel_title="How certain",
+        panel_title="Confidence",
         entry=Entry(noun="knowledge entry", name="title", lists_source=True),
         pack=None,
     )
@@ -175,18 +165,18 @@ def _check_json_schema(schema: dict[str, JsonValue]) -> None:
         raise ValueError(f"is not a valid JSON schema{f' at {at}' if at else ''}: {error.message[:200]}") from error
 
 
-# The kind of a memory whose writer names none. Its type says enough, so texts and badges leave its name out.
+# Used when a writer names no kind. Texts and badges show only the type of such memories.
 DEFAULT_KIND = OBSERVATION.name
 KINDS = all_kinds()
 
 
 def kind_members() -> dict[str, str]:
-    """Return the kinds as members of an enum: ``{"GUIDELINE": "guideline", …}``."""
+    """Return the kinds as enum members: ``{"GUIDELINE": "guideline", …}``."""
     return {name.upper(): name for name in KINDS}
 
 
 def attribute_outlines() -> dict[str, str]:
-    """Return the attributes of each kind in one line: ``{"guideline": "priority 0-100, rationale, …"}``."""
+    """Return each kind's attributes on one line: ``{"guideline": "priority 0-100, rationale, …"}``."""
     outlines = {kind.name: ", ".join(filter(None, map(_outline, kind.shapes.values()))) for kind in KINDS.values()}
     return {name: outline for name, outline in outlines.items() if outline}
 
@@ -202,5 +192,5 @@ def _outline(shape: Shape) -> str:
 
 
 def type_name(kind: str, type_of: str) -> str:
-    """Return a memory's kind and type in one word: ``knowledge/fact``; for the default kind, the type alone."""
+    """Return a memory's kind and type: ``knowledge/fact``; for the default kind, only the type."""
     return type_of if kind in ("", DEFAULT_KIND) else f"{kind}/{type_of}"

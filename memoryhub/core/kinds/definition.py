@@ -1,4 +1,4 @@
-"""What a kind of memory declares, and the registry of kinds. The kinds themselves are in ``core/kinds/builtin.py``."""
+"""What a kind of memory declares, and the registry of kinds (decision 39)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from memoryhub.core.schemas import Payload
 
 SHARED_COLUMNS = frozenset({"revision", "author", "updated", "seen"})
 _NAME = re.compile(r"[a-z]{1,16}")
-# Other things that have tools, models or filters under their name
+# Names of tools, models or filters of other entities
 _TAKEN = frozenset(
     "memory decision commit session project org turn event iteration tag relation conflict review vector".split()
 )
-# Arguments of tools and fields of forms beside which the attributes of a named kind are listed
+# Tool arguments and form fields that appear next to the attributes of a kind with unique names
 _ARGUMENTS = frozenset(
     "id title name content description category type tags source links scope scope_id inherit include_deleted author "
     "idempotency_key if_exists base_version change_reason reason topic_key format session_id".split()
 )
 
 
+# The colour of a kind's badge: class ``tone-<value>`` in the style sheet.
 class Tone(StrEnum):
-    """The colour of a kind's badge; the style sheet has a class ``tone-<value>`` for each."""
-
     GREY = "grey"
     ACCENT = "accent"
     AMBER = "amber"
@@ -40,90 +39,81 @@ class Tone(StrEnum):
 
 
 class Rendering(StrEnum):
-    """How pages render the text of a memory."""
-
     MARKDOWN = "markdown"
     PLAIN = "plain"
     CODE = "code"
 
 
+# Names in the registry tools (``<kind>_add`` and others) of a kind with unique names.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The names that the registry's tools, ``<kind>_add`` and the like, have for the parts of a named kind."""
-
     noun: str
+    # The argument for the title.
     name: str = "name"
-    """The argument that is the title."""
+    # The argument for the text.
     text: str = "content"
-    """The argument that is the text."""
+    # Whether the tools list the argument ``source``; all accept it.
     lists_source: bool = False
-    """Whether the tools list the argument ``source``; all accept it."""
 
 
+# A section of the context pack for one kind.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackSection:
-    """A section of the context pack for one kind."""
-
     name: str
     title: str
+    # Position among the sections: the last session is 10, facts are 40, conflicts 50.
     order: int
-    """Place among the sections: the last session is 10, facts are 40, conflicts 50."""
+    # Share of the token budget, 0 to 1.
     share: float
-    """Share of the token budget, 0 to 1."""
+    # Maximum number of characters of each memory's text.
     text_length: int
-    """Characters of each memory's text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of memory. Everything that depends on the kind is derived from these fields."""
-
+    # In events, tools and URLs.
     name: str
-    """In events, tools and addresses."""
     label: str
     plural: str
+    # Singular and plural for counts; default: label and plural in lower case.
     nouns: tuple[str, str] = ("", "")
-    """One and many, as counts name them; default: label and plural in lower case."""
+    # The schema of the fields that only this kind has. Every field has a default.
     attributes: type[Payload]
-    """The schema of what only this kind has. Every field has a default."""
+    # The accepted types; if empty, any word.
     types: tuple[str, ...]
-    """The types that it takes; empty if any word is one."""
     default_type: str
     type_label: str = "Category"
     tone: Tone
     text_label: str
     text_help: str
     rendering: Rendering = Rendering.MARKDOWN
+    # The button that opens the form for a new one.
     add_label: str
-    """The button that opens the form of a new one."""
+    # The text of an empty list.
     empty_text: str
-    """What an empty list says."""
+    # Columns of the list after number, title and type: attributes, and any of ``SHARED_COLUMNS``.
     columns: tuple[str, ...]
-    """Columns of the list after number, title and type: attributes, and any of ``SHARED_COLUMNS``."""
+    # Attributes that the list filters by: ``valid_until``, booleans and choices.
     filters: tuple[str, ...] = ()
-    """Attributes that the list filters by: ``valid_until``, booleans, and fields of a few choices."""
+    # How the registry, and then the admin's list, sorts entries: ``name``, or ``priority`` descending.
     order: str = "name"
-    """How the registry lists entries: ``name``, or ``priority``, the highest first, as the admin's list then too."""
+    # Heading of the side panel; required if an attribute is shown there.
     panel_title: str = ""
-    """Heading of the side panel; needed if an attribute is shown there."""
+    # None for a kind without unique names, which has no registry tools.
     entry: Entry | None
-    """Tools of the registry, for a kind whose titles are unique names; None for a kind without unique names."""
+    # None lists the kind among the facts.
     pack: PackSection | None
-    """Its own section of the context pack; None lists it among the facts."""
 
     @cached_property
     def counted(self) -> tuple[str, str]:
-        """What one and what many are called."""
         return self.nouns if all(self.nouns) else (self.label.lower(), self.plural.lower())
 
     @cached_property
     def shapes(self) -> Mapping[str, Shape]:
-        """The attributes, in the order of the schema."""
         return shapes_of(self.attributes)
 
     @cached_property
     def indexed(self) -> tuple[str, ...]:
-        """The attributes that have a column of the table."""
         return tuple(name for name in INDEXED if name in self.shapes)
 
 
@@ -147,11 +137,11 @@ def _attribute_problems(kind: Kind, shape: Shape) -> Iterator[str]:
     if field.is_required():
         yield "has no default"
     if not field.description:
-        yield "has no description, which its tools and its form show"
+        yield "has no description for its tools and its form"
     if kind.entry and shape.name in _ARGUMENTS:
         yield "has the name of an argument of every tool"
     if INDEXED.get(shape.name, shape.type) != shape.type:
-        yield f"is of type {shape.type}; the column of that name holds {INDEXED[shape.name]}"
+        yield f"has type {shape.type}, but the column of that name has type {INDEXED[shape.name]}"
     if shape.attribute.governs and shape.show is not Show.NAMES:
         yield "governs files, so it must be a list of strings"
     if shape.show is Show.BAR and not shape.highest:
@@ -161,13 +151,13 @@ def _attribute_problems(kind: Kind, shape: Shape) -> Iterator[str]:
 def _list_problems(kind: Kind) -> Iterator[str]:
     for name in kind.columns:
         if name not in kind.shapes and name not in SHARED_COLUMNS:
-            yield f"column {name!r} is no attribute and none of {', '.join(sorted(SHARED_COLUMNS))}"
+            yield f"column {name!r} is neither an attribute nor one of {', '.join(sorted(SHARED_COLUMNS))}"
     for name in kind.filters:
         shape = kind.shapes.get(name)
         if shape is None or (name != "valid_until" and shape.type not in ("boolean", "choice")):
-            yield f"filter {name!r} is no attribute that is valid_until, a boolean or a choice"
+            yield f"filter {name!r} is not valid_until, a boolean attribute or a choice"
     if kind.order not in ("name", "priority") or (kind.order == "priority" and "priority" not in kind.shapes):
-        yield f"order {kind.order!r} is neither name nor an attribute priority"
+        yield f"order {kind.order!r} is neither name nor priority with an attribute of that name"
     in_panel = [shape.name for shape in kind.shapes.values() if shape.in_panel]
     if in_panel and not kind.panel_title:
         yield f"it declares no panel_title for {', '.join(in_panel)}"
@@ -177,12 +167,7 @@ _kinds: dict[str, Kind] = {}
 
 
 def define_kind(kind: Kind) -> Kind:
-    """Register a kind and return it.
-
-    Raises:
-        ImproperlyConfigured: something is not declared, contradicts the rest, or is declared too late; the message
-            names the kind and what is wrong.
-    """
+    """Register a kind; raise ImproperlyConfigured if its declaration is incomplete or contradictory."""
     problem = next(_problems(kind), "")
     if not problem and all_kinds.cache_info().currsize:
         problem = "it is declared after memoryhub.core.kinds.builtin was imported"
@@ -194,5 +179,5 @@ def define_kind(kind: Kind) -> Kind:
 
 @cache
 def all_kinds() -> Mapping[str, Kind]:
-    """Return the kinds by name. None can be defined afterwards: enums and schemas are made from them."""
+    # Enums and schemas are made from the kinds at import, so no kind can be defined after this call.
     return MappingProxyType(_kinds)

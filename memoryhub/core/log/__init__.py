@@ -1,7 +1,7 @@
-"""The event log: the only way to change anything in a store.
+"""The event log: every change in a store is an event appended here (decision 1).
 
-``prepare`` validates and sanitises, ``append`` writes inside a ``transaction``, ``read`` gives events back, and
-``chain`` proves that nothing was changed since.
+``prepare`` validates and sanitises a payload, ``append`` writes it inside a ``transaction``, ``read`` returns events,
+and ``verify`` checks that none was changed.
 """
 
 from memoryhub.core.log.anchor import anchor_problem, anchor_warning

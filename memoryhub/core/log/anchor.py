@@ -1,9 +1,9 @@
-"""The anchor: the head of the chain, kept outside the store, which shows a cut tail or a deleted WAL.
+"""The anchor: a copy of the chain's head in a file beside the store."""
 
-One line of fixed width in the file ``head`` beside the store, overwritten in place so that a torn write cannot happen.
-It is moved after every commit and synced once a second, so it may lag behind the log but is never ahead of it: where it
-is ahead, events that were acknowledged are gone, and nothing may be written over their positions (decision 38).
-"""
+# SQLite cannot detect a truncated log or a deleted WAL; a head kept outside the store can. The file ``head`` is one
+# line of fixed width, overwritten in place so that it cannot be torn. It is written after every commit and synced
+# once a second (decision 4), so it may lag behind the log, but it is never ahead: if it is ahead, acknowledged events
+# are lost, and no event may be written at their positions (decision 38).
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 _WIDTH = 128
 _SYNC_SECONDS = 1.0
 _LOCK_SECONDS = 1.0
-# Once the lock could not be had in time, other writers do not wait for it again until this many seconds are over.
-_PATIENCE_SECONDS = 10.0
+# After a timeout, later writers do not wait for the lock until this many seconds have passed.
+_SKIP_WAIT_SECONDS = 10.0
 
 _synced_at: dict[StoreId, float] = {}
 _stuck_at: dict[StoreId, float] = {}
@@ -37,22 +37,19 @@ _stuck_at: dict[StoreId, float] = {}
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A position and the chain's digest at it."""
-
     position: int
     digest: str
 
 
 def anchor_path(store: StoreId) -> Path:
-    """Return the file that holds the store's anchor."""
     return anchor_of(store.path)
 
 
 def read_anchor(store: StoreId) -> Anchor | None:
-    """Return the anchored head; None where none was ever written, or a power cut left the new file empty.
+    """Return the anchored head; None if the file is missing or empty, as a power cut can leave it.
 
     Raises:
-        ValueError: the file does not hold an anchor.
+        ValueError: the file does not contain an anchor.
     """
     try:
         content = anchor_path(store).read_bytes()
@@ -62,9 +59,9 @@ def read_anchor(store: StoreId) -> Anchor | None:
 
 
 def anchor_problem() -> str:
-    """Return how the current store's log differs from what was anchored, as a sentence; "" where it does not.
+    """Return how the current store's log differs from its anchor, as a sentence; "" if it does not.
 
-    Reads the anchor and one or two events: some 30 µs.
+    Reads the anchor and one or two events: about 30 µs.
     """
     try:
         anchor = read_anchor(current_store())
@@ -81,50 +78,42 @@ def anchor_problem() -> str:
 
 
 def anchor_warning() -> str:
-    """Return what readers of the current store must know besides the answer; "" where its log is as it was anchored."""
+    """Return a warning to show beside every answer; "" if the log matches its anchor."""
     problem = anchor_problem()
     return (
-        f"{problem}; this is what is left. Writes are refused: `memory-hub doctor` says how to go on" if problem else ""
+        f"{problem}; the answer is from the remaining events. Writes are refused: run `memory-hub doctor`"
+        if problem
+        else ""
     )
 
 
 def require_anchored() -> None:
-    """Refuse to write to a log that is not the one that was anchored.
-
-    Raises:
-        Damaged: it is not.
-    """
     problem = anchor_problem()
     if problem:
-        raise Damaged(
-            f"nothing was written: {problem}; `memory-hub doctor` says how to go on", store=current_store().name
-        )
+        raise Damaged(f"nothing was written: {problem}; run `memory-hub doctor`", store=current_store().name)
 
 
 def advance_anchor(store: StoreId, position: int, digest: str) -> None:
-    """Move the anchor forward to an event that was just committed; an anchor that is further on stays.
-
-    The event is acknowledged in any case: an anchor that cannot be moved now lags until the next commit.
-    """
+    """Move the anchor forward to a committed event. On failure it lags until the next commit."""
     try:
-        with _locked(store, _patience(store)) as descriptor:
-            # Whoever was stopped between commit and anchor must not anchor what a restore has taken back since.
+        with _locked(store, _lock_timeout(store)) as descriptor:
+            # A restore may have removed the event since the commit; then it must not be anchored.
             if _position(os.pread(descriptor, _WIDTH, 0)) < position and digest_at(position) == digest:
                 os.pwrite(descriptor, _line(position, digest), 0)
-                _sync_now_and_then(store, descriptor)
+                _sync_if_due(store, descriptor)
         _stuck_at.pop(store, None)
     except Locked:
         _stuck_at[store] = time.monotonic()
-        logger.warning("the anchor of %s is locked by another process and stays behind #%s", store.name, position)
+        logger.warning("the anchor of %s is locked by another process and lags behind #%s", store.name, position)
     except (OSError, DatabaseError) as error:
         logger.warning("the anchor of %s could not be moved to #%s: %s", store.name, position, error)
 
 
 def replace_anchor(store: StoreId, position: int, digest: str) -> None:
-    """Set the anchor to the head of a store that was restored, be that before it or behind it.
+    """Set the anchor to the head of a restored store, which may be before or after the present one.
 
     Raises:
-        Locked: another process has held the anchor for a second.
+        Locked: another process held the anchor for a second.
     """
     with _locked(store, _LOCK_SECONDS) as descriptor:
         os.pwrite(descriptor, _line(position, digest), 0)
@@ -142,12 +131,12 @@ def _locked(store: StoreId, seconds: float) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _patience(store: StoreId) -> float:
-    stuck = time.monotonic() - _stuck_at.get(store, -_PATIENCE_SECONDS) < _PATIENCE_SECONDS
+def _lock_timeout(store: StoreId) -> float:
+    stuck = time.monotonic() - _stuck_at.get(store, -_SKIP_WAIT_SECONDS) < _SKIP_WAIT_SECONDS
     return 0.0 if stuck else _LOCK_SECONDS
 
 
-def _sync_now_and_then(store: StoreId, descriptor: int) -> None:
+def _sync_if_due(store: StoreId, descriptor: int) -> None:
     now = time.monotonic()
     if now - _synced_at.get(store, -_SYNC_SECONDS) >= _SYNC_SECONDS:
         os.fdatasync(descriptor)

@@ -1,4 +1,4 @@
-"""Appending: validate, sanitise, chain, insert and project, in one transaction."""
+"""Append events: check rights and guards, sanitise, chain, insert and project in one transaction."""
 
 from __future__ import annotations
 
@@ -30,29 +30,27 @@ from memoryhub.core.stores.store import Scope, StoreId, current_store
 P = TypeVar("P", bound=Payload)
 
 COLUMNS = (*HEADER, "payload_json", "salt", "payload_digest", "chain_digest")
-"""The columns of the log."""
 _INSERT = f"INSERT INTO raw_events ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
 
 
+# A validated and sanitised payload. Only ``prepare`` creates one, and only a draft can be appended.
 @dataclass(frozen=True, slots=True)
 class Draft(Generic[P]):
-    """A payload that was validated and sanitised; only ``prepare`` makes one, and only a draft can be appended."""
-
     type: EventType[P]
     payload: P
+    # JSON data; only the fields that were set.
     data: dict[str, Any]
-    """The payload as JSON data, with only what was set."""
+    # The types of the secrets that were masked, for the answer to the caller.
     redactions: tuple[str, ...]
-    """The types of what was redacted, for the answer to the caller."""
 
 
 def prepare(event_type: EventType[P], payload: P) -> Draft[P]:
-    """Sanitise every text of ``payload``. What services compare and store is the draft's payload.
+    """Sanitise all free text of ``payload``; services compare and store the draft's payload.
 
-    Only text is sanitised: digests and times that the hub generated itself are left as they are, see ``Generated``.
+    Values that the hub generated, such as digests and times, are left unchanged (see ``Generated``).
 
     Raises:
-        Invalid: what is left after sanitising no longer fits the event's schema (an empty title, say).
+        Invalid: the sanitised payload no longer fits the schema, for example because the title is empty.
     """
     raw = payload.model_dump(mode="json", exclude_unset=True)
     clean, findings = sanitize(raw, payload_shape(event_type.schema))
@@ -73,8 +71,6 @@ def _validated(event_type: EventType[P], data: Mapping[str, Any]) -> P:
 
 
 class _Head:
-    """The end of the log inside one transaction."""
-
     def __init__(self, store: StoreId) -> None:
         self.store = store
         self.start, self.digest = end_of_log()
@@ -86,22 +82,23 @@ _guards: list[Guard] = []
 
 
 def guard(function: Guard) -> Guard:
-    """Register a guard: it is asked before every append, and may refuse it or correct its origin.
+    """Register a function that is called before every append, with the event type and the origin.
 
-    It takes the event's type and the origin, and returns the origin to use. What it raises reaches the caller, and
-    nothing is written.
+    It returns the origin to use. An exception reaches the caller, and nothing is written.
     """
     _guards.append(function)
     return function
 
 
 def _admitted(event_type: EventType[Any], store: StoreId) -> Origin:
+    # Checked here and not only in each interface, so that a new route or tool cannot forget it (decision 23).
     demand(event_type.act)
     if store.scope is not Scope.PROJECT:
         demand_hub()
+    # Guards enforce turns in the same place (decision 9).
     origin = current_origin()
-    for each in _guards:
-        origin = each(event_type, origin)
+    for check in _guards:
+        origin = check(event_type, origin)
     return origin
 
 
@@ -110,36 +107,33 @@ _head: ContextVar[_Head | None] = ContextVar("log_head", default=None)
 
 @contextmanager
 def transaction(*, anchored: bool = True) -> Iterator[None]:
-    """Hold the store's write lock; all appends inside are kept together or not at all.
+    """Hold the store's write lock; all appends inside are committed together or not at all.
 
-    Joins the transaction that is open already. The anchor moves once, after the outermost commit.
+    Nested blocks join the outer one. The anchor moves once, after the outermost commit.
 
     Args:
-        anchored: whether the log must be the one that was anchored.
+        anchored: whether to check that the log matches its anchor first.
 
     Raises:
         Forbidden: the current store is a view of the past.
-        Damaged: the log is not the one that was anchored.
+        Damaged: the log does not match its anchor.
     """
     if _head.get() is not None:
         yield
         return
     alias = require_current_alias()
     if alias.startswith(f"{STORE_PREFIX}{Scope.VIEW}:"):
-        raise Forbidden("this is how the store stood in the past, and the past cannot be written; leave as_of out")
+        raise Forbidden("a view of the past is read-only; leave out as_of to write")
     with django_transaction.atomic(using=alias):
         if anchored:
-            require_anchored()  # under the write lock, or another process might commit in between
+            require_anchored()  # under the write lock: no other process can commit in between (decision 38)
         with rows.gathering(), appending_to(current_store()):
             yield
 
 
 @contextmanager
 def appending_to(store: StoreId) -> Iterator[None]:
-    """Let appends go to the current connection, as the next events of ``store``'s log; needs an open transaction.
-
-    The anchor moves after the outermost commit.
-    """
+    """Append to ``store``'s log over the current connection; requires an open transaction."""
     head = _Head(store)
     token = _head.set(head)
     try:
@@ -152,22 +146,23 @@ def appending_to(store: StoreId) -> Iterator[None]:
 
 
 def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_key: str | None = None) -> Event[P]:
-    """Append one event and apply its projectors. Needs an open ``transaction``.
+    """Append one event and apply its projectors. Requires an open ``transaction``.
 
     Args:
-        draft: what ``prepare`` made.
-        stream: the stream that goes on, such as ``memory:412``.
-        entity: instead of ``stream``, the kind of thing that this event creates: its stream is named by its position.
-        idempotency_key: refused when any event has it already; callers look with ``find_by_key`` first.
+        draft: the result of ``prepare``.
+        stream: an existing stream, such as ``memory:412``.
+        entity: instead of ``stream``: the type of the entity that this event creates; its stream is
+            ``<entity>:<position>``.
+        idempotency_key: must be unused; callers check with ``find_by_key`` first.
 
     Raises:
-        Conflict: the key is taken.
+        Conflict: the key is already used.
     """
     head = _head.get()
     if head is None:
         raise RuntimeError("append() needs an open log.transaction()")
     origin = _admitted(draft.type, head.store)
-    position = head.position + 1  # after the guards, which may append what must come before
+    position = head.position + 1  # after the guards: they may append events of their own
     event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
     head.digest = _insert(event, draft.data, head, origin, _checked_key(idempotency_key))
     head.position = position
@@ -223,10 +218,11 @@ def _insert(event: Event[Any], data: dict[str, Any], head: _Head, origin: Origin
 
 
 def _checked_name(field: str, value: str) -> str:
-    """Refuse a secret in a name: redacting it would make two names one."""
+    # Refused rather than masked: two different names could become the same tag, and headers cannot be redacted
+    # (decision 28).
     clean, findings = sanitize_text(value)
     if findings or clean != value or len(value) > 200:
-        raise Invalid(f"{field} must be at most 200 characters and hold no secret")
+        raise Invalid(f"{field} must have at most 200 characters and contain no secret")
     return value
 
 
@@ -234,21 +230,17 @@ def _checked_key(key: str | None) -> str | None:
     if key is None:
         return None
     if rows.fetch("SELECT 1 FROM raw_events WHERE idempotency_key = %s", [key]):
-        raise Conflict("idempotency_key is taken by another event; use a new one")
+        raise Conflict("idempotency_key is already used by another event; use a new one")
     return _checked_name("idempotency_key", key)
 
 
 def find_by_key(key: str | None, *types: EventType[Any]) -> RawEvent | None:
-    """Return the event that was appended under an idempotency key, if any.
-
-    Raises:
-        Conflict: it is not of one of ``types``: the key was used for something else.
-    """
+    """Return the event appended under an idempotency key; Conflict if it has none of the ``types``."""
     if key is None:
         return None
     event: RawEvent | None = RawEvent.objects.filter(idempotency_key=key).first()
-    if event and types and event.event_type not in {each.name for each in types}:
+    if event and types and event.event_type not in {event_type.name for event_type in types}:
         raise Conflict(
-            f"idempotency_key was used for {event.event_type} already; use a new one", position=event.position
+            f"idempotency_key is already used by a {event.event_type} event; use a new one", position=event.position
         )
     return event

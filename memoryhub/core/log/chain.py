@@ -1,4 +1,4 @@
-"""Proof that the log is what was written: every digest, no gap, and the head that was anchored outside."""
+"""Verify that the log is unchanged: payload and chain digests, positions without gaps, the anchored head."""
 
 from __future__ import annotations
 
@@ -27,17 +27,14 @@ _SELECT = (
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What walking the chain found."""
-
     ok: bool
     events: int
     head_digest: str
+    # The first event that differs from what was written.
     broken_position: int | None = None
-    """The first event that is not what was written."""
     reason: str = ""
 
     def describe(self) -> str:
-        """Return the finding as one sentence."""
         if self.ok:
             count = f"{self.events} event{'' if self.events == 1 else 's'}"
             return f"the chain holds: {count}, head {self.head_digest[:12]}"
@@ -51,10 +48,9 @@ class _Broken(Exception):
         self.reason = reason
 
 
+# A position and its digest from outside the store's own file.
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A position and its digest, kept where the store's own file cannot reach."""
-
+class _TrustedHead:
     position: int
     digest: str
     where: str
@@ -67,26 +63,21 @@ def verify(
     database: str = "main",
     anchored: bool = True,
 ) -> Verification:
-    """Walk a store's log from its first event, and compare it with the anchor.
-
-    Only the table of events is read, none of its indexes, so that damage elsewhere in the file changes nothing.
+    """Check every event of a store's log, and compare the result with the anchor.
 
     Args:
-        checkpoint: a head that was kept elsewhere, to compare with too.
-        of: the store whose anchor counts; default: the current one.
-        database: the name of that store in the current connection.
+        checkpoint: another trusted head to compare with.
+        of: the store whose anchor is used; default: the current one.
+        database: the schema name of that store in the current connection.
         anchored: whether to compare with the anchor.
-
-    Raises:
-        Invalid: the checkpoint is of another store.
     """
     walked = _Walk(_redacted(database))
     try:
-        known = _known(checkpoint, of or current_store(), anchored=anchored)
+        heads = _trusted_heads(checkpoint, of or current_store(), anchored=anchored)
         for row in _all_rows(database):
             walked.step(row)
-            _compare(walked, known)
-        _check_tail(walked.count, known)
+            _compare(walked, heads)
+        _check_tail(walked.count, heads)
         _check_erasures(walked.erased, database)
     except _Broken as broken:
         return Verification(False, walked.count, walked.digest, broken.position, broken.reason)
@@ -94,10 +85,8 @@ def verify(
 
 
 def check_links(*, first: int, last: int) -> dict[int, str]:
-    """Return for each event from ``first`` to ``last`` what is wrong with it; "" where it is what was written.
-
-    Each is held against the digest of the one before it as that stands, so that one wrong link leaves the next alone.
-    """
+    """Map each position from ``first`` to ``last`` to what is wrong with that event, "" if nothing is."""
+    # Each event is compared with the digest stored before it, so one broken link is reported once.
     position, previous = max(0, first - 2), GENESIS
     found, redacted = {}, redacted_digests()
     for row in _batch(position, last - position, "main"):
@@ -116,8 +105,6 @@ def _flaw(row: tuple[Any, ...], expected: int, previous: str, redacted: Mapping[
 
 
 class _Walk:
-    """How far the chain is known to hold."""
-
     def __init__(self, redacted: Mapping[int, str]) -> None:
         self.count, self.digest = 0, GENESIS
         self.erased: list[int] = []
@@ -131,7 +118,8 @@ class _Walk:
 
 
 def _redacted(database: str) -> dict[int, str]:
-    """Return what stands in the place of redacted payloads; of a log that cannot be read whole, what an index finds."""
+    # The table is read without its indexes, which may be damaged (decision 32); an index helps only if the table
+    # cannot be read completely.
     for use_index in (False, True):
         try:
             return redacted_digests(database, use_index=use_index)
@@ -141,34 +129,33 @@ def _redacted(database: str) -> dict[int, str]:
     return {}
 
 
-def _known(checkpoint: Checkpoint | None, store: StoreId, *, anchored: bool) -> list[_Known]:
-    """Return what is known of the chain from outside the store."""
+def _trusted_heads(checkpoint: Checkpoint | None, store: StoreId, *, anchored: bool) -> list[_TrustedHead]:
     anchor = _anchor(store) if anchored else None
-    known = [_Known(anchor.position, anchor.digest, "anchored outside the store")] if anchor else []
+    heads = [_TrustedHead(anchor.position, anchor.digest, "anchored outside the store")] if anchor else []
     if checkpoint:
         checkpoint.require_store(store)
-        known.append(_Known(checkpoint.position, checkpoint.digest, "in the checkpoint"))
-    return known
+        heads.append(_TrustedHead(checkpoint.position, checkpoint.digest, "in the checkpoint"))
+    return heads
 
 
-def _compare(walked: _Walk, known: list[_Known]) -> None:
-    for each in known:
-        if each.position == walked.count and each.digest != walked.digest:
-            raise _Broken(walked.count, f"its digest is not the one that is {each.where}")
+def _compare(walked: _Walk, heads: list[_TrustedHead]) -> None:
+    for head in heads:
+        if head.position == walked.count and head.digest != walked.digest:
+            raise _Broken(walked.count, f"its digest differs from the one {head.where}")
 
 
-def _check_tail(count: int, known: list[_Known]) -> None:
-    last = max(known, key=lambda each: each.position, default=None)
+def _check_tail(count: int, heads: list[_TrustedHead]) -> None:
+    last = max(heads, key=lambda head: head.position, default=None)
     if last and last.position > count:
         reason = f"the log ends at #{count}, but #{last.position} is {last.where}; its tail was cut"
         raise _Broken(count + 1, reason)
 
 
 def _check_erasures(erased: list[int], database: str) -> None:
-    """The triggers of the log let anybody erase a payload; the product appends an event that says so."""
+    # The triggers allow anyone to erase a payload; the hub also appends a payload.erased event (decision 6).
     unexplained = set(erased) - erased_positions(database) if erased else ()
     if unexplained:
-        raise _Broken(min(unexplained), "its payload is gone, and no event says that it was erased")
+        raise _Broken(min(unexplained), "its payload is missing, and no event records an erasure")
 
 
 def _anchor(store: StoreId) -> Anchor | None:
@@ -186,12 +173,12 @@ def _all_rows(database: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _batch(after: int, size: int, database: str) -> list[tuple[Any, ...]]:
-    """Return the next rows; where one cannot be read, those before it first, so that its position is known."""
     try:
         return rows.fetch(_SELECT.format(database=database), [after, size])
     except DatabaseError as error:
         if not is_damage(error):
             raise
+        # Halve the batch, so that the position of the unreadable row is known.
         if size > 1:
             return _batch(after, size // 2, database)
         raise _Broken(after + 1, "it cannot be read; the file is damaged") from error
@@ -203,7 +190,7 @@ def _checked(row: tuple[Any, ...], expected: int, previous: str, redacted: Mappi
     if position != expected:
         raise _Broken(expected, f"it is missing; the next is #{position}")
     if (payload_json is None) != (salt is None):
-        raise _Broken(position, "its payload and its salt do not go together")
+        raise _Broken(position, "its payload and its salt do not belong together")
     if payload_json is not None and not _is_payload(salt, payload_json, redacted.get(position, stored_payload)):
         raise _Broken(position, "its payload is not the one that was written")
     chained = _chained(previous, row[:_WIDTH], stored_payload)
@@ -213,8 +200,8 @@ def _checked(row: tuple[Any, ...], expected: int, previous: str, redacted: Mappi
 
 
 def _is_payload(salt: Any, payload_json: Any, digest: str) -> bool:
-    """Whether the digest is the payload's; damage may have left what is no text, or hexadecimal in other letters."""
     try:
+        # Damage can leave a value that is not text, or hexadecimal digits in upper case.
         return payload_digest(salt, payload_json) == digest and bytes.fromhex(salt).hex() == salt
     except (TypeError, ValueError, AttributeError):
         return False

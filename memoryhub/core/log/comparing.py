@@ -1,9 +1,4 @@
-"""Comparing the read models with the log, without changing either.
-
-A whole comparison applies the log to a copy, as a rebuild does, and compares every row of every table with it. A sample
-applies the streams of some events alone. What follows from one stream alone is declared by each model (see
-``StoreModel.from_own_stream``), and only that is compared; where it differs, a whole comparison has the last word.
-"""
+"""Compare the read models with the log, without changing either (decision 32)."""
 
 from __future__ import annotations
 
@@ -28,12 +23,12 @@ from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
 
-# A log of so many events is compared whole in a few seconds.
+# A log of up to this many events is compared completely in a few seconds.
 SMALL_LOG = 20_000
 SAMPLED_EVENTS = 300
-# Of the sample; what was written last is what a bug of today has spoiled.
+# The newest events are always in the sample: a new bug shows in them first.
 _NEWEST = 50
-# Longer streams are left out of a sample.
+# Longer streams are not sampled.
 _LONGEST_STREAM = 200
 _ATTEMPTS = 3
 _SHOWN = 3
@@ -43,49 +38,40 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Rows that are not what the log says."""
-
+    # A table, or the name of something derived from read models, such as an index.
     what: str
-    """A table, or what else is made of read models."""
     rows: int
+    # The keys of some of these rows.
     keys: tuple[str, ...]
-    """Some of the rows."""
     is_table: bool
 
     def describe(self) -> str:
-        """Return the finding as a part of a sentence, such as ``memories_memory (1 row: #412)``."""
         shown = ", ".join(f"#{key}" for key in self.keys[:_SHOWN])
         return f"{self.what} ({counted(self.rows, 'row')}: {shown}{', …' if self.rows > _SHOWN else ''})"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was compared with the log, and what differs from it."""
-
+    # Events in the log.
     events: int
-    """In the log."""
+    # How many of them were applied again.
     applied: int
-    """Of these, how many were applied again."""
     differences: tuple[Difference, ...] = ()
     sampled: bool = False
 
     def describe(self) -> str:
-        """Return what was compared as one sentence."""
         if not self.sampled:
             return f"read models and indexes compared with the whole log ({counted(self.events, 'event')})"
-        share = f"{self.applied:,} of {self.events:,} events, by the streams of some chosen at random"
+        share = f"{self.applied:,} of {self.events:,} events, in randomly chosen streams"
         return f"read models and indexes compared with a sample of the log ({share})"
 
 
 def compare(*, whole: bool = False, progress: Progress = lambda _: None) -> Comparison:
-    """Compare the current store's read models with its log, by a sample where the log is long.
+    """Compare the current store's read models with its log; a long log is sampled first.
 
     Args:
-        whole: compare all of them, however long the log is.
-        progress: called with the number of events applied so far; what it raises ends the comparison.
-
-    Raises:
-        Locked: events were erased time and again meanwhile.
+        whole: compare all events even if the log is long.
+        progress: called with the number of events applied so far; an exception from it stops the comparison.
     """
     if not whole and head()[0] > SMALL_LOG:
         sample = compare_sample()
@@ -94,7 +80,7 @@ def compare(*, whole: bool = False, progress: Progress = lambda _: None) -> Comp
     for _ in range(_ATTEMPTS):
         with suppress(ErasedMeanwhile):
             return _compare_whole(progress)
-    raise Locked("events were erased while the read models were compared; try again")
+    raise Locked("events were erased during the comparison; try again")
 
 
 def _compare_whole(progress: Progress) -> Comparison:
@@ -117,7 +103,6 @@ def _noted(model: type[models.Model]) -> Difference:
 
 
 def _checked(sample: list[int] | None) -> list[Difference]:
-    """Run the checks of what read models are not: an index, a cache."""
     found = ((what, check(sample)) for what, check in checks().items())
     return [
         Difference(what, len(different), tuple(map(str, different[:_SHOWN])), is_table=False)
@@ -127,11 +112,11 @@ def _checked(sample: list[int] | None) -> list[Difference]:
 
 
 def compare_sample() -> Comparison:
-    """Compare what follows from some streams alone; what differs may still be right, if seldom."""
+    """Compare the streams of randomly chosen events. Differences may be false; a whole comparison decides."""
     store, last = current_store(), head()[0]
     comparison = Comparison(last, 0, sampled=True)
     with temporary_copy(store), suppress(LookupError, ObjectDoesNotExist, DatabaseError):
-        rows.execute("PRAGMA foreign_keys=OFF")  # what other streams tell of is missing
+        rows.execute("PRAGMA foreign_keys=OFF")  # rows of other streams are missing
         rows.execute("DROP TRIGGER raw_events_no_gap")
         with attached(store.path):
             rows.execute(_TAKE_STREAMS, [json.dumps(_positions(last)), _LONGEST_STREAM])
@@ -143,8 +128,9 @@ def compare_sample() -> Comparison:
     return replace(comparison, differences=(_UNDECIDED,))
 
 
-# The streams could not be applied without the others; so nothing is known.
+# The sampled streams could not be applied without the others, so a whole comparison must decide.
 _UNDECIDED = Difference("the sample", 0, (), is_table=False)
+# Copies whole streams: a row can only be rebuilt from all events of its stream.
 _TAKE_STREAMS = (
     f"INSERT INTO main.raw_events ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM {LIVE}.raw_events "
     "WHERE stream_id IN (SELECT s.stream_id FROM "
@@ -161,7 +147,8 @@ def _positions(last: int) -> list[int]:
 
 
 def _of_own_stream(model: type[models.Model]) -> Difference | None:
-    """Compare the columns that follow from a row's own stream, and look for rows that no event has made."""
+    # A sample has only some streams, so only columns that no other stream changes can be compared
+    # (``StoreModel.from_own_stream``).
     own = getattr(model, "from_own_stream", ())
     names = [f'"{field.column}"' for field in model._meta.local_concrete_fields if field.name in own]
     if not names:
@@ -170,13 +157,15 @@ def _of_own_stream(model: type[models.Model]) -> Difference | None:
     keys = [f'"{field.column}"' for field in model._meta.pk_fields]
     same_key = " AND ".join(f"l.{key} = m.{key}" for key in keys)
     same = f"({columns_of('l', names)}) IS ({columns_of('m', names)})"
-    made = (
+    # Rows of the rebuilt copy that are missing or different in the store.
+    missing = (
         f'SELECT {columns_of("m", keys[:1])} FROM main."{table}" AS m WHERE NOT EXISTS '
         f'(SELECT 1 FROM {LIVE}."{table}" AS l WHERE {same_key} AND {same})'
     )
-    added = (
+    # Rows of the store whose event is in the sample but created no such row.
+    extra = (
         f'SELECT {columns_of("l", keys[:1])} FROM {LIVE}."{table}" AS l WHERE {columns_of("l", keys[:1])} IN '
         f'(SELECT position FROM main.raw_events) AND NOT EXISTS (SELECT 1 FROM main."{table}" AS m WHERE {same_key})'
     )
-    found = [str(key) for (key,) in rows.fetch(made if len(keys) > 1 else f"{made} UNION {added}")]
+    found = [str(key) for (key,) in rows.fetch(missing if len(keys) > 1 else f"{missing} UNION {extra}")]
     return Difference(table, len(found), tuple(found[:_SHOWN]), is_table=True) if found else None

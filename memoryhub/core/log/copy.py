@@ -1,7 +1,4 @@
-"""A copy of a store that is made from its log alone: events up to a position, and the read models that follow.
-
-It is in a file of its own, so the store itself is only read, and nobody waits for it.
-"""
+"""Build a copy of a store from its log, in a separate file; the store itself is only read."""
 
 from __future__ import annotations
 
@@ -21,20 +18,20 @@ from memoryhub.core.stores.routing import current_alias, require_current_alias
 
 Progress = Callable[[int], None]
 
+# The schema name of the original store in the connection of its copy.
 LIVE = "live"
-"""The name of the store that is copied, inside the connection of its copy."""
 
 _ALIAS = "store:view:being-made"
+# An unfinished copy is thrown away, so it needs no protection against a crash.
 _PRAGMAS = (
     "PRAGMA journal_mode=OFF",
     "PRAGMA synchronous=OFF",
     "PRAGMA cache_size=-32000",
 )
-"""A copy that was not finished is thrown away, so nothing guards it against a crash."""
 
 _PROGRESS_EVENTS = 2000
+# Events per statement; SQLite keeps the undo data of one statement in memory.
 _COPIED_AT_ONCE = 5000
-"""Events a statement; SQLite keeps in memory what would undo one."""
 
 _TAKE = (
     f"INSERT INTO raw_events ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM {LIVE}.raw_events "
@@ -44,7 +41,6 @@ _TAKE = (
 
 @contextmanager
 def open_copy(path: Path) -> Iterator[None]:
-    """Make the copy at ``path`` current; it begins as a copy of the template, or of another copy."""
     with files.connected(path, _ALIAS):
         token = current_alias.set(_ALIAS)
         try:
@@ -57,7 +53,6 @@ def open_copy(path: Path) -> Iterator[None]:
 
 @contextmanager
 def attached(source: Path, *, write: bool = False) -> Iterator[None]:
-    """Let statements of the current copy see the store that it is made of."""
     rows.execute(f"ATTACH DATABASE %s AS {LIVE}", [f"file:{quote(str(source))}?mode={'rw' if write else 'ro'}"])
     try:
         rows.execute(f"PRAGMA {LIVE}.synchronous=FULL")
@@ -68,33 +63,27 @@ def attached(source: Path, *, write: bool = False) -> Iterator[None]:
 
 
 def _prepare_again() -> None:
-    """Have every statement prepared again, which a DETACH does and an ATTACH does not.
-
-    A BEGIN IMMEDIATE that was prepared before would lock the copy alone, and others could write to the store meanwhile.
-    """
+    # DETACH makes SQLite prepare every statement again, ATTACH does not. A BEGIN IMMEDIATE prepared before would lock
+    # the copy only, and others could write to the store meanwhile.
     rows.execute("ATTACH DATABASE ':memory:' AS spare")
     rows.execute("DETACH DATABASE spare")
 
 
 def take_events(up_to: int) -> int:
-    """Copy the events that the current copy lacks, and return the position it had; needs ``attached``.
-
-    Raises:
-        Damaged: positions are missing, or an id occurs twice; a log takes no such events.
-    """
-    known = head()[0]
+    """Copy the events that the current copy lacks; return its previous head. Requires ``attached``."""
+    last = head()[0]
     try:
-        for start in range(known, up_to, _COPIED_AT_ONCE):
+        for start in range(last, up_to, _COPIED_AT_ONCE):
             rows.execute(_TAKE, [start, min(start + _COPIED_AT_ONCE, up_to)])
     except IntegrityError as error:
         raise Damaged(
-            f"the log cannot be copied: {error}; `memory-hub doctor` says where it is damaged, and how to go on"
+            f"the log cannot be copied: {error}; run `memory-hub doctor` to see the damage and the next steps"
         ) from error
-    return known
+    return last
 
 
 def apply_events(after: int, progress: Progress = lambda _: None) -> int:
-    """Apply the current copy's events behind ``after`` to its read models, and return how many there were."""
+    """Apply the copy's events after a position to its read models; return their number."""
     count = 0
     with transaction.atomic(using=require_current_alias()), rows.gathering():
         for event in read_all(after=after):
@@ -106,7 +95,6 @@ def apply_events(after: int, progress: Progress = lambda _: None) -> int:
 
 
 def follow(source: Path, *, up_to: int, progress: Progress = lambda _: None) -> int:
-    """Bring the current copy from where it is to the position ``up_to``; return how many events that took."""
     with attached(source):
-        known = take_events(up_to)
-    return apply_events(known, progress)
+        last = take_events(up_to)
+    return apply_events(last, progress)

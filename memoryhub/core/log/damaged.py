@@ -1,8 +1,7 @@
-"""The log of a store whose file is damaged elsewhere: whether it holds, and a new file that is built from it.
+"""Read the log of a damaged store file, and build a new file from it (decision 32)."""
 
-SQLite reads the table of events through its own pages alone, if it is asked to pass over what is malformed in the
-schema. So damage to a read model, an index, the full-text index or a free page leaves the log as readable as it was.
-"""
+# SQLite reads the table of events through that table's own pages if it is asked to skip malformed schema entries. So
+# damage to a read model, an index, the full-text index or a free page leaves the log readable.
 
 from __future__ import annotations
 
@@ -29,14 +28,14 @@ from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.schema import META_COLUMNS
 from memoryhub.core.stores.store import StoreId
 
-# What a report says of a table that could not be read.
+# Stands for the digest of a table that could not be read.
 UNREADABLE = "unreadable"
-# Where others write on, the two may be compared at different positions of the log; then once more.
-_LOOKS = 3
+# The two are compared again if other writers moved the log between the reads.
+_ATTEMPTS = 3
 
 
 def verify_damaged(store: StoreId) -> Verification:
-    """Walk the log of a store that need not be open, as ``verify`` does, whatever else of its file is damaged."""
+    """Verify the log of a store as ``verify`` does, even if the rest of its file is damaged."""
     with readable_log(store) as source:
         if source is None:
             return Verification(False, 0, GENESIS, 1, "the log cannot be found in the file")
@@ -46,10 +45,7 @@ def verify_damaged(store: StoreId) -> Verification:
 
 @contextmanager
 def readable_log(store: StoreId) -> Iterator[Path | None]:
-    """Yield a file in which the store's log can be read: its own, a copy that goes with the block, or None.
-
-    A copy is made where the header or the schema is too damaged for SQLite to find the log.
-    """
+    """Yield a file from which the store's log can be read, possibly a temporary copy, or None."""
     if _has_log(store):
         yield store.path
         return
@@ -72,7 +68,7 @@ def _has_log(store: StoreId) -> bool:
 
 @contextmanager
 def _passing_over_damage() -> Iterator[None]:
-    """Let the current connection use a store whose schema is malformed in part."""
+    # Lets SQLite open a file whose schema is malformed in parts.
     rows.execute("PRAGMA writable_schema=ON")
     try:
         yield
@@ -81,31 +77,18 @@ def _passing_over_damage() -> Iterator[None]:
 
 
 class FreshFile:
-    """A new file of a store, which is current while it is built from the log of the old one."""
-
     def __init__(self, store: StoreId, source: Path) -> None:
         self._store, self._source = store, source
 
     @classmethod
     @contextmanager
     def at(cls, path: Path, store: StoreId, source: Path) -> Iterator[FreshFile]:
-        """Begin with an empty store at ``path``, and make it current inside the block.
-
-        Args:
-            path: where there is no file yet.
-            store: whose log it is.
-            source: where that log can be read; see ``readable_log``.
-        """
+        """Create an empty store at ``path``, for the log in ``source``, and make it current inside the block."""
         files.copy_template(path)
         with open_copy(path), _passing_over_damage():
             yield cls(store, source)
 
     def fill(self, progress: Callable[[int], None]) -> None:
-        """Copy the events and apply them, once the chain is known to hold.
-
-        Raises:
-            Unavailable: the log cannot be read whole, or is not what was written.
-        """
         with attached(self._source):
             found = verify(of=self._store, database=LIVE)
             if not found.ok:
@@ -117,17 +100,17 @@ class FreshFile:
                 _carry(table, _columns(table))
 
     def catch_up(self) -> None:
-        """Take and apply what others have written since.
+        """Copy and apply the events that were appended since.
 
         Raises:
             ErasedMeanwhile: events were erased or redacted since, or a backup was restored.
-            Unavailable: what was written since does not follow on the chain.
+            Unavailable: the new events do not continue the chain.
         """
         with attached(self._source), transaction.atomic(using=require_current_alias()):
             self._take_late()
 
     def finish(self) -> None:
-        """Take the last events, and what the store has that no event tells of; needs the store's write lock."""
+        """Copy the last events and all data that is not in the log; requires the store's write lock."""
         self.catch_up()
         with attached(self._source):
             for model in models_beside_log():
@@ -136,9 +119,8 @@ class FreshFile:
             _carry("store_meta", META_COLUMNS)
 
     def compared(self) -> list[TableReport]:
-        """Return every read model's table as it is in the store, and as the log has it."""
         alias = require_current_alias()
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             self.catch_up()
             with attached(self._source), transaction.atomic(using=alias):
                 tables = [_compared(model) for model in read_models()]
@@ -149,11 +131,11 @@ class FreshFile:
         return tables
 
     def _take_late(self) -> None:
-        known = head()[0]
-        if erased_after(known, LIVE) or not is_of_one_log():
+        last = head()[0]
+        if erased_after(last, LIVE) or not is_of_one_log():
             raise ErasedMeanwhile
         apply_events(take_events(head(LIVE)[0]))
-        for position, flaw in check_links(first=known + 1, last=head()[0]).items():
+        for position, flaw in check_links(first=last + 1, last=head()[0]).items():
             if flaw:
                 raise Unavailable(f"the file cannot be built from its log: #{position}: {flaw}")
 
@@ -163,10 +145,8 @@ def _columns(table: str) -> list[str]:
 
 
 def _carry(table: str, columns: Iterable[str]) -> None:
-    """Copy the rows that can be read of a table that is not made from the log; what is lost can be made again.
-
-    Not inside a transaction: a COMMIT fails after a read that met a damaged page.
-    """
+    # Copies the readable rows of a table that is not built from the log; lost ones can be computed again. Not inside
+    # a transaction: COMMIT fails after a read that met a damaged page.
     names = list(columns)
     listed = ", ".join(f'"{name}"' for name in names)
     put = f'INSERT OR IGNORE INTO main."{table}" ({listed}) VALUES ({", ".join(["%s"] * len(names))})'

@@ -1,4 +1,4 @@
-"""Erasure: the one change the log allows. The text goes, the digests stay, the chain still verifies."""
+"""Erase payloads: the text is removed, its digest stays, and the chain still verifies (decision 6)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from memoryhub.core.stores.dialect import IDS, int_elements
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.wal import mark_unwiped
 
+# A stream's name as in event headers. ``erase_streams`` ignores all other names.
 StreamName = Annotated[str, Generated(r"[a-z]+(?::(?s:.)+)?", "the name of a stream, such as memory:412")]
-"""A stream's name as the headers of its events have it. ``erase_streams`` drops every other name."""
 
 
 class PayloadErased(Payload):
-    """Events lost their text: whole streams, or events that stand alone, so that a rebuild comes out the same."""
+    """Payloads were erased: of whole streams, or of events that can be erased alone."""
 
+    # Streams that were erased completely; empty if single events were.
     streams: list[StreamName]
-    """Those that were erased whole; empty where single events were."""
     positions: list[int]
     reason: str
 
@@ -42,7 +42,6 @@ _TYPES = f"SELECT DISTINCT event_type FROM raw_events WHERE position IN {IDS} AN
 
 
 def erased_positions(database: str = "main") -> set[int]:
-    """Return the positions that the log's own events record as erased."""
     found = rows.fetch(
         f"SELECT value FROM {database}.raw_events AS e, {int_elements('e.payload_json', 'positions')} AS gone "
         "WHERE e.event_type = 'payload.erased'"
@@ -51,32 +50,21 @@ def erased_positions(database: str = "main") -> set[int]:
 
 
 def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased]:
-    """Erase the payloads of every event in these streams, and remove what the read models made of them.
-
-    Raises:
-        NotFound: none of the streams has a payload left.
-    """
     with transaction():
         named = RawEvent.objects.filter(stream_id__in=list(streams))
         found = named.filter(payload_json__isnull=False)
         positions = sorted(found.values_list("position", flat=True))
         if not positions:
             raise NotFound("there is nothing left to erase in these streams")
-        known = sorted(set(named.values_list("stream_id", flat=True)))
-        return _erase(PayloadErased(streams=known, positions=positions, reason=reason))
+        erased = sorted(set(named.values_list("stream_id", flat=True)))
+        return _erase(PayloadErased(streams=erased, positions=positions, reason=reason))
 
 
 def erase_events(positions: Sequence[int], *, reason: str) -> Event[PayloadErased]:
-    """Erase the payloads of single events, of types that stand alone; the rest of their streams stays.
-
-    Raises:
-        Invalid: one is of a type that others of its stream build upon.
-        NotFound: none of them has a payload left.
-    """
     with transaction():
         types = [name for (name,) in rows.fetch(_TYPES, [json.dumps(list(positions))])]
         if not types:
-            raise NotFound("there is nothing left to erase of these events")
+            raise NotFound("there is nothing left to erase in these events")
         for name in types:
             if not stands_alone(name):
                 raise Invalid(f"an event of type {name} cannot be erased by itself; erase its whole stream")
@@ -84,7 +72,6 @@ def erase_events(positions: Sequence[int], *, reason: str) -> Event[PayloadErase
 
 
 def stands_alone(type_name: str) -> bool:
-    """Whether events of this type can be erased one by one."""
     kind = event_type(type_name)
     return kind is not None and kind.stands_alone
 
@@ -93,6 +80,6 @@ def _erase(payload: PayloadErased) -> Event[PayloadErased]:
     rows.execute(_ERASE, [json.dumps(payload.positions)])
     event = append(prepare(PAYLOAD_ERASED, payload), stream="erasures")
     mark_unwiped(event.position)
-    forget_views()  # now, lest this process dies at the commit; and then, for those that others made until then
+    forget_views()  # now, because this process may die at the commit; and then again, for views made in between
     on_commit(forget_views, using=require_current_alias())
     return event

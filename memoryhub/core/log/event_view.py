@@ -1,4 +1,4 @@
-"""An event as one entry of a chronology: when, what, about what, by whom."""
+"""Show events in timelines, and read a store as of a past position."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from memoryhub.core.log.quarantine import quarantine_marks
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store, use_store
+from memoryhub.core.text import first_line
 
 
 @contextmanager
 def as_of(moment: int | datetime) -> Iterator[int]:
-    """Make the current store what it was at a position, or at a time, inside the block; yield the position.
+    """Make the current store a view of itself at a position or time; yield the position.
 
     Raises:
         NotFound: the log does not reach that position.
-        Locked: events were erased time and again while the view was made.
+        Locked: events were erased repeatedly while the view was built.
     """
     position, store = position_at(moment), viewed_store()
     with use_store(view_at(position)):
@@ -40,34 +41,28 @@ _viewed: ContextVar[StoreId | None] = ContextVar("viewed_store", default=None)
 
 
 def viewed_store() -> StoreId:
-    """Return the store that is asked, now or in the past: the current one, or the one that the current view is of."""
+    """Return the current store, or the store that the current view was built from."""
     return _viewed.get() or current_store()
 
 
 def position_at(moment: int | datetime) -> int:
-    """Return a position as it is, or that of the last event at or before a time; 0 before the first event.
-
-    Raises:
-        NotFound: the log does not reach that position.
-    """
     if isinstance(moment, datetime):
         found = rows.fetch("SELECT max(position) FROM raw_events WHERE occurred_at <= %s", [clock.to_text(moment)])
         return found[0][0] or 0
     last, _ = head()
     if not 0 <= moment <= last:
-        raise NotFound(f"there is no position {moment} here; the log ends at #{last}", head=last)
+        raise NotFound(f"there is no position {moment}; the log ends at #{last}", head=last)
     return moment
 
 
-_TELLING = (
+# Payload fields that describe what an event is about, the best first.
+_TITLE_FIELDS = (
     "title purpose content message command path tool subject phase description summary outcome reason detail turn_id "
     "sha name relation"
 ).split()
-"""Names of payload fields that say what an event was about, the most telling first."""
 
 
-def chronicle(event: RawEvent, title: str | None = None) -> dict[str, Any]:
-    """Return an event as an entry; ``title`` is what it was about, where the caller knows better than its payload."""
+def timeline_entry(event: RawEvent, title: str | None = None) -> dict[str, Any]:
     return {
         "position": event.position,
         "type": event.event_type,
@@ -81,20 +76,19 @@ def chronicle(event: RawEvent, title: str | None = None) -> dict[str, Any]:
     }
 
 
-def kept_quiet(events: Sequence[RawEvent]) -> dict[int, str]:
-    """Return what to say instead of what the events were about, by position: of those whose thing is in quarantine."""
-    marks = quarantine_marks({each for event in events for each in (event.position, entity_of(event))})
-    said = {event.position: marks.get(entity_of(event)) or marks.get(event.position) for event in events}
-    return {position: f"({mark})" for position, mark in said.items() if mark}
+def quarantine_notes(events: Sequence[RawEvent]) -> dict[int, str]:
+    """Map the positions of quarantined events to the note shown in place of their title."""
+    marks = quarantine_marks({id_ for event in events for id_ in (event.position, entity_of(event))})
+    notes = {event.position: marks.get(entity_of(event)) or marks.get(event.position) for event in events}
+    return {position: f"({mark})" for position, mark in notes.items() if mark}
 
 
 def entity_of(event: RawEvent) -> int:
-    """Return the id of what the event is about; its own position, where that has no id."""
+    """Return the id of the entity that the event is about, or the event's own position."""
     _, _, tail = event.stream_id.partition(":")
     return int(tail) if tail.isdigit() else event.position
 
 
 def main_text(payload: Mapping[str, Any]) -> str:
-    """Return the first line of what a payload says that its event was about."""
-    text = next((payload[name] for name in _TELLING if payload.get(name)), "")
-    return str(text).strip().split("\n", 1)[0][:200]
+    text = next((payload[name] for name in _TITLE_FIELDS if payload.get(name)), "")
+    return first_line(text)

@@ -1,4 +1,4 @@
-"""Accepting that acknowledged events are lost: the way to go on where no backup has them."""
+"""Accept the loss of acknowledged events when no backup has them (decision 38)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from memoryhub.core.stores.store import StoreId, current_store, use_store
 
 
 class LossAccepted(Payload):
-    """A person decided to go on with the log as it is, without events that were acknowledged once."""
+    """A person accepted that acknowledged events are lost."""
 
+    # The last acknowledged event; 0 if the anchor could not be read.
     anchored_position: int = Field(ge=0)
-    """The last event that was acknowledged; 0 where the anchor could not be read."""
     anchored_digest: Sha256 | None = None
+    # The last event that is left. Later ids are assigned a second time.
     found_position: int = Field(ge=0)
-    """The last event that is left. The ids behind it are given out a second time."""
     found_digest: Sha256
     problem: str
     reason: str = ""
@@ -34,25 +34,18 @@ LOSS_ACCEPTED = define_governance_event("log.loss_accepted", LossAccepted, label
 
 
 def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
-    """Note in the log what was lost, and let it be written to again.
-
-    A store whose file is gone or empty begins again, with this event as its first; the empty file is kept beside it.
-
-    Raises:
-        Invalid: nothing is lost.
-        Damaged: what is left is not a chain of its own either; only a backup helps.
-    """
+    """Record the loss in the log, and allow writes again; a missing store is created again."""
     problem = _begin_again(store)
     with use_store(store):
         problem = problem or anchor_problem() or _missing_anchor()
         if not problem:
-            raise Invalid("nothing is lost: the log holds what was acknowledged")
+            raise Invalid("nothing is lost: the log contains every acknowledged event")
         left = verify(anchored=False)
         if not left.ok:
-            raise Damaged(f"{left.describe()}; restore a backup, this loss cannot be accepted")
+            raise Damaged(f"{left.describe()}; this loss cannot be accepted, restore a backup")
         with transaction(anchored=False):
             event = append(prepare(LOSS_ACCEPTED, _payload(problem, reason)), stream="log")
-        # A crash before this line leaves the log refused, and the loss can be accepted again.
+        # After a crash before this line, writes are still refused, and the loss can be accepted again.
         replace_anchor(store, *head())
     return event
 
@@ -79,7 +72,6 @@ def _payload(problem: str, reason: str) -> LossAccepted:
 
 
 def _begin_again(store: StoreId) -> str:
-    """Create the store where its file is gone or empty, and return why that was necessary."""
     path = store.path
     if path.exists() and path.stat().st_size:
         return ""

@@ -1,7 +1,4 @@
-"""Setting things aside: nothing tells of them any more, nothing of them is lost, and they can be let out again.
-
-An id names one thing in a store, whatever it is, so one table is enough for memories, decisions, messages and commits.
-"""
+"""Quarantine: hide entities without deleting them, until they are released (decision 27)."""
 
 from __future__ import annotations
 
@@ -20,28 +17,29 @@ from memoryhub.core.schemas import Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, int_elements, json_text
 
+# Ids are positions of the log, so one table of ids covers memories, decisions, messages, edges and commits.
 Q = TypeVar("Q", bound=QuerySet[Any, Any])
 
+# SQL predicate: the id is not quarantined.
 OUTSIDE = "NOT IN (SELECT id FROM quarantine)"
-"""The condition on an id that is told of."""
 
 
 class QuarantinePlaced(Payload):
-    """Things were set aside."""
+    """Entities were put into quarantine."""
 
     ids: list[int] = Field(min_length=1)
     reason: str = ""
 
 
 class QuarantineLifted(Payload):
-    """Things were let out again."""
+    """Entities were released from quarantine."""
 
     ids: list[int] = Field(min_length=1)
     reason: str = ""
 
 
-# In version 2, evidence and edges that somebody else gave too stay in force, and no relation is made again that was
-# removed or lost an end. Logs of earlier versions of the hub hold events of version 1, which replay as they did then.
+# Since version 2, evidence and edges that other callers also gave stay in force, and a release does not restore a
+# relation that was removed or lost an end. Events of version 1 in older logs replay as they did then.
 QUARANTINE_PLACED = define_governance_event("quarantine.placed", QuarantinePlaced, label="Quarantine placed", version=2)
 QUARANTINE_LIFTED = define_governance_event("quarantine.lifted", QuarantineLifted, label="Quarantine lifted", version=2)
 
@@ -54,24 +52,21 @@ _LIFT = f"DELETE FROM quarantine WHERE id IN {IDS}"
 
 @projects(QUARANTINE_PLACED)
 def place(event: Event[QuarantinePlaced]) -> None:
-    """Set them aside; what was so already keeps the event that did it first."""
+    # An id that is already quarantined keeps the event that placed it first.
     rows.execute(_PLACE, [event.position, json.dumps(event.payload.ids)])
 
 
 @projects(QUARANTINE_LIFTED)
 def lift(event: Event[QuarantineLifted]) -> None:
-    """Let them out."""
     rows.execute(_LIFT, [json.dumps(event.payload.ids)])
 
 
 @projects(PAYLOAD_ERASED)
 def forget_erased(event: Event[PayloadErased]) -> None:
-    """Forget what is no longer there."""
     rows.execute(_LIFT, [json.dumps(event.payload.positions)])
 
 
 def quarantined_among(ids: Sequence[int]) -> set[int]:
-    """Return those of the ids that are set aside."""
     sql = f"SELECT id FROM quarantine WHERE id IN {IDS}"
     return {row[0] for row in rows.fetch(sql, [json.dumps(list(ids))])}
 
@@ -83,11 +78,11 @@ _MARKS = (
 
 
 def quarantine_marks(ids: Iterable[int]) -> dict[int, str]:
-    """Return what to say of those of the ids that are set aside: since which event, and why."""
+    """Map the quarantined ids to a note: since which event, and why."""
     found = rows.fetch(_MARKS, [json.dumps(list(ids))])
-    return {each: f"in quarantine since #{event}{f': {reason}' if reason else ''}" for each, event, reason in found}
+    return {entity: f"in quarantine since #{event}{f': {reason}' if reason else ''}" for entity, event, reason in found}
 
 
 def outside_quarantine(found: Q, field: str = "pk") -> Q:
-    """Leave out what is set aside; ``field`` is the one that has the id."""
+    """Exclude quarantined rows; ``field`` holds the entity's id."""
     return found.exclude(**{f"{field}__in": Quarantine.objects.values("id")})

@@ -1,5 +1,3 @@
-"""Reading the log: its head, a stream of events, and the deterministic print of a window."""
-
 from __future__ import annotations
 
 import json
@@ -19,31 +17,28 @@ from memoryhub.core.stores import rows
 _BATCH = 1000
 
 
+# A part of the log. All given conditions must match.
 @dataclass(frozen=True, slots=True)
 class ReplayWindow:
-    """Which part of the log: every given condition must hold."""
-
     stream_id: str = ""
     session_id: str = ""
     turn_id: str = ""
+    # Any of these.
     event_types: tuple[str, ...] = ()
-    """Any of these."""
+    # ISO 8601, inclusive.
     since: str = ""
-    """ISO 8601, inclusive."""
+    # ISO 8601, exclusive.
     until: str = ""
-    """ISO 8601, exclusive."""
+    # Exclusive.
     after: int = 0
-    """Positions greater than this."""
+    # Inclusive.
     up_to: int | None = None
-    """Positions up to this one."""
     limit: int | None = None
 
     def events(self) -> QuerySet[RawEvent]:
-        """Return the matching rows in order of position."""
         return self.matching().order_by("position")[: self.limit]
 
     def matching(self) -> QuerySet[RawEvent]:
-        """Return the matching rows without order or limit."""
         wanted = {
             "stream_id": self.stream_id,
             "session_id": self.session_id,
@@ -59,52 +54,50 @@ class ReplayWindow:
 
 
 def head(database: str = "main") -> tuple[int, str]:
-    """Return the position and chain digest of the last event; 0 and zeros in an empty log."""
     found = rows.fetch(f"SELECT position, chain_digest FROM {database}.raw_events ORDER BY position DESC LIMIT 1")
     return found[0] if found else (0, GENESIS)
 
 
 def digest_at(position: int) -> str | None:
-    """Return the chain's digest at a position of the current store, None where it has no such event."""
     found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
     return found[0][0] if found else None
 
 
 def last_erasure(database: str = "main") -> int:
-    """Return the position of the last event that tells of an erasure or a redaction, 0 where there was none."""
-    found = rows.fetch(f"SELECT max(position) FROM {database}.raw_events WHERE event_type IN ({_removing()})")
+    found = rows.fetch(
+        f"SELECT max(position) FROM {database}.raw_events WHERE event_type IN ({_types_that_remove_text()})"
+    )
     return found[0][0] or 0
 
 
 def erased_after(position: int, database: str = "main") -> bool:
-    """Return whether an event behind a position tells of an erasure or a redaction; reads the log, and no index."""
     return bool(
         rows.fetch(
+            # NOT INDEXED: the indexes of a damaged file may lack an event (decision 32).
             f"SELECT 1 FROM {database}.raw_events NOT INDEXED WHERE position > %s "
-            f"AND event_type IN ({_removing()}) LIMIT 1",
+            f"AND event_type IN ({_types_that_remove_text()}) LIMIT 1",
             [position],
         )
     )
 
 
-def _removing() -> str:
-    return quoted(names_where(lambda known: known.removes_text))
+def _types_that_remove_text() -> str:
+    return quoted(names_where(lambda event_type: event_type.removes_text))
 
 
 def read(window: ReplayWindow) -> Iterator[Event[Any]]:
-    """Yield events with their payloads in the present schema; those erased have ``payload`` None."""
+    """Yield events with their payloads in the current schema version; ``payload`` is None once erased."""
     for row in window.events().iterator(_BATCH):
         yield event_of(row)
 
 
 def event_of(row: RawEvent) -> Event[Any]:
-    """Return the stored row as an event."""
     return _event(tuple(getattr(row, name) for name in _COLUMNS))
 
 
 def read_all(*, after: int = 0) -> Iterator[Event[Any]]:
-    """Yield every event behind a position, as ``read`` does, at half its cost; a few thousand are in memory."""
-    while batch := rows.fetch(_READ_ON, [after, _BATCH]):
+    """Yield all events after a position at half the cost of ``read``."""
+    while batch := rows.fetch(_READ_NEXT, [after, _BATCH]):
         yield from map(_event, batch)
         after = batch[-1][0]
 
@@ -113,7 +106,7 @@ _COLUMNS = (
     "position event_id event_type event_version stream_id stream_seq session_id turn_id actor source occurred_at "
     "payload_json"
 ).split()
-_READ_ON = f"SELECT {', '.join(_COLUMNS)} FROM raw_events WHERE position > %s ORDER BY position LIMIT %s"
+_READ_NEXT = f"SELECT {', '.join(_COLUMNS)} FROM raw_events WHERE position > %s ORDER BY position LIMIT %s"
 
 
 def _event(row: tuple[Any, ...]) -> Event[Any]:
@@ -139,13 +132,12 @@ def _event(row: tuple[Any, ...]) -> Event[Any]:
 
 
 def replay(window: ReplayWindow) -> Iterator[str]:
-    """Yield one line of canonical JSON an event: the same bytes on every run."""
+    """Yield one line of canonical JSON per event: the same bytes on every run."""
     for row in window.events().iterator(_BATCH):
         yield canonical_json(described(row))
 
 
 def described(row: RawEvent) -> dict[str, Any]:
-    """Return an event's header, payload and digests as JSON data, its keys in canonical order."""
     payload = None if row.payload_json is None else json.loads(row.payload_json)
     values = {name: getattr(row, name) for name in (*HEADER, "payload_digest", "chain_digest")}
     return dict(sorted({**values, "payload": payload}.items()))

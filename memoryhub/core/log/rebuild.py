@@ -1,8 +1,7 @@
-"""Rebuild: make the read models anew beside the store, compare every table, and put the new rows in place.
+"""Rebuild the read models from the log in a copy, compare every table, and replace the store's rows."""
 
-A projector may read any table as it was at its event, so no table can be made alone: the whole log is applied in a
-copy, and of that as many tables as were asked for replace the store's. Writers go on but for the moment of replacing.
-"""
+# A projector may read any table as it was at its event, so no table can be rebuilt alone: the whole log is applied in
+# a copy. Other writers wait only while rows are replaced (decision 29).
 
 from __future__ import annotations
 
@@ -30,86 +29,76 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """One read model's table before and after."""
-
     table: str
     rows: int
     before: str
     after: str
+    # Whether the store got the rebuilt rows; otherwise they were only compared.
     replaced: bool
-    """Whether the store has the new rows; else they were only compared."""
 
     @property
     def identical(self) -> bool:
-        """Whether the rebuilt rows are those from before, byte for byte."""
         return self.before == self.after
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What a rebuild did."""
-
     events: int
     seconds: float
     tables: list[TableReport]
 
     @property
     def identical(self) -> bool:
-        """Whether every table came out as it was."""
         return all(table.identical for table in self.tables)
 
 
 def rebuild(progress: Callable[[int], None] = lambda _: None, *, only: Sequence[str] = ()) -> RebuildReport:
-    """Make read models anew from the log; they replace the present ones in one transaction.
+    """Rebuild read models from the log; they replace the present ones in one transaction.
 
     Args:
         progress: called with the number of events applied so far, about every 2,000.
-        only: tables, or apps with all their tables; the others are only compared. Default: all.
-
-    Raises:
-        Invalid: one of ``only`` is no read model.
-        Locked: events were erased time and again while it ran.
+        only: tables or app labels to replace; all others are only compared. Default: all.
     """
-    wanted = _chosen(only)
+    tables = _tables_of(only)
     started = time.monotonic()
     schema.ensure(connections[require_current_alias()])
     for _ in range(_ATTEMPTS):
-        report = _attempt(current_store(), wanted, progress)
+        report = _attempt(current_store(), tables, progress)
         if report is not None:
             finish_rebuild()
             return RebuildReport(head()[0], time.monotonic() - started, report)
-    raise Locked("events were erased while the read models were made anew; run rebuild again")
+    raise Locked("events were erased during the rebuild; run rebuild again")
 
 
-def _chosen(only: Sequence[str]) -> frozenset[str]:
+def _tables_of(only: Sequence[str]) -> frozenset[str]:
     tables = {model._meta.db_table: model._meta.app_label for model in read_models()}
     known = sorted({*tables, *tables.values()})
     unknown = [name for name in only if name not in known]
     if unknown:
-        raise Invalid(f"{unknown[0][:80]!r} is no read model; name a table or an app", choices=known)
+        raise Invalid(f"{unknown[0][:80]!r} is not a read model; name a table or an app", choices=known)
     return frozenset(table for table, app in tables.items() if not only or table in only or app in only)
 
 
-def _attempt(store: StoreId, wanted: frozenset[str], progress: Callable[[int], None]) -> list[TableReport] | None:
-    """Return the tables, or None where something was erased meanwhile, which the copy must not bring back."""
-    put = [model for model in read_models() if model._meta.db_table in wanted]
-    replacing = Replacing(store.path, last_erasure(), put)
+def _attempt(store: StoreId, tables: frozenset[str], progress: Callable[[int], None]) -> list[TableReport] | None:
+    replaced = [model for model in read_models() if model._meta.db_table in tables]
+    replacing = Replacing(store.path, last_erasure(), replaced)
     last, _ = head()
     with temporary_copy(store), suppress(ErasedMeanwhile):
         follow(store.path, up_to=last, progress=progress)
         replacing.catch_up()
         with replacing.compared() as differing:
-            report = [_reported(model, model in differing, model in put) for model in read_models()]
+            report = [_reported(model, model in differing, model in replaced) for model in read_models()]
         with replacing.locked():
             pass
         replacing.settle()
         return report
+    # Text was erased since the copy was started; the copy must not restore it.
     return None
 
 
 @contextmanager
 def temporary_copy(store: StoreId) -> Iterator[None]:
-    """Make an empty copy of the store current, in a file that has no name: it goes with this process."""
+    """Make an empty copy of the store current; its unlinked file disappears with this process."""
     folder = views.draft_folder(store)
     try:
         files.copy_template(folder / "events.db")
@@ -127,15 +116,11 @@ def _reported(model: type[models.Model], differs: bool, replaced: bool) -> Table
 
 
 def table_digests() -> dict[str, tuple[int, str]]:
-    """Return the number of rows and a digest over all of them, for every read model's table."""
     return {model._meta.db_table: table_digest(model, "main") for model in read_models()}
 
 
 def table_digest(model: type[models.Model], database: str) -> tuple[int, str]:
-    """Return a table's number of rows, and a digest over them.
-
-    Rows are read as SQLite's own bytes, each value behind its length; Python's values take several times as long.
-    """
+    # SQLite concatenates each value with its length; converting rows to Python values takes several times as long.
     columns = [f'"{field.column}"' for field in model._meta.local_concrete_fields]
     values = [f"coalesce(length(CAST({column} AS BLOB)) || ':' || {column}, '-')" for column in columns]
     key = ", ".join(f'"{field.column}"' for field in model._meta.pk_fields)

@@ -1,9 +1,8 @@
-"""Redaction: text that should never have been kept is taken out of payloads that stay otherwise as they were.
+"""Redact: replace payloads without the text that should not have been stored (decision 28)."""
 
-The read models are made anew from the redacted log beside the store, as a rebuild does, so nothing that was made of the
-text outlasts it, whatever was made of it; one transaction then brings in the payloads, the event that tells of it, and
-every table. Until it commits, nothing has changed.
-"""
+# The read models are rebuilt from the redacted log in a copy, so nothing derived from the text survives. One
+# transaction then transfers the payloads, the payload.redacted event and the changed rows; the rows are compared
+# before the lock is taken (decision 29).
 
 from __future__ import annotations
 
@@ -35,12 +34,12 @@ from memoryhub.core.validation import explain
 
 
 class PayloadRedacted(Payload):
-    """Text was taken out of payloads: what stands there now has a salt and a digest of its own."""
+    """Text was removed from payloads, which now have a new salt and digest."""
 
+    # Position to the digest of the present payload; the chain keeps the original digest.
     digests: dict[int, Sha256] = Field(min_length=1)
-    """By position, that of the payload which stands there now; the chain goes on over the digest from before."""
+    # How the text was found: a rule, or a label that the person chose; never the text itself.
     what: str
-    """By what the text was found: a rule, or what the person called it; never the text."""
     reason: str = ""
 
 
@@ -48,33 +47,29 @@ PAYLOAD_REDACTED = define_governance_event(
     "payload.redacted", PayloadRedacted, label="Payload redacted", turn=TurnRule.OPTIONAL, removes_text=True
 )
 
-_TOLD = (
+_DIGESTS = (
     "SELECT json_extract(payload_json, '$.digests') FROM {database}.raw_events {hint} "
     "WHERE event_type = 'payload.redacted' AND payload_json IS NOT NULL ORDER BY position"
 )
 
 
 def redacted_digests(database: str = "main", *, use_index: bool = True) -> dict[int, str]:
-    """Return the digest that each redacted payload must have now, by position.
-
-    Args:
-        database: the name of the store in the current connection.
-        use_index: off to read the log alone; a damaged index may lack an event.
-    """
+    """Return the digest that each redacted payload must have now, by position."""
     found: dict[int, str] = {}
-    for (digests,) in rows.fetch(_TOLD.format(database=database, hint="" if use_index else "NOT INDEXED")):
+    for (digests,) in rows.fetch(_DIGESTS.format(database=database, hint="" if use_index else "NOT INDEXED")):
         found |= {int(position): digest for position, digest in json.loads(digests).items()}
     return found
 
 
 logger = logging.getLogger(__name__)
 
-_PUT = (
+# A new salt together with the payload: the trigger refuses any other update.
+_WRITE_PAYLOADS = (
     "UPDATE {database}.raw_events AS e SET payload_json = json_extract(n.value, '$[0]'), "
     "salt = json_extract(n.value, '$[1]') FROM json_each(%s) AS n WHERE e.position = CAST(n.key AS integer) "
     "AND e.payload_json IS NOT NULL"
 )
-_TAKE_EVENT = (
+_COPY_EVENT = (
     f"INSERT INTO {LIVE}.raw_events ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM main.raw_events "
     "WHERE position = %s"
 )
@@ -92,62 +87,60 @@ def redact_payloads(
     seen: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Event[PayloadRedacted]:
-    """Replace payloads by what is left of them; the chain still verifies, and the read models follow.
+    """Replace payloads by their redacted form; the chain still verifies, and the read models are rebuilt.
 
     Args:
-        payloads: by position, each as JSON data that fits the event's schema still.
-        what: by what the text was found; never the text.
-        reason: why it goes.
-        seen: the ``last_erasure`` when the payloads were read; default: they were read just now.
+        payloads: position to the redacted JSON data, which must still fit the event's schema.
+        what: how the text was found; never the text itself.
+        reason: why it is removed.
+        seen: the ``last_erasure`` when the payloads were read; default: now.
         progress: called with the number of events applied so far.
 
     Raises:
-        Invalid: nothing is to be replaced, an event has no text any more, or what is left does not fit its schema.
-        Conflict: events were erased or redacted since; what is left of them must be found anew.
+        Invalid: there is nothing to replace, an event has no payload any more, or a payload does not fit its schema.
+        Conflict: events were erased or redacted since; find the text again.
     """
     seen = last_erasure() if seen is None else seen
     _check(payloads)
     salted = {position: (canonical_json(payload), ids.random_bytes(16).hex()) for position, payload in payloads.items()}
     event = _apply(_Change(current_store(), salted, seen, what, reason), progress)
-    forget_views()  # and those that others have made until the commit
+    forget_views()  # again, for views built before the commit
     finish_rebuild()
     return event
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What is to be done in which store."""
-
     store: StoreId
+    # Position to the redacted payload and its salt.
     salted: Mapping[int, tuple[str, str]]
-    """By position, what is left, and its salt."""
     seen: int
     what: str
     reason: str
 
 
 def _check(payloads: Mapping[int, Mapping[str, Any]]) -> None:
-    """Refuse what could not be read back: a rebuild would stop at it."""
     from pydantic import ValidationError
 
-    found = {row[0]: row[1:] for row in rows.fetch(_PRESENT, [json.dumps(list(payloads))])}
+    # A payload that does not fit its schema could not be read again: a rebuild would fail on it.
+    found = {row[0]: row[1:] for row in rows.fetch(_CURRENT, [json.dumps(list(payloads))])}
     if not payloads or set(found) != set(payloads):
         missing = f"event #{min(set(payloads) - set(found))} has no text" if payloads else "there is nothing"
         raise Invalid(f"{missing} to redact")
     for position, payload in payloads.items():
         name, before = found[position]
         if _removes_text(name) and {**payload, "reason": ""} != {**json.loads(before), "reason": ""}:
-            raise Invalid(f"event #{position} tells of a redaction or an erasure; only its reason can be redacted")
+            raise Invalid(f"event #{position} records a redaction or an erasure; only its reason can be redacted")
         try:
             _schema(name).model_validate(payload, context=STORED)
         except ValidationError as error:
-            raise Invalid(f"event #{position} would not hold together without it: {explain(error)}") from error
+            raise Invalid(f"event #{position} would be invalid without that text: {explain(error)}") from error
 
 
 def _schema(type_name: str) -> type[Payload]:
     kind = event_type(type_name)
     if kind is None:
-        raise Invalid(f"this version does not know events of type {type_name}; upgrade it")
+        raise Invalid(f"this version does not know events of type {type_name}; upgrade Memory Hub")
     return kind.schema
 
 
@@ -156,66 +149,64 @@ def _removes_text(type_name: str) -> bool:
     return kind is not None and kind.removes_text
 
 
-_PRESENT = (
+_CURRENT = (
     "SELECT position, event_type, payload_json FROM raw_events "
     "WHERE position IN (SELECT value FROM json_each(%s)) AND payload_json IS NOT NULL"
 )
 
 
 def _apply(change: _Change, progress: Callable[[int], None]) -> Event[PayloadRedacted]:
-    """Do it by one transaction; a payload that others have changed since is theirs, and must not come back."""
     last, _ = head()
     _require_same(last_erasure(), change.seen)
     replacing = Replacing(change.store.path, change.seen, list(read_models()))
     with temporary_copy(change.store):
         with attached(change.store.path):
             take_events(last)
-        _put(change.salted, "main")
+        _write_payloads(change.salted, "main")
         apply_events(0, progress)
         try:
             replacing.catch_up()
             with replacing.compared():
                 pass
             with replacing.locked():
-                event = _bring_in(change)
+                event = _transfer(change)
         except ErasedMeanwhile:
-            raise _other_than_seen() from None
+            raise _changed_meanwhile() from None
         try:
             replacing.settle()
-        except DatabaseError as error:  # it is done, and what follows on it must be done too
-            logger.warning("a second look at %s after a redaction failed, run rebuild: %s", change.store.name, error)
+        except DatabaseError as error:  # the redaction is committed; the caller's next steps must still run
+            logger.warning("comparing %s again after a redaction failed; run rebuild: %s", change.store.name, error)
         return event
 
 
 def _require_same(erasure: int, seen: int) -> None:
     if erasure != seen:
-        raise _other_than_seen()
+        raise _changed_meanwhile()
 
 
-def _other_than_seen() -> Conflict:
-    return Conflict("events were erased, redacted or restored meanwhile; look again at what is to be redacted")
+def _changed_meanwhile() -> Conflict:
+    return Conflict("events were erased, redacted or restored meanwhile; preview the redaction again")
 
 
-def _bring_in(change: _Change) -> Event[PayloadRedacted]:
-    """Tell of the redaction in the copy, and give the store the event and what is left of the payloads."""
+def _transfer(change: _Change) -> Event[PayloadRedacted]:
     digests = {position: payload_digest(salt, text) for position, (text, salt) in change.salted.items()}
     draft = prepare(PAYLOAD_REDACTED, PayloadRedacted(digests=digests, what=change.what, reason=change.reason))
     with appending_to(change.store):
         event = append(draft, stream="redactions")
-    rows.execute(_TAKE_EVENT, [event.position])
-    _put(change.salted, LIVE)
+    rows.execute(_COPY_EVENT, [event.position])
+    _write_payloads(change.salted, LIVE)
     _clear_caches(list(change.salted))
     mark_unwiped(event.position, LIVE)
-    forget_views(change.store)  # now, lest this process dies at the commit
+    forget_views(change.store)  # now, because this process may die at the commit
     return event
 
 
-def _put(salted: Mapping[int, tuple[str, str]], database: str) -> None:
-    rows.execute(_PUT.format(database=database), [json.dumps(salted)])
+def _write_payloads(salted: Mapping[int, tuple[str, str]], database: str) -> None:
+    rows.execute(_WRITE_PAYLOADS.format(database=database), [json.dumps(salted)])
 
 
 def _clear_caches(positions: list[int]) -> None:
-    """Drop what was made of the texts outside the read models: of the events themselves, and of what they are about."""
+    # Caches are keyed by event or by entity: clear both.
     about = [row[0] for row in rows.fetch(_ENTITIES, [json.dumps(positions)])]
     for table, column in text_caches().items():
         rows.execute(

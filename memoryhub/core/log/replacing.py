@@ -1,12 +1,10 @@
-"""Giving a store what its copy has: what differs is found while others write, and put in place in a moment.
+"""Replace the rows of a store by those of its copy, with a short write lock (decision 29)."""
 
-The copy and a snapshot of the store are compared row by row at one position of the log, and the keys of the rows that
-differ are noted. From then on triggers note the keys of whatever the copy changes. Under the store's write lock the
-copy takes the few events that came since, and only the rows whose keys were noted are compared again and written.
-
-A late event may change a row in the store that it does not change in the copy, since it met other rows there: so where
-there were late events, both are compared once more afterwards, and what still differs is put in place the same way.
-"""
+# The copy is compared with a snapshot of the store while others write, and the keys of differing rows are recorded.
+# From then on, temporary triggers record the keys of rows that the copy changes. Under the store's write lock the
+# copy applies the few events that came since, and only rows with recorded keys are compared again and written. A late
+# event may change a row in the store but not in the copy, where it found other rows; so after late events both are
+# compared once more.
 
 from __future__ import annotations
 
@@ -25,36 +23,26 @@ from memoryhub.core.stores.routing import require_current_alias
 Model = type[models.Model]
 
 _ROUNDS = 5
+# A number of events that is applied quickly enough to do it under the lock.
 _FEW = 100
-"""Events that others need not wait for long."""
-_LOOKS = 3
+_ATTEMPTS = 3
 _ROWS_AT_ONCE = 2000
 _BEFORE_ALL = -(2**63)
 
 
 class ErasedMeanwhile(Exception):
-    """Others have erased or redacted events since the copy was begun, or put a backup back: its text is not theirs."""
+    """Since the copy was started, text was erased or redacted, or a backup was restored."""
 
 
 class Replacing:
-    """Brings what the current copy has into the store that it is a copy of.
-
-    Args:
-        source: the store's file.
-        erasure: the ``last_erasure`` that the copy knows of.
-        wanted: the read models whose rows the store is to have, with all that goes with their tables.
-    """
+    """Transfers what the current copy contains to the store that it was built from."""
 
     def __init__(self, source: Path, erasure: int, wanted: Sequence[Model]) -> None:
         self._source, self._erasure, self._wanted = source, erasure, wanted
         self._late = 0
 
     def catch_up(self) -> None:
-        """Apply to the copy what others have written since, until only a few events are left for the lock.
-
-        Raises:
-            ErasedMeanwhile: what they have written does not follow on the copy's events.
-        """
+        """Apply new events to the copy until only a few are left for the lock."""
         for _ in range(_ROUNDS):
             with attached(self._source), transaction.atomic(using=require_current_alias()):
                 late = self._take_late()
@@ -63,24 +51,14 @@ class Replacing:
 
     @contextmanager
     def compared(self) -> Iterator[set[Model]]:
-        """Note which rows differ in a snapshot of the store, and let the block read both: ``main`` and ``LIVE``.
-
-        Yields those of all read models of which rows differ.
-
-        Raises:
-            ErasedMeanwhile: nothing is compared.
-        """
+        """Record which rows differ in a snapshot of the store, and yield their models; the block can read both."""
         with attached(self._source), transaction.atomic(using=require_current_alias()):
             self._take_late()
             yield {model for model in read_models() if note_differing(model)}
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the store's write lock, let the block add to both, and put what was noted in place: all or nothing.
-
-        Raises:
-            ErasedMeanwhile: nothing is put in place.
-        """
+        """Hold the store's write lock, let the block change both, then replace the recorded rows: all or nothing."""
         with attached(self._source, write=True), transaction.atomic(using=require_current_alias()):
             self._late = self._take_late()
             yield
@@ -90,9 +68,9 @@ class Replacing:
         self._erasure = last_erasure()
 
     def settle(self) -> None:
-        """Look again after late events, and put in place what they made of rows that differed before."""
+        """Compare again if events came after the comparison, and replace what still differs."""
         with suppress(ErasedMeanwhile):
-            for _ in range(_LOOKS):
+            for _ in range(_ATTEMPTS):
                 if not self._late or not self._differs():
                     return
                 with self.locked():
@@ -109,17 +87,18 @@ class Replacing:
 
 
 def is_of_one_log() -> bool:
-    """Return whether the store has the copy's last event still: a backup that is put back may end before it."""
+    """Return whether the store still has the copy's last event; a restored backup may end before it."""
     position, digest = head()
     kept = rows.fetch(f"SELECT chain_digest FROM {LIVE}.raw_events WHERE position = %s", [position])
     return not position or kept == [(digest,)]
 
 
 def note_differing(model: Model) -> bool:
-    """Note the keys of the rows that differ, and from now on those that the copy changes; return whether any do."""
+    """Record the keys of differing rows, and from now on of rows that the copy changes; return whether any differ."""
     table = _Table(model)
     for sql in table.watch():
         rows.execute(sql)
+    # Rows that are missing or different in the copy, then rows that only the copy has.
     rows.execute(f"DELETE FROM {table.noted}")
     rows.execute(
         f'INSERT INTO {table.noted} SELECT {table.keys("l")} FROM {LIVE}."{table.name}" AS l WHERE NOT EXISTS '
@@ -133,9 +112,10 @@ def note_differing(model: Model) -> bool:
 
 
 def put_noted(model: Model) -> None:
-    """Give the store the copy's rows of the noted keys, but for those that are the same by now."""
+    """Copy the rows with recorded keys to the store, except those that are equal by now."""
     table = _Table(model)
     for first, last in _pages(table.noted):
+        # Deletes all outdated rows before any insert: a new row may reuse a unique value of an old one.
         rows.execute(
             f'DELETE FROM {LIVE}."{table.name}" AS l WHERE ({table.keys("l")}) IN {table.page} AND NOT EXISTS '
             f'(SELECT 1 FROM main."{table.name}" AS m WHERE {table.same_key} AND {table.same_row})',
@@ -151,8 +131,6 @@ def put_noted(model: Model) -> None:
 
 
 class _Table:
-    """What the statements about a read model's table are made of."""
-
     def __init__(self, model: Model) -> None:
         names = [f'"{field.column}"' for field in model._meta.local_concrete_fields]
         self.name, self._key = model._meta.db_table, [f'"{field.column}"' for field in model._meta.pk_fields]
@@ -163,11 +141,9 @@ class _Table:
         self.page = f"(SELECT {', '.join(self._key)} FROM {self.noted} WHERE rowid > %s AND rowid <= %s)"
 
     def keys(self, row: str) -> str:
-        """Return the key's columns of a row that the statement calls so."""
         return columns_of(row, self._key)
 
     def watch(self) -> Iterator[str]:
-        """Yield what notes the key of every row that the copy changes; to be run once or again."""
         key = ", ".join(self._key)
         yield f"CREATE TEMP TABLE IF NOT EXISTS differing_{self.name} ({key})"
         for event, changed in (("INSERT", ("NEW",)), ("UPDATE", ("OLD", "NEW")), ("DELETE", ("OLD",))):
@@ -179,12 +155,10 @@ class _Table:
 
 
 def columns_of(row: str, names: Sequence[str]) -> str:
-    """Return the columns of an aliased row as SQL, such as ``l.id, l.title``."""
     return ", ".join(f"{row}.{name}" for name in names)
 
 
 def _put_companions(model: Model) -> None:
-    """Replace all rows of what goes with a table, and that no model describes."""
     for companion in companions_of(model._meta.db_table):
         if rows.fetch("SELECT 1 FROM main.sqlite_master WHERE name = %s", [companion]):
             _copy_rows(companion)
@@ -194,14 +168,15 @@ def _copy_rows(table: str) -> None:
     copy = f'INSERT INTO {LIVE}."{table}" SELECT * FROM main."{table}"'
     rows.execute(f'DELETE FROM {LIVE}."{table}"')
     if rows.fetch("SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = %s", [table])[0][0]:
-        rows.execute(copy)  # it has no row ids to go by; such is the small list of an index's pages
+        # WITHOUT ROWID, so it has no pages; of the full-text index, only a small table is like that.
+        rows.execute(copy)
         return
     for first, last in _pages(f'main."{table}"'):
         rows.execute(f"{copy} WHERE rowid > %s AND rowid <= %s", [first, last])
 
 
 def _pages(table: str) -> Iterator[tuple[int, int]]:
-    """Yield row ids that some rows at a time are between: SQLite keeps in memory what would undo a statement."""
+    """Yield bounds of row ids for pages of rows: SQLite keeps the undo data of one statement in memory."""
     page = f"SELECT rowid AS id FROM {table} WHERE rowid > %s ORDER BY rowid LIMIT {_ROWS_AT_ONCE}"
     done = _BEFORE_ALL
     while (last := rows.fetch(f"SELECT max(id) FROM ({page})", [done])[0][0]) is not None:

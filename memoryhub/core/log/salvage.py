@@ -1,11 +1,9 @@
-"""Finding the log in a file of which SQLite cannot read the header or the schema any more.
+"""Find the log in a file whose header or schema SQLite can no longer read (decision 32)."""
 
-Both only say where the table of events begins. Its root page can be found without them: it is a page of a table that
-no other page points to, and whose rows are a chain of events. So a copy of the file is given a first page that names
-this table alone. Whether what is found is the log, and all of it, its chain and the anchor prove.
-
-See "Database File Format" in SQLite's documentation.
-"""
+# Header and schema only say where the table of events begins. Its root page can be found without them: it is a table
+# page that no other page points to, and its rows start a chain of events. So a copy of the file gets a first page
+# that declares this table alone. The chain and the anchor prove whether the result is the complete log. Page layout:
+# "Database File Format", https://sqlite.org/fileformat2.html.
 
 from __future__ import annotations
 
@@ -22,15 +20,12 @@ _HEADER_BYTES = 100
 _PAGE_BYTES = 4096
 _TABLE_INTERIOR, _TABLE_LEAF = 5, 13
 _FIRST = "SELECT position, length(payload_digest), length(chain_digest) FROM raw_events ORDER BY position LIMIT 1"
-# A chain begins so: the first event, and two SHA-256 digests in hexadecimal.
+# The first event of a chain: position 1, and two SHA-256 digests in hexadecimal.
 _BEGINNING = (1, 64, 64)
 
 
 def salvage(source: Path, folder: Path) -> Path | None:
-    """Copy a damaged store into ``folder`` so that its table of events can be read; None where it is not found.
-
-    Only that table can be read in the copy. The source is left as it is.
-    """
+    """Copy a damaged store into ``folder`` so that its table of events can be read; None if it is not found."""
     raw, merged = folder / "raw.db", folder / "salvaged.db"
     for end in ("", "-wal"):
         with suppress(FileNotFoundError):
@@ -44,9 +39,8 @@ def salvage(source: Path, folder: Path) -> Path | None:
 
 
 def _mend_header(path: Path) -> None:
-    """Give a file the header of a new store, in which nothing is of this file; SQLite counts the pages itself then."""
     header = bytearray(files.template_path().read_bytes()[:_HEADER_BYTES])
-    header[24:48] = struct.pack(">6I", 1, 0, 0, 0, 0, 4)  # no size, no free pages, schema format 4
+    header[24:48] = struct.pack(">6I", 1, 0, 0, 0, 0, 4)  # no size (SQLite counts pages), no free pages, format 4
     header[92:96] = bytes(4)
     with path.open("r+b") as file:
         file.write(header)
@@ -62,11 +56,11 @@ def _with_root(path: Path) -> Path | None:
 
 
 def _roots(content: bytes) -> Iterator[int]:
-    """Yield the pages of tables that no other page points to, the large tables first."""
     kinds = {page: content[(page - 1) * _PAGE_BYTES] for page in range(2, len(content) // _PAGE_BYTES + 1)}
     children = {child for page, kind in kinds.items() if kind == _TABLE_INTERIOR for child in _children(content, page)}
-    for wanted in (_TABLE_INTERIOR, _TABLE_LEAF):
-        yield from (page for page, kind in kinds.items() if kind == wanted and page not in children)
+    # Tables of several pages first: the log usually is one.
+    for kind_of_root in (_TABLE_INTERIOR, _TABLE_LEAF):
+        yield from (page for page, kind in kinds.items() if kind == kind_of_root and page not in children)
 
 
 def _children(content: bytes, page: int) -> Iterator[int]:
@@ -80,7 +74,6 @@ def _children(content: bytes, page: int) -> Iterator[int]:
 
 
 def _write_first_page(path: Path, root: int) -> None:
-    """Replace the first page by one whose schema is the table of events alone, with its root at a page."""
     first = path.with_name("first.db")
     first.unlink(missing_ok=True)
     with closing(sqlite3.connect(first, isolation_level=None)) as connection:
@@ -89,7 +82,7 @@ def _write_first_page(path: Path, root: int) -> None:
         connection.execute("PRAGMA writable_schema=ON")
         connection.execute("UPDATE sqlite_master SET rootpage = ?", [root])
     page = bytearray(first.read_bytes()[:_PAGE_BYTES])
-    page[92:96] = bytes(4)  # the size in the header does not count, then
+    page[92:96] = bytes(4)  # makes SQLite ignore the number of pages in the header
     with path.open("r+b") as file:
         file.write(page)
 

@@ -1,8 +1,7 @@
-"""Views: what a store was at a past position, made from its log and kept for a while in ``cache/views/``.
+"""Views: a store at a past position, rebuilt from its log and cached in ``cache/views/``."""
 
-A view holds what the log held, so it must go when something is erased: its name carries the last erasure that it
-knows of, an erasure removes all views of its store, and one that is being made meanwhile is thrown away.
-"""
+# A view contains the text of its time, so it must disappear when text is erased: its name has the position of the
+# last erasure, an erasure removes all views of its store, and a view that is being built meanwhile is discarded.
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ from memoryhub.core.log.read import digest_at, last_erasure
 from memoryhub.core.stores import files, schema
 from memoryhub.core.stores.store import Scope, StoreId, current_store
 
+# Views per store; the least recently used one is removed first.
 KEPT = 4
-"""Views of one store; the one that was used longest ago goes first."""
 
 _FILE = "events.db"
 _ATTEMPTS = 3
@@ -32,11 +31,7 @@ _ABANDONED_SECONDS = 6 * 3600.0
 
 
 def view_at(position: int) -> StoreId:
-    """Return the current store as it was at ``position``; make that view where it is not kept.
-
-    Raises:
-        Locked: events were erased time and again while it was made.
-    """
+    """Return a view of the current store at ``position``; build it if it is not cached."""
     store = current_store()
     for _ in range(_ATTEMPTS):
         prefix = f"{_key(store)}-{last_erasure()}-{schema.fingerprint()[:8]}"
@@ -46,11 +41,10 @@ def view_at(position: int) -> StoreId:
             os.utime(view.path.parent)
             _keep_few(prefix, view)
             return view
-    raise Locked("events were erased while the view was made; ask again")
+    raise Locked("events were erased while the view was built; try again")
 
 
 def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
-    """Make the view; return False where something was erased meanwhile."""
     folder = draft_folder(store)
     try:
         draft = folder / _FILE
@@ -59,14 +53,13 @@ def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
         with open_copy(draft):
             follow(store.path, up_to=position)
         return _put_in_place(folder, view, prefix)
-    except FileNotFoundError:  # an erasure has removed the draft
+    except FileNotFoundError:  # an erasure removed the draft
         return False
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _begin_from_nearest(draft: Path, prefix: str, position: int) -> bool:
-    """Copy the kept view that comes nearest before ``position``, if there is one."""
     earlier = [(at, path) for at, path in _views(prefix) if at <= position]
     if not earlier:
         return False
@@ -95,7 +88,7 @@ def _views(prefix: str) -> list[tuple[int, Path]]:
 
 
 def _remove_others(store: StoreId, prefix: str) -> None:
-    """Remove the views that another version made, or that a process which died could not remove after an erasure."""
+    # Views of other versions, or left by a process that died after an erasure.
     for path in _folder().glob(f"{_key(store)}-*"):
         if not path.name.startswith(f"{prefix}-"):
             shutil.rmtree(path, ignore_errors=True)
@@ -105,7 +98,7 @@ def _remove_others(store: StoreId, prefix: str) -> None:
 
 
 def forget_views(store: StoreId | None = None) -> None:
-    """Remove every view of a store, by default the current one, and every copy of it that is being made."""
+    """Remove all views of a store and all unfinished copies of it. Default: the current store."""
     key = _key(store or current_store())
     with _locked():
         for path in [*_folder().glob(f"{key}-*"), *_folder().glob(f".draft-{key}-*")]:
@@ -113,12 +106,11 @@ def forget_views(store: StoreId | None = None) -> None:
 
 
 def count_views() -> int:
-    """Return how many views of the current store are kept."""
     return sum(1 for _ in _folder().glob(f"{_key(current_store())}-*"))
 
 
 def draft_folder(store: StoreId) -> Path:
-    """Return a new, empty folder for a copy of ``store``; whoever asked removes it."""
+    """Create an empty folder for a copy of ``store``; the caller removes it."""
     folder = _folder() / f".draft-{_key(store)}-{os.getpid()}-{time.monotonic_ns()}"
     folder.mkdir(mode=0o700)
     return folder

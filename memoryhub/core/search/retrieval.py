@@ -1,4 +1,4 @@
-"""What every question to a store has in common: it is timed, and it may ask how things stood at a past moment."""
+"""Fields and timing that all read commands share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ RETRIEVALS = counters.define_timer("retrieval_seconds", "How long answers to que
 
 
 def _as_moment(value: object) -> object:
-    """Read a position, with or without its ``#``, or an ISO 8601 time."""
     if not isinstance(value, str):
         return value
     text = value.strip().removeprefix("#")
@@ -31,19 +30,16 @@ def _as_moment(value: object) -> object:
 PastMoment = Annotated[Position | Moment, BeforeValidator(_as_moment)]
 
 
+# Base of all read commands.
 class Retrieval(Command):
-    """What every question takes."""
-
     as_of: PastMoment | None = Field(
-        None, description="as the store stood at this position or ISO time", json_schema_extra=unlisted
+        None, description="as the store was at this position or ISO time", json_schema_extra=unlisted
     )
 
 
 @contextmanager
 def retrieval(kind: str, command: Retrieval) -> Iterator[None]:
-    """Time the block as ``kind``; inside it the store is as it was at ``command.as_of``, where that is given.
-
-    Everything is read inside the block: a lazy query that leaves it would read the present.
-    """
+    """Time the block as ``kind``, and read the store as of ``command.as_of`` if it is given."""
+    # A lazy query that leaves the block would read the present.
     with RETRIEVALS.time(kind), nullcontext() if command.as_of is None else as_of(command.as_of):
         yield

@@ -1,7 +1,4 @@
-"""How an app says what of it can be found: which event makes which document, and where its text is.
-
-The index itself is built above, from these declarations.
-"""
+"""Declarations of what search finds: which events produce documents, and where their text is."""
 
 from __future__ import annotations
 
@@ -14,10 +11,9 @@ from memoryhub.core.events.event_types import EventType, Speech, event_type
 from memoryhub.core.events.projection import Event
 
 
+# One searchable entity in its current state.
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One findable thing, as it is now."""
-
     id: int
     source: str
     title: str
@@ -26,14 +22,13 @@ class Document:
     kind: str = ""
     type: str = ""
     session_id: str = ""
+    # Context that is not part of it: the messages before and after a message (decision 20).
     near: str = ""
-    """What stands beside it and is not its own: what was said before and after a message."""
 
 
+# These entities are no longer searchable.
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """These are no longer to be found."""
-
     ids: tuple[int, ...]
 
 
@@ -45,29 +40,29 @@ _makers: dict[str, list[DocumentMaker]] = {}
 _texts: dict[str, Callable[[], str]] = {}
 
 
-def indexed_when(*event_types: EventType[Any] | Speech) -> Callable[[DocumentMaker], DocumentMaker]:
-    """Register the decorated function: it says what is to be found after an event of these types, or such a message."""
+def indexed_when(*triggers: EventType[Any] | Speech) -> Callable[[DocumentMaker], DocumentMaker]:
+    """Register the decorated function: it returns the documents after an event of these types, or such a message."""
 
     def register(function: DocumentMaker) -> DocumentMaker:
-        for each in event_types:
-            _makers.setdefault(each if isinstance(each, Speech) else each.name, []).append(function)
+        for trigger in triggers:
+            _makers.setdefault(trigger if isinstance(trigger, Speech) else trigger.name, []).append(function)
         return function
 
     return register
 
 
 def makers_for(event_name: str) -> list[DocumentMaker]:
-    """Return who is to be asked after an event of this type."""
-    known = event_type(event_name)
-    of_speech = _makers.get(known.speech, []) if known and known.speech else []
+    """Return the functions to call after an event of this type."""
+    known_type = event_type(event_name)
+    of_speech = _makers.get(known_type.speech, []) if known_type and known_type.speech else []
     return [*_makers.get(event_name, []), *of_speech]
 
 
 def define_text(source: str, sql: str | Callable[[], str]) -> None:
-    """Register where a source's text is: a SELECT of ``id, title, body``, one row an entity, or what returns one."""
+    """Register a source's text: a SELECT of ``id, title, body`` per entity, or a function that returns it."""
     _texts[source] = sql if callable(sql) else lambda: sql
 
 
 def text_queries() -> dict[str, str]:
-    """Return the SELECT of every source, by its name."""
+    """Return the SELECT of every source by name."""
     return {source: sql() for source, sql in _texts.items()}

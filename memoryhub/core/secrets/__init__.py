@@ -1,1 +1,1 @@
-"""What a secret looks like, as data, and the engine that finds it."""
+"""Find secrets in text: rules as data, and the engine that applies them (decision 21)."""

@@ -1,4 +1,4 @@
-"""Read what a name is given: in code, YAML, JSON, env files, XML, a shell's command, prose."""
+"""Read the value that a name is assigned: in code, YAML, JSON, env files, XML, shell commands and prose."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from memoryhub.core.secrets.rule import NOWHERE, Span, compiled
 
+# The longest name, sign and space together. It bounds every repetition below, which keeps the automata small.
 _LONGEST_HEAD = 200
-"""Name, sign and the space between are read so far; it bounds every repeat below, which keeps the automata small."""
 _LONGEST_VALUE = 512
-_GAP = rb"(?:\s|\\+[nrt])*"  # also as JSON writes it, once and twice
+_GAP = rb"(?:\s|\\+[nrt])*"  # also escaped by JSON, once or twice
 _REST = rb"(?P<rest>[\w.-]*)"
 _CLOSE = rb"(?:\[\w*\]|%5[Dd])?[\"'`\\)\]*]*"
 _DECLARED = rb"(?: ?:? ?(?i:string|str|char\*?|const|final)\b)?"
@@ -36,30 +36,21 @@ _STOP = b".,;:!?)]}>*"
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A value with the name that it is given to."""
-
+    # The rest of the name after the keyword.
     rest: bytes
-    """What the name goes on with after the keyword."""
+    # Words between the name and the sign.
     words: bytes
-    """Words that stand between the name and the sign."""
+    # ``=``, ``:``, ``is``, ``>`` of a tag, ``(`` of a call; empty if there is only space.
     sign: str
-    """``=``, ``:``, ``is``, ``>`` of a tag, ``(`` of a call; empty where there is only space."""
     start: int
     end: int
     quoted: bool
+    # Whether a bracket follows, as in ``token = make(…``.
     called: bool
-    """Whether a bracket follows, as in ``token = make(…``."""
 
 
 def assignment_at(data: bytes, position: int, limit: int, *, spaced: bool) -> Assignment | None:
-    """Return what the name is given in which a keyword ends at ``position``, if anything.
-
-    Args:
-        data: the text.
-        position: where the keyword ends; the name may go on.
-        limit: where the text that may be read ends.
-        spaced: whether a value may stand behind the name with only space between.
-    """
+    """Return the assignment to the name in which a keyword ends at ``position``, if there is one."""
     stop = min(limit, position + _LONGEST_HEAD)
     head = compiled(_HEAD).at(data, position, stop)
     if head is not None:
@@ -96,11 +87,11 @@ def _end(data: bytes, start: int, limit: int, quote: bytes) -> int:
 
 
 def _quoted_end(data: bytes, start: int, limit: int, quote: bytes) -> int:
-    """Return where the quoted text ends; where its end was cut off, the end of what there is."""
     stop = min(limit, start + _LONGEST_VALUE)
     line = data.find(b"\n", start, stop)
     stop = line if line >= 0 else stop
     end = data.find(quote, start, stop)
+    # Skip escaped quotes.
     while len(quote) == 1 and end > start and data[end - 1] == 0x5C and data[end - 2] != 0x5C:
         end = data.find(quote, end + 1, stop)
     if end >= 0:
@@ -117,6 +108,5 @@ def _bare_end(data: bytes, start: int, limit: int) -> int:
 
 
 def _plain(sign: bytes) -> str:
-    """Return a sign without the space around it, however that is written."""
     text = sign.decode(errors="replace").lower().strip()
     return text.lstrip("\\nrt ") if text.startswith("\\") else text

@@ -1,4 +1,4 @@
-"""What a person may know of a rule: what it finds, and where it comes from."""
+"""The rule pack as data: what each rule finds, and its origin and licence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _FILE = Path(__file__).with_name("rules.jsonl")
 
 
 def lines() -> Iterator[dict[str, Any]]:
-    """Yield the pack's lines: first its sources, then the rules."""
     with _FILE.open(encoding="utf-8") as file:
         for line in file:
             yield json.loads(line)
@@ -24,7 +23,6 @@ def lines() -> Iterator[dict[str, Any]]:
 
 @cache
 def detector() -> Detector:
-    """Return the pack, ready to search; it is read at the first call."""
     return Detector(rule_of(line) for line in lines() if "id" in line)
 
 
@@ -33,16 +31,14 @@ _MADE_HERE = "memory-hub"
 
 @dataclass(frozen=True, slots=True)
 class RuleInfo:
-    """A rule as a person reads of it."""
-
     id: str
     type: str
     description: str
     keywords: tuple[str, ...]
+    # Empty if a value is judged by the name that it is assigned to.
     pattern: str
-    """Empty where a value is judged by the name that it is given to."""
+    # Where it was adapted from: ``gitleaks 8.30.1, github-pat (MIT)``.
     origins: tuple[str, ...]
-    """Where it was taken from: ``gitleaks 8.30.1, github-pat (MIT)``."""
 
 
 _OTHERS = {
@@ -50,20 +46,18 @@ _OTHERS = {
         "private-block", "private", "A private block.", ("<private>",), "", ("Memory Hub (MIT)",)
     ),
     "too-many-rounds": RuleInfo(
-        "too-many-rounds", "text", "A text that was made to hide secrets in secrets.", (), "", ("Memory Hub (MIT)",)
+        "too-many-rounds", "text", "A text built to hide secrets inside secrets.", (), "", ("Memory Hub (MIT)",)
     ),
 }
 
 
 @cache
 def catalogue() -> dict[str, RuleInfo]:
-    """Return all rules of the pack by id, in their order."""
     head, *rules = lines()
     return {line["id"]: _info(line, head["sources"]) for line in rules}
 
 
 def about(rule: str) -> RuleInfo | None:
-    """Return what is known of a rule that is named in a finding; None for a project's own."""
     return _OTHERS.get(rule) or catalogue().get(rule)
 
 
@@ -74,7 +68,7 @@ def _info(line: dict[str, Any], sources: dict[str, Any]) -> RuleInfo:
         line["description"],
         tuple(line["keywords"]),
         line.get("pattern", ""),
-        tuple(_origin(each, sources[each["project"]]) for each in line["from"]),
+        tuple(_origin(origin, sources[origin["project"]]) for origin in line["from"]),
     )
 
 

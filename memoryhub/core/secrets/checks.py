@@ -1,4 +1,4 @@
-"""What a rule may ask beyond its pattern. Each check returns the secret's place, or None where it is no secret."""
+"""Checks that rules name beside their pattern. Each returns the secret's span, or None if it is not a secret."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BREAKS = rb"(?:\s|\\{1,4}[nrt]|[\"',+])+"
 
 
 def whole_block(found: Found) -> Span | None:
-    """Return the block up to its end line; of one that was cut short, as far as it reads as a key."""
+    """Return the block up to its END line; of a truncated one, as far as it reads as a key."""
     data, start, head = found.data, found.start, found.end
     limit = min(found.limit, head + _MAX_KEY)
     dashes = data.find(b"-----", head, limit)
@@ -43,7 +43,6 @@ def whole_block(found: Found) -> Span | None:
 
 
 def _end_of_lines(data: bytes, position: int, limit: int) -> int:
-    """Return where the lines of base64 or of headers stop."""
     end = position
     while position < limit:
         gap = compiled(_BREAKS).at(data, position, limit)
@@ -67,94 +66,91 @@ _DIGEST_BEFORE = rb"(?i)(?:sha\d{0,3}|md5|hash|digest|checksum|integrity)[\"' ]{
 
 
 def unmasked(found: Found) -> Span | None:
-    """Accept what is not masked, as ``ghp_xxxxxxxx`` is, and not padded with noughts."""
+    """Reject masks such as ``ghp_xxxxxxxx`` and zero padding."""
     secret = found.secret
     return None if is_masked(secret) or "00000000" in secret else found.span
 
 
 def mixed(found: Found) -> Span | None:
-    """Accept what is not masked and has a digit: for beginnings that plain words have too."""
+    """Require a digit and no mask: for prefixes that plain words have too."""
     secret = found.secret
     return found.span if any(c.isdigit() for c in secret) and not is_masked(secret) else None
 
 
 def whole(found: Found) -> Span | None:
-    """Accept what ends where its word ends."""
     return None if found.after and found.after[0] in _WORD else found.span
 
 
 def unlike_words(found: Found) -> Span | None:
-    """Accept what is not made of words."""
     return None if reads_as_words(found.secret) else found.span
 
 
 def unfilled(found: Found) -> Span | None:
-    """Accept a value whose place alone says what it is, unless it is padding."""
+    """Reject padding only: the position already says that it is a secret."""
     return None if is_filler(found.secret) else found.span
 
 
 def random(found: Found) -> Span | None:
-    """Accept a value with letters, digits and enough entropy that is no placeholder."""
+    """Require letters, digits and entropy, and no placeholder."""
     secret = found.secret
     return found.span if looks_random(secret) and not is_placeholder(secret) else None
 
 
 def given(found: Found) -> Span | None:
-    """Accept any password but one that is filled in later or masked."""
+    """Accept any password except templates and masks."""
     secret = found.secret
     return None if is_template(secret) or set(secret) <= {"*", "x", "X", "."} else found.span
 
 
 def typed(found: Found) -> Span | None:
-    """Accept any password that a person may have typed: no placeholder and no number."""
+    """Accept any password that a person may have typed: no placeholder, no number."""
     secret = found.secret
     return None if is_placeholder(secret) or secret.isdigit() else found.span
 
 
 def chosen(found: Found) -> Span | None:
-    """Accept any password but a placeholder and the words that samples have in its place."""
+    """Accept any password except placeholders and the words that samples use."""
     secret = found.secret
     return None if len(secret) < 4 or is_placeholder(secret) or is_sample(secret) else found.span
 
 
 def login(found: Found) -> Span | None:
-    """Accept any password in an address but one that is filled in later, and ``user:password`` on the web."""
+    """Accept any password in a URL except templates, and ``user:password`` in web addresses."""
     is_web = matches(_WEB_SAMPLE, found.before.decode(errors="replace")) and fits(_WEB_PASSWORD, found.secret)
     return None if is_web else given(found)
 
 
 def spoken(found: Found) -> Span | None:
-    """Accept a password as people type them: capitals and digits, or digits and marks, and no words."""
+    """Accept passwords as people type them: mixed case and digits, or digits and marks, and no words."""
     secret = found.secret
     typed = is_mixed(secret) or (any(c.isdigit() for c in secret) and any(not c.isalnum() for c in secret))
     return chosen(found) if typed and not is_plain(secret) and not is_code(secret) else None
 
 
 def no_variable(found: Found) -> Span | None:
-    """Accept what is not the name of something, as ``DB_PASSWORD`` and ``get_password`` are."""
+    """Reject variable names such as ``DB_PASSWORD`` and ``get_password``."""
     return None if matches(_NAMED, found.secret) else found.span
 
 
 def no_word(found: Found) -> Span | None:
-    """Accept what has a digit, or reads like no words at all."""
     secret = found.secret
     return found.span if any(c.isdigit() for c in secret) or is_gibberish(secret) else None
 
 
 def no_digest(found: Found) -> Span | None:
-    """Accept what does not stand behind the name of a hash, as in ``sha256=…``."""
+    """Reject values after the name of a hash, such as ``sha256=…``."""
     return None if matches(_DIGEST_BEFORE, found.before.decode(errors="replace")) else found.span
 
 
 def strong(found: Found) -> Span | None:
-    """Accept small letters, capitals and digits in a row of high entropy that is no word."""
+    """Require mixed case, digits and high entropy, and no words."""
     secret = found.secret.rsplit("_", 1)[-1]
     accepted = is_mixed(secret) and entropy(secret) >= 3.7 and not is_placeholder(secret)
     return found.span if accepted and not reads_as_words(secret) else None
 
 
 def no_sample(found: Found) -> Span | None:
-    """Accept what is not masked and has no ``EXAMPLE`` in it, as the ids in the documentation of AWS have."""
+    """Reject masks and ids with ``EXAMPLE``, as in the documentation of AWS."""
     return None if "EXAMPLE" in found.secret else unmasked(found)
 
 
@@ -177,26 +173,25 @@ def basic_credentials(found: Found) -> Span | None:
 
 
 def long_enough(found: Found) -> Span | None:
-    """Accept a token of at least 30 characters that is not padding."""
     return found.span if found.end - found.start >= 30 and not is_filler(found.secret) else None
 
 
 def hex_before(found: Found) -> Span | None:
-    """Accept 32 hexadecimal digits before the match, together with it."""
+    """Require 32 hexadecimal digits before the match, and include them."""
     text = found.before[-32:].decode(errors="replace")
     is_key = len(text) == 32 and set(text) <= set("0123456789abcdef") and entropy(text) > 3
     return (found.start - 32, found.end) if is_key else None
 
 
 def after_bot_id(found: Found) -> Span | None:
-    """Accept the part after the colon where a bot's number stands before it."""
+    """Require a bot's number before the colon."""
     before = found.before[:-1]  # the colon is the match's, not the secret's
     is_account = before[-13:-12] == b":" and before[-12:].isdigit()  # of AWS, in the name of a resource
     return found.span if len(before) >= 8 and before[-8:].isdigit() and not is_account else None
 
 
 def after_snowflake(found: Found) -> Span | None:
-    """Accept the two parts after a Discord id in base64, which begins with M, N or O."""
+    """Require a Discord id in base64 before the match; it starts with M, N or O."""
     before = found.before[-29:]
     for size in range(len(before), 22, -1):
         start = found.start - size

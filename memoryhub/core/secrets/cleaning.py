@@ -1,5 +1,3 @@
-"""Take private blocks and secrets out of one text, until none is left."""
-
 from __future__ import annotations
 
 from bisect import bisect_right
@@ -8,7 +6,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from memoryhub.core.secrets.catalogue import detector
-from memoryhub.core.secrets.custom_rules import OwnRules
+from memoryhub.core.secrets.custom_rules import CustomRules
 from memoryhub.core.secrets.found import Finding, Hit, apart
 from memoryhub.core.secrets.private import private_spans
 from memoryhub.core.secrets.tags import tag, tag_spans
@@ -16,23 +14,22 @@ from memoryhub.core.secrets.tags import tag, tag_spans
 Edit = tuple[int, int, str]
 
 
+# A text built from pieces of an original, with the position of each piece there.
 class TracedText:
-    """A text made of pieces of an original, each with its place there."""
-
     def __init__(self, pieces: list[tuple[int, str]]) -> None:
         self.text = "".join(text for _, text in pieces)
         self._pieces = pieces
         self._starts = [0, *accumulate(len(text) for _, text in pieces)][: len(pieces)]
 
     def origin(self, offset: int) -> int:
-        """Return where in the original the character at ``offset`` stands."""
+        """Return the position in the original of the character at ``offset``."""
         index = bisect_right(self._starts, offset) - 1
         if index < 0:
             return 0
         return self._pieces[index][0] + offset - self._starts[index]
 
     def edited(self, edits: Iterable[Edit]) -> TracedText:
-        """Return the text with each ``(start, end, replacement)`` made; edits are in order and apart."""
+        """Apply edits ``(start, end, replacement)``, sorted and without overlap."""
         pieces: list[tuple[int, str]] = []
         cursor = 0
         for start, end, replacement in edits:
@@ -58,46 +55,43 @@ _MAX_ROUNDS = 12
 _SHORTEST = 7  # a password in a URL: ://:p@h
 
 
-class Surroundings(NamedTuple):
-    """What differs by store: the key of its tags, and its own rules."""
-
+# What differs by store: the key of its tags, and its custom rules.
+class Context(NamedTuple):
     key: bytes
-    own: OwnRules
+    custom: CustomRules
 
 
 class _Secret(NamedTuple):
-    """A secret by its place in characters."""
-
     type: str
     rule: str
     start: int
     end: int
 
 
-def clean_text(text: str, around: Surroundings) -> tuple[str, list[Finding]]:
-    """Return a storable text without its private blocks and secrets, and what was taken out, in the order of places."""
+def clean_text(text: str, context: Context) -> tuple[str, list[Finding]]:
     traced = TracedText([(0, text)])
     findings: list[Finding] = []
     for _ in range(_MAX_ROUNDS):
-        traced, found = _round(traced, around)
+        traced, found = _round(traced, context)
         findings += found
         if not found:
             return traced.text, sorted(findings, key=_start)
-    return tag("text", text, around.key), [Finding("text", "too-many-rounds", 0, len(text))]
+    # Removing one secret can join the parts of another, so the text is read again after each round. A text that still
+    # changes after a dozen rounds was made to do so, and is masked completely.
+    return tag("text", text, context.key), [Finding("text", "too-many-rounds", 0, len(text))]
 
 
 def _start(finding: Finding) -> int:
     return finding.start
 
 
-def _round(traced: TracedText, around: Surroundings) -> tuple[TracedText, list[Finding]]:
-    """Take out private blocks, then put tags where secrets are in what is left."""
+def _round(traced: TracedText, context: Context) -> tuple[TracedText, list[Finding]]:
     spans = private_spans(traced.text)
     findings = [_finding(traced, "private", "private-block", *span) for span in spans]
     traced = traced.edited((start, end, "") for start, end in spans) if spans else traced
-    secrets = list(_secrets(traced.text, around.own)) if len(traced.text) >= _SHORTEST else []
+    secrets = list(_secrets(traced.text, context.custom)) if len(traced.text) >= _SHORTEST else []
     findings += [_finding(traced, *secret) for secret in secrets]
-    return _tagged(traced, secrets, around.key) if secrets else traced, findings
+    return _tagged(traced, secrets, context.key) if secrets else traced, findings
 
 
 def _tagged(traced: TracedText, secrets: list[_Secret], key: bytes) -> TracedText:
@@ -109,37 +103,36 @@ def _finding(traced: TracedText, kind: str, rule: str, start: int, end: int) -> 
     return Finding(kind, rule, traced.origin(start), traced.origin(end - 1) + 1)
 
 
-def _secrets(text: str, own: OwnRules) -> Iterator[_Secret]:
-    """Yield the secrets of each stretch between tags; what a tag parts is never read together."""
+def _secrets(text: str, custom: CustomRules) -> Iterator[_Secret]:
     start = 0
+    # Text before and after a tag is never read together.
     for first, last in tag_spans(text):
-        yield from _secrets_of(text[start:first], start, own)
+        yield from _secrets_of(text[start:first], start, custom)
         start = last
-    yield from _secrets_of(text[start:] if start else text, start, own)
+    yield from _secrets_of(text[start:] if start else text, start, custom)
 
 
-def _secrets_of(stretch: str, offset: int, own: OwnRules) -> Iterator[_Secret]:
+def _secrets_of(stretch: str, offset: int, custom: CustomRules) -> Iterator[_Secret]:
     data = stretch.encode()
     hits = detector().find(data)
-    if own.rules:
-        hits = _with_own(own.find(data), hits)
+    if custom.rules:
+        hits = _with_custom(custom.find(data), hits)
     for hit, start, end in _in_characters(hits, data, len(stretch)):
-        if not own.allows(stretch[start:end]):
+        if not custom.allows(stretch[start:end]):
             yield _Secret(hit.rule.type, hit.rule.id, start + offset, end + offset)
 
 
-def _with_own(own: list[Hit], hits: list[Hit]) -> list[Hit]:
-    """Return all hits in order, without those that overlap with a project's own."""
-    return sorted([*own, *apart(hits, own)], key=lambda hit: hit.start)
+def _with_custom(custom: list[Hit], hits: list[Hit]) -> list[Hit]:
+    return sorted([*custom, *apart(hits, custom)], key=lambda hit: hit.start)
 
 
 def _in_characters(hits: list[Hit], data: bytes, size: int) -> Iterator[tuple[Hit, int, int]]:
-    """Yield the hits with their places in characters; one that cuts a character takes all of it."""
     if size == len(data):
         yield from ((hit, hit.start, hit.end) for hit in hits)
         return
     done = characters = 0
     for hit in hits:
+        # A hit that cuts a character in two takes all of it.
         start, end = max(done, _back(data, hit.start)), _forth(data, hit.end)
         characters += len(data[done:start].decode())
         first = characters

@@ -1,4 +1,4 @@
-"""Find the secrets of a text: one pass for the keywords, then the rules of each, left to right."""
+"""Find the secrets of a text: one pass for all keywords, then the rules of each, from left to right."""
 
 from __future__ import annotations
 
@@ -10,51 +10,44 @@ from memoryhub.core.secrets.found import Candidate, Found, Hit, Place, Places, a
 from memoryhub.core.secrets.plausible import entropy, is_identifier, is_uuid, matches
 from memoryhub.core.secrets.rule import LETTERS, NOWHERE, Form, Rule, Span, begins_word, compiled
 from memoryhub.core.secrets.value_rules import (
-    is_given,
+    is_assigned,
     is_key_value,
-    is_made,
     is_name_of_key,
     is_secret_value,
+    looks_generated,
     names_secret,
 )
 
+# The number of names tried in one run without space or quotes: more would be slow, and nobody writes so many.
 _MOST_TRIES = 16
-"""In one run without space or quotes no more names are tried: there it would take long, and no one writes so."""
 _AWS = rb"(?:AWS::\w{1,40}::|:(?:\d{12}|\*):)$"
 _NAME = LETTERS | frozenset(b"_-")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _DASH = frozenset(b"-")
 _LONGEST_IDENTIFIER = 128
+# Digits of an escape such as ``\u2028``, which can precede a word without being part of it.
 _LONGEST_ESCAPE = 4
-"""Digits of an escape such as ``\\u2028``, which stands before a word without being part of it."""
 
 
 class Detector:
-    """A set of rules, with their keywords ready to be searched for."""
-
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
         self._places = Places(self.rules)
-        self._sought = [rule for rule in self.rules if rule.form is Form.ALL]
+        self._without_keyword = [rule for rule in self.rules if rule.form is Form.ALL]
 
     def find(self, data: bytes) -> list[Hit]:
-        """Return the secrets in the order of their places; they never overlap.
-
-        First what a rule knows by itself, then, between those, the values that are judged by the name they are given.
-        """
         places = self.places(data)
+        # First the rules that recognise a secret alone, then, between their hits, values judged by their names.
         known = list(_known(data, places))
-        for rule in self._sought:
+        for rule in self._without_keyword:
             known = sorted([*known, *apart(list(_everywhere(rule, data)), known)], key=_start)
         return sorted([*known, *_values(data, places, known)], key=_start)
 
     def places(self, data: bytes) -> list[Place]:
-        """Return where keywords stand, in order, each with the rules to be tried there."""
         return list(self._places.of(data))
 
 
 def _everywhere(rule: Rule, data: bytes) -> Iterator[Hit]:
-    """Yield what a rule without a keyword finds, in order and apart."""
     pattern, size, cursor = compiled(rule.pattern), len(data), 0
     spans = pattern.find(data, 0, size)
     while spans:
@@ -86,12 +79,10 @@ def _known(data: bytes, places: list[Place]) -> Iterator[Hit]:
 
 
 def _may_begin(rule: Rule, data: bytes, start: int, cursor: int) -> bool:
-    """Say whether a secret can begin here: at a word's start, after an escape or after another secret."""
     return bool(rule.inside or rule.back) or begins_word(data, start, cursor, rule.not_after)
 
 
 def _span(rule: Rule, data: bytes, start: int, cursor: int) -> Span | None:
-    """Return the secret's place where the rule finds one there, not before ``cursor``."""
     limit = min(len(data), start + rule.reach)
     if rule.back:
         spans = compiled(rule.pattern).find(data, max(cursor, start - rule.back), limit)
@@ -108,12 +99,11 @@ def _span(rule: Rule, data: bytes, start: int, cursor: int) -> Span | None:
 
 
 def _in_identifier(data: bytes, start: int, end: int) -> bool:
-    """Say whether a match is part of a digest or UUID and of nothing else, so that no name says it is a secret."""
+    # Part of a digest or UUID that nothing else marks as a secret.
     return _in_word(data, start, end, _HEX, b"_") or _in_word(data, start, end, _HEX | _DASH, b"_-")
 
 
 def _in_word(data: bytes, start: int, end: int, characters: frozenset[int], not_beside: bytes) -> bool:
-    """Say whether the word of these characters in which a match stands is a digest or UUID."""
     if end - start > _LONGEST_IDENTIFIER or not characters.issuperset(data[start:end]):
         return False
     first, last = start, end
@@ -130,7 +120,6 @@ def _in_word(data: bytes, start: int, end: int, characters: frozenset[int], not_
 
 
 def _last(spans: list[Span]) -> Span:
-    """Return the place of the group that ends last, or of the whole match where there is none."""
     return max(spans[1:], key=_end) if len(spans) > 1 and max(spans[1:], key=_end) != NOWHERE else spans[0]
 
 
@@ -139,7 +128,7 @@ def _end(span: Span) -> int:
 
 
 def checked(found: Found) -> Span | None:
-    """Return the place of the secret if all that its rule asks of it is so."""
+    """Return the span of the secret if it passes its rule's entropy, allowlist and checks."""
     rule = found.rule
     if rule.entropy and entropy(found.secret) < rule.entropy:
         return None
@@ -154,7 +143,6 @@ def checked(found: Found) -> Span | None:
 
 
 def _values(data: bytes, places: list[Place], known: list[Hit]) -> Iterator[Hit]:
-    """Yield the secrets among the values between the known ones."""
     spans = iter([*known, None])
     following = next(spans)
     cursor = run_end = tries = 0
@@ -175,7 +163,6 @@ def _values(data: bytes, places: list[Place], known: list[Hit]) -> Iterator[Hit]
 
 
 def _read(data: bytes, start: int, limit: int, candidates: tuple[Candidate, ...]) -> Hit | int:
-    """Return the secret that a name is given; else where what it is given ends, or 0."""
     read: Assignment | None = None
     position = -1
     for rule, size in candidates:
@@ -190,15 +177,14 @@ def _read(data: bytes, start: int, limit: int, candidates: tuple[Candidate, ...]
 
 
 def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignment) -> bool:
-    """Say whether a value is the rule's, by its pattern, or by the name where the rule has none."""
     if rule.pattern:
         return _fits(rule, data, start, read)
     first = _first(data, start)
     name = (data[first:position] + read.rest).decode(errors="replace")
     value = data[read.start : read.end].decode(errors="replace")
-    if _of_badge(data, start) or _of_resource(data, first) or not is_given(read, name, value):
+    if _of_badge(data, start) or _of_resource(data, first) or not is_assigned(read, name, value):
         return False
-    return JUDGES[rule.checks[0]](name, value, read)
+    return VALUE_CHECKS[rule.checks[0]](name, value, read)
 
 
 def _fits(rule: Rule, data: bytes, start: int, read: Assignment) -> bool:
@@ -214,23 +200,21 @@ def _fits(rule: Rule, data: bytes, start: int, read: Assignment) -> bool:
 
 
 def _named(data: bytes, start: int, read: Assignment) -> str:
-    """Return all that stands before a value: its name, words between, the sign."""
     return data[_first(data, start) : read.start].decode(errors="replace")
 
 
 def _of_badge(data: bytes, start: int) -> bool:
-    """Say whether a name stands in the address of a badge, whose token only shows a picture."""
+    # The token in a badge's address only shows a picture.
     return data[max(0, start - 5) : start] == b".svg?"
 
 
 def _of_resource(data: bytes, start: int) -> bool:
-    """Say whether a name is part of a name of AWS: ``arn:…:123456789012:secret:x``, ``AWS::ApiGateway::ApiKey``."""
+    # ``arn:…:123456789012:secret:x``, ``AWS::ApiGateway::ApiKey``
     before = data[max(0, start - 48) : start]
     return before.endswith(b":") and compiled(_AWS).find(before, 0, len(before)) is not None
 
 
 def _first(data: bytes, start: int) -> int:
-    """Return where the whole name begins in which the keyword stands."""
     first = start
     while first > 0 and first > start - 40 and data[first - 1] in _NAME:
         first -= 1
@@ -250,7 +234,7 @@ def _of_vendor(name: str, value: str, read: Assignment) -> bool:
         return False
     if is_identifier(value) and not names_secret(name):
         return False
-    return (is_uuid(value) and is_name_of_key(name)) or (is_key_value(name, value) and is_made(value))
+    return (is_uuid(value) and is_name_of_key(name)) or (is_key_value(name, value) and looks_generated(value))
 
 
-JUDGES = {"named-secret": _of_secret, "named-key": _of_key, "named-service": _of_vendor}
+VALUE_CHECKS = {"named-secret": _of_secret, "named-key": _of_key, "named-service": _of_vendor}

@@ -1,5 +1,3 @@
-"""Could this string be a secret? Entropy, placeholders, and what only looks like one."""
-
 from __future__ import annotations
 
 import math
@@ -23,8 +21,8 @@ _SAMPLE = (
     rb"|string|hidden|input|text|value|foo|bar|baz|abc|xyz|postgres|mysql|mariadb|redis|mongo|rabbitmq|sa|oracle|passw0rd)"
     rb"(?:[-_ ]?(?:word|here|field|value))?|1234?|12345\d*|incorrect|invalid|optional|current|wrong|[a-z]|\d{1,3}"
 )
+# In a value this long and this random, a word such as ``EXAMPLE`` does not make it a placeholder.
 _LONG, _DENSE = 60, 4.5
-"""In a value so long and so random a word such as ``EXAMPLE`` does not say that it is none."""
 _SEQUENCES = "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz1234567890"
 _ROWS = ("abcdefghijklmnop", "zyxwvutsrqponml", "0123456789abcdefghij")
 _COMMON_PAIRS = frozenset(
@@ -38,94 +36,80 @@ _SHORTEST_MEAN = 2.6
 _UUID = rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 _INTEGRITY = rb"(?i)^(?:sha(?:1|224|256|384|512)|md5)[-:=$]"
 _HEX = frozenset("0123456789abcdefABCDEF")
+# Lower-case digests: MD5, SHA-1 or a git commit, and SHA-224 to SHA-512.
 _DIGEST = rb"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
-"""In small letters; so long are MD5, SHA-1 and a git commit, and SHA-224 to SHA-512."""
 
 
 def matches(pattern: bytes, value: str) -> bool:
-    """Say whether a pattern is found in a value."""
     return compiled(pattern).is_in(value)
 
 
 def fits(pattern: bytes, value: str) -> bool:
-    """Say whether a pattern matches all of a value."""
     return compiled(pattern).is_all(value)
 
 
 def entropy(text: str) -> float:
-    """Return the Shannon entropy of the characters, in bits a character."""
     size = len(text)
     return -sum(n / size * math.log2(n / size) for n in Counter(text).values())
 
 
 def is_template(value: str) -> bool:
-    """Say whether the value is filled in later: ``${VAR}``, ``{{ x }}``, ``<token>``, ``%s``."""
+    """Return whether the value is filled in later: ``${VAR}``, ``{{ x }}``, ``<token>``, ``%s``."""
     return value.startswith("[REDACTED") or matches(_TEMPLATE, value)
 
 
 def is_sequence(value: str) -> bool:
-    """Say whether the value is a piece of the alphabet or of the digits in their order, or holds a long one.
-
-    Small letters, capitals and digits side by side are no row that a person typed to fill a place.
-    """
+    """Return whether the value is part of the alphabet or of the digits in order, or contains such a row."""
     lowered = value.lower()
     return not is_mixed(value) and (lowered in _SEQUENCES or any(row in lowered for row in _ROWS))
 
 
 def is_masked(value: str) -> bool:
-    """Say whether part of the value is hidden, as in ``xxxxx`` or ``***``."""
     return any(mask in value for mask in _MASK)
 
 
 def is_filler(value: str) -> bool:
-    """Say whether the value is masked or padding, such as ``0000`` or ``***``."""
     return is_masked(value) or len(set(value)) < 4 or matches(_FILLER, value)
 
 
 def is_placeholder(value: str) -> bool:
-    """Say whether the value stands for a secret without being one."""
     if is_filler(value) or is_sequence(value) or is_template(value):
         return True
     return matches(_PLACEHOLDER, value) and not (len(value) >= _LONG and is_mixed(value) and entropy(value) >= _DENSE)
 
 
 def is_sample(value: str) -> bool:
-    """Say whether the value is a word that documentation has where a password goes, as ``password`` and ``secret``."""
+    """Return whether the value is a word that documentation uses as a password, such as ``secret``."""
     return fits(_SAMPLE, value)
 
 
 def is_digest(value: str) -> bool:
-    """Say whether the value is an integrity hash that names its algorithm."""
     return matches(_INTEGRITY, value)
 
 
 def is_uuid(value: str) -> bool:
-    """Say whether the value is a UUID."""
     return len(value) == 36 and fits(_UUID, value)
 
 
 def is_identifier(value: str) -> bool:
-    """Say whether the value is a whole hexadecimal digest in letters of one case, or a UUID."""
+    """Return whether the value is a complete hexadecimal digest in one case, or a UUID."""
     return is_uuid(value) or fits(_DIGEST, value) or fits(_DIGEST, value.swapcase())
 
 
 def is_hex(value: str) -> bool:
-    """Say whether the value is hexadecimal digits alone."""
     return _HEX.issuperset(value)
 
 
 def reads_as_words(value: str) -> bool:
-    """Say whether the value is made of words, as are ``Ed25519PrivateKey`` and ``0004_alter_user``.
-
-    More than half of it must be letters next to letters, and of these pairs most must be ones that
-    English words and the names in programs are full of; of random letters less than a quarter are.
-    """
+    """Return whether the value consists of words, such as ``Ed25519PrivateKey`` or ``0004_alter_user``."""
     pairs, common = _pairs(value)
+    # More than half must be pairs of letters, and most of these common in English words and program names; of random
+    # letters, less than a quarter are.
     return pairs >= 0.5 * len(value) and common >= 0.58 * pairs and _mean_word(value) >= _SHORTEST_MEAN
 
 
 def is_gibberish(value: str) -> bool:
-    """Say whether the value is letters of both cases, twelve or more, that no word or name would have in such a row."""
+    """Return whether the value is twelve or more letters of both cases that form no words."""
     if len(value) < 12 or not value.isascii() or not value.isalpha() or value in (value.lower(), value.upper()):
         return False
     pairs, common = _pairs(value)
@@ -133,14 +117,14 @@ def is_gibberish(value: str) -> bool:
 
 
 def _pairs(value: str) -> tuple[int, int]:
-    """Return how many letters have a letter next to them, and how many such pairs are common in words."""
+    """Return how many adjacent letter pairs there are, and how many of them are common in words."""
     lowered = value.lower()
     pairs = [pair for pair in map("".join, pairwise(lowered)) if pair.isascii() and pair.isalpha()]
     return len(pairs), sum(pair in _COMMON_PAIRS for pair in pairs)
 
 
 def _mean_word(value: str) -> float:
-    """Return how long words are in the mean, where a capital after a small letter begins another."""
+    # A capital after a lower-case letter starts another word.
     letters = sum(c.isalpha() for c in value)
     starts = sum(
         c.isalpha() and (not before.isalpha() or (before.islower() and c.isupper()))
@@ -150,12 +134,10 @@ def _mean_word(value: str) -> float:
 
 
 def looks_random(value: str, *, bits: float = 3.0) -> bool:
-    """Say whether the value has letters and digits and at least ``bits`` bits a character."""
     has_digit = any(c.isdigit() for c in value)
     has_letter = any(c.isalpha() for c in value)
     return has_digit and has_letter and entropy(value) >= bits
 
 
 def is_mixed(value: str) -> bool:
-    """Say whether the value has small letters, capitals and digits."""
     return value != value.lower() and value != value.upper() and any(c.isdigit() for c in value)

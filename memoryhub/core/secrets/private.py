@@ -9,9 +9,9 @@ _NAME = "private"
 
 
 def private_spans(text: str) -> list[tuple[int, int]]:
-    """Return the spans to take out, in order and apart. An unclosed block runs to the end.
+    """Return the spans to remove, in order and without overlap. An unclosed block extends to the end.
 
-    What is left holds no tag, not even one whose halves only meet once the spans are out.
+    The remaining text contains no tag, not even one whose halves only join after the removal.
     """
     if "<" not in text or _NAME not in text.lower():
         return []
@@ -22,7 +22,6 @@ def private_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
-    """Cut the text before each ``<`` and after each ``>``."""
     start = 0
     for cut in _cuts(text):
         if cut > start:
@@ -50,7 +49,6 @@ class _Tag:
 
 
 def _tag(text: str) -> _Tag | None:
-    """Read ``<private>``, ``</private>``, ``<private/>`` or ``<private why="…">``; None for any other text."""
     inner = text[1:-1].lstrip()
     close = inner.startswith("/")
     inner = inner[1:].lstrip() if close else inner
@@ -60,10 +58,9 @@ def _tag(text: str) -> _Tag | None:
     return _Tag(close, rest == "/")
 
 
+# One nesting level: where its block was opened, and each ``<`` kept since with the text after it.
 @dataclass(slots=True)
 class _Frame:
-    """One depth: where its block was opened, and each ``<`` kept since with what followed it."""
-
     opened_at: int
     open_brackets: list[tuple[int, list[str]]] = field(default_factory=list)
 
@@ -74,7 +71,6 @@ class _Frame:
             self.open_brackets[-1][1].append(chunk)
 
     def close_bracket(self) -> tuple[int, _Tag] | None:
-        """Return the tag that a ``>`` has completed, and forget it; any other ``>`` ends all that was open."""
         if not self.open_brackets:
             return None
         start, chunks = self.open_brackets.pop()
@@ -87,8 +83,6 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads the text once; a tag is judged when its ``>`` comes, by what was kept before it."""
-
     frames: list[_Frame] = field(default_factory=lambda: [_Frame(0)])
     spans: list[tuple[int, int]] = field(default_factory=list)
 

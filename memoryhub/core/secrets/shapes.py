@@ -1,8 +1,7 @@
-"""Which parts of a payload are free text, by the types of its fields.
+"""Which parts of a payload are free text, derived from the types of its fields."""
 
-The sanitiser and redaction read free text only. A digest that the hub computed is not text: masking it would break what
-it proves. ``sanitize`` imports this module in every hook, so pydantic is imported when the first shape is derived.
-"""
+# The sanitiser and redaction read free text only: masking a digest that the hub computed would break what it proves.
+# ``sanitize`` imports this module in every hook, so pydantic is imported when the first shape is derived.
 
 from __future__ import annotations
 
@@ -18,45 +17,41 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
+# Marks a type whose values are computed, not written; used through ``schemas.Generated``.
 class GeneratedMark:
-    """In the metadata of a type: its values are computed, not written. ``schemas.Generated`` is the one in use."""
+    pass
 
 
 class Leaf(Enum):
-    """What a string is."""
-
+    # Free text, or a value of unknown type.
     TEXT = "text"
-    """Free text, or a value whose type does not say."""
+    # A number, a time, or one of a few words: the type allows no other text.
     FIXED = "fixed"
-    """A number, a time, or one of a few words: its type leaves no room for other text."""
+    # Marked as ``Generated``: computed by the hub or by git, in a checked format.
     GENERATED = "generated"
-    """Marked as ``Generated``: computed by the hub or by git, in a format that is checked."""
 
 
+# The kind of a JSON value, and of the values inside it.
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a JSON value holds, and what the values inside it hold."""
-
     leaf: Leaf = Leaf.TEXT
+    # Of an object with declared fields.
     fields: Mapping[str, Shape] | None = None
-    """Of an object with declared fields."""
+    # Of an object with arbitrary keys: the kind of these.
     keys: Leaf = Leaf.TEXT
-    """Of an object with any keys: what these are."""
+    # Of a list whose places are declared one by one.
     items: tuple[Shape, ...] = ()
-    """Of a list whose places are declared one by one."""
-    each: Shape | None = None
-    """Of any other list, and of an object with any keys: what every value is."""
+    # Of any other list and of an object with arbitrary keys: the shape of every value.
+    values: Shape | None = None
 
     def at(self, key: str | int) -> Shape:
-        """Return the shape of the value under a key, or at a place of a list."""
         if self.fields is not None:
             return self.fields.get(str(key), TEXT)
         if isinstance(key, int) and key < len(self.items):
             return self.items[key]
-        return self.each or TEXT
+        return self.values or TEXT
 
     def key(self, key: str) -> Leaf:
-        """Return what a key is; the name of a declared field is fixed."""
         return Leaf.FIXED if self.fields is not None and key in self.fields else self.keys
 
 
@@ -68,7 +63,6 @@ _COLLECTIONS = (dict, Mapping, tuple, list, set, frozenset, Sequence)
 
 
 def payload_shape(schema: type[BaseModel]) -> Shape:
-    """Return the shape of a pydantic schema's JSON data."""
     return _of_schema(schema)
 
 
@@ -91,17 +85,17 @@ def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
 
 def _collection(origin: Any, arguments: tuple[Any, ...]) -> Shape:
     if origin in (dict, Mapping):
-        return Shape(keys=_shape(arguments[0]).leaf, each=_shape(arguments[1]))
+        return Shape(keys=_shape(arguments[0]).leaf, values=_shape(arguments[1]))
     if origin is tuple and arguments[-1] is not ...:
         return Shape(items=tuple(map(_shape, arguments)))
-    return Shape(each=_shape(arguments[0]))
+    return Shape(values=_shape(arguments[0]))
 
 
 def _union(arguments: tuple[Any, ...]) -> Shape:
-    """Return the shape of all alternatives, None aside; where one of them may be text, the value is read as text."""
-    shapes = [_shape(each) for each in arguments if each is not types.NoneType]
+    shapes = [_shape(argument) for argument in arguments if argument is not types.NoneType]
     if all(shape == shapes[0] for shape in shapes):
         return shapes[0]
+    # If any alternative may be text, the value is read as text.
     return GENERATED if all(shape in (FIXED, GENERATED) for shape in shapes) else TEXT
 
 

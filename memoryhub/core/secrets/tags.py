@@ -1,4 +1,4 @@
-"""The tag that stands where a secret was: ``[REDACTED:<type>:<4 hex>]``."""
+"""The tag that replaces a secret: ``[REDACTED:<type>:<4 hex>]``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _masters: dict[str, str] = {}
 
 @tag_key_from
 def current_tag_key() -> bytes:
-    """Return the key of the current store; empty where none is current."""
     alias = current_alias.get()
     if alias is None:
         return b""
@@ -36,14 +35,15 @@ def _master(home: str) -> str:
 
 
 _START = "[REDACTED:"
+# A type of up to 40 characters, a colon, four digits and the bracket.
 _LONGEST = 46
-"""A type of up to 40 characters, a colon and four digits, and the bracket."""
 _CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-:")
+# Sixteen bits tell the tokens of one text apart without revealing a weak secret (decision 21).
 _DIGITS = 4
 
 
 def tag(kind: str, secret: str, key: bytes) -> str:
-    """Return the tag of a secret: the same one for the same secret and key; without a key, the same one for all."""
+    """Return the tag of a secret: equal for equal secrets and keys; without a key, equal for all secrets."""
     if not key:
         return f"{_START}{kind}]"
     digest = hmac.new(key, secret.encode(errors="replace"), hashlib.sha256).hexdigest()
@@ -51,7 +51,6 @@ def tag(kind: str, secret: str, key: bytes) -> str:
 
 
 def tag_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the place of each tag."""
     start = text.find(_START)
     while start >= 0:
         first = start + len(_START)

@@ -1,4 +1,4 @@
-"""Is a value a secret? Judged by the name that it is given to and by its own looks."""
+"""Is a value a secret? Judged by the name that it is assigned to and by its own form."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _PUBLIC_NAME = (
     rb"(?i)public[_-]?token|(?:next[a-z]{0,12}|page|starting|import|continuation|pagination|sync|resume|cursor|update|lock|change)[_-]?(?:page)?[_-]?token"
     rb"|(?:public|pub|publishable|cache|primary|foreign|sort|partition|idempotency|site|row|object|s3|bucket)[_-]?key"
 )
+# A UUID assigned to such a name only identifies a repeated request.
 _CLIENT_TOKEN = rb"(?i)(?:--)?client[_-]?(?:request)?[_-]?token|request[_-]?token|creator[_-]?token"
-"""With a UUID it only says that a request is the same one again."""
 _NAME_OF_KEY = (
     rb"(?i)(?:passw(?:or)?d|passphrase|pwd|secret|token|api[_ -]?key|authorization|credentials?|private[_-]?key"
     rb"|access[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key)$"
@@ -51,8 +51,8 @@ _FILE = rb"[\w@./-]*\.(?:zip|gz|tgz|xz|json|ya?ml|txt|md|html?|js|ts|py|csv|pdf|
 _VERSIONED = rb"[A-Za-z@][\w@/+-]*[-:@]v?\d+\.\d+(?:\.[\w-]+)*"
 _PHRASE = rb"[A-Za-z]+(?:[-_./ :][A-Za-z]+)*_?\d{0,2}[.!?:]?"
 _ALGORITHM = rb"(?i)(?:aes|desede|rsa|hmac|pbkdf2|scrypt|argon2(?:id|[id]))(?:[-_/][a-z]{0,3}[=\d]?[\da-z]{0,12}){1,4}"
+# A table key that is sorted by time.
 _MOMENT = rb"[A-Za-z]+#\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
-"""A key of a table that is sorted by time."""
 _BETWEEN = (
     rb"(?i)(?:\s*\b(?:is|was|value|here|now|for|of|to|the|this|api|access|auth|secret|key|token|password|user|account|app"
     rb"|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|\d)\b"
@@ -62,10 +62,10 @@ _NUMBER = rb"[-+]?[\d.,:_/-]+(?:T[\d:.]+)?(?:Z|[+-]\d\d:?\d\d)?|0x[0-9a-fA-F]{1,
 _PUNCTUATION = rb"[(){};,\s]"
 _BRACKETS = rb"[(){}<>;]"
 _LONG_NUMBER = 20
+# A value with brackets and at least this many bits per character is not code.
 _ALL_SIGNS = 4.2
-"""A value with brackets and so many bits a character is no code."""
+# This many hexadecimal digits are more often a git SHA than a secret, unless the name says otherwise.
 _GIT = 40
-"""So many hexadecimal digits are a git SHA more often than a secret, unless the name says so."""
 _MARK = rb"[^\w.-]"
 _COMPARISONS = ("==", "===", "!=", "!==")
 _JUDGED = 96
@@ -73,22 +73,22 @@ _SEPARATORS = ("::", "->", ".")
 
 
 def is_secret_name(name: str) -> bool:
-    """Say whether a key's name is that of a secret: ``db_password``, ``apiKey``, ``Authorization``."""
+    """Return whether a key names a secret: ``db_password``, ``apiKey``, ``Authorization``."""
     return matches(_NAME_OF_KEY, name)
 
 
 def is_name_of_key(name: str) -> bool:
-    """Say whether a name of a service goes on as that of its key does: ``splunk_hec_token``, ``statuspage-key``."""
+    """Return whether a service's name ends like that of its key: ``splunk_hec_token``, ``statuspage-key``."""
     return matches(_KEY_OF_SERVICE, name) and not matches(_HARMLESS_NAME, name) and not matches(_PUBLIC_NAME, name)
 
 
 def names_secret(name: str) -> bool:
-    """Say whether a name says that a digest or UUID given to it is a secret; that of a service alone does not."""
+    """Return whether the name marks a digest or UUID as a secret; a service's name alone does not."""
     return matches(_SAYS_SECRET, name)
 
 
-def is_given(read: Assignment, name: str, value: str) -> bool:
-    """Say whether the value is given to the name: by a sign, or by standing next to it and being random."""
+def is_assigned(read: Assignment, name: str, value: str) -> bool:
+    """Return whether the value is assigned: by a sign, or by standing next to the name and being random."""
     if read.words.strip() and not fits(_BETWEEN, read.words.decode(errors="replace")):
         return False
     if not read.quoted and (read.called or is_code(value[:_JUDGED])):
@@ -101,7 +101,6 @@ def is_given(read: Assignment, name: str, value: str) -> bool:
 
 
 def _is_named_value(name: str, value: str, *, quoted: bool) -> bool:
-    """Say whether a value that only follows a name can be its secret: it is random, or looks like a typed password."""
     if quoted and matches(_PUNCTUATION, value):
         return False
     if len(value) >= 12 and looks_random(value, bits=3.2):
@@ -111,7 +110,7 @@ def _is_named_value(name: str, value: str, *, quoted: bool) -> bool:
 
 
 def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
-    """Say whether a value given to ``name`` is a secret, by its length, its letters and its entropy."""
+    """Return whether a value assigned to ``name`` is a secret, by its length, characters and entropy."""
     head = value[:_JUDGED]
     if not may_be_secret(name, head) or matches(_HARMLESS_NAME, name) or matches(_PUBLIC_NAME, name):
         return False
@@ -123,7 +122,7 @@ def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
 
 
 def is_key_value(name: str, value: str) -> bool:
-    """Say whether a value given to what is only called a key is a secret: it must be as random as one that was made."""
+    """Return whether a value assigned to a name with just ``key`` is as random as a generated secret."""
     head = value[:_JUDGED]
     if (
         len(head) < 16
@@ -133,11 +132,10 @@ def is_key_value(name: str, value: str) -> bool:
         or is_plain(head)
     ):
         return False
-    return is_made(head)
+    return looks_generated(head)
 
 
-def is_made(value: str) -> bool:
-    """Say whether a value is as random as what a service makes: no id, no digest, no words."""
+def looks_generated(value: str) -> bool:
     if len(value) < 16 or any(c.isspace() for c in value) or is_uuid(value) or reads_as_words(value):
         return False
     if is_hex(value):
@@ -146,12 +144,11 @@ def is_made(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Say whether a value that only stands beside a name is random enough to be its secret."""
     return len(value) >= 10 and looks_random(value, bits=3.0) and not reads_as_words(value) and not is_plain(value)
 
 
 def is_plain(value: str) -> bool:
-    """Say whether a value is a placeholder, a digest with its name, a path or a number."""
+    """Return whether a value is a placeholder, a digest with its algorithm, a path, a host or a number."""
     if is_placeholder(value) or is_digest(value) or matches(_PATH, value) or _is_number(value):
         return True
     return any(fits(form, value) for form in (_HOST, _VERSIONED, _RESOURCE, _FILE, _ALGORITHM, _MOMENT))
@@ -162,14 +159,14 @@ def _is_number(value: str) -> bool:
 
 
 def is_code(value: str) -> bool:
-    """Say whether the value reads as a call, an index or a dotted name rather than as a literal."""
+    """Return whether the value reads as a call, an index or a dotted name rather than as a literal."""
     if not matches(_CODE, value):
         return False
     return "(" in value or "[" in value or not any(_is_random_part(part) for part in _parts(value))
 
 
 def may_be_secret(name: str, value: str) -> bool:
-    """Refuse at little cost what can't be one: a token has a digit, a password a digit or a mark."""
+    """Cheaply reject impossible values: a token has a digit, a password a digit or a mark."""
     if any(c.isdigit() for c in value):
         return True
     return (matches(_PASSWORD, name) and matches(_MARK, value)) or is_gibberish(value)
@@ -186,7 +183,6 @@ def _is_random_part(part: str) -> bool:
 
 
 def _is_password(value: str, *, quoted: bool) -> bool:
-    """Accept a short value too, where it is more than a plain word or a name in code."""
     if len(value) < 6 or is_code(value):
         return False
     made = any(c.isdigit() for c in value) or (quoted and matches(_MARK, value)) or is_gibberish(value)
@@ -194,7 +190,6 @@ def _is_password(value: str, *, quoted: bool) -> bool:
 
 
 def _is_token(value: str) -> bool:
-    """Accept a value of ten characters or more that is random rather than made of words."""
     if len(value) < 10 or fits(_PHRASE, value) or reads_as_words(value):
         return False
     if matches(_BRACKETS, value) and entropy(value) < _ALL_SIGNS:

@@ -1,5 +1,3 @@
-"""Whether every page of a store's file is what SQLite wrote, and whether its tables, indexes and triggers are ours."""
-
 from __future__ import annotations
 
 from contextlib import closing
@@ -38,18 +36,18 @@ _SIGNS_OF_DAMAGE = (
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Return whether an error says that a file's content is wrong, and not that it is locked, full or forbidden."""
+    """Return whether an error means wrong content, rather than a locked, full or forbidden file."""
     return isinstance(error, DatabaseError) and any(sign in str(error) for sign in _SIGNS_OF_DAMAGE)
 
 
 def damage() -> str:
-    """Check pages, tables and indexes of the store; return what is wrong as a sentence, "" where all is well.
+    """Check pages, tables and indexes of the store; return the findings as a sentence, "" if there are none.
 
-    Reads the whole file: about a second for 300 MB.
+    Reads the whole file: about a second per 300 MB.
     """
     try:
         for (table,) in rows.fetch("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"):
-            rows.fetch(f'SELECT rowid FROM "{table}" LIMIT 1')  # else FTS5 checks by what it knew of its index before
+            rows.fetch(f'SELECT rowid FROM "{table}" LIMIT 1')  # otherwise FTS5 checks against its cached structure
         found = [" ".join(str(text).split()) for (text,) in rows.fetch(f"PRAGMA integrity_check({_SHOWN})")]
     except DatabaseError as error:
         found = [str(error)]
@@ -57,29 +55,28 @@ def damage() -> str:
 
 
 def header_problem(path: Path) -> str:
-    """Return why SQLite lets nobody write to a file though it can be read, "" where that is not so."""
+    """Return why SQLite would open the file read-only, "" if it would not."""
     with path.open("rb") as file:
         version = file.read(_WRITE_VERSION + 1)[_WRITE_VERSION:]
-    return "" if version in (b"\x01", b"\x02") else "the file is damaged: its header says that it can only be read"
+    return "" if version in (b"\x01", b"\x02") else "the file is damaged: its header marks it as read-only"
 
 
 def missing_log_triggers() -> list[str]:
-    """Return the names of the triggers that keep the current store's log append-only and that it lacks."""
     present = {name for (name,) in rows.fetch("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
     return sorted(set(LOG_TRIGGERS) - present)
 
 
 def schema_problem() -> str:
-    """Return how the current store's tables, indexes and triggers differ from a new store's, "" where they do not.
+    """Return how the current store's schema differs from a new store's, "" if it does not.
 
-    The list of applied migrations counts as part of the schema: an upgrade relies on it. Missing triggers of the log
-    are left out: ``missing_log_triggers`` names them. So is the full-text index.
+    The list of applied migrations is included, because upgrades rely on it. Missing log triggers
+    (``missing_log_triggers``) and the full-text index are left out.
     """
     template = files.template_path()
     expected, present = _expected(template), _known(rows.fetch(_OBJECTS))
     missing = [key for key in expected if key not in present and key[1] not in LOG_TRIGGERS]
-    is_listed = ("table", "django_migrations") in present
-    unlisted = len(_applied(template).difference(rows.fetch(_MIGRATIONS))) if is_listed else 0
+    has_migrations = ("table", "django_migrations") in present
+    unlisted = len(_applied(template).difference(rows.fetch(_MIGRATIONS))) if has_migrations else 0
     changed = [key for key, sql in expected.items() if present.get(key, sql) != sql]
     added = [key for key in present if key not in expected]
     found = [

@@ -1,4 +1,4 @@
-"""Writing rows of read models. Projectors alone use it: plain statements, several times as fast as ``save()``."""
+"""Run plain SQL in the current store, several times as fast as the ORM (decision 5)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ _Adapter = Callable[[Any], Any]
 
 
 def insert(model: type[models.Model], **values: Any) -> None:
-    """Insert one row; fields that are not named take their model's default."""
     adapters, others, sql = _insert_plan(model, tuple(values))
     row = [adapt(value) if adapt else value for adapt, value in zip(adapters, values.values(), strict=True)]
     put(model._meta.db_table, sql, [*row, *others])
 
 
 def put(table: str, sql: str, row: Sequence[Any]) -> None:
-    """Run an INSERT into ``table``; inside ``gathering`` it waits for others like it."""
+    """Run an INSERT into ``table``; inside ``gathering`` it is batched with similar ones."""
     alias = require_current_alias()
     gathering_alias, gathered = _gathered.get()
     if gathered is not None and alias == gathering_alias:
@@ -40,9 +39,9 @@ def put(table: str, sql: str, row: Sequence[Any]) -> None:
 
 @contextmanager
 def gathering() -> Iterator[None]:
-    """Let ``insert`` and ``put`` wait, inside the block, until a statement names their table or the block ends.
+    """Batch ``insert`` and ``put`` inside the block until a statement names their table or the block ends.
 
-    Whoever reads sees every row all the same. The block is inside a transaction, which an error must undo.
+    Readers still see every row. The block must be inside a transaction, which an error must roll back.
     """
     alias = require_current_alias()
     with connections[alias].gathering() as gathered:  # type: ignore[attr-defined]
@@ -53,12 +52,12 @@ def gathering() -> Iterator[None]:
             _gathered.reset(token)
 
 
+# The alias and its batched inserts: read for every row, when looking up the connection would cost as much as the
+# insert.
 _gathered: ContextVar[tuple[str, Gathered | None]] = ContextVar("gathered_inserts", default=("", None))
-"""What waits, of which store: asked for with every row, where finding the connection would cost as much as the rest."""
 
 
 def update(model: type[models.Model], key: Any, **values: Any) -> None:
-    """Change columns of the row whose primary key is ``key``."""
     columns = tuple(values)
     adapters = _adapters(model)
     primary_key = model._meta.pk.attname
@@ -68,12 +67,10 @@ def update(model: type[models.Model], key: Any, **values: Any) -> None:
 
 
 def execute(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> None:
-    """Run one statement in the current store."""
     connections[require_current_alias()].run(sql, parameters)  # type: ignore[attr-defined]
 
 
 def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Run one query in the current store and return its rows."""
     connection = connections[require_current_alias()]
     with connection.wrap_database_errors:
         rows: list[tuple[Any, ...]] = connection.run(sql, parameters).fetchall()  # type: ignore[attr-defined]
@@ -81,12 +78,10 @@ def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[
 
 
 def rendered(sql: str) -> str:
-    """Return SQL in the form of the current store's database; only what does not go through this module needs it."""
     return render(sql, connections[require_current_alias()].vendor)
 
 
 def iterate(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of one query in the current store, a thousand in memory at a time."""
     connection = connections[require_current_alias()]
     cursor = connection.run(sql, parameters)  # type: ignore[attr-defined]
     while batch := _next_of(cursor, connection):
@@ -112,8 +107,7 @@ def _insert_plan(model: type[models.Model], names: tuple[str, ...]) -> tuple[lis
 
 
 def _default(model: type[models.Model], name: str) -> Any:
-    """Return the default of a column; each is the same every time, as a row follows from its event alone."""
-    (field,) = (each for each in model._meta.local_concrete_fields if each.attname == name)
+    (field,) = (field for field in model._meta.local_concrete_fields if field.attname == name)
     adapt = _adapters(model)[name]
     return adapt(field.get_default()) if adapt else field.get_default()
 
@@ -150,12 +144,11 @@ _EMPTY: Mapping[type, str] = {list: "[]", dict: "{}"}
 
 
 def time_value(value: datetime | None) -> Any:
-    """Return a time as the current store's database keeps it."""
     return None if value is None else _adapted_time(value)
 
 
 def time_text(stored: Any) -> str:
-    """Return a time that was read by ``fetch`` as the log writes times, such as ``2026-11-20T08:30:00.000Z``."""
+    """Return a time read by ``fetch`` in the log's format, such as ``2026-11-20T08:30:00.000Z``."""
     moment = stored if isinstance(stored, datetime) else datetime.fromisoformat(stored)
     return clock.to_text(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
 

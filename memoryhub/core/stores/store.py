@@ -1,7 +1,6 @@
-"""Stores: which there are, how one is opened, and which one is current.
+"""Open stores and select the current one with ``use_store``.
 
-A store is a Django database alias that is added while running. ``use_store`` is the only way in: it opens the store,
-makes it the current one, and turns every database error inside into one of the hub's own.
+A store is a Django database alias that is added at run time.
 """
 
 from __future__ import annotations
@@ -36,20 +35,18 @@ MAX_OPEN_STORES = 64
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
+# Each scope is a separate store, so a query cannot reach another project by mistake (decision 14).
 class Scope(StrEnum):
-    """Whose store it is, from the widest to the nearest."""
-
     GLOBAL = "global"
     ORG = "org"
     PROJECT = "project"
+    # A store at a past position: a read-only cache built from its log.
     VIEW = "view"
-    """What a store was at a past position: a cache, made from its log, that nothing is written to."""
 
 
+# ``name`` is a slug; ``global`` for the global scope.
 @dataclass(frozen=True, slots=True)
 class StoreId:
-    """The name of one store; ``name`` is a slug, and ``global`` for the global scope."""
-
     scope: Scope
     name: str
 
@@ -62,12 +59,10 @@ class StoreId:
 
     @property
     def alias(self) -> str:
-        """The Django database alias."""
         return f"{STORE_PREFIX}{self.scope}:{self.name}"
 
     @property
     def path(self) -> Path:
-        """The store's SQLite file."""
         return _path(os.environ.get("MEMORY_HUB_HOME"), self.scope, self.name)
 
 
@@ -83,30 +78,18 @@ GLOBAL_STORE = StoreId(Scope.GLOBAL, "global")
 
 
 def project_store(project_id: str) -> StoreId:
-    """Return the id of a project's store.
-
-    Raises:
-        Invalid: ``project_id`` is not a slug.
-    """
     return StoreId(Scope.PROJECT, project_id)
 
 
 def org_store(org_id: str) -> StoreId:
-    """Return the id of an organisation's store.
-
-    Raises:
-        Invalid: ``org_id`` is not a slug.
-    """
     return StoreId(Scope.ORG, org_id)
 
 
 def list_projects() -> list[str]:
-    """Return the ids of all projects that have a store and that the caller may know of, in order."""
     return reached(_names_in("projects"))
 
 
 def list_orgs() -> list[str]:
-    """Return the ids of all organisations that have a store, in order."""
     return _names_in("orgs")
 
 
@@ -116,7 +99,6 @@ def _names_in(folder: str) -> list[str]:
 
 
 def current_store() -> StoreId:
-    """Return the store that is current here."""
     scope, name = require_current_alias().removeprefix(STORE_PREFIX).split(":", 1)
     return StoreId(Scope(scope), name)
 
@@ -127,12 +109,12 @@ _opening = threading.RLock()
 
 @contextmanager
 def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
-    """Open ``store`` and make it the current one inside the block.
+    """Open ``store`` and make it the current one inside the block; translate database errors to ``HubError``.
 
     Raises:
-        NotFound: there is no such store, and ``create`` is off; or the caller has no right to know of it.
-        Locked: another process held it for longer than the busy timeout.
-        Damaged: its file is missing or empty, though its log has events.
+        NotFound: there is no such store and ``create`` is off, or the caller may not see it.
+        Locked: another process held it longer than the busy timeout.
+        Damaged: its file is missing or empty, although its log has events.
         Unavailable: it cannot be opened, read or written.
     """
     if store.scope is Scope.PROJECT and not reaches(store.name):
@@ -149,14 +131,10 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
 
 @contextmanager
 def _translated(store: StoreId) -> Iterator[None]:
-    """Turn SQLite's errors inside the block into the hub's, and forget a store that fails.
-
-    An ``OSError`` is translated where the disk or a file of the hub's home is at fault; git's, for example, is not.
-    """
     try:
         yield
     except (IntegrityError, DataError, ProgrammingError):
-        raise  # a rule of the schema was broken: a defect in the code, and the store is as good as before
+        raise  # a constraint was violated: a programming error; the store is fine
     except DatabaseError as error:
         if "locked" in str(error):
             raise Locked("memory database is locked by another process") from error
@@ -168,19 +146,20 @@ def _translated(store: StoreId) -> Iterator[None]:
             store_connections.retire(store.alias)
         raise _unavailable(store, error) from error
     except OSError as error:
-        if error.errno not in _OF_THE_DISK and not _is_in_home(error.filename):
+        # Errors of the disk and of the hub's own files; those of git, for example, are not the store's.
+        if error.errno not in _DISK_ERRORS and not _is_in_home(error.filename):
             raise
         raise _unavailable(store, error) from error
 
 
 def _release_cursors(error: BaseException | None) -> None:
-    """Let go of the cursors that the frames of an error hold: a connection is closed only after its last cursor."""
+    # The driver closes a connection only after its last cursor, and tracebacks keep cursors alive.
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
 
 
-_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 def _is_in_home(filename: object) -> bool:
@@ -215,25 +194,21 @@ def _stat(store: StoreId, *, create: bool) -> StoreFile:
             raise _unknown(store) from None
         files.create_store(store.path)
         stat = store.path.stat()
-    if not stat.st_size:  # before it is opened: SQLite in WAL mode writes a header into an empty file
+    if not stat.st_size:  # check before opening: SQLite in WAL mode writes a header into an empty file
         raise Damaged(
             f"memory database unavailable: the file of {store.name!r} is empty; "
-            "`memory-hub doctor` says how to bring it back",
+            "run `memory-hub doctor` for ways to restore it",
             store=store.name,
         )
     return StoreFile(stat.st_ino, stat.st_dev)
 
 
 def _require_unanchored(store: StoreId) -> None:
-    """Refuse to go on without a store's file where the anchor beside it shows that its log had events.
-
-    Raises:
-        Damaged: it had.
-    """
+    # A missing store is never recreated beside an anchor that shows events (decision 38).
     if files.is_anchored(store.path):
         raise Damaged(
             f"memory database unavailable: the file of {store.name!r} is gone, though its log had events; "
-            "`memory-hub doctor` says how to bring it back",
+            "run `memory-hub doctor` for ways to restore it",
             store=store.name,
         )
 
@@ -245,7 +220,6 @@ def _unknown(store: StoreId) -> NotFound:
 
 
 def _add(store: StoreId, file: StoreFile) -> None:
-    """Make ``file`` that of the store's alias for all threads; whichever comes first upgrades it."""
     alias = store.alias
     with _opening:
         if store_connections.file_of(alias) == file:
@@ -283,6 +257,5 @@ def _check_integrity(store: StoreId) -> None:
 
 
 def forget(store: StoreId) -> None:
-    """Drop the store's alias, so that the next ``use_store`` opens the file again."""
     store_connections.drop(store.alias)
     store_connections.detach(store.alias)

@@ -1,7 +1,6 @@
-"""The keeper of the write-ahead logs: under steady writes SQLite never gets to shorten one by itself.
+"""Truncate write-ahead logs: under steady writes SQLite never gets to do it by itself."""
 
-Only the serving process runs it: two keepers would wait for each other's locks.
-"""
+# Only the serving process runs ``keep``: two of them would wait for each other's locks.
 
 from __future__ import annotations
 
@@ -21,32 +20,31 @@ from memoryhub.core.stores.store import current_store
 
 logger = logging.getLogger(__name__)
 
+# A key of ``store_meta``, set from an erasure until the text is wiped from the files: a process may die in between.
 _MARK = "unwiped"
-"""In ``store_meta``, from an erasure until its text is out of the files: a process may die between the two."""
 
 
 def mark_unwiped(position: int, database: str = "main") -> None:
-    """Note, in the transaction that deletes something, up to which event it is to be wiped from the files."""
+    """Record, in the transaction that deletes text, up to which event the files must be wiped."""
     rows.execute(f"INSERT OR REPLACE INTO {database}.store_meta (key, value) VALUES (%s, %s)", [_MARK, str(position)])
 
 
 def is_unwiped() -> bool:
-    """Whether the current store's files may hold what was deleted."""
     return _mark() is not None
 
 
 def wipe_free_space() -> bool:
-    """Write the current store's file anew without its free pages, and empty its write-ahead log.
+    """Rewrite the current store's file without free pages, and empty its write-ahead log.
 
-    Returns False where others held the store for longer than the busy timeout, or the disk has no room: what was
-    deleted stays in the files until this is done again. Takes about a second for 100 MB, during which others can read.
+    Returns False if others held the store longer than the busy timeout or the disk is full: deleted text stays in the
+    files until this is repeated. Takes about a second per 100 MB, during which others can read.
     """
     mark = _mark()
     try:
         rows.execute("VACUUM")
         busy = rows.fetch("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
     except DatabaseError as error:
-        logger.warning("what was deleted in %s could not be wiped from its file: %s", current_store().name, error)
+        logger.warning("deleted text of %s could not be wiped from its file: %s", current_store().name, error)
         return False
     if busy:
         logger.warning("a reader keeps the write-ahead log of %s from being emptied", current_store().name)
@@ -66,13 +64,11 @@ _BUSY_SECONDS = 1.0
 
 
 def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
-    """Shorten what has grown too long, again and again until ``stop`` is set."""
     while not stop.wait(every):
         shorten_all()
 
 
 def shorten_all(*, limit: int = JOURNAL_SIZE_LIMIT) -> list[Path]:
-    """Check-point every store whose WAL has more than ``limit`` bytes, and return those that were shortened."""
     return [path for path in _stores_over(limit) if shorten(path)]
 
 
@@ -82,11 +78,11 @@ def _stores_over(limit: int) -> Iterator[Path]:
             if log.stat().st_size > limit:
                 yield log.with_name("events.db")
         except FileNotFoundError:
-            continue  # closed by its last user, just now
+            continue  # its last connection was closed just now
 
 
 def shorten(path: Path) -> bool:
-    """Move a store's WAL into its file and cut it to nothing; False where readers held on to it for a second."""
+    """Checkpoint a store's WAL and truncate it; return False if readers held it for a second."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=_BUSY_SECONDS)) as connection:
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -1,5 +1,3 @@
-"""The admin's cells as template filters."""
-
 from __future__ import annotations
 
 from django import template
@@ -17,5 +15,4 @@ register.filter("counted", cells.counted)
 
 @register.filter
 def number(value: int) -> str:
-    """Return a count with its thousands parted."""
     return f"{value:,}"

@@ -1,8 +1,7 @@
-"""The examination of the home's files: links, what killed processes left, and stores that are gone or misnamed."""
+"""Check the home's files: links, leftovers of killed processes, missing and misnamed stores."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,18 +9,15 @@ from shlex import quote
 
 from memoryhub import env
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, project_store
-from memoryhub.ops.backups.copying import backups_of
-from memoryhub.ops.backups.soundness import newest_sound_backup
-from memoryhub.ops.doctor.finding import Finding
+from memoryhub.ops.backups.copying import backups_of, is_alive
+from memoryhub.ops.doctor.finding import Finding, listed_paths, option, restore_command
 
-_SHOWN = 3
 _FOLDERS = {"projects": project_store, "orgs": org_store}
 # Drafts begin with a dot and name the process that writes them: `.events.db.<pid>.<ns>`, `.<name>.<pid>.draft`, …
 _PID = re.compile(r"[.-](\d+)(?:[.-]\d+)?(?:\.draft)?(?:-wal|-shm|-journal)?$")
 
 
 def examine_files() -> Iterator[Finding]:
-    """Yield what is wrong with the home's files, whatever is in them."""
     paths = sorted(env.home().rglob("*"))
     yield from _links(paths)
     yield from _leftovers(paths)
@@ -29,8 +25,8 @@ def examine_files() -> Iterator[Finding]:
     yield from _lost()
 
 
+# The target of a link is outside the home, with unchecked permissions
 def _links(paths: list[Path]) -> Iterator[Finding]:
-    """Find links in the place of files: what they lead to is outside the home, with modes that nobody checks."""
     for path in paths:
         if not path.is_symlink() or path.is_dir():
             continue
@@ -45,57 +41,42 @@ def _links(paths: list[Path]) -> Iterator[Finding]:
         yield Finding("the home folder", f"{name} is a symbolic link to {target}, where it is not protected", mend)
 
 
+# Drafts can contain text that was erased since
 def _leftovers(paths: list[Path]) -> Iterator[Finding]:
-    """Find drafts of processes that have died; they may hold text that was erased since."""
     left = [path for path in paths if path.name.startswith(".") and _is_left(path)]
     if left:
-        names = ", ".join(str(path.relative_to(env.home())) for path in left[:_SHOWN])
-        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
         mend = f"`rm -r {' '.join(quote(str(path)) for path in left)}`"
-        yield Finding("the home folder", f"a process that was killed has left {names}{more}", mend)
+        yield Finding("the home folder", f"a killed process left {listed_paths(left)}", mend)
 
 
 def _is_left(path: Path) -> bool:
     found = _PID.search(path.name)
-    if found is None:
-        return False
-    try:
-        os.kill(int(found[1]), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        pass
-    return False
+    return found is not None and not is_alive(found[1])
 
 
 def _misnamed() -> Iterator[Finding]:
-    """Find copies of stores' folders whose names no store can have."""
     for kind in _FOLDERS:
         for path in sorted((env.home() / kind).glob("*/events.db")):
             if not SLUG.fullmatch(path.parent.name):
-                mend = f"it is no store and nothing reads it; {set_aside(path.parent)}"
-                yield Finding(f"{kind}/{path.parent.name}", f"{path.parent.name!r} is no id of a store", mend)
+                mend = f"nothing reads this folder; {set_aside(path.parent)}"
+                yield Finding(f"{kind}/{path.parent.name}", f"{path.parent.name!r} is not a valid store id", mend)
 
 
 def set_aside(folder: Path) -> str:
-    """Return the command that moves a folder to where nothing takes it for a store."""
     aside = env.home() / "backups" / f"set-aside-{folder.name}"
     return f"`mv {quote(str(folder))} {quote(str(aside))}` sets it aside"
 
 
 def _lost() -> Iterator[Finding]:
-    """Find stores whose file is gone, but not their anchor or their backups."""
     anchored = [_store_at(path) for path in env.home().glob("projects/*/head")]
     anchored += [_store_at(path) for path in env.home().glob("orgs/*/head")]
     shared = [GLOBAL_STORE] if (env.home() / "global" / "head").exists() else []
     for store in sorted({*filter(None, anchored), *shared, *_backed_up()}, key=lambda store: store.alias):
         if store.path.exists() or store.path.is_symlink():
             continue
-        backup = newest_sound_backup(store)
-        file = quote(str(backup)) if backup else "FILE"
-        none = "" if backup else "; the home has no sound backup of it, so FILE is one that you kept elsewhere"
-        mend = f"`memory-hub restore {file} {option(store)}` puts the newest sound backup in its place{none}"
-        mend += f"; where no backup is left, `memory-hub doctor --accept-loss {option(store)}` begins it again"
+        restore, none = restore_command(store)
+        mend = f"{restore} puts the newest sound backup in its place{none}"
+        mend += f"; where no backup is left, `memory-hub doctor --accept-loss {option(store)}` starts an empty store"
         on_purpose = "; if it was deleted on purpose, remove its folder in backups/ and its file `head`"
         yield Finding(str(store.path.parent.relative_to(env.home())), "the store's file is gone", mend + on_purpose)
 
@@ -114,15 +95,9 @@ def _backed_up() -> Iterator[StoreId]:
 
 
 def _store_at(path: Path) -> StoreId | None:
-    """Return the store whose folder a file is in, None for a file elsewhere."""
     folder = path.parent
     if folder == env.home() / "global":
         return GLOBAL_STORE if path.name in ("events.db", "head") else None
     make = _FOLDERS.get(folder.parent.name) if folder.parent.parent == env.home() else None
     fits = make and path.name in ("events.db", "head") and SLUG.fullmatch(folder.name)
     return make(folder.name) if make and fits else None
-
-
-def option(store: StoreId) -> str:
-    """Return the option of commands that names a store."""
-    return f"--{store.scope}" if store.scope == "global" else f"--{store.scope} {store.name}"

@@ -1,10 +1,10 @@
-"""One thing that is wrong."""
+"""Findings, and checks of backups."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -12,32 +12,28 @@ from shlex import quote
 from memoryhub import env
 from memoryhub.core.stores.store import StoreId
 from memoryhub.ops.backups.copying import backups_of
-from memoryhub.ops.backups.soundness import examine_backup, hub_problem
+from memoryhub.ops.backups.soundness import examine_backup, hub_problem, newest_sound_backup
 
 MAKE_ROOM = "make room on the disk, then run doctor again"
 MAKE_WRITABLE = "make the home folder writable, then run doctor again"
 # Room for the file of a WAL's index, which has 32 KiB, and some more.
 _LEAST_BYTES = 1024**2
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong, and what to do about it."""
-
+    # Such as project alpha or hub.db
     where: str
-    """Whose it is: ``project alpha``, ``hub.db``, …"""
+    # The problem, as a sentence without its full stop
     what: str
-    """What is wrong, as a sentence without its stop."""
+    # The repair
     mend: str
-    """What to do."""
 
 
+# why: SQLite can't open a WAL database where it can't create the index file of the WAL. Such a database need not be
+# damaged, so a restore must not be proposed.
 def blamed_on_disk(where: str, problem: str) -> Finding | None:
-    """Return the finding for what cannot be opened because the disk is full or read-only; None if it is neither.
-
-    SQLite opens no database in WAL mode where it cannot make the file of the WAL's index: such a database need not be
-    damaged, and must not be replaced by a backup.
-    """
     home = env.home()
     if shutil.disk_usage(home).free < _LEAST_BYTES:
         return Finding(where, f"it cannot be opened while the disk is full: {problem}", MAKE_ROOM)
@@ -46,33 +42,39 @@ def blamed_on_disk(where: str, problem: str) -> Finding | None:
     return None
 
 
+def listed_paths(paths: list[Path]) -> str:
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(str(path.relative_to(env.home())) for path in paths[:_SHOWN]) + more
+
+
+def restore_command(store: StoreId, options: str = "") -> tuple[str, str]:
+    backup = newest_sound_backup(store)
+    none = "" if backup else "; the home has no sound backup of it, so FILE must be one that you keep elsewhere"
+    return f"`memory-hub restore {quote(str(backup)) if backup else 'FILE'} {option(store)}{options}`", none
+
+
+def option(store: StoreId) -> str:
+    return f"--{store.scope}" if store.scope == "global" else f"--{store.scope} {store.name}"
+
+
 _Pair = tuple[str, str]
 
 
+# ``whole``: the store has no problem, so another backup can be made. ``deep``: all backups, not only the newest.
 def examine_backups(store: StoreId, *, whole: bool, deep: bool = False) -> Iterator[_Pair]:
-    """Yield what is wrong with a store's newest backup, or with all of them.
-
-    Args:
-        store: whose backups to verify.
-        whole: nothing was found in the store itself, so that another backup can be made.
-        deep: verify all backups, not the newest alone.
-    """
-    for path in backups_of(store) if deep else backups_of(store)[-1:]:
-        problem = examine_backup(path, store).problem
-        if problem:
-            yield f"the backup {path.name} cannot be restored: {problem}", _replace_backup(path, whole=whole)
+    yield from _broken_backups(store, lambda path: examine_backup(path, store).problem, whole=whole, deep=deep)
 
 
 def examine_hub_backups(*, deep: bool = False) -> Iterator[Finding]:
-    """Yield what is wrong with the newest backup of hub.db, or with all of them."""
-    for path in backups_of(None) if deep else backups_of(None)[-1:]:
-        problem = hub_problem(path)
-        if problem:
-            what = f"the backup {path.name} cannot be restored: {problem}"
-            yield Finding("the hub's backups", what, _replace_backup(path, whole=True))
+    for what, mend in _broken_backups(None, hub_problem, whole=True, deep=deep):
+        yield Finding("the hub's backups", what, mend)
 
 
-def _replace_backup(path: Path, *, whole: bool) -> str:
-    if whole:
-        return f"`rm {quote(str(path))}`, then `memory-hub backup` makes another"
-    return "mend the store first; the next backup replaces it"
+def _broken_backups(
+    store: StoreId | None, find_problem: Callable[[Path], str], *, whole: bool, deep: bool
+) -> Iterator[_Pair]:
+    for path in backups_of(store) if deep else backups_of(store)[-1:]:
+        if problem := find_problem(path):
+            again = f"`rm {quote(str(path))}`, then `memory-hub backup` makes a new one"
+            mend = again if whole else "repair the store first; the next backup replaces this one"
+            yield f"the backup {path.name} cannot be restored: {problem}", mend

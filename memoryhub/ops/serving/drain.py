@@ -1,8 +1,4 @@
-"""Drains the spool: what hooks kept while no hub answered is captured once, in order, however often this is cut short.
-
-Only the serving process runs it. A line is done when its event is in a store; the line's id is the event's idempotency
-key, so a line that is read again after a crash changes nothing.
-"""
+"""Capture spooled hook events once and in order, however often this is interrupted."""
 
 from __future__ import annotations
 
@@ -27,43 +23,39 @@ from sessions_app.services.capture import capture_kept
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 3.0
+# Events per transaction; more would hold the write lock for longer than a hook waits
 _BATCH = 20
-"""So many events become durable together; more would hold the store's write lock for longer than a hook waits."""
 _TRY_AGAIN = (Locked, Unavailable, OperationalError)
 
 
 @dataclass(slots=True)
 class Drained:
-    """What draining did."""
-
     captured: int = 0
+    # Of projects that could not be opened; retried later
     left: int = 0
-    """Of projects that could not be opened; tried again the next time."""
     rejected: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """An event that waits, with what it says and where it belongs."""
-
     project: str
-    heard: HookEvent
+    hook_event: HookEvent
     kept: Kept
 
 
 def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
-    """Drain now and again until ``stop`` is set."""
     while True:
         try:
             drain(stop)
         except Exception:
-            logger.exception("the spool could not be drained; it is tried again")
+            logger.exception("the spool could not be drained; retrying")
         if stop.wait(every):
             return
 
 
+# why it can be repeated: a line's id is the event's idempotency key, so a line read again after a crash changes
+# nothing. ``only_taker`` is the spool's lock, always taken before a store's (decision 31).
 def drain(stop: threading.Event | None = None) -> Drained:
-    """Capture all that waits; where another process does so already, it is left to that."""
     total = Drained()
     with spool.only_taker() as alone:
         for path in spool.take() if alone else []:
@@ -74,8 +66,6 @@ def drain(stop: threading.Event | None = None) -> Drained:
 
 
 class _File:
-    """One file of the spool."""
-
     def __init__(self, path: Path, total: Drained) -> None:
         self._path = path
         self._total = total
@@ -84,13 +74,12 @@ class _File:
         self._closed: set[str] = set()
 
     def drain(self) -> None:
-        """Capture its events, project by project as they come, and leave in it only what must wait."""
         for project, group in groupby(self._placed(), key=lambda placed: placed.project):
             events = list(group)
             for start in range(0, len(events), _BATCH):
                 self._take(project, events[start : start + _BATCH])
-        for each in self._broken:
-            logger.warning("a line of the spool was set aside in %s: %s", spool.REJECTED, each.reason)
+        for broken in self._broken:
+            logger.warning("moved a line of the spool to %s: %s", spool.REJECTED, broken.reason)
         self._total.left += len(self._left)
         self._total.rejected += len(self._broken)
         spool.finish(self._path, left=self._left, broken=self._broken)
@@ -98,9 +87,9 @@ class _File:
     def _placed(self) -> Iterator[_Placed]:
         for kept in self._events:
             try:
-                heard = parse_hook(client=kept.client, event=kept.event, told=kept.payload)
-                if heard.effect is not Effect.NOTHING:
-                    yield _Placed(project_of(heard, kept.project), heard, kept)
+                hook_event = parse_hook(client=kept.client, event=kept.event, data=kept.payload)
+                if hook_event.effect is not Effect.NOTHING:
+                    yield _Placed(project_of(hook_event, kept.project), hook_event, kept)
             except HubError as error:
                 self._set_aside(kept, error.message)
 
@@ -112,37 +101,37 @@ class _File:
             with use_store(project_store(project), create=True):
                 self._capture(events)
         except (Locked, Unavailable) as error:
-            logger.warning("%d events of project %s wait in the spool: %s", len(events), project, error)
+            logger.warning("%d events of project %s stay in the spool: %s", len(events), project, error)
             self._closed.add(project)
             self._leave(events)
 
     def _leave(self, events: list[_Placed]) -> None:
-        self._left += [each.kept for each in events]
+        self._left += [placed.kept for placed in events]
 
+    # If one of a batch fails, each is captured by itself
     def _capture(self, events: list[_Placed]) -> None:
-        """Capture all in one transaction; where one of them can't be, each by itself."""
         try:
             with log.transaction():
-                for each in events:
-                    capture_kept(each.heard, each.kept)
+                for placed in events:
+                    capture_kept(placed.hook_event, placed.kept)
         except _TRY_AGAIN:
             raise
-        except Exception:  # noqa: BLE001  (which of them it was, and what, is found out one by one)
+        except Exception:  # noqa: BLE001  (found one by one)
             self._capture_each(events)
         else:
             self._total.captured += len(events)
 
     def _capture_each(self, events: list[_Placed]) -> None:
-        for each in events:
+        for placed in events:
             try:
-                capture_kept(each.heard, each.kept)
+                capture_kept(placed.hook_event, placed.kept)
             except _TRY_AGAIN:
                 raise
             except HubError as error:
-                self._set_aside(each.kept, error.message)
+                self._set_aside(placed.kept, error.message)
             except Exception as error:
                 logger.exception("a line of the spool could not be captured")
-                self._set_aside(each.kept, f"{type(error).__name__}: {error}")
+                self._set_aside(placed.kept, f"{type(error).__name__}: {error}")
             else:
                 self._total.captured += 1
 

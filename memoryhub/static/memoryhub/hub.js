@@ -1,4 +1,6 @@
 'use strict';
+// Times are shown in this browser's zone from the next page on; ViewerTimeZone reads the cookie.
+document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; path=/; max-age=31536000; samesite=lax`;
 // Open menus close when the pointer or the keyboard goes elsewhere.
 {
     const close = except => {

@@ -37,28 +37,28 @@ BEYOND_SCHEMAS = (
     r"its id alone says what it is, so leave its type out",
     r"is for resolution merge, not for",
     r"^resolution merge needs ",
-    r"^#\d+ cannot be set in relation to itself",
-    r"^name some evidence: ",
-    r"^nothing to change: give ",
+    r"^#\d+ cannot be linked to itself",
+    r"^pass at least one of ",
+    r"^nothing to change: ",
     r"exactly one of text, pattern, rules and whole",
     r"whole needs ids or search",
-    r"^pattern is not an RE2 regular expression",
+    r"^pattern is not a valid RE2 expression",
     r"^'source' and 'target' are one and the same",
     r"give at least one of session_id, actor, source, since and until",
-    r"^there is nothing to roll back",
+    r"^nothing to roll back",
     r"^If-Match and base_version name two versions",
     r"^kind \w+ has no attribute ",  # the kind is another field
     r"^attributes of kind ",
     r"^'type' must be one of .* for kind ",
-    r"is missing in what \S+ told; it names the session",  # the body is the client's own
+    r"is missing in the data from \S+; it names the session",  # the body is the client's own
     r"^the event names no folder",
     r"links hold within one store",
     r"^'\w+' must be an id such as 412, or \w+, not ",  # or the name of the store, with its type beside it
-    r"is not a pattern that RE2 takes",
+    r"is not a valid RE2 pattern",
     r"^setting ",  # of patterns and of rules whose parts must fit together
     r"^this server is bound to ",
-    r"^valid_until has passed already",
-    r"^'also': #\d+ is nothing that was derived",
+    r"^valid_until is in the past",
+    r"^'also': #\d+ is not downstream of the selection",
 )
 _SPELLED = {
     "boolean": re.compile(r"true|false|yes|no|on|off|y|n|t|f|0|1|0\.0|1\.0", re.IGNORECASE),

@@ -104,7 +104,6 @@ def _original(server: Server[Any], method: str) -> Handler:
 
 
 def _add(server: Server[Any], method: str, params: type[BaseModel], key: str, more: Iterable[Any]) -> None:
-    """Let a list show the fixtures behind what the hub has."""
     original, extra = _original(server, method), list(more)
 
     async def list_all(context: Any, page: Any) -> Any:
@@ -115,7 +114,6 @@ def _add(server: Server[Any], method: str, params: type[BaseModel], key: str, mo
 
 
 def _choose(server: Server[Any], method: str, params: type[BaseModel], key: str, answers: dict[str, Handler]) -> None:
-    """Let fixtures answer to their names, and the hub to all others."""
     original = _original(server, method)
 
     async def answer(context: Any, given: Any) -> Any:

@@ -21,7 +21,6 @@ RESOURCES: dict[str, Result] = {
 
 
 async def read(_: Any, params: Any) -> Result:
-    """Read one of ``RESOURCES``."""
     uri = str(params.uri)
     return {"contents": [{"uri": uri, **_STATIC[uri]}], **_FRESH}
 

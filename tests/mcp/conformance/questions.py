@@ -28,7 +28,6 @@ def _asking(requests: Requests, state: str | None = None) -> Result:
 
 
 def _answers(params: Any, requests: Requests) -> Result | None:
-    """Return what came back, where it is all that was asked for."""
     given = params.input_responses or {}
     return given if given.keys() >= requests.keys() else None
 

@@ -11,7 +11,6 @@ from tests.mcp.conformance.node import INSPECTOR, NodeTestCase
 
 class InspectorTests(NodeTestCase):
     def inspect(self, method: str, *words: str) -> dict[str, Any]:
-        """Run one method and return its result."""
         env = ["-e", f"MEMORY_HUB_HOME={self.home}", "-e", "DJANGO_SETTINGS_MODULE=memoryhub.settings_store"]
         server = command("--project", "alpha", "--profile", "full")
         done = self.run_node(INSPECTOR, "--cli", "--method", method, *words, *env, *server)

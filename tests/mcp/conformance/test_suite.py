@@ -38,7 +38,6 @@ class ConformanceTests(NodeTestCase):
 
 
 def required_of_servers(revision: str) -> set[str]:
-    """Return the names in the suite's own list."""
     text = (PACKAGES / "conformance" / "requirements" / f"{revision}.yaml").read_text()
     of_servers = re.split(r"^\w+:$", text.partition("\nserver:\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     return set(re.findall(r"^  - (\S+)$", of_servers, re.MULTILINE))

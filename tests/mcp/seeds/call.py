@@ -14,8 +14,6 @@ ID = r"#(\d+)"
 
 @dataclass(frozen=True)
 class Call:
-    """One call, and what its answer must say."""
-
     document: str
     """Which of the documents it is in; "" where it only prepares what follows."""
     name: str
@@ -53,7 +51,6 @@ class Call:
 
 
 def filled(value: Any, known: Values) -> Any:
-    """Return ``value`` with every ``$name`` in it replaced by what was kept."""
     if isinstance(value, str) and value.startswith("$") and value[1:] in known:
         return known[value[1:]]
     if isinstance(value, str):

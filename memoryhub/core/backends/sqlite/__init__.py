@@ -1,1 +1,1 @@
-"""Django's SQLite backend with a SQLite that is safe in WAL mode, fair waiting and the hub's pragmas."""
+"""Django's SQLite backend with fair waiting, batched inserts and the hub's pragmas."""

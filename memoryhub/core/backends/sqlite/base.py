@@ -1,5 +1,3 @@
-"""The database backend of every hub database: ``ENGINE = "memoryhub.core.backends.sqlite"``."""
-
 from __future__ import annotations
 
 import random
@@ -16,23 +14,21 @@ from django.db.utils import OperationalError
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
 from memoryhub.core.stores.dialect import render
 
+# Batched rows per table; more would cost memory and gain nothing.
 _AT_MOST = 500
-"""Rows of a table that wait; more cost memory and gain nothing."""
 _WORD = re.compile(r"\w+")
 
 Row = Sequence[Any]
 RunMany = Callable[[str, list[Row]], object]
 
 
+# Batched rows by table. A statement that names a table first inserts its rows, so every reader sees them.
 class Gathered:
-    """The rows that wait, by table. Whoever names a table has its rows inserted first, so nobody misses them."""
-
     def __init__(self, run_many: RunMany) -> None:
         self._run_many = run_many
         self._waiting: dict[str, tuple[str, list[Row]]] = {}
 
     def add(self, table: str, sql: str, row: Row) -> None:
-        """Let a row wait that ``sql`` inserts into ``table``; rows of one table keep their order."""
         known = self._waiting.get(table)
         if known and (known[0] != sql or len(known[1]) >= _AT_MOST):
             self._insert(table)
@@ -43,12 +39,10 @@ class Gathered:
             self._waiting[table] = (sql, [row])
 
     def insert_named_in(self, sql: str) -> None:
-        """Insert the rows of every table that a statement names, or whose shadow tables it does."""
         for table in self._waiting.keys() & _names(sql):
             self._insert(table)
 
     def insert_all(self) -> None:
-        """Insert every row that waits."""
         for table in list(self._waiting):
             self._insert(table)
 
@@ -59,44 +53,36 @@ class Gathered:
 
 @lru_cache(maxsize=1024)
 def _names(sql: str) -> frozenset[str]:
-    """Return the words of a statement, and what stands before an underscore in each: ``a_b`` of ``a_b_c``."""
+    # The prefixes before underscores find the table of a shadow table: ``a_b`` of ``a_b_c``.
     words = set(_WORD.findall(sql))
     return frozenset(words | {word[: mark.start()] for word in words for mark in re.finditer("_", word)})
 
 
+# SQLite's busy handler backs off to 100 ms, so late-comers overtake older waiters. Short jittered retries give every
+# writer the same chance, which keeps the longest wait well under the timeout (decision 7).
 _RETRY_SECONDS = (0.0005, 0.004)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """SQLite whose writers wait fairly.
-
-    SQLite's own busy handler backs off to 100 ms, so late-comers overtake whoever waits longest. Short jittered
-    retries give every waiter the same chance at each attempt, which keeps the longest wait well under the timeout.
-    """
-
     def init_connection_state(self) -> None:
-        """Set the pragmas; they hold for the life of the connection."""
         super().init_connection_state()
         for pragma in PRAGMAS:
             self.connection.execute(pragma)
 
     def _close(self) -> None:
-        """End the transaction and let go of the driver's connection, which its last cursor closes.
-
-        A thread that collects garbage may be about to reset a cursor of this connection, one that was left in the
-        traceback of an error. ``pysqlite3``'s ``close()`` frees the statement under it, and the process hangs or
-        crashes; a connection whose last reference goes has no cursor left.
-        """
+        # The connection is not closed here but by its last cursor. A thread that collects garbage may be about to
+        # reset a cursor left in a traceback; pysqlite3's close() would free the statement under it, and the process
+        # would hang or crash.
         if self.connection.in_transaction:
             with self.wrap_database_errors, suppress(OperationalError):
                 self.connection.rollback()
 
+    # None while inserts run at once.
     gathered: Gathered | None = None
-    """The inserts that wait; None where each is made at once."""
 
     @contextmanager
     def gathering(self) -> Iterator[Gathered]:
-        """Let inserts wait inside the block, which is inside a transaction; after an error they are forgotten."""
+        """Batch inserts inside the block, which must be in a transaction; after an error they are discarded."""
         if self.gathered is not None:
             yield self.gathered
             return
@@ -108,14 +94,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
             self.gathered = None
 
     def insert(self, table: str, sql: str, row: Row) -> None:
-        """Insert a row into a table, now or together with others."""
         if self.gathered is None:
             self.run(sql, row)
         else:
             self.gathered.add(table, sql, row)
 
     def create_cursor(self, name: str | None = None) -> Any:
-        """Return a cursor for Django's own statements, before which nothing waits."""
         if self.gathered is not None:
             self.gathered.insert_all()
         return super().create_cursor(name)
@@ -125,10 +109,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
             self.connection.executemany(_as_sqlite(sql), rows)
 
     def run(self, sql: str, parameters: Sequence[Any]) -> Any:
-        """Run one statement straight on the driver's connection, and return its cursor.
-
-        A cursor of Django's costs several times what the statement does; errors are Django's all the same.
-        """
+        """Run one statement directly on the driver's connection, several times as fast as with Django's cursor."""
+        # Errors are Django's all the same (decision 5).
         self.ensure_connection()
         if self.gathered is not None:
             self.gathered.insert_named_in(sql)

@@ -1,21 +1,17 @@
-"""Which SQLite the hub runs on."""
-
 from __future__ import annotations
 
 import importlib
 import sqlite3
 import sys
 
+# Older ones can corrupt a WAL when several processes write and checkpoint (https://sqlite.org/wal.html).
 SAFE_VERSION = (3, 51, 3)
-"""Older ones can corrupt a WAL when several processes write and check-point (https://sqlite.org/wal.html)."""
 
 
 def install() -> None:
-    """Put ``pysqlite3`` in the place of ``sqlite3`` where the interpreter's own SQLite is too old.
-
-    Call it before Django's backend is imported. Without ``pysqlite3`` the interpreter's own stays in use;
-    the version is in the statistics of every store.
-    """
+    """Replace ``sqlite3`` by ``pysqlite3`` if the interpreter's SQLite is too old."""
+    # Must run before Django's backend is imported. Without pysqlite3 the old version stays in use; it is shown in the
+    # statistics of every store.
     if sqlite3.sqlite_version_info >= SAFE_VERSION:
         return
     try:

@@ -1,4 +1,4 @@
-"""How a hub database is opened. Imports no Django, because settings are made of it."""
+"""How hub databases are opened. Imports no Django, because settings use it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from urllib.parse import quote
 BUSY_TIMEOUT_SECONDS = 5.0
 JOURNAL_SIZE_LIMIT = 64 * 1024 * 1024
 
+# FULL, because NORMAL loses acknowledged writes in a power cut; recursive triggers, so that REPLACE fires ours.
 PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
@@ -17,11 +18,10 @@ PRAGMAS = (
     "PRAGMA temp_store=MEMORY",
     "PRAGMA cache_size=-4000",
 )
-"""FULL, because NORMAL loses acknowledged writes in a power cut; recursive triggers, so that REPLACE fires ours."""
 
 
 def connection_settings(path: str, *, create: bool) -> dict[str, Any]:
-    """Return the ``DATABASES`` entry of one file; without ``create`` a missing file is an error, never a new one."""
+    """Return the ``DATABASES`` entry of a file; without ``create`` a missing file is an error."""
     mode = "rwc" if create else "rw"
     return {
         "ENGINE": "memoryhub.core.backends.sqlite",
