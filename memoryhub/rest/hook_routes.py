@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from ninja import Body, Query, Router, Status
 from pydantic import Field
 
+from memoryhub.config.clients import Effect
 from memoryhub.config.folder import use_folder
 from memoryhub.config.identity import bind_project
 from memoryhub.core import ids
@@ -21,7 +22,6 @@ from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.rest.framework import named_in
 from sessions_app.events.work import Slug
-from sessions_app.hook_clients import Effect
 from sessions_app.hook_parser import HookEvent, parse_hook, project_of
 from sessions_app.services.capture import capture, folder_settings_of
 

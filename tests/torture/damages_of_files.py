@@ -152,7 +152,12 @@ BESIDE = (
     Damage(
         "link that leads nowhere", lambda at: (at.home / "notes").symlink_to("nowhere"), "notes is a symbolic", REMOVE
     ),
-    Damage("draft of a store left", lambda at: at.leave("projects/demo/.events.db.{pid}.12345"), "a killed process left", REMOVE),
+    Damage(
+        "draft of a store left",
+        lambda at: at.leave("projects/demo/.events.db.{pid}.12345"),
+        "a killed process left",
+        REMOVE,
+    ),
     Damage(
         "draft of a backup left",
         lambda at: at.leave("backups/project-demo/.20260101T000000000Z.db.{pid}.draft"),

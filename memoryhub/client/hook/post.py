@@ -15,18 +15,22 @@ from memoryhub.core.secret_files import TOKEN, sound_secret
 from memoryhub.env import home_text
 
 MAX_ANSWER = 1 << 20
+# What each client's events mean.
+CLIENTS_FILE = __file__.rpartition("/client/")[0] + "/config/clients.toml"
 # Refusals that may succeed later, as all 5xx may.
 _PASSING = frozenset({401, 408, 423, 429})
 
 
 class Event:
-    __slots__ = ("at", "body", "client", "deadline", "key", "name", "project")
+    __slots__ = ("at", "body", "client", "deadline", "effect", "key", "name", "project")
 
     def __init__(self, client: str, name: str, project: str = "") -> None:
         self.client = client
         self.name = name
         self.project = project
         self.body = b""
+        # As in the client's table; "" if it is unknown.
+        self.effect = ""
         # Monotonic clock.
         self.deadline = 0.0
         # Milliseconds since 1970.
