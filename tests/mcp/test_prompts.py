@@ -27,15 +27,15 @@ class PromptsTests(McpTestCase):
         listed = self.server.ask("prompts/list")["result"]["prompts"]
         names = ["librarian", "record-decision", "session-start", "session-summary"]
         self.assertEqual([prompt["name"] for prompt in listed], names)
-        purpose = {"name": "purpose", "description": "what the session is for", "required": True}
+        purpose = {"name": "purpose", "description": "goal of the session", "required": True}
         self.assertEqual(listed[2]["arguments"], [purpose])
         self.assertFalse(listed[3]["arguments"][0]["required"])
 
     def test_a_prompt_is_filled_with_its_arguments(self) -> None:
         text = self.get("session-start", purpose="make search faster")
-        self.assertIn("Begin a session of work: make search faster", text)
+        self.assertIn("Begin a session: make search faster", text)
         self.assertNotIn("Dwell", self.get("session-summary"))
-        self.assertIn("Dwell on: the index.", self.get("session-summary", focus="the index"))
+        self.assertIn("Focus on: the index.", self.get("session-summary", focus="the index"))
 
     def test_a_prompt_speaks_only_of_tools_that_there_are(self) -> None:
         load_tools()

@@ -75,14 +75,14 @@ class AutomaticTurnTests(McpTestCase):
     def test_reading_opens_no_turn(self) -> None:
         server = self.connect_to("other")
         server.say("memory_search", query="anything")
-        self.assertIn("nothing has happened here yet", server.say("memory_timeline"))
+        self.assertIn("no events yet", server.say("memory_timeline"))
 
     def test_a_call_that_is_refused_or_changes_nothing_opens_no_turn(self) -> None:
         server = self.connect_to("refused")
         self.assertIn("not_found", server.say("memory_update", id=99, content="x"))
         self.assertIn("invalid", server.say("memory_write", title="T", content="x", related_chunks="no list"))
         self.assertIn("not_found", server.say("memory_conflict_resolve", id=99, resolution="keep_a"))
-        self.assertIn("nothing has happened here yet", server.say("memory_timeline"))
+        self.assertIn("no events yet", server.say("memory_timeline"))
         server.say("memory_write", title="T", content="x")
         events = server.say("audit_replay").splitlines()
         self.assertEqual([line.split()[2] for line in events[:3]], ["session.started", "turn.began", "memory.written"])

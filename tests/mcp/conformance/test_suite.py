@@ -9,8 +9,8 @@ from tests.mcp.conformance.node import PACKAGES, NodeTestCase
 from tests.mcp.conformance.node import SUITE as SUITE_SCRIPT
 from tests.mcp.http_server import HttpServer
 
+# How many scenarios each revision requires of a server; frozen by the suite.
 REQUIRED = {"2025-11-25": 30, MODERN: 37}
-"""How many scenarios each revision requires of a server; frozen by the suite."""
 
 
 class ConformanceTests(NodeTestCase):
