@@ -1,4 +1,4 @@
-"""The REST routes of cross-reference queries and of conflicts."""
+"""REST routes of queries, conflicts and context packs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ ConflictShow = without(ConflictGet, "id")
 SettleBody = without(ConflictSettle, "id")
 
 
-@router.post("query", response=Listing, tags=["search"], summary="Ask by kinds, scope, tags, words and relations")
+@router.post("query", response=Listing, tags=["search"], summary="Query by kinds, scope, tags, words and relations")
 def ask(request: HttpRequest, command: MemoryQuery) -> Any:
-    """Ranked; each result with its evidence, its score and the parts of it. Page by ``cursor`` with the same body."""
+    """Ranked; each result has its score and the parts of it. To page, send the same body with ``cursor``."""
     return query(command=command)
 
 
 @router.get("conflicts", response=Listing, tags=["conflicts"], summary="List conflicts")
 def list_conflicts(request: HttpRequest, command: Query[ConflictList]) -> Any:
-    """Open ones, or all; both versions with who, when and why, and what differs as ``[-gone-]`` and ``{+come+}``."""
+    """Unresolved or all: both versions with author, time, reason and word diff (``[-removed-]``, ``{+added+}``)."""
     return conflicts.list_conflicts(command=command)
 
 
@@ -47,7 +47,7 @@ def get_conflict(
     conflict_id: EntityId,
     show: Query[ConflictShow],  # type: ignore[valid-type]
 ) -> Any:
-    """As the list shows it; settled ones too."""
+    """As in the list; also if resolved."""
     return conflicts.get_conflict(command=command_of(ConflictGet, show, id=conflict_id))
 
 
@@ -55,14 +55,14 @@ def get_conflict(
     "conflicts/{conflict_id}/resolve",
     response={200: ConflictResult, **problems(409, 410)},
     tags=["conflicts"],
-    summary="Settle a conflict",
+    summary="Resolve a conflict",
 )
 def resolve_conflict(
     request: HttpRequest,
     conflict_id: EntityId,
     body: SettleBody,  # type: ignore[valid-type]
 ) -> Any:
-    """Keep a (the earlier version), keep b, merge them, or keep both. 409 where it is settled already."""
+    """Keep a (the earlier version), keep b, merge them, or keep both. 409 if it is already resolved."""
     return services.resolve_conflict(command=command_of(ConflictSettle, body, id=conflict_id))
 
 
@@ -70,7 +70,7 @@ def resolve_conflict(
     "context",
     response={200: dict[str, Any], 304: None},
     tags=["search"],
-    summary="What to know before going on, within a budget of tokens",
+    summary="Get a context pack within a budget of tokens",
 )
 def get_context(
     request: HttpRequest,
@@ -78,9 +78,9 @@ def get_context(
     response: HttpResponse,
     if_none_match: Annotated[str | None, Header(None, alias="If-None-Match", description="the ETag you have")] = None,
 ) -> Any:
-    """The same bytes as before while nothing changed; 304 where they are those of ``If-None-Match``.
+    """The same bytes as long as nothing changes; 304 if they match ``If-None-Match``.
 
-    Each pack that says something new is an event, and can be made again: ``context/{id}``.
+    Each new pack is an event and can be rebuilt with ``context/{id}``.
     """
     if if_none_match and if_none_match.strip().strip('"') == pack_digest(command=command):
         return Status(304, None)
@@ -89,7 +89,9 @@ def get_context(
     return sent.data()
 
 
-@router.get("context/{pack_id}", response=dict[str, Any], tags=["search"], summary="Make a context pack again")
+@router.get(
+    "context/{pack_id}", response=dict[str, Any], tags=["search"], summary="Rebuild a context pack as it was sent"
+)
 def get_sent_context(request: HttpRequest, pack_id: EntityId) -> Any:
-    """From the stores as they stood; ``meta.as_sent`` is false where something of it was erased since."""
+    """From the stores as of that time; ``meta.as_sent`` is false if part of it was erased since."""
     return replay_pack(command=ContextReplay(id=pack_id)).data()

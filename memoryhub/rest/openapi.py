@@ -34,8 +34,8 @@ _MEANING = {
     "423": "Another process held the store for longer than 5 s",
     "503": "The store cannot be opened, read or written now",
 }
+# Routes that open no store.
 _HUBS_OWN = ("/health", "/metrics", "/problems/")
-"""Routes that open no store."""
 _PROJECT_ID = {
     "in": "path",
     "name": "project_id",
@@ -45,6 +45,7 @@ _PROJECT_ID = {
 }
 
 _ORG_ID = {**_PROJECT_ID, "name": "org_id", "description": "the organisation"}
+# What parameters of paths name, where that is not the word before `_id`.
 _NAMED = {
     "session_id": "the session, by its name",
     "entity_id": "the memory or decision, by its id",
@@ -55,7 +56,6 @@ _NAMED = {
     "event": "the client's own name of the event, such as SessionStart",
     "code": "the problem, by its code",
 }
-"""What parameters of paths name, where that is not the word before ``_id``."""
 
 
 def _header(name: str, description: str, **rules: Any) -> dict[str, Any]:
