@@ -80,7 +80,7 @@ class ScopeToolsTests(McpTestCase):
     def test_another_project_is_made_but_not_changed(self) -> None:
         self.assertEqual(self.server.say("project_create", id="delta", name="Delta"), "delta (Delta)")
         again = self.refused("project_create", id="delta", name="Other", if_exists="update")
-        self.assertIn("forbidden: project 'delta' is described from inside it only", again)
+        self.assertIn("forbidden: project 'delta' can be described only from inside it", again)
         self.assertIn("forbidden", self.refused("org_create", id="umbrella", name="x", if_exists="update"))
         self.assertIn("no organisation 'nobody'", self.refused("project_create", id="epsilon", org_id="nobody"))
         self.assertIn("must match", self.refused("project_create", id="../epsilon"))
