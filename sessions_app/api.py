@@ -102,6 +102,7 @@ def verify_events(request: HttpRequest) -> Any:
 
 @by_name.get("sessions/{path:session_id}", response=SessionView, tags=["sessions"], summary="Get a session by its name")
 def get_session(request: HttpRequest, session_id: Identifier) -> Any:
+    """The id may contain slashes."""
     return selectors.view_session(services.find_session(session_id=session_id))
 
 

@@ -15,6 +15,7 @@ from memoryhub.rest.api import api
 
 PROJECT = "/api/v1/projects/{project_id}"
 _OF_RELATION = {"id", "source", "relation", "target", "source_type", "target_type"}
+# Which route is which tool, and what of the tool's input its path or a header says.
 SHARED = {
     "memory_write": ("post", "/memories", set()),
     "memory_update": ("patch", "/memories/{memory_id}", {"id", "must_be_current"}),
@@ -40,7 +41,6 @@ SHARED = {
     "session_end": ("post", "/sessions/{session_id}/end", {"session_id"}),
     "session_list": ("get", "/sessions", set()),
 }
-"""Which route is which tool, and what of the tool's input its path or a header says."""
 
 
 class OneSchemaTests(SimpleTestCase):

@@ -72,8 +72,8 @@ class InputTests(RestTestCase):
     def test_a_body_that_is_no_json_is_one_clear_sentence(self) -> None:
         cases = {
             '{"title": ': "the body is not JSON: Expecting value at line 1, column 11",
-            '{"title": NaN}': "the body is not JSON: NaN is no number there",
-            '{"title": -Infinity}': "the body is not JSON: -Infinity is no number there",
+            '{"title": NaN}': "the body is not JSON: NaN is not a JSON number",
+            '{"title": -Infinity}': "the body is not JSON: -Infinity is not a JSON number",
             "[" * 100_000: "the body is nested too deeply",
             b'{"title": "\xff"}': "the body is not UTF-8",
             "[]": "'body' must be an object",
@@ -87,8 +87,8 @@ class InputTests(RestTestCase):
     def test_numbers_and_names_on_which_readers_of_json_differ_are_refused(self) -> None:
         tool = '{"title": "t", "content": "c", "kind": "tool", "attributes": {"parameters": {"default": %s}}}'
         cases = {
-            tool % "1e999": "the body holds 1e999, which is no number of 64 bits",
-            tool % ("1" * 5_000): "the body holds an integer of 5000 digits",
+            tool % "1e999": "the body contains 1e999, which exceeds a 64-bit number",
+            tool % ("1" * 5_000): "the body contains an integer of 5000 digits",
             '{"title": "t", "content": "c", "title": "u"}': "the body names 'title' twice in one object",
             tool % '{"type": 1, "type": 2}': "the body names 'type' twice in one object",
         }
@@ -100,7 +100,7 @@ class InputTests(RestTestCase):
     def test_a_body_that_is_missing_is_asked_for(self) -> None:
         answer = self.call("POST", MEMORIES, "", expect=422)
         self.assertEqual(
-            answer.data["detail"], "the request has no body; send a JSON object, {} where there is nothing to say"
+            answer.data["detail"], "the request has no body; send a JSON object, {} if there is nothing to set"
         )
 
     def test_a_body_over_two_megabytes_is_too_large(self) -> None:
