@@ -46,9 +46,7 @@ class Affirm(Command):
 
     id: EntityId = Field(description="of the memory or decision", json_schema_extra=self_evident)
     reason: str = Field("", max_length=1_000, description="why it holds", json_schema_extra=self_evident)
-    valid_until: Moment | None = Field(
-        None, description="of knowledge: its new end; default: one that has passed is taken away"
-    )
+    valid_until: Moment | None = Field(None, description="of a memory: its new end; default: removes an expired one")
     idempotency_key: IdempotencyKey = None
 
 

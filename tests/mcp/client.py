@@ -175,8 +175,8 @@ class McpTestCase(SimpleTestCase):
     """Tests against real servers that share one home folder a class, so that only the first one starts slowly."""
 
     home: Path
+    # Whether coverage is measured in the servers, which must end by themselves then: a killed one loses it.
     measured: ClassVar[bool] = False
-    """Whether coverage is measured in the servers, which must end by themselves then: a killed one loses it."""
 
     @classmethod
     def setUpClass(cls) -> None:

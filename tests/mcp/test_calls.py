@@ -42,7 +42,7 @@ class CallingTools(McpTestCase):
 
     def test_an_argument_may_come_by_its_older_name_but_not_by_both(self) -> None:
         self.assertEqual(self.server.say("old_echo", utterance="hi"), "hi")
-        expected = "invalid: test_echo got 'text' twice, once by an older name; send 'text' alone"
+        expected = "invalid: test_echo got 'text' twice, once under an older name; send only 'text'"
         self.assertEqual(self.failure("test_echo", text="hi", utterance="ho"), expected)
         self.assertNotIn("utterance", json.dumps(self.server.ask("tools/list")))
 

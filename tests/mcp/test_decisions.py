@@ -118,7 +118,7 @@ class AcceptanceTests(McpTestCase):
             self.assertEqual(server.ask("tools/list")["result"]["tools"], [])
             refused = server.call("memory_write", title="T", content="x")
             self.assertTrue(refused["isError"])
-            self.assertIn(".memory-hub.toml; nothing is kept or found", refused["content"][0]["text"])
+            self.assertIn(".memory-hub.toml; nothing is stored or found", refused["content"][0]["text"])
             self.assertEqual(server.end(), (0, ""))
             told = json.dumps({"cwd": str(folder), "session_id": "s", "prompt": "x"}).encode()
             for event in ("SessionStart", "UserPromptSubmit", "PostToolUse"):

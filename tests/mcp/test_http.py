@@ -132,13 +132,13 @@ class StartingOverHttp(HttpTestCase):
         self.assertEqual(server.status(Host="hub.example"), 200)
         self.assertEqual(server.status(Host="evil.example"), 421)
 
-    def test_a_taken_port_is_told(self) -> None:
+    def test_a_port_in_use_is_an_error(self) -> None:
         taken = f"127.0.0.1:{self.serve().port}"
         done = subprocess.run(
             command("--http", taken), env=environment(self.home), cwd=ROOT, capture_output=True, text=True, check=False
         )
         self.assertEqual((done.returncode, done.stdout), (8, ""))
-        self.assertRegex(done.stderr, r"^127.0.0.1 port \d+ cannot be used \(Address already in use\); choose another")
+        self.assertRegex(done.stderr, r"^can.t listen on 127.0.0.1 port \d+ \(Address already in use\); choose another")
 
 
 class EndingOverHttp(HttpTestCase):

@@ -53,7 +53,7 @@ class PromptsTests(McpTestCase):
 
     def test_what_is_wrong_is_told(self) -> None:
         for params, sentence in (
-            ({"name": "x"}, "Unknown prompt: x; there are: librarian, record-decision, session-start, session-summary"),
+            ({"name": "x"}, "Unknown prompt: x; known: librarian, record-decision, session-start, session-summary"),
             ({"name": "session-start"}, "session-start: 'purpose' is required"),
             ({"name": "session-start", "arguments": {"purpose": "x", "b": "y"}}, "'b' is not known; leave it out"),
         ):

@@ -12,6 +12,7 @@ from tests.mcp.seeds import STORY, Values
 
 KINDS = ("tool", "guideline", "knowledge")
 VERBS = ("add", "update", "get", "list", "history", "deactivate")
+# What each of the documents calls, by its own names.
 NAMES = {
     "001": "write_memory update_memory delete_memory memories://get/ memories://list memories://search/".split(),
     "002": "turn.begin event.append turn.end memory.search context.pack decision.record decision.supersede "
@@ -27,7 +28,6 @@ NAMES = {
     "004": "memory_search memory_log_decision memory_log_commit memory_get_iteration memory_get_timeline "
     "memory_stats".split(),
 }
-"""What each of the documents calls, by its own names."""
 
 
 class SeedTests(McpTestCase):

@@ -108,4 +108,4 @@ class ACacheThatCannotBeWritten(McpTestCase):
         code, said = server.end()
         self.assertEqual(code, 0)
         self.assertNotIn("Traceback", said)
-        self.assertIn("no snapshot could be kept, so the next start will be slower: ", said)
+        self.assertIn("could not save the snapshot, so the next start will be slower: ", said)

@@ -14,17 +14,17 @@ ID = r"#(\d+)"
 
 @dataclass(frozen=True)
 class Call:
+    # Which of the documents it is in; "" where it only prepares what follows.
     document: str
-    """Which of the documents it is in; "" where it only prepares what follows."""
+    # A tool, or the address of a resource.
     name: str
-    """A tool, or the address of a resource."""
     arguments: dict[str, Any] = field(default_factory=dict)
+    # Patterns, each of which must be found in the answer.
     says: tuple[str, ...] = ()
-    """Patterns, each of which must be found in the answer."""
+    # Patterns that must not be.
     never: tuple[str, ...] = ()
-    """Patterns that must not be."""
+    # Names, each with the pattern whose first group is kept under it.
     keeps: dict[str, str] = field(default_factory=dict)
-    """Names, each with the pattern whose first group is kept under it."""
     error: bool = False
 
     def make(self, server: Server, known: Values) -> str:
