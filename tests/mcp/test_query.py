@@ -1,5 +1,3 @@
-"""Queries and conflicts through a real MCP server, as the documents the hub was conceived from write them."""
-
 from __future__ import annotations
 
 import re
@@ -24,7 +22,7 @@ class QueryToolsTests(McpTestCase):
         cls.tool_id = int(re.findall(r"#(\d+)", made)[0])
         say("relation_create", source=f"{cls.tool_id}", target="project", relation="applies_to")
 
-    def test_the_four_usual_questions_are_answered(self) -> None:
+    def test_the_usual_queries_are_answered(self) -> None:
         scope = {"type": "project", "id": "alpha", "inherit": True}
         guidelines = self.server.say(
             "memory_query", types=["guidelines"], scope=scope, tags={"require": ["python"]}

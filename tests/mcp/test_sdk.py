@@ -1,5 +1,3 @@
-"""The SDK is imported without what a stdio server doesn't need, or completely if that fails."""
-
 from __future__ import annotations
 
 import json

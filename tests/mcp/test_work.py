@@ -1,5 +1,3 @@
-"""Turns, sessions, iterations and commits through a real server, as a client that keeps its own turns meets them."""
-
 from __future__ import annotations
 
 import re
@@ -28,8 +26,8 @@ class StrictClientTests(McpTestCase):
         self.assertIn("session work active", say("session_start", session_id="work", purpose="try turns"))
         token = self.begin("t1")
         self.assertIn("created #", say("memory_write", title="T", content="x", ack_token=token))
-        told = {"type": "user_approved", "payload": {"subject": "the plan"}, "ack_token": token}
-        self.assertIn("user.approved to turn t1", say("event_append", **told))
+        approval = {"type": "user_approved", "payload": {"subject": "the plan"}, "ack_token": token}
+        self.assertIn("user.approved to turn t1", say("event_append", **approval))
         self.assertIn("known: command.run", say("event_append", type="mind.read", payload={}, ack_token=token))
         self.work_in_an_iteration(token)
         self.assertRegex(say("turn_end", ack_token=token, summary="done"), r"turn t1 closed .* \d+ events: done")
