@@ -46,7 +46,7 @@ BEYOND_SCHEMAS = (
     r"^'source' and 'target' are one and the same",
     r"give at least one of session_id, actor, source, since and until",
     r"^there is nothing to roll back",
-    r"^If-Match and base_version name two versions",
+    r"^If-Match and base_version name different versions",
     r"^kind \w+ has no attribute ",  # the kind is another field
     r"^attributes of kind ",
     r"^'type' must be one of .* for kind ",
