@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
 
 class Effect(Enum):
@@ -175,3 +176,8 @@ GEMINI_CLI = Client(
 )
 
 CLIENTS: Mapping[str, Client] = {"claude-code": CLAUDE_CODE, "gemini-cli": GEMINI_CLI}
+
+
+def answer_for_client(event: str, text: str) -> dict[str, Any]:
+    """Return what a hook prints so that the client adds ``text`` to its model's context."""
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}

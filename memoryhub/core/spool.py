@@ -102,6 +102,14 @@ def _write(descriptor: int, line: bytes) -> None:
         raise
 
 
+def has_waiting() -> bool:
+    """Return whether hook events wait to be captured."""
+    try:
+        return any(name.endswith((".jsonl", TAKEN)) for name in os.listdir(folder()))  # noqa: PTH208
+    except FileNotFoundError:
+        return False
+
+
 @contextmanager
 def only_taker() -> Iterator[bool]:
     """Yield whether this process may drain the spool inside the block; False if another does, or nothing waits."""

@@ -27,6 +27,7 @@ from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.schema import FORMATS
 from memoryhub.mcp.threads import Job, Workers
 from memoryhub.mcp.turns import TurnKeeper, TurnKeepers
+from memoryhub.ops.serving.drain import drain_before_reading
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +94,7 @@ class Calls:
         self, work: Callable[[], T], job: Job[T], turns: TurnKeeper, *, caller: Caller, project_id: object
     ) -> T:
         store = self._binding.check(project_id)
+        drain_before_reading(store.name)
         origin = use_origin(source="mcp", actor=caller.actor, session_id=turns.session_id)
         try:
             folder = use_folder(self._binding.folder())

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
+from memoryhub.config.identity import bind_project
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core import clock, log
+from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.origin import use_origin
 from memoryhub.core.spool import Kept
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.text import flat, one_line
 from sessions_app import git
 from sessions_app.events import COMMIT_RECORDED, SESSION_RESUMED, SessionTouched
@@ -111,6 +113,25 @@ def capture(*, event: HookEvent, idempotency_key: str) -> None:
             _EFFECTS[event.effect](event, idempotency_key)
         if commits:
             _record_commits(commits, event)
+
+
+def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: str) -> str:
+    """Capture a hook event in its project, and return the text that the client shows to its model, if any."""
+    folder, problem = folder_settings_of(project, event)
+    with use_store(project_store(project), create=True), use_folder(folder), use_origin(source="hook", actor=client):
+        capture(event=event, idempotency_key=idempotency_key)
+        return answer_to(event=event, project=project, problem=problem)
+
+
+def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
+    """Return the text that the client shows to its model at a captured event; ``problem`` is one of its settings."""
+    if not event.answers:
+        return ""
+    if event.directory:
+        # From now on another folder of the same name is another project.
+        bind_project(project, Path(event.directory))
+    warning = f"Memory Hub ignores this folder's settings: {problem}\n\n" if problem else ""
+    return f"{warning}{opening_of(event.session_id)}".rstrip()
 
 
 def folder_settings_of(project: str, event: HookEvent) -> tuple[FolderSettings, str]:

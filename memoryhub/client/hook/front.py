@@ -41,6 +41,8 @@ PATIENT_SECONDS = {"SessionStart": 1.0}
 # events (a prompt, the end of a turn or session) may follow each other at once and must stay in order.
 UNANSWERED = frozenset({"PostToolUse", "PostToolUseFailure", "AfterTool"})
 CHILD_SECONDS = 5.0
+# How long an answer without a hub may take.
+ALONE_SECONDS = 4.0
 MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
 
@@ -144,6 +146,9 @@ def _is_object(body: bytes) -> bool:
 def _hand_over(event: Event) -> None:
     _name_project(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
+    if connection is None and event.name in PATIENT_SECONDS:
+        _answer_alone(event)
+        return
     if connection is None or (event.name in UNANSWERED and not os.environ.get(WAIT_VARIABLE)):
         _leave_to_child(event, connection)
         return
@@ -154,6 +159,21 @@ def _hand_over(event: Event) -> None:
         complain(answer.sentence())
     elif answer.body:
         os.write(1, answer.body)
+
+
+# Without a hub, the answer is made in this process: the event is spooled first, so that nothing is lost if that fails.
+def _answer_alone(event: Event) -> None:
+    from memoryhub.client.hook import answer, keep
+
+    make_home()
+    keep.keep(event)
+    setitimer(ITIMER_REAL, ALONE_SECONDS)
+    try:
+        os.write(1, answer.answer(event))
+    except _TooLateError:
+        complain("no context was given in time; the event is kept")
+    finally:
+        setitimer(ITIMER_REAL, 0)
 
 
 # Identify the project here if this process has its own rules: the hub's environment may differ.

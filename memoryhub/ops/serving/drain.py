@@ -1,7 +1,8 @@
-"""Drains the spool: what hooks kept while no hub answered is captured once, in order, however often this is cut short.
+"""Capture the hook events that wait in the spool: each once, in order, even if the process is killed in between.
 
-Only the serving process runs it. A line is done when its event is in a store; the line's id is the event's idempotency
-key, so a line that is read again after a crash changes nothing.
+The hub drains the spool now and again. ``mcp``, commands and hooks drain their own project's events before they read.
+A line is done when its event is in a store; the line's id is the event's idempotency key, so a line that is read again
+after a crash changes nothing.
 """
 
 from __future__ import annotations
@@ -62,21 +63,32 @@ def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
             return
 
 
-def drain(stop: threading.Event | None = None) -> Drained:
-    """Capture all that waits; where another process does so already, it is left to that."""
+def drain(stop: threading.Event | None = None, *, project: str | None = None) -> Drained:
+    """Capture what waits, or only one project's events; if another process does so already, do nothing."""
     total = Drained()
     with spool.only_taker() as alone:
         for path in spool.take() if alone else []:
             if stop and stop.is_set():
                 break
-            _File(path, total).drain()
+            _File(path, total, project).drain()
     return total
+
+
+def drain_before_reading(project: str) -> None:
+    """Capture what the project's hooks told a moment ago. Reading goes on whatever fails: the events stay spooled."""
+    if not spool.has_waiting():
+        return
+    try:
+        drain(project=project)
+    except Exception:
+        logger.exception("the spool could not be drained; it is tried again")
 
 
 class _File:
     """One file of the spool."""
 
-    def __init__(self, path: Path, total: Drained) -> None:
+    def __init__(self, path: Path, total: Drained, project: str | None) -> None:
+        self._project = project
         self._path = path
         self._total = total
         self._events, self._broken = spool.read(path)
@@ -105,7 +117,7 @@ class _File:
                 self._set_aside(kept, error.message)
 
     def _take(self, project: str, events: list[_Placed]) -> None:
-        if project in self._closed:
+        if project in self._closed or self._project not in (None, project):
             self._leave(events)
             return
         try:
