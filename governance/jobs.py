@@ -40,7 +40,7 @@ def retain(run: Run) -> str:
 
 define_job(
     "retention",
-    does="Takes for good what is past its age by the store's policy, but for what something keeps.",
+    does="Permanently deletes what is past its age under the store's policy, unless something protects it.",
     work=retain,
     every=Every.DAY,
     over=Over.STORES,
@@ -68,7 +68,7 @@ def look_for_secrets(run: Run) -> str:
 
 define_job(
     "look for secrets",
-    does="Looks through a log once the rules for secrets have changed, and tells what they find in it.",
+    does="Scans a log after the secret rules have changed, and reports what they find.",
     work=look_for_secrets,
     every=Every.DAY,
     over=Over.STORES,
@@ -88,7 +88,7 @@ def wipe(_run: Run) -> str:
 
 define_job(
     "wipe",
-    does="Takes out of the files what was erased, where the process that erased it died or could not.",
+    does="Removes erased text from the files where the process that erased it did not.",
     work=wipe,
     every=Every.HOUR,
     over=Over.STORES,

@@ -1,24 +1,33 @@
-"""The documents say all that is there, and nothing that is not."""
+"""The reference covers everything that exists, and nothing else."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest import skipUnless
 
 from django.test import SimpleTestCase
 from pydantic import BaseModel
 
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import errors
-from memoryhub.core.events.event_types import EventType, event_types
+from memoryhub.core.events.event_types import EventType, Retention, event_types
 from memoryhub.core.events.rollback import effects
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
+from tests.web.server import Server, Shell, serving, temporary_home
 
 ROOT = Path(__file__).parents[1]
+DECISIONS = ROOT / "docs/decisions"
+LONGEST_CELL = 160
 
 
 def document(name: str) -> str:
@@ -28,7 +37,7 @@ def document(name: str) -> str:
 class DocumentsTests(SimpleTestCase):
     def test_every_tool_is_in_its_profile_and_no_other_is_named(self):
         load_tools()
-        rows = re.findall(r"^\| `(\w+)` \| (core|work|full) \|", document("mcp.md"), re.MULTILINE)
+        rows = re.findall(r"^\| `(\w+)` \| (core|work|full) \|", document("reference/tools.md"), re.MULTILINE)
         documented = dict(rows)
         wanted: dict[str, str] = {}
         for profile in ("full", "work", "core"):
@@ -37,35 +46,35 @@ class DocumentsTests(SimpleTestCase):
 
     def test_every_alias_and_resource_is_named(self):
         load_tools()
-        text = document("mcp.md")
+        text = document("reference/tools.md") + document("reference/prompts.md")
         for name in [alias for tool in all_tools() for alias in tool.aliases]:
             self.assertIn(f"`{name}`", text)
         for resource in all_resources():
             self.assertIn(f"`{resource.uri_template}`", text)
 
     def test_every_route_is_named(self):
-        text = document("rest.md")
+        text = document("reference/rest.md")
         for path in api.get_openapi_schema()["paths"]:
             self.assertIn(path.removeprefix("/api/v1").replace("{project_id}/", "{project_id}/"), text)
 
     def test_every_error_is_named_with_its_codes(self):
-        text = document("errors.md")
+        text = document("reference/errors.md")
         for error in errors.HubError.__subclasses__():
             self.assertIn(f"| `{error.code}` | {error.http_status} | {error.exit_code} |", text)
 
     def test_every_command_is_named_and_no_other(self):
         names = {path.stem for path in (ROOT / "memoryhub/management/commands").glob("[a-z]*.py")}
-        documented = set(re.findall(r"^\| `(\w+)", document("cli.md"), re.MULTILINE))
+        documented = set(re.findall(r"^\| `(\w+)", document("reference/commands.md"), re.MULTILINE))
         self.assertEqual(documented, names)
 
     def test_every_environment_variable_is_named(self):
         code = "\n".join(path.read_text() for path in (ROOT / "memoryhub").rglob("*.py"))
         used = set(re.findall(r"[\"'](MEMORY_HUB_(?!TEST_)[A-Z_]+)[\"']", code))
-        documented = set(re.findall(r"^\| `(MEMORY_HUB_[A-Z_]+)`", document("settings.md"), re.MULTILINE))
+        documented = set(re.findall(r"^\| `(MEMORY_HUB_[A-Z_]+)`", document("reference/settings.md"), re.MULTILINE))
         self.assertEqual(documented, used)
 
     def test_every_project_setting_is_named_with_its_default(self):
-        text = document("settings.md")
+        text = document("reference/settings.md")
         for name, field in ProjectSettings.model_fields.items():
             default = shown(field.get_default(call_default_factory=True))
             self.assertRegex(text, rf"\| `{name}` \|.*\| `?{re.escape(default)}`? \|")
@@ -73,38 +82,98 @@ class DocumentsTests(SimpleTestCase):
     def test_every_event_type_has_its_row(self):
         product = (known for known in event_types() if not known.schema.__module__.startswith("tests."))
         known = sorted(product, key=lambda known: (known.group.order, known.name))
-        self.assert_table("events.md", "| event |", map(event_row, known))
+        self.assert_table("reference/events.md", "| event |", map(event_row, known))
 
     def test_every_effect_of_roll_back_has_its_row(self):
         rows = (f"| `{effect.step}` | {effect.words} |" for effect in effects().values())
-        self.assert_table("events.md", "| step |", rows)
+        self.assert_table("reference/events.md", "| step |", rows)
 
     def assert_table(self, name: str, head: str, wanted: Iterable[str]) -> None:
-        """The rows below a head are just these; a failure shows the rows to paste."""
+        """Assert that the table with this head has exactly these rows; a failure shows the rows to paste."""
         table = document(name).partition(head)[2].partition("\n\n")[0].splitlines()[2:]
         rows = list(wanted)
         self.assertEqual(table, rows, "\n".join([f"docs/{name} should have these rows:", *rows]))
 
+    def test_the_index_of_decisions_has_every_record(self):
+        self.assert_table("decisions/README.md", "| number |", map(record_row, sorted(DECISIONS.glob("[0-9]*.md"))))
+
+    def test_no_table_cell_is_too_long(self):
+        for page in [*(ROOT / "docs").rglob("*.md")]:
+            rows = [line for line in page.read_text().splitlines() if line.startswith("|")]
+            cells = [cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row)]
+            self.assertEqual([cell for cell in cells if len(cell) > LONGEST_CELL], [], page.name)
+
     def test_every_link_leads_somewhere(self):
         for page in [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]:
-            for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-                self.assertTrue((page.parent / target).exists(), f"{page.name} → {target}")
+            for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+                path, _, anchor = target.partition("#")
+                linked = page.parent / path if path else page
+                self.assertTrue(linked.exists(), f"{page.name} → {target}")
+                self.assertTrue(not anchor or anchor in anchors(linked), f"{page.name} → {target}")
 
     def test_every_dependency_has_its_line(self):
         project = (ROOT / "pyproject.toml").read_text()
-        text = document("dependencies.md")
+        text = document("internals/dependencies.md")
         for name in re.findall(r'^    "([a-zA-Z0-9-]+)[><=]', project, re.MULTILINE):
             self.assertIn(name.lower(), text.lower())
 
 
+class RestExamplesTests(SimpleTestCase):
+    """The examples of ``docs/reference/rest.md``, against a real hub."""
+
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.enterClassContext(serving("--no-worker"))
+
+    def run_example(self, language: str, *program: str) -> list[str]:
+        blocks = re.findall(rf"^```{language}\n(.*?)^```$", document("reference/rest.md"), re.DOTALL | re.MULTILINE)
+        text = "\n".join(blocks).replace("http://127.0.0.1:8321", self.server.address)
+        text = text.replace("~/.memory-hub", str(self.server.home))
+        ended = subprocess.run([*program, text], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""), text)
+        return ended.stdout.splitlines()
+
+    @skipUnless(shutil.which("curl"), "curl is not installed")
+    def test_the_examples_work(self):
+        answers = self.run_example("sh", "bash", "-O", "expand_aliases", "-ec")
+        self.assertEqual(["Why WAL" in answer for answer in answers], [False, True, True, True, True])
+        self.assertIn("Port of the server", self.run_example("python", sys.executable, "-c")[0])
+
+
+class CommandExamplesTests(SimpleTestCase):
+    def test_the_examples_of_schedules_work(self):
+        with temporary_home() as home, contextlib.closing(Shell(home)) as shell:
+            for line in re.findall(r"^memory-hub (jobs .+)", document("reference/jobs.md"), re.MULTILINE):
+                code, output = shell.run(*shlex.split(line, comments=True))
+                self.assertEqual(code, 0, f"{line}: {output}")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def record_row(record: Path) -> str:
+    """Return the row of a decision record in ``docs/decisions/README.md``."""
+    text = record.read_text()
+    number, title = re.findall(r"^# (\d+)\. (.+)", text)[0]
+    status = re.findall(r"^Status: ([^;\n]+)", text, re.MULTILINE)[0]
+    return f"| [{number}]({record.name}) | {title} | {status} |"
+
+
 def event_row(known: EventType[Any]) -> str:
     rule = known.rollback
-    words = ["set aside"] if rule.is_hidden else []
+    words = ["quarantined"] if rule.is_hidden else []
     words += [f"undo: `{rule.by}`"] if rule.by else []
-    words += [f"stays: {rule.why}"] if rule.why else []
+    words += [f"kept: {rule.why}"] if rule.why else []
     treated = "; ".join(words) or "can't be selected"
+    retention = "with its owner" if known.retention is Retention.WITH_STREAM else known.retention
     clients = "yes" if known.from_clients else ""
-    return f"| `{known.name}` | {known.label} | {known.group.label} | {known.retention} | {treated} | {clients} |"
+    return f"| `{known.name}` | {known.label} | {known.group.label} | {retention} | {treated} | {clients} |"
 
 
 def shown(default: Any) -> str:

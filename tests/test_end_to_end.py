@@ -21,17 +21,17 @@ ROOT = Path(__file__).parents[1]
 DEADLINE_SECONDS = 120
 
 DECISION_QUESTIONS = {
-    "what happens to waiting processes when somebody else is writing?": "jittered",
-    "can a text be wiped for good and the hashes still agree?": "erasure",
-    "does a history copy every wording three times over?": "payload",
-    "why does searching not need a second copy of everything?": "contentless",
+    "what do processes do while another one writes?": "random delays",
+    "how can a text be erased while the digests still verify?": "erasure",
+    "is the text of a version stored several times?": "payload",
+    "why is the text not stored a second time for searches?": "contentless",
 }
 MANUAL_QUESTIONS = {
-    "who finds out that strangers may read a file?": "doctor",
-    "what happens to what a hook hears while nobody is serving?": "spool",
-    "how is a run of retention stopped from taking something that must stay?": "hold",
-    "which link lets me in, and how often may I click on it?": "once",
-    "what comes back for judgement after a commit touched a file?": "affirm",
+    "what tells me that others on the machine may read a file?": "doctor",
+    "where do hook events go if the hub is down?": "spool",
+    "how do I keep an item that retention would delete?": "hold",
+    "how often can I use a sign-in link?": "once",
+    "what is due after a commit changed a file?": "recheck",
 }
 
 

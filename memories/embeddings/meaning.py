@@ -100,7 +100,7 @@ def model_name() -> str | None:
 MEANING = "meaning"
 
 _WEIGHT = 0.5
-"""Measured for the bundled model; docs/retrieval.md has the figures."""
+"""Measured for the bundled model; docs/internals/retrieval.md has the figures."""
 _ALONE = 0.3
 """Texts that have nothing to do with each other are near 0."""
 _GOOD = 0.4

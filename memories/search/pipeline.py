@@ -1,4 +1,4 @@
-"""How much each thing counts in a ranking; what was measured for each is in docs/retrieval.md."""
+"""How much each thing counts in a ranking; what was measured for each is in docs/internals/retrieval.md."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class Meta(BaseModel):
     estimated_tokens: int = Field(description="of the results as text, one line each")
     has_more: bool
     next_cursor: str | None = Field(None, description="cursor of the next page")
-    mode: str | None = Field(None, description="of a search: hybrid (words and meaning), fts5 (words), basic (LIKE)")
+    mode: str | None = Field(None, description="of a search: hybrid: words and meaning; fts5: words; basic: LIKE")
     note: str | None = Field(None, description="how the results were found")
 
 

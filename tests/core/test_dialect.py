@@ -33,7 +33,7 @@ from memoryhub.core.stores.dialect import (
 from tests.support import HubTestCase
 
 ROOT = Path(__file__).parents[2]
-RECORD = ROOT / "docs/decisions/0041-sql-is-written-for-two-databases.md"
+RECORD = ROOT / "docs/decisions/0041-write-sql-for-two-databases.md"
 _ONLY_SQLITE = re.compile(
     r"\bjson_(?:each|extract|group_array|group_object|type|array|set|valid|tree)\(|\b(?:INSERT|UPDATE) OR [A-Z]+\b"
     r"|\bPRAGMA\b|\bpragma_\w+|writable_schema|\bMATCH\b|\bbm25\(|\bfts5|\browid\b|\btypeof\(|\bINDEXED BY\b"

@@ -1,4 +1,4 @@
-"""A kind that exists in tests only, and the settings of the process that has it. docs/new-kind.md shows it."""
+"""A kind for tests only, and the settings of the process that has it. docs/internals/new-kind.md shows it."""
 
 # ruff: noqa: E402, F403
 from __future__ import annotations

@@ -30,7 +30,7 @@ class NewKindTests(SimpleTestCase):
     def test_the_guide_shows_the_declaration(self) -> None:
         source = (ROOT / "tests/kinds/invented.py").read_text()
         declaration = source[source.index("class RunbookAttributes") : source.index("# The settings")]
-        self.assertIn(declaration.strip(), (ROOT / "docs/new-kind.md").read_text())
+        self.assertIn(declaration.strip(), (ROOT / "docs/internals/new-kind.md").read_text())
 
 
 class ToneTests(SimpleTestCase):

@@ -13,7 +13,7 @@ PROFILES = ("core", "work", "full")
 
 def documented() -> dict[str, set[str]]:
     """Return the tools that each profile lists, as the table of the documents has them."""
-    text = Path(ROOT / "docs" / "mcp.md").read_text()
+    text = Path(ROOT / "docs/reference/tools.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| (core|work|full) \|", text, re.MULTILINE)
     return {
         profile: {name for name, first in rows if PROFILES.index(first) <= place}

@@ -62,7 +62,7 @@ class PromptsTests(McpTestCase):
             self.assertIn(sentence, error["message"])
 
     def test_the_documents_name_every_prompt(self) -> None:
-        text = Path(ROOT, "docs/mcp.md").read_text()
+        text = Path(ROOT, "docs/reference/prompts.md").read_text()
         load_tools()
         for prompt in all_prompts():
             self.assertIn(f"| `{prompt.name}` |", text)

@@ -98,7 +98,8 @@ class SetupTests(SetupTestCase):
         self.assertFalse((link.parent / "settings.json").exists())
 
     def test_hooks_are_those_that_the_hub_knows_and_the_documents_show(self):
-        shown = re.findall(r"```json\n(.*?)```", (ROOT / "docs/hooks.md").read_text(), re.DOTALL)
+        by_hand = (ROOT / "docs/guides/connect-a-client.md").read_text().partition("## Hooks by hand")[2]
+        shown = re.findall(r"```json\n(.*?)```", by_hand, re.DOTALL)
         for name, example in zip(("claude-code", "gemini-cli"), shown, strict=True):
             self.run_setup(name, "--yes")
             path = find_client(name).hooks_file(None)

@@ -143,12 +143,14 @@ class Server:
         self.process.stdout.close()
 
 
-def command(*arguments: str, home: Path, program: str = "", stdin: int | None = None) -> subprocess.Popen[str]:
+def command(
+    *arguments: str, home: Path, program: str = "", stdin: int | None = None, folder: Path | None = None
+) -> subprocess.Popen[str]:
     measured = UNMEASURED if program else {}  # some programs leave coverage no room to write what it measured
     environment = {**os.environ, **measured, "MEMORY_HUB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
         [sys.executable, *(["-c", program] if program else [str(ROOT / "manage.py")]), *arguments],
-        cwd=ROOT if program else None,
+        cwd=folder or (ROOT if program else None),
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -166,8 +168,8 @@ def run(*arguments: str, home: Path) -> tuple[int, str]:
 class Shell:
     """A process that runs one command after another, as one for each would: to start takes the most of a command."""
 
-    def __init__(self, home: Path) -> None:
-        self._process = command(home=home, program=_SHELL, stdin=subprocess.PIPE)
+    def __init__(self, home: Path, *, folder: Path | None = None) -> None:
+        self._process = command(home=home, program=_SHELL, stdin=subprocess.PIPE, folder=folder)
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Return a command's exit code, and all that it said on both streams."""

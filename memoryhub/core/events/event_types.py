@@ -1,6 +1,7 @@
 """The registry of event types: one ``define_event`` call declares everything about a type (decision 40).
 
-Labels, filters, timelines, retention, permissions, search, roll-back and ``docs/events.md`` derive from it.
+Labels, filters, timelines, retention, permissions, search, roll-back and
+``docs/reference/events.md`` derive from it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kinds of memory. To add one, declare it here; docs/new-kind.md has an example (decision 39)."""
+"""The kinds of memory. To add one, declare it here; docs/internals/new-kind.md has an example (decision 39)."""
 
 from __future__ import annotations
 

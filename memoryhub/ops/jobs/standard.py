@@ -134,14 +134,14 @@ def _counted(count: int, one: str, many: str) -> str:
 
 define_job(
     "embed texts",
-    does="Makes the vectors of what was written since the last time, so that it is found by its meaning.",
+    does="Computes vectors for new texts, so that they can be found by meaning.",
     work=lambda run: embed_current_store(until=run.until),
     every=Every.MINUTE,
     cap=40,
 )
 define_job(
     "expire turns",
-    does="Marks turns whose time has run out as incomplete.",
+    does="Marks expired turns as incomplete.",
     work=lambda _: _counted(expire_turns(), "turn left open", "turns left open"),
     every=Every.MINUTE,
     over=Over.PROJECTS,
@@ -149,7 +149,7 @@ define_job(
 )
 define_job(
     "end idle sessions",
-    does="Ends the sessions in which nothing has happened for long, with what is known of them.",
+    does="Ends idle sessions with a summary of what was captured.",
     work=lambda _: _counted(end_idle_sessions(), "session ended", "sessions ended"),
     every=Every.HOUR,
     over=Over.PROJECTS,
@@ -157,14 +157,14 @@ define_job(
 )
 define_job(
     "count uses",
-    does="Writes down in the log which memories were read, found and cited.",
+    does="Records in the log which memories were read, found and cited.",
     work=lambda _: _counted(count_uses(), "use counted", "uses counted"),
     every=Every.HOUR,
     cap=120,
 )
 define_job(
     "prune use statistics",
-    does="Forgets how often memories were used that were deleted a month ago.",
+    does="Deletes the usage counts of memories that were deleted a month ago.",
     work=lambda run: _counted(
         prune_uses(until=run.until), "deleted memory's use forgotten", "deleted memories' uses forgotten"
     ),
@@ -173,7 +173,7 @@ define_job(
 )
 define_job(
     "fold counters",
-    does="Adds what processes that have ended had counted to the hub's sums.",
+    does="Adds the counts of ended processes to the hub's sums.",
     work=lambda _: _counted(fold_ended(), "process's counts folded", "processes' counts folded"),
     every=Every.HOUR,
     over=Over.HUB,
@@ -181,7 +181,7 @@ define_job(
 )
 define_job(
     "verify stores",
-    does="Walks every chain to its anchored head, checks every page, and compares read models with the log.",
+    does="Verifies every chain up to its anchor, checks every page, and compares read models with the log.",
     work=verify_target,
     every=Every.DAY,
     cap=600,
@@ -197,14 +197,14 @@ define_job(
 )
 define_job(
     "reindex",
-    does="Makes the full-text index and the index of vectors anew beside the store, and puts them in place.",
+    does="Rebuilds the full-text index and the vector index beside the store, then replaces the old ones.",
     work=reindex,
     every=Every.DEMAND,
     cap=800,
 )
 define_job(
     "rebuild",
-    does="Makes all read models anew from the log beside the store, compares them, and puts them in place.",
+    does="Rebuilds all read models from the log beside the store, compares them, then replaces the old ones.",
     work=rebuild_models,
     every=Every.DEMAND,
     cap=800,
