@@ -1,1 +1,1 @@
-"""What is kept, and what goes: retention, holds, redaction, roll-back, staleness."""
+"""Retention, holds, redaction, roll-back and staleness."""

@@ -1,4 +1,4 @@
-"""What can happen in staleness."""
+"""Events of holds, retention, roll-back and staleness."""
 
 from __future__ import annotations
 
@@ -13,44 +13,37 @@ from memoryhub.core.schemas import EntityId, Instant, Payload, Sha256
 
 
 class HoldPlaced(Payload):
-    """Something is to be kept until further notice, whatever its age."""
-
     stream_id: str = Field(min_length=1, max_length=200)
     reason: str = Field(min_length=1, max_length=1_000)
 
 
 class HoldLifted(Payload):
-    """It need not be kept any longer."""
-
     hold_id: int
     reason: str = Field("", max_length=1_000)
 
 
+# why the list is in the event: a run that is interrupted is finished from this list (decision 26)
 class RetentionBegan(Payload):
-    """A run of retention set out to take exactly these; whatever came to be kept meanwhile it leaves."""
-
+    # Ages are counted from this time; ISO 8601
     cutoff: Instant
-    """From when ages count; ISO 8601."""
+    # Of the confirmed list of items
     digest: Sha256
-    """Of what was to go, as it was confirmed."""
+    # The plan: what is deleted by which rule, what is kept and why
     report: dict[str, JsonValue]
-    """The plan: what was to go by rule, and what was kept by what."""
     events: int
     bytes: int
+    # Single events to erase, as ranges
     positions: list[tuple[int, int]] = Field(default_factory=list)
-    """The single events that were to go, as ranges."""
+    # Items to erase with their whole streams, as ranges of ids, by the index of their group in the report
     things: dict[int, list[tuple[int, int]]] = Field(default_factory=dict)
-    """The things that were to go with their streams, as ranges of ids, by the place of their group in the report."""
 
 
 class RetentionRan(Payload):
-    """The run is at its end, and the free space was wiped."""
-
     run_id: int
     events: int
     bytes: int
+    # What was deleted, what was kept and why
     report: dict[str, JsonValue]
-    """What went, and what was kept by what."""
 
 
 HOLD_PLACED = define_governance_event("hold.placed", HoldPlaced, label="Hold placed")
@@ -60,8 +53,6 @@ RETENTION_RAN = define_governance_event("retention.ran", RetentionRan, label="Re
 
 
 class RollbackMade(Payload):
-    """What came of a selection was set aside or undone; the events behind this one did it, one a step."""
-
     selection: dict[str, Any]
     action: RollbackAction
     steps: list[dict[str, Any]] = Field(default_factory=list)
@@ -70,8 +61,6 @@ class RollbackMade(Payload):
 
 
 class RollbackUndone(Payload):
-    """A roll-back was undone."""
-
     rollback_id: int
     steps: list[dict[str, Any]] = Field(default_factory=list)
     left: list[dict[str, Any]] = Field(default_factory=list)
@@ -83,8 +72,6 @@ ROLLBACK_UNDONE = define_governance_event("rollback.undone", RollbackUndone, lab
 
 
 class ThingAffirmed(Payload):
-    """Someone looked at a memory or a decision again and found that it holds."""
-
     entity_id: EntityId
     reason: str = ""
 

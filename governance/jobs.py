@@ -1,5 +1,3 @@
-"""The jobs of governance."""
-
 from __future__ import annotations
 
 from governance.present import size
@@ -15,27 +13,26 @@ from memoryhub.core.text import counted
 
 
 class _TimeIsUp(Exception):
-    """Leaves a run where it is; the next one goes on."""
+    pass
 
 
 def retain(run: Run) -> str:
-    """Take what is due in the current store; nothing where no rule lets anything go."""
     if not Policy.current(clock.now()).applies:
         return ""
 
-    def told(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         run.report(done, total)
         if run.over:
             raise _TimeIsUp
 
     try:
-        ended = run_due(progress=told)
+        ended = run_due(progress=report)
     except _TimeIsUp:
-        return f"{run.done:,} of {run.total:,} things were taken; the next run goes on"
+        return f"processed {run.done:,} of {run.total:,} items; the next run continues"
     if ended is None:
         return ""
-    went = f"{counted(ended.report.things, 'thing')} in {counted(ended.events, 'event')} went"
-    return f"{went}, {size(ended.bytes)} (run #{ended.id})"
+    deleted = f"deleted {counted(ended.report.things, 'item')} in {counted(ended.events, 'event')}"
+    return f"{deleted}, {size(ended.bytes)} (run #{ended.id})"
 
 
 define_job(
@@ -49,21 +46,20 @@ define_job(
 
 
 def look_for_secrets(run: Run) -> str:
-    """Look through the current store where the rules have changed since the last look; what is found stays for now."""
     before = last_look()
     if before and before.is_current:
         return ""
     total = log.head()[0]
 
-    def told(position: int) -> None:
+    def report(position: int) -> None:
         run.report(position, total)
         run.require_time()
 
-    look = look_through(told)
+    look = look_through(report)
     if not look.finds:
-        return "the rules for secrets have changed, and find nothing that was kept before"
-    found = f"{counted(look.finds, 'place')} in {counted(look.events, 'event')}"
-    return f"the rules for secrets find {found}; redaction takes them out"
+        return "the secret rules have changed; no matches in stored events"
+    found = f"{counted(look.finds, 'match', 'matches')} in {counted(look.events, 'event')}"
+    return f"the secret rules find {found}; redact them"
 
 
 define_job(
@@ -77,13 +73,14 @@ define_job(
 
 
 def wipe(_run: Run) -> str:
-    """Leave nothing in the current store's files of what was erased, where the process that erased could not."""
     if not is_unwiped():
         return ""
     log.forget_views()
     if not wipe_traces():
-        raise Unavailable("others hold the store, so what was erased is in its files still; the next run tries again")
-    return "what was erased is out of the store's files"
+        raise Unavailable(
+            "other processes use the store, so erased text is still in its files; the next run tries again"
+        )
+    return "removed erased text from the store's files"
 
 
 define_job(

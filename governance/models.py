@@ -1,4 +1,4 @@
-"""Read models of what was done about what is kept. Projectors alone write them."""
+"""Read models, written by projectors only. Ids are positions of events."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from memoryhub.core.text import counted
 
 
 class Redaction(StoreModel):
-    """Text that was taken out of events; its id is the position of the event that says so. The text is nowhere."""
-
     id = PositionField(primary_key=True)
     what = models.CharField("found by", max_length=300, help_text="A rule, a pattern's label; never the text")
     reason = models.TextField(blank=True)
@@ -25,8 +23,6 @@ class Redaction(StoreModel):
 
 
 class Hold(StoreModel):
-    """Something that no retention takes until it is lifted; its id is the position of the event that placed it."""
-
     id = PositionField(primary_key=True)
     stream_id = models.CharField("what is held", max_length=200, help_text="A stream, or * for the whole store")
     reason = models.TextField()
@@ -46,15 +42,13 @@ class Hold(StoreModel):
 
 
 class RetentionRun(StoreModel):
-    """One run of retention; its id is the position of the event that began it, which lists what may go."""
-
     id = PositionField(primary_key=True)
     cutoff = models.DateTimeField(help_text="As of when ages were counted")
     digest = models.CharField(max_length=64, help_text="Of exactly what was to go")
     events = models.PositiveIntegerField(help_text="To go; once it ran, that went")
     bytes = models.PositiveBigIntegerField()
+    # What is deleted by which rule, what is kept and why; after the run, what was deleted
     report = models.JSONField(default=dict)
-    """Counts by rule and what is to go, and what is kept by what; once it ran, what went."""
     actor = models.CharField(max_length=200)
     source = models.CharField("door", max_length=32)
     began_at = models.DateTimeField("began")
@@ -68,38 +62,33 @@ class RetentionRun(StoreModel):
 
 
 class RollbackAction(models.TextChoices):
-    """What was done about what a source had left."""
-
     QUARANTINE = "quarantine", "Quarantined"
     UNDO = "undo", "Undone"
 
 
 class Rollback(StoreModel):
-    """What came of a source, set aside or undone at once; its id is the position of the event that says so."""
-
     id = PositionField(primary_key=True)
     action = models.CharField(max_length=16, choices=RollbackAction)
+    # Of events: session_id, actor, source, since, until
     selection = models.JSONField(default=dict)
-    """Which events: session, actor, source, since, until."""
+    # One object per change, so that undo can compute the inverse
     steps = models.JSONField(default=list)
-    """What was done, one object a thing, so that it can be undone."""
+    # What was not changed, and why
     left = models.JSONField(default=list)
-    """What was left as it is, and why."""
     reason = models.TextField(blank=True)
     actor = models.CharField(max_length=200)
     made_at = models.DateTimeField()
     undone_by = models.CharField(max_length=200, blank=True)
     undone_at = models.DateTimeField(null=True)
+    # What the undo did not change, and why
     undone_left = models.JSONField(default=list)
-    """What its undoing left as it is, and why."""
 
     def __str__(self) -> str:
         return f"roll-back #{self.id} ({self.action})"
 
 
+# The latest affirmation of a memory or decision
 class Affirmation(StoreModel):
-    """Someone looked at a thing again and found that it holds; the latest of each thing."""
-
     entity_id = PositionField(primary_key=True)
     event = models.BigIntegerField(help_text="The position of the event that says so")
     actor = models.CharField(max_length=200)

@@ -1,5 +1,3 @@
-"""What is so, after what happened in staleness."""
-
 from __future__ import annotations
 
 import json
@@ -43,7 +41,6 @@ from memoryhub.core.stores.dialect import IDS
 
 @projects(PAYLOAD_REDACTED)
 def keep_redaction(event: Event[PayloadRedacted]) -> None:
-    """Note who took what out of how many events, and why."""
     rows.insert(
         Redaction,
         id=event.position,
@@ -58,7 +55,6 @@ def keep_redaction(event: Event[PayloadRedacted]) -> None:
 
 @projects(HOLD_PLACED)
 def place(event: Event[HoldPlaced]) -> None:
-    """Add the hold, in force."""
     rows.insert(
         Hold,
         id=event.position,
@@ -71,7 +67,6 @@ def place(event: Event[HoldPlaced]) -> None:
 
 @projects(HOLD_LIFTED)
 def lift(event: Event[HoldLifted]) -> None:
-    """Note that it is no longer in force, by whom and why."""
     rows.update(
         Hold,
         event.payload.hold_id,
@@ -81,6 +76,7 @@ def lift(event: Event[HoldLifted]) -> None:
     )
 
 
+# The first hold on the whole store, on a stream of these events, or on a session of theirs
 _HELD = (
     "SELECT h.id, h.stream_id, h.reason FROM governance_hold h WHERE h.lifted_at IS NULL AND (h.stream_id = '*' OR "
     f"h.stream_id IN (SELECT e.stream_id FROM raw_events e WHERE e.position IN {IDS} "
@@ -89,23 +85,19 @@ _HELD = (
 )
 
 
+# why a projector: every way to erase appends this event, so none can bypass a hold; raising here rolls the whole
+# erasure back (decision 26). No log contains such an erasure, so a rebuild never raises.
 @projects(PAYLOAD_ERASED)
 def refuse_held(event: Event[PayloadErased]) -> None:
-    """Let nothing be erased that is held, whoever asks: what is refused here undoes the whole erasure.
-
-    Raises:
-        Forbidden: a hold is in force; the sentence names it. No log has such an erasure, so no rebuild meets one.
-    """
     listed = json.dumps(event.payload.positions)
     for number, stream, reason in rows.fetch(_HELD, [listed, listed]):
         raise Forbidden(
-            f"hold #{number} on {stream} keeps it ({reason}); nothing was erased; lift the hold first", hold=number
+            f"hold #{number} on {stream} prevents this ({reason}); nothing was erased; lift the hold first", hold=number
         )
 
 
 @projects(RETENTION_BEGAN)
 def begin(event: Event[RetentionBegan]) -> None:
-    """Add the run, with what it set out to take."""
     payload = event.payload
     rows.insert(
         RetentionRun,
@@ -123,7 +115,6 @@ def begin(event: Event[RetentionBegan]) -> None:
 
 @projects(RETENTION_RAN)
 def end(event: Event[RetentionRan]) -> None:
-    """Say what went."""
     payload = event.payload
     rows.update(
         RetentionRun,
@@ -137,13 +128,11 @@ def end(event: Event[RetentionRan]) -> None:
 
 @projects(ROLLBACK_MADE)
 def keep_rollback(event: Event[RollbackMade]) -> None:
-    """Add the roll-back."""
     rows.insert(Rollback, id=event.position, actor=event.actor, made_at=event.occurred_at, **event.payload.model_dump())
 
 
 @projects(ROLLBACK_UNDONE)
 def keep_undoing(event: Event[RollbackUndone]) -> None:
-    """Note who undid it, when, and what that left as it is."""
     rows.update(
         Rollback,
         event.payload.rollback_id,
@@ -161,9 +150,9 @@ _AFFIRM = (
 _STREAMS = f"SELECT stream_id FROM raw_events WHERE position IN {IDS} AND event_type = '{THING_AFFIRMED.name}'"
 
 
+# why headers: an affirmation counts even if its reason was erased
 @project_headers
 def affirm(event: Event[Any]) -> None:
-    """Keep the latest affirmation of the thing whose stream it is in: that holds even where its reason was erased."""
     if event.type != THING_AFFIRMED.name:
         return
     entity_id = int(event.stream_id.rpartition(":")[2])
@@ -174,26 +163,24 @@ def affirm(event: Event[Any]) -> None:
 
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
 def settle_affirmations(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
-    """Keep the latest affirmation that is not in quarantine, of each thing that one of these affirmed."""
     affirmed = RawEvent.objects.filter(
         stream_id__in=RawSQL(rows.rendered(_STREAMS), [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
         event_type=THING_AFFIRMED.name,
         position__lt=event.position,
     )
-    for each in affirmed.order_by("position"):
-        rows.execute("DELETE FROM governance_affirmation WHERE entity_id = %s", [entity_of(each)])
-    present = find_entities(entity_of(each) for each in affirmed)
-    for each in outside_quarantine(affirmed).order_by("position"):
-        if entity_of(each) in present:
-            affirm(log.event_of(each))
+    for affirmation in affirmed.order_by("position"):
+        rows.execute("DELETE FROM governance_affirmation WHERE entity_id = %s", [entity_of(affirmation)])
+    present = find_entities(entity_of(affirmation) for affirmation in affirmed)
+    for affirmation in outside_quarantine(affirmed).order_by("position"):
+        if entity_of(affirmation) in present:
+            affirm(log.event_of(affirmation))
 
 
 @projects(PAYLOAD_ERASED)
 def forget_erased(event: Event[PayloadErased]) -> None:
-    """Drop the reasons that were erased, and the affirmations of things that were erased whole."""
     rows.execute(
         f"UPDATE governance_affirmation SET reason = '' WHERE event IN {IDS}",
         [json.dumps(event.payload.positions)],
     )
-    gone = [int(tail) for _, _, tail in (each.partition(":") for each in event.payload.streams) if tail.isdecimal()]
+    gone = [int(tail) for _, _, tail in (stream.partition(":") for stream in event.payload.streams) if tail.isdecimal()]
     rows.execute(f"DELETE FROM governance_affirmation WHERE entity_id IN {IDS}", [json.dumps(gone)])

@@ -1,19 +1,14 @@
-"""The registry of organisations, projects and tokens as a Django app."""
-
 from django.apps import AppConfig, apps
 from django.db.models.signals import post_migrate
 
 
 class HubConfig(AppConfig):
-    """What is in hub.db beside Django's own tables."""
-
     name = "memoryhub"
     label = "memoryhub"
     verbose_name = "Memory Hub"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Have the roles' groups made whenever hub.db is migrated; a process that works on stores alone knows none."""
         if apps.is_installed("django.contrib.auth"):
             from memoryhub.registry.people import sync_groups
 
@@ -21,8 +16,8 @@ class HubConfig(AppConfig):
         post_migrate.connect(_install_schedules, dispatch_uid="memoryhub.schedules")
 
 
+# With the tables of the queue
 def _install_schedules(app_config: AppConfig, using: str, **_: object) -> None:
-    """Have the schedules of the jobs installed with the queue's tables."""
     if app_config.label == "django_q" and using == "jobs":
         from memoryhub.ops.jobs import install_schedules
 

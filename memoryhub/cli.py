@@ -1,4 +1,4 @@
-"""The command line: ``memory-hub``, and ``manage.py`` in a checkout."""
+"""Entry point of ``memory-hub`` and ``manage.py``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import sys
 
 from memoryhub.env import HomeError, check_home
 
+# Commands that need only stores; they start without the web's apps
 _SLIM_COMMANDS = frozenset({"bench", "bootstrap", "import", "rebuild", "replay", "verify"})
-"""Commands that only work on stores; they start without the web's apps."""
 
+# The end of the first sentence or clause of a help text
 _END = re.compile(r"[.;:](?: |$)| \(")
-"""Where the first thing that a help says ends."""
-_USAGE = "memory-hub COMMAND …; memory-hub COMMAND --help says all that it takes."
-_OTHERS = "memory-hub help --commands names Django's own commands too, such as migrate and shell."
+_USAGE = "memory-hub COMMAND …; memory-hub COMMAND --help shows its options."
+_OTHERS = "memory-hub help --commands also lists Django's commands, such as migrate and shell."
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command and return its exit code."""
     argv = list(sys.argv if argv is None else argv)
     if argv[1:] == ["--version"]:
         from memoryhub import __version__
@@ -67,7 +66,6 @@ def _run(argv: list[str]) -> int:
 
 
 def _overview() -> str:
-    """Return what each command of the hub does, a line each; Django's own are a word away."""
     import django
     from django.core.management import find_commands, load_command_class
 
@@ -76,5 +74,5 @@ def _overview() -> str:
     django.setup()
     commands = {name: load_command_class("memoryhub", name).help for name in find_commands(management.__path__[0])}
     wide = max(map(len, commands))
-    lines = [f"  {name:<{wide}}  {_END.split(said)[0]}" for name, said in sorted(commands.items())]
+    lines = [f"  {name:<{wide}}  {_END.split(text)[0]}" for name, text in sorted(commands.items())]
     return "\n".join([_USAGE, "", *lines, "", _OTHERS, ""])

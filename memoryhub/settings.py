@@ -1,4 +1,4 @@
-"""Settings of the web server, its worker and every command that needs the whole hub."""
+"""Settings of the server, its worker, and commands that need the whole hub."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ TEMPLATE_FOLDERS = (PACKAGE / "templates", PACKAGE.parent / "templates")
 os.umask(env.PRIVATE_UMASK)
 
 
+# why lazy: most commands never use the secret, so its file is read or created on first use
 class _LateSecret(SimpleLazyObject):  # type: ignore[type-arg]
-    """A secret whose file is read, or made, when the secret is first used, not when the settings are loaded."""
-
     def __bool__(self) -> bool:
-        return True  # asked by django.setup() in every command; most never use the secret
+        return True  # django.setup() asks in every command
 
 
 SECRET_KEY = _LateSecret(lambda: read_or_create_secret(SECRET_KEY_FILE))
@@ -58,13 +57,13 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    # The last, because it calls the view: every check above comes before a store is opened.
+    # why last: all checks above run before a store is opened
     "memoryhub.web.middleware.CurrentStore",
 ]
 
 ROOT_URLCONF = "memoryhub.urls"
+# URLs under /p/<project>/, /o/<organisation>/ and /global/
 STORE_URLCONF = "memoryhub.web.store_urls"
-"""What is under ``/p/<project>/``, ``/o/<organisation>/`` and ``/global/``."""
 WSGI_APPLICATION = "memoryhub.wsgi.application"
 
 TEMPLATES = [
@@ -84,16 +83,16 @@ TEMPLATES = [
 ]
 
 STATIC_URL = "/static/"
+# Static files are served from their packages; there is no collectstatic step
 WHITENOISE_USE_FINDERS = True
-"""Files are served from the packages that bring them; there is no collectstatic step."""
 WHITENOISE_AUTOREFRESH = False
 WHITENOISE_MAX_AGE = 300
 
-# Cookies are shared by all ports of one host: names of our own keep other local servers from overwriting them.
+# why own names: cookies are shared by all ports of a host, so other local servers could overwrite them
 SESSION_COOKIE_NAME = "memoryhub_session"
 SESSION_COOKIE_HTTPONLY = True
+# why not Strict: after a sign-in link on another site, ``/`` must see the cookie
 SESSION_COOKIE_SAMESITE = "Lax"
-"""Not Strict: a sign-in link that was clicked in a web page leads to ``/``, which must see the cookie."""
 CSRF_COOKIE_NAME = "memoryhub_csrf"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Strict"
@@ -101,8 +100,8 @@ MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 LOGIN_URL = "/admin/login/"
 X_FRAME_OPTIONS = "DENY"
 
+# Bytes of a request's body
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
-"""Bytes of a request's body, at every door of the web."""
 
 Q_CLUSTER = {
     "name": "memory-hub",

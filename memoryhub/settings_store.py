@@ -1,4 +1,4 @@
-"""Settings of a process that only works on stores: the MCP server and plain commands. Starts fast, serves no page."""
+"""Settings of processes that use only stores, the MCP server and some commands; they start fast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 
 LOGGING_CONFIG = "memoryhub.logs.configure"
+# why not empty: Django would leave logging unconfigured, and errors in pages would not be logged
 LOGGING = {"version": 1}
-"""Not empty, because Django leaves its logging alone then, and a failing page would say nothing."""
 
 TEST_RUNNER = "tests.runner.HubTestRunner"

@@ -1,4 +1,4 @@
-"""The hub's addresses; those of one store are in ``store_urls``."""
+"""URLs of the hub; those of one store are in ``store_urls``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""The web as a WSGI application."""
-
 from __future__ import annotations
 
 import os

@@ -37,7 +37,7 @@ class OverviewTests(HubTestCase):
         names = {path.stem for path in (ROOT / "memoryhub/management/commands").glob("[a-z]*.py")}
         lines = dict(line.split(maxsplit=1) for line in said.splitlines() if line.startswith("  "))
         self.assertEqual(set(lines), names)
-        self.assertEqual(lines["verify"], "Walk the chain of a store's log")
+        self.assertEqual(lines["verify"], "Verify the hash chain of a store's log")
         self.assertEqual(self.said_to("--help"), said)
 
     def test_the_version_is_the_hubs(self):
@@ -88,10 +88,10 @@ class ImpossibleHomeTests(TestCase):
         file = self.folder / "file"
         return {
             str(file): f"the home folder {file} is not a folder; ",
-            str(file / "sub"): f"the home folder {file}/sub cannot be used: Not a directory; ",
-            str(self.folder / "lost"): f"the home folder {self.folder}/lost is a link that leads nowhere; ",
-            str(self.folder / ("a" * 300)): "cannot be used: File name too long; ",
-            "relative/home": "MEMORY_HUB_HOME is 'relative/home', and must be an absolute path: ",
+            str(file / "sub"): f"can't use the home folder {file}/sub: Not a directory; ",
+            str(self.folder / "lost"): f"the home folder {self.folder}/lost is a broken link; ",
+            str(self.folder / ("a" * 300)): ": File name too long; ",
+            "relative/home": "MEMORY_HUB_HOME is 'relative/home', but must be an absolute path: ",
         }
 
     def test_every_command_says_so_in_one_sentence(self) -> None:
@@ -117,14 +117,14 @@ class ImpossibleHomeTests(TestCase):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["file", "lost"])
 
     def test_a_folder_that_cannot_be_made_is_said_by_what_would_make_it(self) -> None:
-        reason = "the home folder /proc/hub cannot be used: No such file or directory; "
+        reason = "can't use the home folder /proc/hub: No such file or directory; "
         for command in (["serve", "--port", "0"], ["token", "list"], ["bootstrap"], ["hook", "claude-code", "Stop"]):
             with self.subTest(command=command):
                 code, said = self.run_in("/proc/hub", *command, text='{"cwd": "/"}')
                 self.assertEqual((code, len(said)), (0 if "hook" in command else 8, 1), said)
                 self.assertIn(reason, said[0])
         code, said = self.run_in("/proc/hub", "doctor")
-        self.assertEqual((code, said), (3, ["memory-hub: there is no home folder /proc/hub yet"]))
+        self.assertEqual((code, said), (3, ["memory-hub: the home folder /proc/hub does not exist yet"]))
 
     def test_a_command_that_only_reads_makes_no_home(self) -> None:
         home = self.folder / "new"
@@ -141,7 +141,7 @@ class DamagedHubTests(HubTestCase):
         (self.home / "hub.db").write_bytes(b"no database at all" * 100)
         command = [sys.executable, str(ROOT / "manage.py"), "token", "list"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        sentence = "memory-hub: the hub's own database is unavailable: file is not a database; `memory-hub doctor` says"
+        sentence = "memory-hub: hub.db or jobs.db is unavailable: file is not a database; run `memory-hub doctor`"
         self.assertEqual((done.returncode, done.stdout, done.stderr[: len(sentence)]), (8, "", sentence))
         self.assertEqual(done.stderr.count("\n"), 1)
 

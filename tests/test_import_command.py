@@ -69,10 +69,10 @@ class ImportCommandTest(HubTestCase):
 
     def test_commits_are_brought_in_once(self) -> None:
         code, output, errors = self.run_process("git")
-        self.assertRegex(output, r"\Aimported 2 commits \(0 known already\) into alpha in \d+\.\d s\n\Z")
+        self.assertRegex(output, r"\Aimported 2 commits \(0 already known\) into alpha in \d+\.\d s\n\Z")
         self.assertEqual((code, errors), (0, ""))
         self.repository.commit("Say three")
-        self.assertIn("imported 1 commit (2 known already) into alpha", self.run_import("git", "."))
+        self.assertIn("imported 1 commit (2 already known) into alpha", self.run_import("git", "."))
         with self.store("alpha", create=False):
             messages = list(Commit.objects.order_by("id").values_list("message", flat=True))
         self.assertEqual(messages, ["Say one", "Say two", "Say three"])
@@ -145,7 +145,7 @@ class ImportCommandTest(HubTestCase):
             timeout=300,
             check=False,
         )
-        sentence = "interrupted; what is imported so far is kept whole, and the same command imports the rest"
+        sentence = "interrupted; what was imported is kept, and the same command imports the rest"
         self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", f"memory-hub: {sentence}\n"))
         with self.store("alpha", create=False):
             self.assertEqual(Memory.objects.live().count(), 500)

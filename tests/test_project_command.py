@@ -47,7 +47,9 @@ class ProjectCommandTests(HubTestCase):
         (self.work / "alpha/.memory-hub.toml").write_text('project = "alpha"\n')
         self.assertRegex(self.project("show", folder=plain), r"^alpha\n  because   .*/alpha/\.memory-hub\.toml says so")
         said = self.project("show", folder=self.repository("gamma", "git@github.com:acme/delta.git"))
-        self.assertRegex(said, r"^delta\n  because   the git remote origin is github\.com/acme/delta\n  not made")
+        self.assertRegex(
+            said, r"^delta\n  because   the git remote origin is github\.com/acme/delta\n  status    does not exist"
+        )
         said = self.project("show", folder=self.repository("gamma2"))
         self.assertRegex(said, r"^gamma2\n  because   the git repository is in /.*/gamma2\n")
 
@@ -62,9 +64,9 @@ class ProjectCommandTests(HubTestCase):
         self.assertRegex(self.project("list"), rf"alpha +Alpha +1 .* {folder}\n")
 
     def test_projects_are_made_listed_and_told_of(self):
-        self.assertIn("there is no project yet", self.project("list"))
+        self.assertIn("no projects yet", self.project("list"))
         said = self.project("create", "alpha", "--title", "Alpha the first", "--description", "Weather reports")
-        self.assertIn('alpha is made; a folder is its own with project = "alpha"', said)
+        self.assertIn('created alpha; to bind a folder to it, put project = "alpha"', said)
         self.project("create", "beta")
         (self.home / "projects/beta/events.db").write_bytes(b"no database at all")
         listed = self.project("list").splitlines()

@@ -38,7 +38,7 @@ class StoreCommandTests(HubTestCase):
         said = self.run_in("redact", "--text", "marmaladeish", "--org", "acme")
         token = said.strip().rpartition(" ")[2]
         said = self.run_in("redact", "--text", "marmaladeish", "--org", "acme", "--confirm", token)
-        self.assertIn("1 find taken out of 1 event", said)
+        self.assertIn("redacted 1 match in 1 event", said)
         self.assertIn("global/events.db", said)
         self.assertNotIn("marmaladeish", self.run_in("replay", "--org", "acme"))
         self.assertIn("marmaladeish", self.run_in("replay", "--global"))
@@ -48,15 +48,15 @@ class StoreCommandTests(HubTestCase):
             (memory_id,) = Memory.objects.values_list("id", flat=True)
         for given in (f"#{memory_id}", str(memory_id)):
             said = self.run_in("redact", "--whole", "--ids", given, "--global")
-            self.assertIn("nothing was changed; to do it, add: --confirm", said)
-        with self.assertRaisesRegex(CommandError, "'twelve' is no id; write it as 412 or '#412'"):
+            self.assertIn("nothing was changed; to redact, add --confirm", said)
+        with self.assertRaisesRegex(CommandError, "'twelve' is not an id; write 412 or '#412'"):
             self.run_in("retention", "lift", "twelve", "--global")
 
     def test_what_was_left_there_is_rolled_back_and_retained_there(self):
         self.assertIn(
-            "nothing was changed; to do it, add --yes", self.run_in("rollback", "--actor", "unknown", "--global")
+            "nothing was changed; add --yes to roll back", self.run_in("rollback", "--actor", "unknown", "--global")
         )
         self.run_in("rollback", "--actor", "unknown", "--global", "--yes")
         with use_store(GLOBAL_STORE):
             self.assertEqual(Memory.objects.live().count(), 0)
-        self.assertIn("to go: 0 in 0 events", self.run_in("retention", "plan", "--global"))
+        self.assertIn("to delete: 0 in 0 events", self.run_in("retention", "plan", "--global"))

@@ -1,8 +1,7 @@
-"""Taking text out of everything that was kept, provably."""
+"""Remove text from the log and from every copy of it."""
 
 from __future__ import annotations
 
 
 def register() -> None:
-    """Register events and projectors."""
     from governance import projectors  # noqa: F401

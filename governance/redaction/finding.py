@@ -1,4 +1,4 @@
-"""Which events a selection means, and what each would lose."""
+"""Which events a selection matches, and what each of them loses."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ from sessions_app.spooled import Spooled
 
 _AT_ONCE = 1_000
 _SEARCHED = 100
+# Names that the headers repeat, which stay. Fields declared ``Generated`` stay by their type.
 _IDENTITIES = frozenset({"session_id", "turn_id", "stream_id"})
-"""Fields that name something as the headers do, which stay too. What is ``Generated`` stays by its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event as far as redaction looks at it."""
-
     position: int
     type: str
     stream: str
@@ -43,53 +41,45 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An event that loses something."""
-
     event: Event
+    # The payload without the matched text
     left: Any
-    """The payload without it."""
     finds: list[Find]
 
 
 @dataclass(slots=True)
 class Findings:
-    """All that a selection finds."""
-
+    # Position of the last erasure or redaction at the time of the search
     erasure: int
-    """The last event that told of an erasure or a redaction when this was found."""
     found: list[Found] = field(default_factory=list)
+    # (event type, field) pairs whose fixed form does not allow a replacement
     stay: set[tuple[str, str]] = field(default_factory=set)
-    """Types of events, each with a field that holds it and is of a fixed form."""
 
     @property
     def positions(self) -> list[int]:
-        """The events that lose something."""
-        return [each.event.position for each in self.found]
+        return [match.event.position for match in self.found]
 
     @property
     def count(self) -> int:
-        """How many finds there are."""
-        return sum(len(find.spans) for each in self.found for find in each.finds)
+        return sum(len(find.spans) for match in self.found for find in match.finds)
 
     def payloads(self) -> dict[int, Any]:
-        """Return what is left of each event's payload."""
-        return {each.event.position: each.left for each in self.found}
+        return {match.event.position: match.left for match in self.found}
 
     def texts(self) -> set[str]:
-        """Return what is taken out."""
-        return {text for each in self.found for find in each.finds for text in find.texts}
+        return {text for match in self.found for find in match.finds for text in find.texts}
 
+    # Covers the events, what is left of them, and the spool
     def token(self, spooled: Spooled) -> str:
-        """Return a token of exactly this: which events, also in the spool, and what is left of them."""
         digest = hashlib.sha256(b"redact")
-        for each in self.found:
-            digest.update(f"{each.event.position} {canonical_json(each.left)}\n".encode())
+        for match in self.found:
+            digest.update(f"{match.event.position} {canonical_json(match.left)}\n".encode())
         digest.update("\n".join(sorted(spooled.lines)).encode())
         return digest.hexdigest()[:16]
 
 
 def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] = lambda _: None) -> Findings:
-    """Return what the selection finds in the current store's log; reads every event that it may mean once.
+    """Search the current store's log, reading every event in the selection once.
 
     Args:
         selection: what to look for, and where.
@@ -121,7 +111,7 @@ def _shape(type_name: str) -> Shape:
 
 
 def _is_text(type_name: str, field_name: str) -> bool:
-    if _removes_text(type_name):  # of what is gone, only the reason that a person gave is anybody's text
+    if _removes_text(type_name):  # in an erasure, only the reason is a person's text
         return field_name == "reason"
     return field_name not in _IDENTITIES
 
@@ -131,8 +121,8 @@ def _removes_text(type_name: str) -> bool:
     return kind is not None and kind.removes_text
 
 
+# why numbered: names are unique, and two that lose their text would become equal
 def _numbered(event: Event, before: dict[str, Any], left: dict[str, Any], finds: list[Find]) -> list[Find]:
-    """Number the names that only one thing may have: two that lose their text would be the same."""
     name = "name" if event.type == TAG_CREATED.name else "topic_key"
     if left.get(name) == before.get(name):
         return finds
@@ -141,7 +131,7 @@ def _numbered(event: Event, before: dict[str, Any], left: dict[str, Any], finds:
 
 
 def selected_events(selection: RedactionSelect) -> list[Event]:
-    """Return the events of what ``whole`` selects; where one cannot go alone, all those of its stream."""
+    """Return the events that ``whole`` erases: the whole stream of any event that can't be erased alone."""
     selected = [event for event in _events(selection) if not _removes_text(event.type)]
     streams = sorted({event.stream for event in selected if not stands_alone(event.type)})
     rest = (Event(*row) for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]))
@@ -181,10 +171,10 @@ def _conditions(selection: RedactionSelect) -> tuple[list[str], list[Any]]:
 
 
 _PLACE = position_of("%s", "payload_json")
+# An id is the position of the first event of its stream; a message's is inside its turn's stream
 _OF_ENTITIES = (
     f"(position IN {IDS} OR stream_id IN (SELECT stream_id FROM raw_events WHERE stream_seq = 1 AND position IN {IDS}))"
 )
-"""An id is the position of the first event of its stream; a message's is in the middle of its turn's."""
 
 
 def _ids(selection: RedactionSelect) -> Sequence[int]:
@@ -192,7 +182,7 @@ def _ids(selection: RedactionSelect) -> Sequence[int]:
         return selection.ids
     question = MemorySearch(query=selection.search, limit=_SEARCHED)
     found = [hit["id"] for hit in selectors.search(command=question, whole_store=True).results]
-    return [each for each in found if not selection.ids or each in selection.ids]
+    return [entity_id for entity_id in found if not selection.ids or entity_id in selection.ids]
 
 
 _MOST = 100
@@ -202,13 +192,11 @@ _NEAR = 24
 
 
 def places_of(findings: Findings) -> list[Place]:
-    """Return the first hundred places."""
     every = ((found, find) for found in findings.found for find in found.finds)
     return [_place(found, find) for (found, find), _ in zip(every, range(_MOST), strict=False)]
 
 
 def whole_places(events: list[Event]) -> list[Place]:
-    """Return events that go altogether as places."""
     return [_whole(event) for event in events[:_MOST]]
 
 
@@ -229,8 +217,8 @@ def _place(found: Found, find: Find) -> Place:
     )
 
 
+# The part of the text around the matches, cut at spaces; if they are far apart, around the first
 def _window(find: Find) -> tuple[int, int]:
-    """Return the part of the text around the finds, from word to word; where they are far apart, around the first."""
     text, (first, last) = find.before, find.spans[0]
     start = _to_space(text, max(0, first - _AROUND), -1)
     last = max((right for _, right in find.spans if right <= start + _LONGEST - _AROUND), default=last)
@@ -238,15 +226,14 @@ def _window(find: Find) -> tuple[int, int]:
 
 
 def _to_space(text: str, at: int, step: int) -> int:
-    """Return the next place that parts two words, if one is near."""
     for place in range(at, at + step * _NEAR, step):
         if place <= 0 or place >= len(text) or text[place if step > 0 else place - 1].isspace():
             return max(0, min(place, len(text)))
     return at
 
 
+# why: text behind the window has the same length before and after
 def _after(find: Find, start: int, end: int) -> str:
-    """Return what is left of the window: what follows it in the text is as long before as after."""
     tail = len(find.before) - end
     return (
         find.after[start : len(find.after) - tail] if _tail_is_same(find, end) else find.after[start : start + _LONGEST]
@@ -273,7 +260,6 @@ def _whole(event: Event) -> Place:
 
 
 def texts_of(event: Event) -> list[str]:
-    """Return every text that an event holds, names of fields aside."""
     return _texts(json.loads(event.payload))
 
 
@@ -281,5 +267,5 @@ def _texts(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
-        return [text for each in value.values() for text in _texts(each)]
-    return [text for each in value for text in _texts(each)] if isinstance(value, list) else []
+        return [text for item in value.values() for text in _texts(item)]
+    return [text for item in value for text in _texts(item)] if isinstance(value, list) else []

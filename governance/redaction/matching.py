@@ -1,4 +1,4 @@
-"""Finding what is to be taken out of a text, and taking it out."""
+"""Find and replace text in JSON payloads."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from memoryhub.core.secrets.shapes import TEXT, Leaf, Shape
 from sessions_app.spooled import hook_names
 
 Span = tuple[int, int]
+# Returns the cleaned text and the spans that matched
 Cleaner = Callable[[str], tuple[str, list[Span]]]
-"""Returns what is left of a text, and where in it the finds were."""
 
 
+# Bytes; a text of 100,000 characters takes 5 million
 _PATTERN_MEMORY = 128 << 20
-# Bytes; a text of 100,000 characters takes 5 million.
 _OPENING = "[REDACTED:"
 _TAG = re.compile(r"\[REDACTED:[^\]\s]{1,64}\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A string of a payload with something to be taken out."""
-
     field: str
     before: str
     after: str
@@ -35,24 +33,21 @@ class Find:
 
     @property
     def texts(self) -> list[str]:
-        """What is taken out."""
         return [self.before[start:end] for start, end in self.spans]
 
 
 class Matcher:
-    """Takes out what a selection says, of any JSON value."""
-
     def __init__(self, selection: RedactionSelect) -> None:
         self._by_rules = selection.rules
         self._clean = _cleaner(selection)
 
     def clean(self, value: Any, names: Collection[str] = (), shape: Shape = TEXT) -> tuple[Any, list[Find]]:
-        """Return a copy without what is to go, and what that was, string by string.
+        """Return a copy of a JSON value without the matched text, and the matches.
 
         Args:
             value: JSON data.
-            names: keys that are names of the hub's own fields, and nobody's text.
-            shape: which of its strings are generated; these stay.
+            names: keys that name fields of the hub's own schemas.
+            shape: marks generated strings, which are never changed.
         """
         walk = _Walk(self._clean, names)
         cleaned = walk.of(value, "", shape)
@@ -62,33 +57,28 @@ class Matcher:
         return named, [*walk.finds, *_differences(cleaned, named, "")]
 
     def clean_waiting(self, value: Any) -> tuple[Any, list[str]]:
-        """Return a copy of a client's event without what is to go, and what that was."""
         left, finds = self.clean(value, hook_names())
         return left, [text for find in finds for text in find.texts]
 
     def clean_text(self, text: str) -> list[Span]:
-        """Return where in a text something would have to go."""
         return self._clean(text)[1]
 
 
 class _Walk:
-    """One way through a JSON value, and what was found on it."""
-
     def __init__(self, clean: Cleaner, names: Collection[str]) -> None:
         self.finds: list[Find] = []
         self._clean, self._names = clean, names
 
     def of(self, value: Any, field: str, shape: Shape) -> Any:
-        """Return a copy of what stands in a field, without what is to go."""
         if isinstance(value, str):
             return value if shape.leaf is Leaf.GENERATED else self._text(value, field)
         if isinstance(value, dict):
             return _keyed(
-                (self._key(key, field, shape), self.of(each, inside(field, key), shape.at(key)))
-                for key, each in value.items()
+                (self._key(key, field, shape), self.of(item, inside(field, key), shape.at(key)))
+                for key, item in value.items()
             )
         if isinstance(value, list):
-            return [self.of(each, inside(field, index), shape.at(index)) for index, each in enumerate(value)]
+            return [self.of(item, inside(field, index), shape.at(index)) for index, item in enumerate(value)]
         return value
 
     def _key(self, key: str, field: str, shape: Shape) -> str:
@@ -101,8 +91,8 @@ class _Walk:
         return after
 
 
+# why numbered: two keys that become equal must not lose one of the values
 def _keyed(pairs: Iterator[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs as an object; a key that has become another's is numbered, so that neither value is lost."""
     made: dict[str, Any] = {}
     for key, value in pairs:
         number, free = 2, key
@@ -113,7 +103,6 @@ def _keyed(pairs: Iterator[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def inside(field: str, key: str | int) -> str:
-    """Return the name of what stands in a field under a key: ``attributes.examples[0]``."""
     if isinstance(key, int):
         return f"{field}[{key}]"
     return f"{field}.{key}" if field else key
@@ -145,11 +134,9 @@ def _cleaner(selection: RedactionSelect) -> Cleaner:
     return clean
 
 
+# why: replacing inside an existing [REDACTED:…] tag would break its frame. A tag with another label that matches is
+# replaced whole; our own tag is never matched.
 def _around_tags(text: str, spans: list[Span], own: str) -> list[Span]:
-    """Return what of the spans is anybody's text.
-
-    A tag's frame is not, and nothing of our own tag. What another tag is called may be: then all of that tag goes.
-    """
     stay: list[Span] = []
     for tag in _TAG.finditer(text):
         start, end = tag.start() + len(_OPENING), tag.end() - 1
@@ -161,7 +148,6 @@ def _around_tags(text: str, spans: list[Span], own: str) -> list[Span]:
 
 
 def _united(spans: list[Span]) -> list[Span]:
-    """Return the spans in order, those that overlap as one."""
     united: list[Span] = []
     for start, end in sorted(spans):
         if united and start < united[-1][1]:
@@ -172,7 +158,6 @@ def _united(spans: list[Span]) -> list[Span]:
 
 
 def _without(span: Span, others: list[Span]) -> Iterator[Span]:
-    """Yield the parts of a span that none of the others, which are in order, covers."""
     start, end = span
     for left, right in others:
         if left < end and start < right:
@@ -196,12 +181,8 @@ def _by_rules(text: str) -> tuple[str, list[Span]]:
     return clean, [(finding.start, finding.end) for finding in findings]
 
 
+# why RE2: linear time for any pattern
 def _compiled(selection: RedactionSelect) -> Any:
-    """Return the pattern in the engine that takes linear time, whatever the pattern.
-
-    Raises:
-        Invalid: it is no pattern, or it finds the empty text.
-    """
     import re2
 
     options = re2.Options()
@@ -211,10 +192,10 @@ def _compiled(selection: RedactionSelect) -> Any:
     try:
         pattern = re2.compile(selection.pattern or "|".join(map(re2.escape, selection.texts())), options)
     except re2.error as error:
-        said = error.args[0].decode() if isinstance(error.args[0], bytes) else error
-        raise Invalid(f"pattern is not an RE2 regular expression: {said}") from error
+        message = error.args[0].decode() if isinstance(error.args[0], bytes) else error
+        raise Invalid(f"pattern is not a valid RE2 expression: {message}") from error
     if pattern.search(""):
-        raise Invalid("pattern finds the empty text, so it would take out everything; make it say more")
+        raise Invalid("pattern matches the empty string; make it more specific")
     if "label" in selection.model_fields_set and pattern.search(selection.label):
-        raise Invalid("label holds what is to be taken out; call it something else")
+        raise Invalid("label contains the text to redact; choose another label")
     return pattern

@@ -1,9 +1,10 @@
-"""Which files hold a text, read byte by byte; a program of its own, that needs none of the hub.
+"""Search files for texts, byte by byte. A standalone script that imports nothing of the hub.
 
-It must not run in a process that has stores open: closing a file gives up every lock that SQLite holds on it in the
-same process, and two writers at once would spoil the store. It takes ``{"folder": …, "texts": […]}`` on standard input
-and prints ``{"files": …, "bytes": …, "left": […]}``.
+Reads ``{"folder": …, "texts": […]}`` from standard input and prints ``{"files": …, "bytes": …, "left": […]}``.
 """
+
+# why a process of its own: closing a file releases every lock that SQLite holds on it in the same process, and two
+# writers at once would corrupt the store.
 
 from __future__ import annotations
 
@@ -15,29 +16,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# Bytes; shorter texts occur in every file by chance
 _SHORTEST = 5
-"""Bytes; a shorter text is in every file by chance."""
+# Bytes; a database splits longer texts over pages, so only slices of them are searched
 _LONGEST = 200
-"""Bytes; a database breaks what is longer over its pages, so of that some slices are looked for."""
 _SLICES, _SLICE, _ENOUGH = 5, 64, 3
 _CHUNK = 4 * 1024 * 1024
 _AT_ONCE = 1_000
 _PATTERN_MEMORY = 256 * 1024 * 1024
 
+# Yields the parts that some bytes contain
 Search = Callable[[bytes], Iterator[bytes]]
-"""Yields those of the parts that are in some bytes."""
 
 
+# A text in one encoding: a file contains it if it contains enough of its parts
 @dataclass(frozen=True, slots=True)
 class Needle:
-    """A text as a file may hold it: it is there where enough of its parts are."""
-
     parts: frozenset[bytes]
     enough: int = 1
 
 
+# Each text as it is and as JSON escapes it
 def needles_of(texts: Collection[str]) -> list[Needle]:
-    """Return what to look for: each text as it is, and as JSON writes it."""
     forms = {
         form.encode("utf-8", "replace")
         for text in texts
@@ -55,7 +55,6 @@ def _needle(form: bytes) -> Needle:
 
 
 def search(folder: Path, texts: Collection[str]) -> dict[str, object]:
-    """Return how many files and bytes were read, and which files hold one of the texts."""
     needles = needles_of(texts)
     parts = sorted({part for needle in needles for part in needle.parts})
     find = _searcher(parts)
@@ -65,7 +64,7 @@ def search(folder: Path, texts: Collection[str]) -> dict[str, object]:
         try:
             count, holds = _read(path, find, needles, overlap)
         except FileNotFoundError:
-            continue  # a journal that has just gone
+            continue  # a journal that was just deleted
         files, size = files + 1, size + count
         if holds:
             left.append(str(path))
@@ -79,8 +78,8 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (path for path in paths if path.is_file() and not path.is_symlink())
 
 
+# why no mmap: truncating a mapped file would kill the process
 def _read(path: Path, find: Search, needles: Sequence[Needle], overlap: int) -> tuple[int, bool]:
-    """Return how many bytes the file has, and whether it holds a text. A mapped file that is cut would end us."""
     found: set[bytes] = set()
     size, tail = 0, b""
     with path.open("rb") as file:
@@ -91,8 +90,8 @@ def _read(path: Path, find: Search, needles: Sequence[Needle], overlap: int) -> 
     return size, any(len(needle.parts & found) >= needle.enough for needle in needles)
 
 
+# RE2 searches a thousand parts as fast as one
 def _searcher(parts: Sequence[bytes]) -> Search:
-    """Return what finds all parts in one reading, or a few: RE2 takes as long for a thousand of them as for one."""
     patterns = [_pattern(parts[start : start + _AT_ONCE]) for start in range(0, len(parts), _AT_ONCE)]
     return lambda content: (match.group() for pattern in patterns for match in pattern.finditer(content))
 
@@ -107,5 +106,5 @@ def _pattern(parts: Sequence[bytes]) -> Any:
 
 
 if __name__ == "__main__":
-    asked = json.load(sys.stdin)
-    json.dump(search(Path(asked["folder"]), asked["texts"]), sys.stdout)
+    request = json.load(sys.stdin)
+    json.dump(search(Path(request["folder"]), request["texts"]), sys.stdout)

@@ -1,5 +1,3 @@
-"""What was redacted so far."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -16,13 +14,13 @@ class RedactionList(Paging):
 
 
 def list_redactions(*, command: RedactionList) -> Listing:
-    """Return a page of redactions: what was found by what, in how many events, who took it out, when and why."""
+    """Return a page of redactions, latest first."""
     found = Redaction.objects.order_by("-id")
     total = found.count()
     cursor = decode_cursor(command.cursor, (int,))
     if cursor:
         found = found.filter(id__lt=cursor[0])
-    rows = [view(each) for each in found[: command.limit + 1]]
+    rows = [view(redaction) for redaction in found[: command.limit + 1]]
     return page(
         rows[: command.limit],
         total=total,

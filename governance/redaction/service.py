@@ -1,5 +1,3 @@
-"""Looking at a redaction, and doing it."""
-
 from __future__ import annotations
 
 import hashlib
@@ -43,17 +41,17 @@ from memoryhub.core.text import counted
 from sessions_app.spooled import Spooled, cleaning, find_spooled
 
 _ROUNDS = 3
+# Characters; shorter texts of erased events occur elsewhere by chance, so files are not searched for them
 _TELLING = 24
-"""Characters; of what was erased whole, shorter texts are elsewhere by chance."""
 Progress = Callable[[int], None]
 
 
 def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
-    """Show what would be taken out, with every copy of it, and what stays; nothing is changed.
+    """Show what a redaction would change, its copies, and what it can't change; writes nothing.
 
     Raises:
-        NotFound: nothing is found.
-        Invalid: the pattern is none.
+        NotFound: nothing matches.
+        Invalid: ``pattern`` is not a valid expression.
         Forbidden: the caller may not redact.
     """
     demand(Act.GOVERN)
@@ -68,24 +66,24 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
         spooled=spooled,
         finds=findings.count + len(spooled.texts),
         token=findings.token(spooled),
-        question=f"take {counted(findings.count + len(spooled.texts), 'find')} out of "
-        f"{counted(len(findings.found), 'event')}{_and_waiting(spooled)} for good?",
+        question=f"permanently redact {counted(findings.count + len(spooled.texts), 'match', 'matches')} in "
+        f"{counted(len(findings.found), 'event')}{_and_spooled(spooled)}?",
         kept=[*kept, *([] if command.rules else kept_headers(matcher))],
         places=places_of(findings),
-        all_places=sum(len(each.finds) for each in findings.found),
+        all_places=sum(len(match.finds) for match in findings.found),
     )
 
 
 def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> RedactionDone:
-    """Take it out of the log and of everything that was made of it, and prove it by reading the files.
+    """Remove text from the log and everything derived from it, then search the files for it.
 
-    What was written meanwhile and holds it too goes along. Backups are told of, and left alone.
+    Also redacts matches that were written meanwhile. Backups are not changed, only listed.
 
     Raises:
-        NotFound: nothing is found.
-        ConfirmationRequired: ``confirm_token`` is not that of what would be done now.
-        Invalid: the pattern is none, the reason holds it, or what is left of an event does not hold together.
-        Locked: others erased or redacted events time and again.
+        NotFound: nothing matches.
+        ConfirmationRequired: ``confirm_token`` does not match what would be done now.
+        Invalid: ``pattern`` is not valid, ``reason`` contains the text, or a payload would no longer fit its schema.
+        Locked: other processes kept erasing or redacting events.
         Forbidden: the caller may not redact.
     """
     demand(Act.GOVERN)
@@ -97,7 +95,7 @@ def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> Red
     _require(command, findings.token(spooled), findings.positions, spooled)
     taken, expected = _Taken(), bool(findings.found)
     for _ in range(_ROUNDS):
-        # First the spool: what the hub took from it until now is in the log, and is found there in the next round.
+        # why the spool first: what the hub has drained from it until now is in the log, where the next round finds it
         taken.clean_spool(command, matcher)
         if findings.found:
             _take(command, findings, taken, progress)
@@ -105,21 +103,19 @@ def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> Red
         if not findings.found:
             break
     if expected and not taken.positions:
-        raise Locked("others erase or redact events all the time; redact again")
+        raise Locked("other processes keep erasing or redacting events; run the redaction again")
     if command.rules:
         look_through()
     return _proven(taken)
 
 
+# A selection of some events never includes spooled ones
 def _spooled(command: RedactionSelect, matcher: Matcher) -> Spooled:
-    """Return what waits in the spool; a selection of some events means none of these."""
     return Spooled() if command.narrowed else find_spooled(matcher.clean_waiting)
 
 
 @dataclass(slots=True)
 class _Taken:
-    """What was taken out so far."""
-
     event_id: int | None = None
     finds: int = 0
     positions: set[int] = field(default_factory=set)
@@ -127,24 +123,21 @@ class _Taken:
     spooled: int = 0
 
     def clean_spool(self, command: RedactionSelect, matcher: Matcher) -> None:
-        """Take it out of the events that wait."""
         if not command.narrowed:
             with cleaning() as clean:
                 self.add(clean(matcher.clean_waiting))
 
     def add(self, spooled: Spooled) -> None:
-        """Count what was taken out of them."""
         self.spooled += len(spooled.lines)
         self.finds += len(spooled.texts)
         self.texts |= set(spooled.texts)
 
 
 def _take(command: RedactionRun, findings: Findings, taken: _Taken, progress: Progress) -> None:
-    """Take out what was found; nothing where others have erased or redacted since it was, so that it is another now."""
     what, seen = _what(command), findings.erasure
     try:
         event = log.redact_payloads(findings.payloads(), what=what, reason=command.reason, seen=seen, progress=progress)
-    except Conflict:
+    except Conflict:  # others erased or redacted since the search; the next round searches again
         return
     taken.event_id, taken.finds = event.position, taken.finds + findings.count
     taken.positions |= set(findings.positions)
@@ -153,7 +146,7 @@ def _take(command: RedactionRun, findings: Findings, taken: _Taken, progress: Pr
 
 def _require_clean_reason(command: RedactionRun) -> None:
     if not command.whole and not command.rules and Matcher(command).clean_text(command.reason):
-        raise Invalid("reason holds what is to be taken out, and would be kept; say it otherwise")
+        raise Invalid("reason contains the text to redact, and the log keeps it; reword the reason")
 
 
 def _erase_whole(command: RedactionRun) -> RedactionDone:
@@ -162,6 +155,7 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
     traces = Traces([event.position for event in events])
     _require(command, _token(events), [event.position for event in events], Spooled())
     taken = _Taken()
+    # why in this order: the drain also takes the spool's lock before the store's (decision 31)
     with traces.cleaning() as clean_spool, log.transaction():
         events = selected_events(command)
         _require(command, _token(events), [event.position for event in events], Spooled())
@@ -179,7 +173,6 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
 
 
 def _apart(events: Sequence[Event]) -> tuple[list[int], list[str]]:
-    """Return those that stand alone, and the streams of the others."""
     alone = [event for event in events if log.stands_alone(event.type)]
     streams = {event.stream for event in events if event not in alone}
     return [event.position for event in alone if event.stream not in streams], sorted(streams)
@@ -187,21 +180,21 @@ def _apart(events: Sequence[Event]) -> tuple[list[int], list[str]]:
 
 def _require_found(positions: Sequence[int], spooled: Spooled) -> None:
     if not positions and not spooled.lines:
-        raise NotFound("nothing of that is in this store's log")
+        raise NotFound("no match in this store; check the text and the selection")
 
 
 def _require(command: RedactionRun, token: str, positions: Sequence[int], spooled: Spooled) -> None:
     _require_found(positions, spooled)
     if command.confirm_token != token:
         raise ConfirmationRequired(
-            f"take this out of {counted(len(positions), 'event')}{_and_waiting(spooled)} for good? "
-            "It cannot be brought back",
+            f"permanently redact {counted(len(positions), 'event')}{_and_spooled(spooled)}? This can't be undone; "
+            "confirm with the token of the preview",
             id=positions[0] if positions else None,
             confirm_token=token,
         )
 
 
-def _and_waiting(spooled: Spooled) -> str:
+def _and_spooled(spooled: Spooled) -> str:
     count = len(spooled.lines)
     return f" and {counted(count, 'event')} in the spool" if count else ""
 
@@ -225,7 +218,7 @@ def _preview_whole(events: list[Event]) -> RedactionPreview:
     _require_found(positions, Spooled())
     traces = Traces(positions)
     spooled = traces.find_spooled()
-    question = f"erase {counted(len(events), 'event')} altogether?"
+    question = f"permanently erase {counted(len(events), 'event')}?"
     return _preview(
         positions,
         spooled=spooled,
@@ -252,7 +245,7 @@ def _preview(
     packs: int = 0,
 ) -> RedactionPreview:
     entities = entities_of(positions)
-    quoting = {"context packs asked for in its words": packs, "events in the spool": len(spooled.lines)}
+    quoting = {"context packs whose query quotes it": packs, "events in the spool": len(spooled.lines)}
     return RedactionPreview(
         events=len(positions),
         finds=finds,

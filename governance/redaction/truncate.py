@@ -1,4 +1,4 @@
-"""Making what is left of a payload fit its schema: what stands in a text's place is often longer than the text was."""
+"""Make a redacted payload fit its schema again: a placeholder can be longer than the text it replaces."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from memoryhub.core.schemas import STORED
 from sessions_app.events import PROJECT_CONFIGURED
 
+# Truncating for one rule can break another
 _ROUNDS = 3
-"""A text that was cut may have lost what another rule wants."""
 
 Path = Sequence[str | int]
 
 
+# All field names and enum values in an event type's payload: never a person's text
 @cache
 def field_names(type_name: str) -> frozenset[str]:
-    """Return the names of all fields of a type's payload and of what is in it: keys, and nobody's text."""
     kind = event_type(type_name)
-    schemas: list[type[BaseModel]] = [ProjectSettings, *(each.attributes for each in KINDS.values())]
+    schemas: list[type[BaseModel]] = [ProjectSettings, *(memory_kind.attributes for memory_kind in KINDS.values())]
     if kind:
         schemas.append(kind.schema)
     return frozenset(name for schema in schemas for name in _names_in(schema))
@@ -40,10 +40,9 @@ def _names_in(schema: type[BaseModel]) -> Iterator[str]:
 
 
 def fit(type_name: str, before: Any, left: Any, finds: list[Find]) -> tuple[list[Find], list[str]]:
-    """Change ``left`` until it fits: texts that became too long are cut, and those of a fixed form stay.
+    """Change ``left`` until it fits its schema: truncate long texts, restore fields of a fixed form.
 
-    Returns the finds as they are then, and the fields that stay as they were. What fits in no way is left to the log,
-    which refuses it.
+    Returns the finds that remain and the restored fields. The log refuses a payload that still does not fit.
     """
     stay: list[str] = []
     for _ in range(_ROUNDS):
@@ -55,8 +54,8 @@ def fit(type_name: str, before: Any, left: Any, finds: list[Find]) -> tuple[list
     return finds, stay
 
 
+# Validation errors of a payload, and of fields that have a schema of their own
 def _faults(type_name: str, payload: Any) -> list[Mapping[str, Any]]:
-    """Return what is wrong with a payload, and with what one of its fields holds that has a schema of its own."""
     kind = event_type(type_name)
     faults = _faults_in(kind.schema, payload, ()) if kind else []
     if type_name == PROJECT_CONFIGURED.name:
@@ -67,8 +66,8 @@ def _faults(type_name: str, payload: Any) -> list[Mapping[str, Any]]:
     return faults
 
 
+# None resets a setting
 def _set(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that were given a value: None takes one back."""
     return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -95,8 +94,8 @@ def _mended(before: Any, left: Any, fault: Mapping[str, Any], finds: list[Find],
     return [find for find in finds if not _is_of(find, field, old)]
 
 
+# Restores a whole field after one of its keys became invalid
 def _as_before(before: Any, left: Any, loc: Path, finds: list[Find], stay: list[str]) -> list[Find]:
-    """Take back all of a field in which a key was none of those that may be there."""
     name = str(loc[0]) if loc else ""
     if left.get(name) == before.get(name):
         return finds
@@ -109,8 +108,8 @@ def _is_of(find: Find, field: str, text: str) -> bool:
     return find.field == field and find.before == text
 
 
+# The location of an error without the union member names that pydantic inserts
 def _path(value: Any, loc: Path) -> list[str | int]:
-    """Return a fault's place without the names of alternatives, which pydantic puts between."""
     path: list[str | int] = []
     for key in loc:
         if (isinstance(value, dict) and key in value) or (isinstance(value, list) and isinstance(key, int)):

@@ -1,4 +1,4 @@
-"""What is past its age in the current store: one SELECT a sort of things, each row with what keeps it."""
+"""Find items past their age: one SELECT per sort of item, each row with what protects it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from governance.retention import policy
 from governance.retention import policy as keepers
-from governance.retention.policy import Policy, fitting
+from governance.retention.policy import Policy, match_rules
 from governance.retention.schemas import Sample
 from memoryhub.config.retention_rules import What, captured_types, pack_types
 from memoryhub.core import clock
@@ -19,47 +19,40 @@ from memoryhub.core.stores.dialect import IDS
 
 
 class Candidate(NamedTuple):
-    """A thing past its age."""
-
     what: str
+    # Position of the event, or of the first event of the stream
     id: int
-    """The position of its event, or of the first event of its stream."""
+    # Event type or kind; "" if there is none
     sub: str
-    """Its type of event, or its kind; "" where there is none."""
     stream: str
+    # Start of its age, in the format of the log or of the read model
     at: str
-    """From when its age counts, as the log or the read model writes it."""
     events: int
+    # Of payloads
     bytes: int
-    """Of its payloads."""
+    # Index of the rule that deletes it
     rule: int
-    """Which rule takes it."""
+    # What protects it, as ``kind:id``; "" for nothing
     keeper: str
-    """What keeps it, as ``kind:id``; "" for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where things of one sort are."""
-
     what: What
+    # SELECT of id, sub, stream, at and what ``columns`` and keepers need. ``{only}`` restricts ids; ``{types}`` and
+    # ``{packs}`` are lists of event types.
     rows: str
-    """SELECT of id, sub, stream, at, and whatever ``columns`` and keepers ask for.
-
-    ``{only}`` narrows ids; ``{types}`` and ``{packs}`` are the names of captured types and of packs.
-    """
     id: str
     keepers: tuple[str, ...]
     columns: Mapping[str, str] = field(default_factory=dict)
     iso: bool = False
     also: tuple[What, ...] = ()
     pack: str = "0"
+    # True: single events; False: whole streams
     single: bool = False
-    """Whether each is one event; else the whole stream."""
 
     @property
     def whats(self) -> tuple[What, ...]:
-        """The sorts that rules may call these."""
         return (self.what, *self.also)
 
 
@@ -129,16 +122,16 @@ _SIZES = (
 
 
 def select(source: Source, policy: Policy, only: Sequence[int] | None = None) -> Iterator[Candidate]:
-    """Yield what of a source is past its age, by id, each with what keeps it by itself.
+    """Yield items past their age, by id, each with what protects it by itself.
 
     Args:
-        source: which things.
-        policy: by which rules.
-        only: the ids to look at; default: all.
+        source: the sort of item.
+        policy: the rules.
+        only: ids to consider; default: all.
     """
     if not policy.takes(*source.whats):
         return
-    fits = fitting(policy, *source.whats, columns=source.columns, pack=source.pack, iso=source.iso)
+    fits = match_rules(policy, *source.whats, columns=source.columns, pack=source.pack, iso=source.iso)
     narrowed, listed = ("", []) if only is None else (f"AND {source.id} IN {IDS}", [only])
     sizes = "1, t.bytes" if source.single else _SIZES
     found = ", ".join(f"({sql})" for sql in (*source.keepers, keepers.KEPT_BY_RULE))
@@ -166,22 +159,24 @@ _PAYLOADS = (
 
 
 def samples_of(found: Sequence[Candidate]) -> dict[int, Sample]:
-    """Return each as a sample, by id."""
-    words = words_of([each.id for each in found])
+    words = words_of([candidate.id for candidate in found])
     return {
-        each.id: Sample(id=each.id, at=clock.from_text(each.at), text=words.get(each.id, ""), by=_keeper(each.keeper))
-        for each in found
+        candidate.id: Sample(
+            id=candidate.id,
+            at=clock.from_text(candidate.at),
+            text=words.get(candidate.id, ""),
+            by=_keeper(candidate.keeper),
+        )
+        for candidate in found
     }
 
 
 def words_of(ids: Sequence[int]) -> dict[int, str]:
-    """Return the first words of events, by position; those that are erased have none."""
     payloads = rows.fetch(_PAYLOADS, [json.dumps(sorted(set(ids)))])
     return {position: first_words(json.loads(payload)) or name for position, name, payload in payloads}
 
 
 def first_words(payload: dict[str, Any]) -> str:
-    """Return the beginning of what a payload says, as one line."""
     text = next((str(payload[name]) for name in _FIELDS if payload.get(name)), "")
     line = " ".join(text[: 4 * _CHARACTERS].split())
     return line if len(line) <= _CHARACTERS else f"{line[: _CHARACTERS - 1].rstrip()}…"

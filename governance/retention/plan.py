@@ -1,4 +1,4 @@
-"""Counting what is past its age: what goes by rule, what stays by what keeps it, and the digest of what goes."""
+"""Count what is past its age: deletions by rule, protected items by reason, and a digest of the deletions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from memoryhub.core import clock
 Ranges = list[tuple[int, int]]
 
 
+# Ids must be added in ascending order
 def extend(ranges: Ranges, number: int) -> None:
-    """Add an id that is greater than all before it."""
     if ranges and ranges[-1][1] == number - 1:
         ranges[-1] = (ranges[-1][0], number)
     else:
@@ -27,13 +27,11 @@ def extend(ranges: Ranges, number: int) -> None:
 
 
 def numbers(ranges: Iterable[Sequence[int]]) -> Iterator[int]:
-    """Yield the ids of the ranges, one by one."""
     for first, last in ranges:
         yield from range(first, last + 1)
 
 
 def chunks(ranges: Iterable[Sequence[int]], size: int) -> Iterator[list[int]]:
-    """Yield the ids of the ranges, at most ``size`` at a time."""
     chunk: list[int] = []
     for number in numbers(ranges):
         chunk.append(number)
@@ -50,8 +48,6 @@ _SINGLE = frozenset({What.CAPTURED, What.PACK})
 
 @dataclass(slots=True)
 class Group:
-    """Things that are counted together."""
-
     things: int = 0
     events: int = 0
     bytes: int = 0
@@ -62,7 +58,6 @@ class Group:
     ids: Ranges = field(default_factory=list)
 
     def add(self, found: Candidate) -> None:
-        """Count one more."""
         self.things += 1
         self.events += found.events
         self.bytes += found.bytes
@@ -72,27 +67,23 @@ class Group:
 
     @property
     def samples(self) -> list[Candidate]:
-        """The first few, and the last."""
         return [*self.first, *self.last]
 
     def counts(self) -> dict[str, int | datetime]:
-        """Return how much it is, and the oldest and newest."""
         times = {"oldest": clock.from_text(self.oldest), "newest": clock.from_text(self.newest)}
         return {"things": self.things, "events": self.events, "bytes": self.bytes, **times}
 
 
 class Tally:
-    """What is past its age, counted."""
-
     def __init__(self, policy: Policy, found: Iterable[Candidate]) -> None:
         self.policy = policy
         self.going: dict[tuple[int, str, str], Group] = {}
         self.kept: dict[tuple[str, str], Group] = {}
+        # Single events to delete
         self.positions: Ranges = []
-        """The single events that go."""
         self._digest = hashlib.sha256()
-        for each in found:
-            self._keep(each) if each.keeper else self._let_go(each)
+        for candidate in found:
+            self._keep(candidate) if candidate.keeper else self._let_go(candidate)
 
     def _let_go(self, found: Candidate) -> None:
         self._digest.update(f"{found.what}:{found.id}:{found.events}:{found.bytes}\n".encode())
@@ -105,35 +96,33 @@ class Tally:
         named = found.keeper if kind in ("hold", "rule") else kind
         self.kept.setdefault((named, found.what), Group()).add(found)
 
+    # why: a run is confirmed by the digest of its list, not by the rules (decision 26)
     @property
     def digest(self) -> str:
-        """Of exactly what goes."""
         return self._digest.hexdigest()
 
+    # Items to delete with their streams, by the index of their group in the report
     def things(self) -> dict[int, Ranges]:
-        """Return the things that go with their streams, by the place of their group."""
         return {place: group.ids for place, (_, group) in enumerate(self._in_order()) if group.ids}
 
     def _in_order(self) -> list[tuple[tuple[int, str, str], Group]]:
-        """Return the groups that go by sort, the largest first."""
         order = list(What)
-        return sorted(self.going.items(), key=lambda each: (order.index(What(each[0][1])), -each[1].things, each[0]))
+        return sorted(self.going.items(), key=lambda item: (order.index(What(item[0][1])), -item[1].things, item[0]))
 
     def report(self) -> Report:
-        """Return what goes and what stays, with samples."""
-        samples = samples_of([each for group in self._groups() for each in group.samples])
+        samples = samples_of([candidate for group in self._groups() for candidate in group.samples])
         going = [self._going(key, group, samples) for key, group in self._in_order()]
         reasons = protections.hold_reasons()
         kept = [
             self._kept(key, group, samples, reasons)
-            for key, group in sorted(self.kept.items(), key=lambda each: each[0])
+            for key, group in sorted(self.kept.items(), key=lambda item: item[0])
         ]
         return Report(
             going=going,
             kept=kept,
-            things=sum(each.things for each in going),
-            events=sum(each.events for each in going),
-            bytes=sum(each.bytes for each in going),
+            things=sum(share.things for share in going),
+            events=sum(share.events for share in going),
+            bytes=sum(share.bytes for share in going),
         )
 
     def _groups(self) -> list[Group]:
@@ -148,7 +137,7 @@ class Tally:
                 "rule": self.policy.name(rule),
                 "says": self.policy.rules[rule].sentence(),
                 "warning": _WARNING.format(self.policy.name(rule)) if what in EXPLICIT else "",
-                "samples": [samples[each.id] for each in group.samples],
+                "samples": [samples[candidate.id] for candidate in group.samples],
                 **group.counts(),
             }
         )
@@ -161,7 +150,7 @@ class Tally:
                 "what": what,
                 "keeper": kind,
                 "says": self._says(kind, number, reasons),
-                "samples": [samples[each.id] for each in group.samples],
+                "samples": [samples[candidate.id] for candidate in group.samples],
                 **group.counts(),
             }
         )
@@ -174,4 +163,4 @@ class Tally:
         return protections.LABELS[kind]
 
 
-_WARNING = "These go only because {} names them; nothing else takes what is known, chosen or done."
+_WARNING = "These are deleted only because {} names them."

@@ -1,4 +1,4 @@
-"""The policy of a store: its rules in order, the two simple settings last, as SQL that says which rule fits a row."""
+"""A store's retention policy as SQL: its rules in order, the two simple settings last."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from memoryhub.config.retention_rules import RetentionRule, What
 from memoryhub.core import clock
 from memoryhub.core.stores import rows
 
+# Reasons for protection, as plans show them
 LABELS = {
     "hold": "a hold",
-    "quarantine": "in quarantine, as evidence of a roll-back",
-    "turn": "its turn is still open",
+    "quarantine": "in quarantine, as evidence for a roll-back",
+    "turn": "its turn is open",
     "session": "its session has not ended",
-    "conflict": "an unsettled conflict",
-    "review": "waits for review",
-    "cited": "cited by a decision that stands",
-    "relation": "a relation to what stays",
-    "lineage": "in the lineage of a decision that stays",
-    "evidence": "evidence that links it with what stays",
-    "belongs": "something that stays belongs to it",
+    "conflict": "an unresolved conflict",
+    "review": "awaiting review",
+    "cited": "cited by a decision in force",
+    "relation": "related to an item that is kept",
+    "lineage": "in the lineage of a decision that is kept",
+    "evidence": "linked by evidence to an item that is kept",
+    "belongs": "an item that is kept belongs to it",
     "rule": "a rule",
 }
-"""Each keeper, as the plan calls it."""
+# What the id of a keeper refers to; "" if it varies
 REFERS_TO = {
     "hold": "hold",
     "quarantine": "event",
@@ -39,8 +40,8 @@ REFERS_TO = {
     "evidence": "",
     "belongs": "",
 }
-"""What the id is of; "" where it may be of several things."""
 
+# The first hold on the whole store, on the stream, or on a session of it
 _HELD = (
     "SELECT 'hold:' || h.id FROM governance_hold h WHERE h.lifted_at IS NULL AND (h.stream_id = '*' "
     "OR h.stream_id = t.stream OR {session}) ORDER BY h.id LIMIT 1"
@@ -67,35 +68,30 @@ KEPT_BY_RULE = "SELECT 'rule:' || t.first WHERE t.first IS DISTINCT FROM t.agein
 
 
 def parse(keeper: str) -> tuple[str, int]:
-    """Return the kind and the id of a keeper."""
     kind, _, number = keeper.partition(":")
     return kind, int(number)
 
 
 def hold_reasons() -> dict[int, str]:
-    """Return the reasons of the holds that are in force."""
     return dict(Hold.objects.filter(lifted_at__isnull=True).values_list("id", "reason"))
 
 
 CONDITIONS = ("event_type", "kind", "type", "scope")
+# Deleted only by a rule that names them; plans show a warning
 EXPLICIT = frozenset({What.MEMORY, What.SESSION, What.DECISION, What.ITERATION, What.COMMIT})
-"""What goes by a rule that names it only; the plan warns of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How long things are kept, as of one time."""
-
+    # The first matching rule decides
     rules: tuple[RetentionRule, ...]
-    """The first that fits decides."""
+    # Ages are counted from here
     cutoff: datetime
-    """From where ages are counted."""
+    # How many rules at the end are the two simple settings
     simple: int = 2
-    """So many of the rules, at the end, are the two simple settings."""
 
     @classmethod
     def current(cls, cutoff: datetime) -> Policy:
-        """Return the policy of the current store."""
         settings = project_settings()
         simple = [
             RetentionRule(what=What.CAPTURED, after_days=settings.retention_days),
@@ -105,61 +101,54 @@ class Policy:
 
     @property
     def applies(self) -> bool:
-        """Whether anything can go by it at all."""
         return any(rule.after_days is not None for rule in self.rules)
 
     def name(self, index: int) -> str:
-        """Return what a rule is called: its number, or the setting that it is."""
         own = len(self.rules) - self.simple
         if index < own:
             return f"rule {index + 1}"
         return ("retention_days", "purge_deleted_after_days")[index - own]
 
     def before(self, index: int) -> datetime:
-        """Return the time before which a rule takes what it fits."""
         try:
             return self.cutoff - timedelta(days=self.rules[index].after_days or 0)
-        except OverflowError:  # a plan for a time so early that no calendar has the time before it
+        except OverflowError:  # ``now`` is close to year 1
             return datetime.min.replace(tzinfo=UTC)
 
     def about(self, *whats: What) -> list[int]:
-        """Return the rules about any of these."""
         return [index for index, rule in enumerate(self.rules) if rule.what in whats]
 
     def takes(self, *whats: What) -> bool:
-        """Whether any rule lets any of these go."""
         return any(self.rules[index].after_days is not None for index in self.about(*whats))
 
 
+# why midnight UTC: a plan stays valid for the whole day (decision 26)
 def day_start(moment: datetime) -> datetime:
-    """Return midnight before a time, in UTC: ages count from there, so that a plan holds for the whole day."""
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Fitting:
-    """SQL expressions over one sort of rows, and their parameters."""
-
+class RuleMatch:
+    # The first matching rule; NULL for none
     first: str
-    """The rule that fits first, NULL for none."""
+    # The first matching rule that deletes
     ageing: str
-    """The first that fits and lets things go."""
+    # The time before which the rule in the column ``ageing`` deletes the row
     before: str
-    """The time before which that rule takes the row; of ``ageing`` as the column ``ageing``."""
     first_parameters: list[str]
     ageing_parameters: list[str]
     before_parameters: list[str]
 
 
-def fitting(policy: Policy, *whats: What, columns: Mapping[str, str], pack: str = "", iso: bool) -> Fitting:
-    """Return which rule fits each row of things of these sorts.
+def match_rules(policy: Policy, *whats: What, columns: Mapping[str, str], pack: str = "", iso: bool) -> RuleMatch:
+    """Return SQL for the rule that matches each row.
 
     Args:
         policy: the rules.
-        whats: the sorts that the rows may be of.
-        columns: where the rows have what rules may ask for.
-        pack: the condition by which a captured row is a pack.
-        iso: whether the rows' times are as the log writes them; else as the read models do.
+        whats: sorts of items the rows can be.
+        columns: the rows' columns by rule condition.
+        pack: SQL condition for context packs among captured events.
+        iso: True if times are in the log's format, False for the read models' format.
     """
     indexes = policy.about(*whats)
     ageing = [index for index in indexes if policy.rules[index].after_days is not None]
@@ -168,7 +157,7 @@ def fitting(policy: Policy, *whats: What, columns: Mapping[str, str], pack: str 
     text = clock.to_text if iso else rows.time_value
     arms = " ".join(f"WHEN {index} THEN %s" for index in ageing)
     before = f"CASE ageing {arms} END" if arms else "NULL"
-    return Fitting(
+    return RuleMatch(
         first, aged, before, first_parameters, ageing_parameters, [text(policy.before(index)) for index in ageing]
     )
 

@@ -1,8 +1,4 @@
-"""What keeps a thing because something else stays: relations, lineage, evidence, and what decisions cite.
-
-A thing that others were made from cannot go alone: a rebuild without it would come out different, and an answer that
-names it would lead nowhere.
-"""
+"""Items that protect each other: relations, lineage, evidence, citations."""
 
 from __future__ import annotations
 
@@ -16,25 +12,26 @@ from memoryhub.config.retention_rules import What
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 
+# Ids by sort of item
 Sorts = dict[What, list[int]]
-"""Ids of things by what they are."""
 
 
-class Tie(NamedTuple):
-    """As long as one stays, so does the other."""
-
+# While ``stays`` exists, ``kept`` is kept
+class Reference(NamedTuple):
     stays: int
     kept: int
+    # The reason, as ``kind:id``
     keeper: str
-    """What is said of it, as ``kind:id``."""
 
 
 _AMONG = f"IN {IDS}"
-_STANDS = "d.status IN ('proposed', 'accepted')"
+_IN_FORCE = "d.status IN ('proposed', 'accepted')"
 _SESSION, _DECISION, _ITERATION, _COMMIT = What.SESSION, What.DECISION, What.ITERATION, What.COMMIT
 _RELATED = (What.DELETED, What.MEMORY, _SESSION, _DECISION, _COMMIT)
 _NOT_PROJECT = "source_type <> 'project' AND target_type <> 'project'"
-_TIES: tuple[tuple[tuple[What, ...], str], ...] = (
+# why: projectors of later events read these items, so a rebuild without them would differ (decision 26).
+# By sort of the protected item: while the first id exists, the second is kept.
+_REFERENCES: tuple[tuple[tuple[What, ...], str], ...] = (
     (
         _RELATED,
         "SELECT source_id, target_id, 'relation:' || id FROM memories_relation "
@@ -69,82 +66,75 @@ _TIES: tuple[tuple[tuple[What, ...], str], ...] = (
         f"JOIN decisions_decision d ON d.session_id = s.session_id WHERE s.id {_AMONG}",
     ),
 )
-"""By the sort of what is kept: as long as the first stays, so does the second."""
 _TEXT = (
     "SELECT d.id, d.title || ' ' || d.context || ' ' || d.chosen || ' ' || d.rationale || ' ' || d.alternatives "
-    f"FROM decisions_decision d WHERE {_STANDS}"
+    f"FROM decisions_decision d WHERE {_IN_FORCE}"
 )
 _NOTES = (
     "SELECT a.decision_id, a.value FROM decisions_artifactlink a JOIN decisions_decision d ON d.id = a.decision_id "
-    f"WHERE {_STANDS}"
+    f"WHERE {_IN_FORCE}"
 )
 
 
-def kept_by_ties(found: Sequence[Candidate], cited: Sequence[Tie]) -> dict[int, str]:
-    """Return the keepers of things past their age, those of ties among them and to others too.
-
-    Args:
-        found: every thing that might go, with what keeps it by itself.
-        cited: what decisions cite.
-    """
-    direct = {each.id: each.keeper for each in found}
-    kept = {each: keeper for each, keeper in direct.items() if keeper}
-    held_by: dict[int, list[Tie]] = {}
-    waiting: list[Tie] = []
-    for tie in [*(each for each in cited if each.kept in direct), *ties(sorts(found))]:
-        if tie.stays in direct:
-            held_by.setdefault(tie.stays, []).append(tie)
+# ``found``: candidates with what protects them by themselves; ``cited``: citations by decisions. Returns the keepers,
+# following references among candidates to any depth.
+def kept_by_references(found: Sequence[Candidate], cited: Sequence[Reference]) -> dict[int, str]:
+    direct = {candidate.id: candidate.keeper for candidate in found}
+    kept = {thing_id: keeper for thing_id, keeper in direct.items() if keeper}
+    held_by: dict[int, list[Reference]] = {}
+    waiting: list[Reference] = []
+    for reference in [*(citation for citation in cited if citation.kept in direct), *references(sorts(found))]:
+        if reference.stays in direct:
+            held_by.setdefault(reference.stays, []).append(reference)
         else:
-            waiting.append(tie)
-    waiting += [tie for each in kept for tie in held_by.get(each, ())]
+            waiting.append(reference)
+    waiting += [reference for thing_id in kept for reference in held_by.get(thing_id, ())]
     while waiting:
-        tie = waiting.pop()
-        if tie.kept not in kept:
-            kept[tie.kept] = tie.keeper
-            waiting += held_by.get(tie.kept, ())
+        reference = waiting.pop()
+        if reference.kept not in kept:
+            kept[reference.kept] = reference.keeper
+            waiting += held_by.get(reference.kept, ())
     return kept
 
 
 def sorts(found: Sequence[Candidate]) -> Sorts:
-    """Return the ids of things by what they are."""
     grouped: Sorts = {}
-    for each in found:
-        grouped.setdefault(What(each.what), []).append(each.id)
+    for candidate in found:
+        grouped.setdefault(What(candidate.what), []).append(candidate.id)
     return grouped
 
 
-def ties(things: Sorts) -> Iterator[Tie]:
-    """Yield what keeps any of these things as long as something else stays."""
-    for whats, sql in _TIES:
-        ids = [each for what in whats for each in things.get(what, ())]
+def references(things: Sorts) -> Iterator[Reference]:
+    for whats, sql in _REFERENCES:
+        ids = [thing_id for what in whats for thing_id in things.get(what, ())]
         if ids:
-            yield from (Tie(*row) for row in rows.fetch(sql, [json.dumps(ids)]))
+            yield from (Reference(*row) for row in rows.fetch(sql, [json.dumps(ids)]))
 
 
-def citations() -> list[Tie]:
-    """Return what decisions that stand name in their texts and notes."""
+# Ids that the texts and notes of decisions in force mention
+def citations() -> list[Reference]:
     return [
-        Tie(decision, each, f"cited:{decision}")
+        Reference(decision, entity_id, f"cited:{decision}")
         for sql in (_TEXT, _NOTES)
         for decision, text in rows.fetch(sql)
-        for each in named_in(text)
+        for entity_id in named_in(text)
     ]
 
 
-def together(things: Sorts, cited: Sequence[Tie]) -> list[list[int]]:
-    """Return things in groups that are tied among themselves, in order of their first ids."""
-    leader = {each: each for ids in things.values() for each in ids}
+# why: items that reference each other are erased in one transaction, or not at all (decision 26)
+def group_referenced(things: Sorts, cited: Sequence[Reference]) -> list[list[int]]:
+    leader = {thing_id: thing_id for ids in things.values() for thing_id in ids}
 
-    def find(each: int) -> int:
-        while leader[each] != each:
-            leader[each] = each = leader[leader[each]]
-        return each
+    def find(thing_id: int) -> int:
+        while leader[thing_id] != thing_id:
+            leader[thing_id] = thing_id = leader[leader[thing_id]]
+        return thing_id
 
-    for tie in [*cited, *ties(things)]:
-        if tie.stays in leader and tie.kept in leader:
-            one, other = sorted((find(tie.stays), find(tie.kept)))
-            leader[other] = one
+    for reference in [*cited, *references(things)]:
+        if reference.stays in leader and reference.kept in leader:
+            first, second = sorted((find(reference.stays), find(reference.kept)))
+            leader[second] = first
     groups: dict[int, list[int]] = {}
-    for each in sorted(leader):
-        groups.setdefault(find(each), []).append(each)
+    for thing_id in sorted(leader):
+        groups.setdefault(find(thing_id), []).append(thing_id)
     return list(groups.values())

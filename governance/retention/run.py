@@ -1,10 +1,3 @@
-"""Taking what a plan says: batch by batch, each in a transaction of its own, so that writers wait little.
-
-A run first writes down what it sets out to take. One that is killed is brought to its end by the next: it takes what is
-left of that list, as of the same time, and reports the whole. Nothing that is not on the list goes, and nothing that
-came to be kept since.
-"""
-
 from __future__ import annotations
 
 import json
@@ -17,7 +10,7 @@ from governance.models import RetentionRun
 from governance.retention.candidates import Candidate
 from governance.retention.plan import Tally, chunks, numbers
 from governance.retention.policy import Policy
-from governance.retention.references import Sorts, together
+from governance.retention.references import Sorts, group_referenced
 from governance.retention.schemas import Report, RetentionPlanRequest, RetentionRunRequest, RunView
 from governance.retention.selectors import (
     began_with,
@@ -40,11 +33,13 @@ from memoryhub.core.stores.wal import wipe_free_space
 from memoryhub.core.text import counted
 
 _RANGES = f"(SELECT {json_int('value', 0)} AS low, {json_int('value', 1)} AS high FROM {elements()} AS range) AS r"
+# Events of these ranges that still have their payload, by type
 _LEFT_EVENTS = (
     "SELECT e.event_type, count(*), sum(octet_length(e.payload_json)) "
     f"FROM {_RANGES} CROSS JOIN raw_events e ON e.position BETWEEN r.low AND r.high "
     "WHERE e.payload_json IS NOT NULL GROUP BY 1"
 )
+# Items of these ranges that still have their payloads
 _LEFT_THINGS = (
     "SELECT count(DISTINCT f.position), count(*), sum(octet_length(e.payload_json)) "
     f"FROM {_RANGES} CROSS JOIN raw_events f ON f.position BETWEEN r.low AND r.high "
@@ -53,8 +48,8 @@ _LEFT_THINGS = (
 )
 
 
+# Does nothing if another process closed the run first
 def close(run: RetentionRun, began: RetentionBegan) -> None:
-    """Report what went; nothing happens where another process did so first."""
     report = _report(began)
     payload = RetentionRan(
         run_id=run.id,
@@ -67,8 +62,8 @@ def close(run: RetentionRun, began: RetentionBegan) -> None:
             log.append(log.prepare(RETENTION_RAN, payload), stream=f"retention:{run.id}")
 
 
+# The plan's report minus what became protected during the run
 def _report(began: RetentionBegan) -> dict[str, Any]:
-    """Return the plan's report without what was left, because it came to be kept while the run went on."""
     report: dict[str, Any] = json.loads(json.dumps(began.report))
     left = {name: (count, size) for name, count, size in rows.fetch(_LEFT_EVENTS, [json.dumps(began.positions)])}
     for place, group in enumerate(report["going"]):
@@ -84,28 +79,33 @@ def _report(began: RetentionBegan) -> dict[str, Any]:
         group["bytes"] -= size or 0
         report["left"] += things
     report["going"] = [group for group in report["going"] if group["things"]]
-    return report | {name: sum(each[name] for each in report["going"]) for name in ("things", "events", "bytes")}
+    return report | {name: sum(share[name] for share in report["going"]) for name in ("things", "events", "bytes")}
 
 
+# Items per transaction: writers wait for one batch at most (decision 26)
 BATCH = 400
-"""So many things go in one transaction."""
 
+# Sample texts must not be in the event: they would outlive the deleted items
 _TEXTS = {part: {"__all__": {"samples": {"__all__": {"text"}}}} for part in ("going", "kept")}
-"""What no event may hold: the words of what goes would stay in the log."""
 
 Progress = Callable[[int, int], None]
 
 
 def run_retention(*, command: RetentionRunRequest, progress: Progress = lambda _done, _total: None) -> RunView | None:
-    """Take what the plan of this digest says; return the report, or None where there is nothing to take.
+    """Delete what the plan with this digest lists.
+
+    An interrupted run is finished first: it deletes the rest of its list, as of its own time.
 
     Args:
         command: which plan.
-        progress: is told how many things were looked at, and of how many.
+        progress: called with the number of processed items and the total.
+
+    Returns:
+        The report, or None if there is nothing to delete.
 
     Raises:
-        PreconditionFailed: what would go is no longer what the plan said; the data has the ``plan`` of now.
-        Forbidden: the caller may not.
+        PreconditionFailed: the plan has changed; the error's data has the new ``plan``.
+        Forbidden: the caller may not govern.
     """
     demand(Act.GOVERN)
     request = RetentionPlanRequest(now=command.now)
@@ -114,26 +114,26 @@ def run_retention(*, command: RetentionRunRequest, progress: Progress = lambda _
     if tally.digest != command.digest:
         plan = plan_retention(command=request).model_dump(mode="json")
         raise PreconditionFailed(
-            f"what retention would take has changed since that plan: now it is {counted(plan['events'], 'event')}; "
-            "look at the plan again, and run it with its digest",
+            f"the retention plan has changed: it now deletes {counted(plan['events'], 'event')}; "
+            "review the new plan and run it with its digest",
             plan=plan,
         )
     if unfinished is None and not tally.going:
         return None
-    return _go_on(unfinished or _begin(tally), progress)
+    return _finish(unfinished or _begin(tally), progress)
 
 
 def run_due(*, progress: Progress = lambda _done, _total: None) -> RunView | None:
-    """Take what is due, without a confirmation: for the schedule. What was cut off is brought to its end first."""
+    """Delete what is due, without confirmation: for the daily job. Finishes an interrupted run first."""
     demand(Act.GOVERN)
     unfinished = unfinished_run()
-    ended = _go_on(unfinished, progress) if unfinished else None
+    ended = _finish(unfinished, progress) if unfinished else None
     tally = tally_now(RetentionPlanRequest(), None)
-    return _go_on(_begin(tally), progress) if tally.going else ended
+    return _finish(_begin(tally), progress) if tally.going else ended
 
 
+# why: the list is in the log before anything is deleted, so any process can finish the run (decision 26)
 def _begin(tally: Tally) -> RetentionRun:
-    """Write down what is to go."""
     report = tally.report()
     payload = RetentionBegan(
         cutoff=clock.to_text(tally.policy.cutoff),
@@ -147,13 +147,13 @@ def _begin(tally: Tally) -> RetentionRun:
     with log.transaction():
         other = unfinished_run()
         if other:
-            raise PreconditionFailed(f"run #{other.id} of retention began meanwhile; look at the plan again")
+            raise PreconditionFailed(f"retention run #{other.id} has started meanwhile; review the plan again")
         return find_run(log.append(log.prepare(RETENTION_BEGAN, payload), entity="retention").position)
 
 
-def _go_on(run: RetentionRun, progress: Progress) -> RunView:
+def _finish(run: RetentionRun, progress: Progress) -> RunView:
     began = began_with(run.id)
-    for done, total in _Taking(run, began).batches():
+    for done, total in _Execution(run, began).batches():
         progress(done, total)
     forget_removed()
     forget_files()
@@ -168,9 +168,7 @@ class _Batch:
     things: list[int]
 
 
-class _Taking:
-    """One run on its way."""
-
+class _Execution:
     def __init__(self, run: RetentionRun, began: RetentionBegan) -> None:
         self._reason = f"retention #{run.id}"
         self._policy = Policy.current(run.cutoff)
@@ -178,17 +176,15 @@ class _Taking:
         self._report = Report.model_validate(began.report)
 
     def batches(self) -> Iterator[tuple[int, int]]:
-        """Take one batch after the other; yield how many things were looked at, and of how many."""
         total = self._report.things
         done = 0
         for batch in self._split():
             with log.transaction():
-                self._take(batch)
+                self._erase(batch)
             done += len(batch.events) + len(batch.things)
             yield done, total
 
     def _things(self) -> Sorts:
-        """Return the things that are to go with their streams."""
         found: Sorts = {}
         for place, ranges in self._began.things.items():
             found.setdefault(What(self._report.going[place].what), []).extend(numbers(ranges))
@@ -196,22 +192,24 @@ class _Taking:
 
     def _split(self) -> Iterator[_Batch]:
         batch: list[int] = []
-        for group in together(self._things(), Survey(self._policy).cited):  # what is tied goes at once, or stays
+        for group in group_referenced(self._things(), Survey(self._policy).cited):  # erased together or not at all
             if batch and len(batch) + len(group) > BATCH:
                 yield _Batch([], batch)
                 batch = []
             batch += group
         if batch:
             yield _Batch([], batch)
-        for events in chunks(self._began.positions, BATCH):  # what decisions cite goes after them
+        for events in chunks(self._began.positions, BATCH):  # events that decisions cite are erased after the decisions
             yield _Batch(events, [])
 
-    def _take(self, batch: _Batch) -> None:
+    def _erase(self, batch: _Batch) -> None:
         survey = Survey(self._policy)
-        single = [each for each in survey.events(batch.events) if not each.keeper] if batch.events else []
-        whole = [each for each in survey.things(batch.things) if not each.keeper] if batch.things else []
-        positions = [each.id for each in single if each.what != What.PACK]
-        streams = _streams([*(each for each in single if each.what == What.PACK), *whole])
+        single = (
+            [candidate for candidate in survey.events(batch.events) if not candidate.keeper] if batch.events else []
+        )
+        whole = [candidate for candidate in survey.things(batch.things) if not candidate.keeper] if batch.things else []
+        positions = [candidate.id for candidate in single if candidate.what != What.PACK]
+        streams = _streams([*(candidate for candidate in single if candidate.what == What.PACK), *whole])
         if positions:
             log.erase_events(positions, reason=self._reason)
         if streams:
@@ -219,4 +217,4 @@ class _Taking:
 
 
 def _streams(found: list[Candidate]) -> list[str]:
-    return [each.stream for each in found]
+    return [candidate.stream for candidate in found]

@@ -1,5 +1,3 @@
-"""Reading what retention would do, what it did, and what is held."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -28,9 +26,9 @@ RUNS_SHOWN = 50
 
 
 def plan_retention(*, command: RetentionPlanRequest) -> Plan:
-    """Return what would go now, and what stays though its time is up; nothing is changed.
+    """Return what would be deleted now, and what is past its age but protected; writes nothing.
 
-    Ages count from midnight in UTC. Where a run was cut off, the plan is what is left of that one.
+    Ages count from midnight UTC. If a run was interrupted, the plan is the rest of that run.
     """
     unfinished = unfinished_run()
     tally = tally_now(command, unfinished)
@@ -45,78 +43,78 @@ def plan_retention(*, command: RetentionPlanRequest) -> Plan:
 
 
 def tally_now(command: RetentionPlanRequest, unfinished: RetentionRun | None) -> Tally:
-    """Return what is past its age, counted; of a run that was cut off, what is left of it."""
+    """Count what is past its age, or the rest of an interrupted run."""
     if unfinished is None:
         policy = Policy.current(day_start(command.now or clock.now()))
         return Tally(policy, Survey(policy).past_age())
     policy = Policy.current(unfinished.cutoff)
     survey, began = Survey(policy), began_with(unfinished.id)
-    things = [each for ranges in began.things.values() for each in numbers(ranges)]
+    things = [number for ranges in began.things.values() for number in numbers(ranges)]
     return Tally(policy, survey.past_age(events=list(numbers(began.positions)), things=things))
 
 
 def unfinished_run() -> RetentionRun | None:
-    """Return the run that was cut off, if there is one."""
+    """Return the interrupted run, if any."""
     found: RetentionRun | None = RetentionRun.objects.filter(ran_at__isnull=True).order_by("-id").first()
     return found
 
 
 def began_with(run_id: int) -> RetentionBegan:
-    """Return what a run set out to take."""
+    """Return the event that began a run, with its list."""
     payload_json = RawEvent.objects.values_list("payload_json", flat=True).get(position=run_id)
     return RetentionBegan.model_validate_json(payload_json)
 
 
 def list_runs() -> RunList:
-    """Return the latest runs, the newest first."""
-    return RunList(results=[view_run(each) for each in RetentionRun.objects.order_by("-id")[:RUNS_SHOWN]])
+    """Return the latest runs, newest first."""
+    return RunList(results=[view_run(run) for run in RetentionRun.objects.order_by("-id")[:RUNS_SHOWN]])
 
 
 def find_run(run_id: int) -> RetentionRun:
-    """Return the run.
+    """Return a run.
 
     Raises:
-        NotFound: there is none of that id.
+        NotFound: no run has this id.
     """
     found: RetentionRun | None = RetentionRun.objects.filter(id=run_id).first()
     if found is None:
-        raise NotFound(f"there is no run of retention #{run_id} here", id=run_id)
+        raise NotFound(f"there is no retention run #{run_id} in this store", id=run_id)
     return found
 
 
 def view_run(run: RetentionRun) -> RunView:
-    """Return a run as callers get it; the words of its samples as far as they are still there."""
+    """Return a run as callers get it; sample texts are read from the log, if they still exist."""
     shown = RunView(**{name: getattr(run, name) for name in RunView.model_fields})
-    samples = [each for share in (*shown.report.going, *shown.report.kept) for each in share.samples]
-    words = words_of([each.id for each in samples])
-    for each in samples:
-        each.text = words.get(each.id, "")
+    samples = [sample for share in (*shown.report.going, *shown.report.kept) for sample in share.samples]
+    words = words_of([sample.id for sample in samples])
+    for sample in samples:
+        sample.text = words.get(sample.id, "")
     return shown
 
 
 def list_holds(*, stream_id: str = "") -> HoldList:
-    """Return the holds that are in force, the newest first; with ``stream_id``, those on that stream."""
+    """Return the holds in force, newest first; with ``stream_id``, those on that stream."""
     found = Hold.objects.filter(lifted_at__isnull=True, **({"stream_id": stream_id} if stream_id else {}))
-    return HoldList(results=[view_hold(each) for each in found.order_by("-id")])
+    return HoldList(results=[view_hold(hold) for hold in found.order_by("-id")])
 
 
 def holds_that_keep(*, stream_id: str) -> list[HoldView]:
-    """Return the holds in force that keep a stream, the newest first: its own, its sessions', and the whole store's."""
+    """Return the holds that protect a stream, newest first: its own, its sessions', the whole store's."""
     sessions = RawEvent.objects.filter(stream_id=stream_id).exclude(session_id="").values_list("session_id", flat=True)
     streams = ["*", stream_id, *(f"session:{name}" for name in sessions.order_by().distinct())]
     found = Hold.objects.filter(lifted_at__isnull=True, stream_id__in=streams).order_by("-id")
-    return [view_hold(each) for each in found]
+    return [view_hold(hold) for hold in found]
 
 
 def find_hold(hold_id: int) -> Hold:
-    """Return the hold, in force or not.
+    """Return a hold, in force or lifted.
 
     Raises:
-        NotFound: there is none of that id.
+        NotFound: no hold has this id.
     """
     found: Hold | None = Hold.objects.filter(id=hold_id).first()
     if found is None:
-        raise NotFound(f"there is no hold #{hold_id} here; retention holds lists those there are", id=hold_id)
+        raise NotFound(f"there is no hold #{hold_id} in this store; list holds to see their ids", id=hold_id)
     return found
 
 
@@ -129,11 +127,11 @@ EVERYTHING = "*"
 
 
 def place_hold(*, command: HoldPlace) -> HoldView:
-    """Keep a stream, all of a session, or the whole store, whatever its age, until the hold is lifted.
+    """Protect a stream, a session or the whole store from deletion until the hold is lifted.
 
     Raises:
-        NotFound: nothing of that name is in this store, or all of it is erased.
-        Forbidden: the caller may not.
+        NotFound: the store has no such stream, or all of it is erased.
+        Forbidden: the caller may not govern.
     """
     draft = log.prepare(HOLD_PLACED, HoldPlaced(stream_id=command.stream_id.strip(), reason=command.reason))
     with log.transaction():
@@ -146,12 +144,12 @@ def place_hold(*, command: HoldPlace) -> HoldView:
 
 
 def lift_hold(*, command: HoldLift) -> HoldView:
-    """End a hold; what it kept goes as its age says, from the next run on.
+    """Lift a hold; from the next run on, what it protected is deleted when due.
 
     Raises:
-        NotFound: there is no such hold.
-        Conflict: it was lifted before.
-        Forbidden: the caller may not.
+        NotFound: no hold has this id.
+        Conflict: it is already lifted.
+        Forbidden: the caller may not govern.
     """
     with log.transaction():
         hold = find_hold(command.id)
@@ -163,7 +161,7 @@ def lift_hold(*, command: HoldLift) -> HoldView:
 
 def _require_in_force(hold: Hold) -> None:
     if hold.lifted_at is not None:
-        raise Conflict(f"hold #{hold.id} was lifted by {hold.lifted_by} already", id=hold.id)
+        raise Conflict(f"hold #{hold.id} was already lifted by {hold.lifted_by}", id=hold.id)
 
 
 def _require_stream(stream: str) -> None:
@@ -175,7 +173,7 @@ def _require_stream(stream: str) -> None:
     if kind == "session" and name and RawEvent.objects.filter(session_id=name).exists():
         return
     raise NotFound(
-        f"there is nothing to hold called {stream[:80]!r}; name a stream such as memory:12, decision:7 or "
-        "session:<name>, or * for all",
+        f"no stream {stream[:80]!r} in this store; give one such as memory:12, decision:7 or session:<name>, "
+        "or * for the whole store",
         stream_id=stream,
     )

@@ -1,4 +1,4 @@
-"""What came of what a selection did: made from it, or made where it had been told."""
+"""Downstream effects of a selection: items made from it, or written where it had been shown."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from memoryhub.core.events.rollback import Treatment
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, entries, int_entries, position_of
 
+# Titles of the groups
 GROUPS = {
-    "later_versions": "Made from its versions",
+    "later_versions": "Later versions based on it",
     "built_on": "Built on it",
-    "relations": "Related to it by others",
-    "packs": "Context packs that told of it",
-    "told_sessions": "Sessions that got those packs",
-    "influenced": "Written there afterwards",
+    "relations": "Relations added by others",
+    "packs": "Context packs that included it",
+    "told_sessions": "Sessions that received those packs",
+    "influenced": "Written in those sessions afterwards",
 }
-"""Every group of what was derived, and what a page calls it."""
 
 _CITING_STREAM = position_of("':'", "c.stream_id")
 _MARK = position_of("' #'", "j.key")
 
+# Versions of memories that were made from the selection's versions, directly or through others
 _LATER = f"""
 WITH RECURSIVE later(memory_id, version, base) AS (
     SELECT memory_id, version, 0 FROM memories_memoryversion WHERE id IN {IDS}
@@ -38,6 +39,7 @@ SELECT v.memory_id, v.version, v.base_version, v.id FROM later
     WHERE v.id NOT IN {IDS} ORDER BY v.id
 """
 
+# Follow references to an item that were made after the selection created or changed it, to any depth
 _BUILT = f"""
 WITH RECURSIVE start(id, at) AS (SELECT CAST(key AS INTEGER), value FROM {int_entries()} AS given),
 reach(id, via, how, at) AS (
@@ -58,7 +60,6 @@ reach(id, via, how, at) AS (
 SELECT id, via, how, min(at) FROM reach WHERE via > 0 AND id NOT IN (SELECT id FROM start)
     GROUP BY id, via, how ORDER BY id, via
 """
-"""From what the selection made, or since it changed it, to what names it afterwards, and on from there."""
 
 _RELATED = f"""
 SELECT id, source_id, target_id, relation FROM memories_relation
@@ -66,16 +67,18 @@ SELECT id, source_id, target_id, relation FROM memories_relation
     AND id NOT IN {IDS} ORDER BY id
 """
 
+# Context packs that included an item after the selection touched it; marks look like "memory #12"
 _PACKS = f"""
 WITH s(id, at) AS MATERIALIZED (SELECT CAST(key AS INTEGER), value FROM {int_entries()} AS given),
-told(pack, session, id) AS MATERIALIZED (
+shown(pack, session, id) AS MATERIALIZED (
     SELECT p.id, p.session_id, CAST(substr(j.key, {_MARK} + 2) AS INTEGER) FROM memories_contextpack p
         JOIN {entries("p.marks")} j WHERE p.id > %s AND {_MARK} > 0
 )
-SELECT told.pack, told.session, min(s.id) FROM told JOIN s ON s.id = told.id
-    WHERE told.pack > s.at GROUP BY told.pack ORDER BY told.pack
+SELECT shown.pack, shown.session, min(s.id) FROM shown JOIN s ON s.id = shown.id
+    WHERE shown.pack > s.at GROUP BY shown.pack ORDER BY shown.pack
 """
 
+# What a session wrote after it got such a pack
 _INFLUENCED = f"""
 SELECT e.position, s.value FROM {int_entries()} s
     JOIN raw_events e ON e.session_id = s.key AND e.position > s.value
@@ -86,62 +89,56 @@ SELECT e.position, s.value FROM {int_entries()} s
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A thing that came of another."""
-
     id: int
+    # The event that created the connection
     event: int
-    """What made it so."""
     via: int
     how: str
     depth: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Aftermath:
-    """What came of a selection, by group."""
-
+class Downstream:
     groups: Mapping[str, list[Derived]] = field(default_factory=dict)
 
     def ids(self, *names: str) -> set[int]:
-        """Return the ids of the things of some groups."""
-        return {each.id for name in names for each in self.groups[name]}
+        return {thing.id for name in names for thing in self.groups[name]}
 
 
-def derived_from(direct: Direct, selected: Selected) -> Aftermath:
-    """Return what came of what a selection did; nothing that the selection did itself."""
+def find_downstream(direct: Direct, selected: Selected) -> Downstream:
     rules = groups()
-    telling = in_groups(direct, lambda name: rules[name].is_cited)
-    since = {each.id: each.first for each in telling}
+    cited = in_groups(direct, lambda name: rules[name].is_cited)
+    since = {thing.id: thing.first for thing in cited}
     built = _built_on(since)
     packs = _packs(since)
-    told = _sessions_given_packs(packs)
-    known = {*selected.positions, *since, *(each.id for each in built)}
+    sessions = _sessions_given_packs(packs)
+    known = {*selected.positions, *since, *(thing.id for thing in built)}
     found = {
         "later_versions": _later_versions(direct),
         "built_on": built,
         "relations": _relations(set(since), selected),
-        "packs": [Derived(pack, pack, via, "told") for pack, _, via in packs],
-        "told_sessions": [Derived(each, pack, pack, "got") for each, pack in _by_id(told)],
-        "influenced": _influenced(told, known),
+        "packs": [Derived(pack, pack, via, "included") for pack, _, via in packs],
+        "told_sessions": [Derived(session_id, pack, pack, "received") for session_id, pack in _by_id(sessions)],
+        "influenced": _influenced(sessions, known),
     }
-    return Aftermath(found)
+    return Downstream(found)
 
 
 def _later_versions(direct: Direct) -> list[Derived]:
     written = [event for name in ("memories_created", "memories_revised") for event in _events(direct[name])]
     positions = listed(written)
     return [
-        Derived(memory_id, event, memory_id, f"version {version} was made from version {base}")
+        Derived(memory_id, event, memory_id, f"version {version} is based on version {base}")
         for memory_id, version, base, event in rows.fetch(_LATER, [positions, positions])
     ]
 
 
 def _events(group: Mapping[int, Touched]) -> list[int]:
-    return [event for each in group.values() for event in each.events]
+    return [event for thing in group.values() for event in thing.events]
 
 
+# Each item once, with the shortest path
 def _built_on(since: Mapping[int, int]) -> list[Derived]:
-    """Return what names what the selection made, each thing once, by the shortest way, with what it came from."""
     by_parent: dict[int, list[tuple[int, str, int]]] = {}
     for child, parent, how, event in rows.fetch(_BUILT, [json.dumps(since)]):
         by_parent.setdefault(parent, []).append((child, how, event))
@@ -173,20 +170,19 @@ def _packs(since: Mapping[int, int]) -> list[tuple[int, str, int]]:
 
 
 def _sessions_given_packs(packs: list[tuple[int, str, int]]) -> dict[str, int]:
-    """Return the sessions that got packs, each with the first of them."""
-    told: dict[str, int] = {}
+    sessions: dict[str, int] = {}
     for pack, session, _ in packs:
         if session:
-            told.setdefault(session, pack)
-    return told
+            sessions.setdefault(session, pack)
+    return sessions
 
 
-def _by_id(told: Mapping[str, int]) -> list[tuple[int, int]]:
-    ids = session_ids(told)
-    return sorted((ids[name], pack) for name, pack in told.items() if name in ids)
+def _by_id(sessions: Mapping[str, int]) -> list[tuple[int, int]]:
+    ids = session_ids(sessions)
+    return sorted((ids[name], pack) for name, pack in sessions.items() if name in ids)
 
 
-def _influenced(told: Mapping[str, int], known: set[int]) -> list[Derived]:
+def _influenced(sessions: Mapping[str, int], known: set[int]) -> list[Derived]:
     types = names_where(lambda kind: kind.rollback.thing and kind.rollback.treatment is Treatment.SET_ASIDE)
-    found = rows.fetch(_INFLUENCED, [json.dumps(told), json.dumps(types), listed(known)])
-    return [Derived(each, each, pack, "may have been influenced by") for each, pack in found]
+    found = rows.fetch(_INFLUENCED, [json.dumps(sessions), json.dumps(types), listed(known)])
+    return [Derived(position, position, pack, "may have been influenced by") for position, pack in found]

@@ -1,4 +1,4 @@
-"""What the events of a selection did, by the thing that they did it to."""
+"""Which items the events of a selection touched, by group."""
 
 from __future__ import annotations
 
@@ -21,31 +21,26 @@ _WORKED_OUT = (
 
 
 def groups() -> dict[str, Rollback]:
-    """Return every group of what a selection did, by name, in the order of previews."""
     every = {**rollback_groups(), **{rule.group: rule for rule in _WORKED_OUT}}
     return dict(sorted(every.items(), key=lambda pair: pair[1].order))
 
 
 @dataclass(slots=True)
 class Touched:
-    """A thing of one group, and the events of the selection that touched it."""
-
     id: int
     events: list[int] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
 
     @property
     def first(self) -> int:
-        """The first of the events."""
         return self.events[0]
 
 
+# By group and id
 Direct = Mapping[str, Mapping[int, Touched]]
-"""By group and id."""
 
 
 def touched_by(selected: Selected) -> Direct:
-    """Return what the events did, by group; an event whose type declares no group is in ``other``."""
     found: dict[str, dict[int, Touched]] = {name: {} for name in groups()}
     for header in selected.headers:
         known = event_type(header.type)
@@ -67,7 +62,7 @@ def _add_revised(found: dict[str, dict[int, Touched]], events: list[Header]) -> 
     versions = rows.fetch(
         "SELECT id, memory_id, version, conflicts_with IS NOT NULL FROM memories_memoryversion "
         f"WHERE id IN {IDS} ORDER BY id",
-        [listed(each.position for each in events)],
+        [listed(header.position for header in events)],
     )
     created = found["memories_created"]
     for position, memory_id, version, is_conflict in versions:
@@ -78,22 +73,22 @@ def _add_revised(found: dict[str, dict[int, Touched]], events: list[Header]) -> 
             _add(found["conflicts"], position, position)
 
 
+# A session's row shows its purpose and summary, which the events that start and end it contain
 def _add_sessions(found: dict[str, dict[int, Touched]], events: list[Header]) -> None:
-    """A session's row shows its purpose and its summary: those who started or ended it wrote them."""
-    ids = session_ids({each.stream.partition(":")[2] for each in events})
-    for each in events:
-        session = ids.get(each.stream.partition(":")[2])
-        _add(found["sessions" if session else "other"], session or each.position, each.position)
-    for memory_id, position in discarded_by(each.position for each in events):
+    ids = session_ids({header.stream.partition(":")[2] for header in events})
+    for header in events:
+        session = ids.get(header.stream.partition(":")[2])
+        _add(found["sessions" if session else "other"], session or header.position, header.position)
+    for memory_id, position in discarded_by(header.position for header in events):
         _add(found["memories_deleted"], memory_id, position)
 
 
+# A turn's row shows its summary, which the event that ends it contains
 def _add_turns(found: dict[str, dict[int, Touched]], events: list[Header]) -> None:
-    """A turn's row shows its summary, which the event that ended it wrote."""
     turns = rows.fetch(
         f"SELECT e.position, t.id FROM {int_elements()} p JOIN raw_events e ON e.position = p.value "
         "JOIN sessions_app_turn t ON t.session_id = e.session_id AND t.turn_id = e.turn_id ORDER BY e.position",
-        [listed(each.position for each in events)],
+        [listed(header.position for header in events)],
     )
     for position, turn in turns:
         _add(found["turns"], turn, position)
@@ -104,7 +99,6 @@ _LOOKED_UP = {"memories_revised": _add_revised, "sessions": _add_sessions, "turn
 
 
 def session_ids(names: Iterable[str]) -> dict[str, int]:
-    """Return the ids of sessions, by name."""
     found = rows.fetch(
         f"SELECT session_id, id FROM sessions_app_session WHERE session_id IN {TEXTS}",
         [json.dumps(sorted(names))],
@@ -113,5 +107,4 @@ def session_ids(names: Iterable[str]) -> dict[str, int]:
 
 
 def in_groups(direct: Direct, wanted: Callable[[str], bool]) -> list[Touched]:
-    """Return the things of some groups."""
-    return [each for name, group in direct.items() if wanted(name) for each in group.values()]
+    return [thing for name, group in direct.items() if wanted(name) for thing in group.values()]

@@ -1,5 +1,3 @@
-"""Applying the steps of a plan."""
-
 from __future__ import annotations
 
 import json
@@ -31,14 +29,15 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import int_entries
 
+# The payload of a given version of each memory
 _STATES = (
     f"SELECT v.memory_id, e.payload_json FROM {int_entries()} s JOIN memories_memoryversion v "
     "ON v.memory_id = CAST(s.key AS INTEGER) AND v.version = s.value JOIN raw_events e ON e.position = v.id"
 )
 
 
-def perform(steps: Sequence[Step], *, reason: str) -> None:
-    """Do the steps, in their order. Needs an open transaction of the log."""
+def execute_steps(steps: Sequence[Step], *, reason: str) -> None:
+    """Apply steps in the order of their effects; needs an open transaction of the log."""
     by_name: dict[str, list[Step]] = {}
     for step in steps:
         by_name.setdefault(step.do, []).append(step)
@@ -48,7 +47,6 @@ def perform(steps: Sequence[Step], *, reason: str) -> None:
 
 
 def _put_back(effect: Effect, steps: Sequence[Step], reason: str) -> None:
-    """Append the event that gives each thing its value back."""
     values, event_type = effect.values, types_reversed_by(effect.step)[0]
     if values is None or values.write is None:
         raise TypeError(f"effect {effect.step!r} can't be applied")  # ``Effect`` refuses such a declaration
@@ -58,40 +56,36 @@ def _put_back(effect: Effect, steps: Sequence[Step], reason: str) -> None:
 
 
 def quarantine(steps: Sequence[Step], reason: str) -> None:
-    """Set all of them aside with one event."""
     payload = QuarantinePlaced(ids=[step.id for step in steps], reason=reason)
     log.append(log.prepare(QUARANTINE_PLACED, payload), stream="quarantine")
 
 
 def lift(steps: Sequence[Step], reason: str) -> None:
-    """Let all of them out of quarantine with one event."""
     payload = QuarantineLifted(ids=[step.id for step in steps], reason=reason)
     log.append(log.prepare(QUARANTINE_LIFTED, payload), stream="quarantine")
 
 
-def touching(event_type: EventType[MemoryTouched]) -> Apply:
-    """Return what appends such an event to the memory of each step."""
-
-    def touch(steps: Sequence[Step], reason: str) -> None:
+def append_to_memories(event_type: EventType[MemoryTouched]) -> Apply:
+    def append(steps: Sequence[Step], reason: str) -> None:
         for step in steps:
             draft = log.prepare(event_type, MemoryTouched(memory_id=step.id, reason=reason))
             log.append(draft, stream=f"memory:{step.id}")
 
-    return touch
+    return append
 
 
 def revert(steps: Sequence[Step], reason: str) -> None:
-    """Make the versions that the steps name the current ones again, each as a new version."""
     memories = Memory.objects.in_bulk([step.id for step in steps])
     states = states_at({step.id: step.to_version or 1 for step in steps})
     for step in steps:
         existing = Existing.of(memories[step.id])
-        standing = ReviewStatus.model_validate(step.after) if step.after else ACCEPTED
-        append_version(existing, states[step.id], base=step.to_version or 1, reason=reason, key=None, standing=standing)
+        review_status = ReviewStatus.model_validate(step.after) if step.after else ACCEPTED
+        append_version(
+            existing, states[step.id], base=step.to_version or 1, reason=reason, key=None, standing=review_status
+        )
 
 
 def review(steps: Sequence[Step], reason: str) -> None:
-    """Give memories the review state back that the steps name."""
     memories = Memory.objects.in_bulk([step.id for step in steps])
     for step in steps:
         memory = memories[step.id]
@@ -108,7 +102,6 @@ def review(steps: Sequence[Step], reason: str) -> None:
 
 
 def states_at(versions: dict[int, int]) -> dict[int, MemoryState]:
-    """Return what each memory was at a version."""
     found = rows.fetch(_STATES, [json.dumps(versions)])
     return {memory_id: _state(json.loads(payload or "{}")) for memory_id, payload in found}
 
@@ -118,20 +111,17 @@ def _state(payload: dict[str, Any]) -> MemoryState:
 
 
 def relate(steps: Sequence[Step], _: str) -> None:
-    """Make relations again, as they were made first."""
     made = relations_as_made(step.id for step in steps)
     for step in steps:
         log.append(log.prepare(RELATION_CREATED, made[step.id]), entity="relation")
 
 
 def relations_as_made(ids: Iterable[int]) -> dict[int, RelationCreated]:
-    """Return relations as the log has them, for those that are gone; without those that were erased."""
     events = RawEvent.objects.filter(position__in=list(ids), event_type=RELATION_CREATED.name)
-    return {each.position: RelationCreated(**json.loads(each.payload_json)) for each in events if each.payload_json}
+    return {event.position: RelationCreated(**json.loads(event.payload_json)) for event in events if event.payload_json}
 
 
 def unrelate(steps: Sequence[Step], reason: str) -> None:
-    """Take relations away."""
     for step in steps:
         draft = log.prepare(RELATION_DELETED, RelationDeleted(relation_id=step.id, reason=reason))
         log.append(draft, stream=f"relation:{step.id}")

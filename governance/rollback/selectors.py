@@ -1,5 +1,3 @@
-"""What can be asked of roll-backs."""
-
 from __future__ import annotations
 
 import json
@@ -24,16 +22,16 @@ _SELECT = "SELECT position, event_type, stream_id, session_id FROM raw_events WH
 
 
 class Header(NamedTuple):
-    """What is told of an event before its payload is looked at."""
+    """The columns of an event without its payload."""
 
     position: int
     type: str
     stream: str
     session: str
 
+    # Its own position, if its stream has no id
     @property
     def entity(self) -> int:
-        """The id of what it happened to; its own position, where that has none."""
         tail = self.stream.partition(":")[2]
         return int(tail) if tail.isdecimal() else self.position
 
@@ -47,49 +45,46 @@ class Selected:
 
     @cached_property
     def positions(self) -> frozenset[int]:
-        """Their positions."""
-        return frozenset(each.position for each in self.headers)
+        return frozenset(header.position for header in self.headers)
 
     @cached_property
     def streams(self) -> dict[int, str]:
-        """Their streams, by position."""
-        return {each.position: each.stream for each in self.headers}
+        return {header.position: header.stream for header in self.headers}
 
     def of(self, *types: str) -> list[Header]:
-        """Return those of some types, in order."""
-        return sorted(each for name in types for each in self.by_type.get(name, ()))
+        return sorted(header for name in types for header in self.by_type.get(name, ()))
 
 
 def select(selection: Selection) -> Selected:
-    """Return the events that a selection means; none of what governs the store."""
+    """Return the events that match a selection, except those that govern the store."""
     conditions, parameters = _conditions(selection)
     headers = [Header(*row) for row in rows.fetch(_SELECT.format(" AND ".join(conditions)), parameters)]
     by_type: dict[str, list[Header]] = {}
-    for each in headers:
-        by_type.setdefault(each.type, []).append(each)
+    for header in headers:
+        by_type.setdefault(header.type, []).append(header)
     return Selected(headers, by_type)
 
 
 def _conditions(selection: Selection) -> tuple[list[str], list[Any]]:
-    wanted = [f"event_type NOT IN {TEXTS}"]
+    conditions = [f"event_type NOT IN {TEXTS}"]
     parameters: list[Any] = [json.dumps(names_where(lambda known: known.rollback.treatment is Treatment.GOVERNS))]
     if selection.session_id:
-        wanted.append("(session_id = %s OR stream_id = %s)")
+        conditions.append("(session_id = %s OR stream_id = %s)")
         parameters += [selection.session_id, f"session:{selection.session_id}"]
     for column in ("actor", "source"):
         if getattr(selection, column):
-            wanted.append(f"{column} = %s")
+            conditions.append(f"{column} = %s")
             parameters.append(getattr(selection, column))
     if not selection.include_people and selection.source != "admin":
-        wanted.append("source <> 'admin'")
+        conditions.append("source <> 'admin'")
     for point, by_position, by_time in (
         (selection.since, "position >= %s", "occurred_at >= %s"),
         (selection.until, "position <= %s", "occurred_at < %s"),
     ):
         if point is not None:
-            wanted.append(by_position if isinstance(point, int) else by_time)
+            conditions.append(by_position if isinstance(point, int) else by_time)
             parameters.append(_stored(point))
-    return wanted, parameters
+    return conditions, parameters
 
 
 def _stored(point: Point) -> int | str:
@@ -105,22 +100,22 @@ def find_rollback(rollback_id: int) -> Rollback:
     """Return a roll-back.
 
     Raises:
-        NotFound: there is none of that id.
+        NotFound: no roll-back has this id.
     """
     found: Rollback | None = Rollback.objects.filter(id=rollback_id).first()
     if found is None:
-        raise NotFound(f"there is no roll-back #{rollback_id} here; the list of roll-backs has their ids")
+        raise NotFound(f"there is no roll-back #{rollback_id} in this store; list roll-backs to see their ids")
     return found
 
 
 def list_rollbacks(*, command: RollbackList) -> Listing:
-    """Return a page of roll-backs, the latest first."""
-    reached = decode_cursor(command.cursor, (int,))
-    found = Rollback.objects.filter(id__lt=reached[0]) if reached else Rollback.objects.all()
+    """Return a page of roll-backs, latest first."""
+    cursor = decode_cursor(command.cursor, (int,))
+    found = Rollback.objects.filter(id__lt=cursor[0]) if cursor else Rollback.objects.all()
     listed = list(found.order_by("-id")[: command.limit + 1])
-    shown = [view(each).model_dump(mode="json") for each in listed[: command.limit]]
+    shown = [view(rollback).model_dump(mode="json") for rollback in listed[: command.limit]]
     return page(
-        [{"id": each["id"], "action": each["action"]} for each in shown] if command.compact else shown,
+        [{"id": item["id"], "action": item["action"]} for item in shown] if command.compact else shown,
         total=Rollback.objects.count(),
         more=len(listed) > command.limit,
         cursor_of=lambda item: encode_cursor(item["id"]),
@@ -130,14 +125,14 @@ def list_rollbacks(*, command: RollbackList) -> Listing:
 
 
 def view(rollback: Rollback) -> RollbackView:
-    """Return a roll-back as every door shows it."""
+    """Return a roll-back in the form that callers get."""
     names = set(RollbackView.model_fields) - {"counts", "left", "left_count", "undone_left"}
     return RollbackView(
         **{name: getattr(rollback, name) for name in names},
         counts=dict(Counter(step["do"] for step in rollback.steps)),
-        left=[Left.model_validate(each) for each in rollback.left[:SHOWN]],
+        left=[Left.model_validate(item) for item in rollback.left[:SHOWN]],
         left_count=len(rollback.left),
-        undone_left=[Left.model_validate(each) for each in rollback.undone_left[:SHOWN]],
+        undone_left=[Left.model_validate(item) for item in rollback.undone_left[:SHOWN]],
     )
 
 

@@ -1,24 +1,22 @@
-"""Rolling back what a selection did, and undoing that; each in one transaction."""
-
 from __future__ import annotations
 
 from governance.events import ROLLBACK_MADE, ROLLBACK_UNDONE, RollbackMade, RollbackUndone
-from governance.rollback.execute import perform
+from governance.rollback.execute import execute_steps
 from governance.rollback.plan import Plan, planned, token_of, traced
 from governance.rollback.schemas import Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView, Selection
 from governance.rollback.selectors import find_rollback, view
 from governance.rollback.tracing import shown_plan, view_trace
-from governance.rollback.undo import undoing
+from governance.rollback.undo import plan_undo
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid
 from memoryhub.core.permissions import Act, demand
 
 
 def preview(*, command: RollbackPlan) -> Preview:
-    """Return what a roll-back would do, with the token that it needs; nothing is written.
+    """Return what a roll-back would do, with the token that confirms it; writes nothing.
 
     Raises:
-        Invalid: one of ``also`` is nothing that was derived from the selection.
+        Invalid: an id in ``also`` is not downstream of the selection.
     """
     found = traced(command)
     plan = planned(command, found)
@@ -26,18 +24,18 @@ def preview(*, command: RollbackPlan) -> Preview:
 
 
 def roll_back(*, command: RollbackMake) -> RollbackView:
-    """Set aside or undo what a selection did, in one transaction.
+    """Quarantine or undo what a selection did, in one transaction.
 
     Raises:
         Forbidden: the caller may not govern.
-        Invalid: there is nothing to do, or one of ``also`` is nothing that was derived.
-        ConfirmationRequired: ``confirm_token`` is not the one of what would be done now.
+        Invalid: there is nothing to do, or an id in ``also`` is not downstream of the selection.
+        ConfirmationRequired: ``confirm_token`` does not match what would be done now.
     """
     demand(Act.GOVERN)
     with log.transaction():
         plan = planned(command, traced(command))
         if not plan.steps:
-            raise Invalid("there is nothing to roll back: the selection left nothing that still stands")
+            raise Invalid("nothing to roll back: nothing of the selection is in force")
         _require_confirmation(command, plan)
         payload = RollbackMade(
             selection=command.model_dump(mode="json", include=set(Selection.model_fields), exclude_defaults=True),
@@ -46,7 +44,7 @@ def roll_back(*, command: RollbackMake) -> RollbackView:
             **_as_data(plan),
         )
         event = log.append(log.prepare(ROLLBACK_MADE, payload), entity="rollback")
-        perform(plan.steps, reason=_reason(f"roll-back #{event.position}", command.reason))
+        execute_steps(plan.steps, reason=_reason(f"roll-back #{event.position}", command.reason))
         return view(find_rollback(event.position))
 
 
@@ -55,8 +53,7 @@ def _require_confirmation(command: RollbackMake, plan: Plan) -> None:
     if command.confirm_token != wanted:
         done = ", ".join(f"{count} × {do}" for do, count in plan.counts.items())
         raise ConfirmationRequired(
-            f"roll back ({command.action}): {done}, {len(plan.left)} left as they are? Look at the preview, then call "
-            "again with its confirm_token",
+            f"roll back ({command.action}): {done}, {len(plan.left)} unchanged? Confirm with the token of the preview",
             confirm_token=wanted,
             id=None,
             counts=plan.counts,
@@ -64,29 +61,29 @@ def _require_confirmation(command: RollbackMake, plan: Plan) -> None:
 
 
 def undo_rollback(*, command: RollbackUndo) -> RollbackView:
-    """Undo a roll-back in one transaction; what others have changed since is left, and named.
+    """Undo a roll-back in one transaction; leave what others have changed since.
 
     Raises:
         Forbidden: the caller may not govern.
         NotFound: there is no such roll-back.
-        Conflict: it is undone already.
+        Conflict: it is already undone.
     """
     demand(Act.GOVERN)
     with log.transaction():
         rollback = find_rollback(command.id)
         if rollback.undone_at:
-            raise Conflict(f"roll-back #{rollback.id} was undone by {rollback.undone_by}", id=rollback.id)
-        plan = undoing(rollback)
+            raise Conflict(f"roll-back #{rollback.id} was already undone by {rollback.undone_by}", id=rollback.id)
+        plan = plan_undo(rollback)
         payload = RollbackUndone(rollback_id=rollback.id, reason=command.reason, **_as_data(plan))
         log.append(log.prepare(ROLLBACK_UNDONE, payload), stream=f"rollback:{rollback.id}")
-        perform(plan.steps, reason=_reason(f"roll-back #{rollback.id} undone", command.reason))
+        execute_steps(plan.steps, reason=_reason(f"roll-back #{rollback.id} undone", command.reason))
         return view(find_rollback(rollback.id))
 
 
 def _as_data(plan: Plan) -> dict[str, list[dict[str, object]]]:
     return {
         "steps": [step.model_dump(mode="json", exclude_defaults=True) for step in plan.steps],
-        "left": [each.model_dump(mode="json", exclude_defaults=True) for each in plan.left],
+        "left": [left.model_dump(mode="json", exclude_defaults=True) for left in plan.left],
     }
 
 

@@ -1,4 +1,4 @@
-"""The present state and the history of what a selection changed: one query for any number of things."""
+"""Current state and history of memories and streams; one query for any number of them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from sessions_app.events import SESSION_ENDED
 
 V = TypeVar("V")
 
+# The last change of each stream after a position; a stream whose last change is our own is unchanged
 _CHANGED = f"""
 WITH s(stream, at) AS MATERIALIZED (SELECT key, value FROM {int_entries()} AS given),
 last(stream, position) AS MATERIALIZED (
@@ -42,6 +43,7 @@ SELECT id, version, deleted_at IS NOT NULL, session_id, kind, scope, title, topi
     WHERE id IN {IDS}
 """
 
+# A value from each event of some types, by memory
 _HISTORY = f"""
 WITH wanted(id, stream) AS MATERIALIZED (SELECT value, 'memory:' || value FROM {int_elements()} AS given)
 SELECT w.id, e.position, e.event_type, {{}} FROM wanted w JOIN raw_events e ON e.stream_id = w.stream
@@ -50,7 +52,7 @@ SELECT w.id, e.position, e.event_type, {{}} FROM wanted w JOIN raw_events e ON e
 _NO_VALUE = "NULL"
 _STANDING = f"coalesce({json_text('e.payload_json', 'after')}, {json_text('e.payload_json', 'review')})"
 
-# The entries of scratch sessions that were live when the session ended, and whether that deleted them.
+# Entries of scratch sessions that were live when the session ended, and whether the end deleted them
 _ENDED = f"""
 WITH ended(position, session, payload) AS MATERIALIZED (
     SELECT position, substr(stream_id, 9), payload_json FROM raw_events
@@ -72,6 +74,7 @@ SELECT position FROM raw_events WHERE event_type = '{SESSION_ENDED.name}' AND st
 )
 """
 
+# The last version before a position that no rolled-back event wrote
 _CLEAN = f"""
 SELECT v.memory_id, max(v.version) FROM {int_entries()} s
     JOIN memories_memoryversion v ON v.memory_id = CAST(s.key AS INTEGER) AND v.id < s.value
@@ -80,7 +83,8 @@ SELECT v.memory_id, max(v.version) FROM {int_entries()} s
 
 _SAME_PLACE = "o.id <> m.id AND o.scope = m.scope AND (m.scope <> 'session' OR o.session_id = m.session_id)"
 _NAMES = ("id", "scope", "session_id", "kind", "title", "topic_key")
-# Materialised, so that topics and titles are each found by an index.
+# Live memories that have a wanted topic, or a wanted title where there is no topic. MATERIALIZED makes both lookups by
+# index.
 _RIVALS = f"""
 WITH m({", ".join(_NAMES)}) AS MATERIALIZED (
     SELECT {", ".join((json_int if name == "id" else json_text)("value", name) for name in _NAMES)}
@@ -104,21 +108,16 @@ NEVER = 2**53
 
 @dataclass(slots=True)
 class History(Generic[V]):
-    """The values that a thing was given, one after the other."""
-
+    # Position and value
     given: list[tuple[int, V]] = field(default_factory=list)
-    """Position and value."""
 
     def before(self, limit: int, ignored: Collection[int], default: V) -> V:
-        """Return the last value given before a position, by an event that is not to be ignored."""
         kept = [value for position, value in self.given if position < limit and position not in ignored]
         return kept[-1] if kept else default
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryNow:
-    """The present state of a memory, as far as it matters to a roll-back, and when it was deleted and restored."""
-
     id: int
     version: int
     deleted: bool
@@ -130,7 +129,6 @@ class MemoryNow:
     deletions: History[bool]
 
     def named(self, state: MemoryState | None = None) -> dict[str, Any]:
-        """Return what no other memory may share with it; with ``state``, once it has that state."""
         source = state or self
         return {
             "id": self.id,
@@ -140,82 +138,82 @@ class MemoryNow:
 
 
 def changed_since(since: Mapping[str, int], own: Iterable[int], void: Iterable[int] = ()) -> dict[str, str]:
-    """Return who changed a stream last, and where, by stream: of those that others changed.
+    """Return a note on the last change by others, by stream; unchanged streams are left out.
 
     Args:
         since: a position by stream; only later events count.
-        own: positions that are not of others: if the last change is one of them, nobody changed the stream since.
-        void: positions that are no changes at all.
+        own: positions of the caller's own events.
+        void: positions that don't count as changes.
     """
     parameters = [json.dumps(since), json.dumps(types_that_change_streams()), listed(void), listed(own)]
     found = rows.fetch(_CHANGED, parameters)
     return {stream: f"changed since by {actor} at #{position}" for stream, actor, position in found}
 
 
+# Erased memories are left out
 def memories_now(ids: Collection[int]) -> dict[int, MemoryNow]:
-    """Return the present state of memories, by id; erased ones are left out."""
     deletions: dict[int, History[bool]] = {}
     changes = [
-        (position, each, name == MEMORY_DELETED.name)
-        for each, position, name, _ in _history(ids, _NO_VALUE, MEMORY_DELETED.name, MEMORY_RESTORED.name)
+        (position, memory_id, name == MEMORY_DELETED.name)
+        for memory_id, position, name, _ in _history(ids, _NO_VALUE, MEMORY_DELETED.name, MEMORY_RESTORED.name)
     ]
     ends = [position for (position,) in rows.fetch(_ENDS_OF_SESSIONS, [listed(ids)])]
-    changes += [(position, each, True) for each, position in discarded_by(ends) if each in ids]
-    for position, each, deleted in sorted(changes):
-        deletions.setdefault(each, History()).given.append((position, deleted))
+    changes += [(position, memory_id, True) for memory_id, position in discarded_by(ends) if memory_id in ids]
+    for position, memory_id, deleted in sorted(changes):
+        deletions.setdefault(memory_id, History()).given.append((position, deleted))
     now = {}
-    for each, version, deleted, session, kind, scope, title, topic in rows.fetch(_MEMORIES, [listed(ids)]):
-        history = deletions.get(each, History())
-        now[each] = MemoryNow(each, version, bool(deleted), session, kind, scope, title, topic, history)
+    for memory_id, version, deleted, session, kind, scope, title, topic in rows.fetch(_MEMORIES, [listed(ids)]):
+        history = deletions.get(memory_id, History())
+        now[memory_id] = MemoryNow(memory_id, version, bool(deleted), session, kind, scope, title, topic, history)
     return now
 
 
+# Memories that the ends of scratch sessions deleted, each with that event
 def discarded_by(positions: Iterable[int]) -> list[tuple[int, int]]:
-    """Return which memories the ends of scratch sessions deleted, each with the event that did."""
-    return [(each, position) for each, position, deleted in rows.fetch(_ENDED, [listed(positions)]) if deleted]
+    return [
+        (memory_id, position) for memory_id, position, deleted in rows.fetch(_ENDED, [listed(positions)]) if deleted
+    ]
 
 
+# Memories that the ends of scratch sessions moved to the project
 def promoted_by(positions: Iterable[int]) -> set[int]:
-    """Return the memories that the ends of scratch sessions made those of the project."""
-    return {each for each, _, deleted in rows.fetch(_ENDED, [listed(positions)]) if not deleted}
+    return {memory_id for memory_id, _, deleted in rows.fetch(_ENDED, [listed(positions)]) if not deleted}
 
 
 def review_states_of(ids: Collection[int]) -> dict[int, History[ReviewStatus]]:
-    """Return what reviews and writes made of the review state of memories, by id."""
     names = (MEMORY_WRITTEN.name, MEMORY_REVISED.name, MEMORY_REVIEWED.name)
-    found: dict[int, History[ReviewStatus]] = {each: History() for each in ids}
-    for each, position, _, standing in _history(ids, _STANDING, *names):
+    found: dict[int, History[ReviewStatus]] = {memory_id: History() for memory_id in ids}
+    for memory_id, position, _, standing in _history(ids, _STANDING, *names):
         given = ReviewStatus.model_validate_json(standing) if standing else ACCEPTED
-        found[each].given.append((position, given))
+        found[memory_id].given.append((position, given))
     return found
 
 
 def _history(ids: Iterable[int], value: str, *types: str) -> list[tuple[int, int, str, Any]]:
     found = rows.fetch(_HISTORY.format(value), [listed(ids), json.dumps(types)])
-    return [(each, position, name, given) for each, position, name, given in found]
+    return [(memory_id, position, name, given) for memory_id, position, name, given in found]
 
 
 def clean_versions(before: Mapping[int, int], rolled_back: Iterable[int]) -> dict[int, int]:
-    """Return the last version of each memory that no rolled-back event wrote and that is older than a position."""
     return dict(rows.fetch(_CLEAN, [json.dumps(before), listed(rolled_back)]))
 
 
 def rivals(wanted: Iterable[Mapping[str, Any]], going: Iterable[int]) -> dict[int, int]:
-    """Return which live memory has the topic or the title that each of the ``wanted`` is to have.
+    """Return the live memory that occupies the topic or title each of ``wanted`` needs, by memory.
 
     Args:
-        wanted: memories as ``MemoryNow.named`` gives them. Of two that want the same, the younger one gets it.
-        going: memories that are deleted or set aside in the same plan.
+        wanted: memories as ``MemoryNow.named`` returns them; if two want the same name, the younger one gets it.
+        going: memories that the same plan deletes or quarantines.
     """
-    newest_first = sorted(wanted, key=lambda each: -each["id"])
+    newest_first = sorted(wanted, key=lambda memory: -memory["id"])
     taken = dict(rows.fetch(_RIVALS, [json.dumps(newest_first), listed(going)]))
     holders: dict[tuple[Any, ...], int] = {}
-    for each in newest_first:
-        place = (each["scope"], each["session_id"] if each["scope"] == "session" else "")
-        name = (*place, each["topic_key"]) if each["topic_key"] else (*place, each["kind"], each["title"])
+    for memory in newest_first:
+        place = (memory["scope"], memory["session_id"] if memory["scope"] == "session" else "")
+        name = (*place, memory["topic_key"]) if memory["topic_key"] else (*place, memory["kind"], memory["title"])
         holder = holders.get(name)
         if holder:
-            taken.setdefault(each["id"], holder)
-        elif each["id"] not in taken:
-            holders[name] = each["id"]
+            taken.setdefault(memory["id"], holder)
+        elif memory["id"] not in taken:
+            holders[name] = memory["id"]
     return taken

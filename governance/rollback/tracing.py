@@ -1,4 +1,4 @@
-"""What a selection did and what came of it, as every door shows it: bounded lists, true counts."""
+"""A trace or plan as callers get it: bounded lists, exact counts."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, json_int, json_text
 from sessions_app.timeline import Entry, entries_of
 
-# When each relation that says the same as one of these was made, and when it was removed.
+# When each relation equal to one of these in ends and type was created and removed
 _CHANGES = f"""
-WITH said AS (
+WITH stated AS (
     SELECT position, actor, {json_int("payload_json", "source_id")} AS source,
         {json_int("payload_json", "target_id")} AS target, {json_text("payload_json", "relation")} AS relation
     FROM raw_events WHERE event_type = '{RELATION_CREATED.name}' AND payload_json IS NOT NULL
 ),
 same AS MATERIALIZED (
-    SELECT s.* FROM said s JOIN said w ON s.relation = w.relation AND (
+    SELECT s.* FROM stated s JOIN stated w ON s.relation = w.relation AND (
             s.source = w.source AND s.target = w.target
             OR s.source = w.target AND s.target = w.source AND s.relation IN {TEXTS}
         )
@@ -54,37 +54,31 @@ Statement = tuple[str, int, int]
 
 
 class Change(NamedTuple):
-    """A relation was made, or removed."""
-
     position: int
     actor: str
     made: bool
     relation_id: int
 
 
+# Recreates relations that rolled-back events removed. A recreated relation has a new id, so its source, target and
+# type are compared (decision 35).
 @dataclass(frozen=True, slots=True)
 class RelationReversal:
-    """The steps that make relations again which some events removed.
-
-    A relation that is made again has a new id: what counts is what it says.
-    """
-
     rolled_back: Collection[int]
     void: Collection[int]
+    # Ids of relations that the plan quarantines
     going: Collection[int]
-    """Ids of relations that the plan sets aside."""
+    # Also undo what others changed since
     include_changed: bool
-    """Whether to undo what others changed since, too."""
 
     def parts(self, removed: Iterable[int]) -> Iterator[Step | Left]:
-        """Yield a step for each relation to make again, and what is left."""
         wanted = set(removed)
         histories = self._histories(wanted)
-        known = {change.relation_id for every in histories.values() for change in every}
-        yield from (Left(id=each, title="Relation", why="erased since") for each in wanted - known)
+        known = {change.relation_id for changes in histories.values() for change in changes}
+        yield from (Left(id=relation_id, title="Relation", why="erased since") for relation_id in wanted - known)
         decided = [self._decided(changes) for changes in histories.values()]
-        yield from (each for each in decided if isinstance(each, Left))
-        yield from self._possible([each for each in decided if isinstance(each, int)])
+        yield from (part for part in decided if isinstance(part, Left))
+        yield from self._possible([part for part in decided if isinstance(part, int)])
 
     def _histories(self, wanted: set[int]) -> dict[Statement, list[Change]]:
         histories: dict[Statement, list[Change]] = {}
@@ -95,49 +89,49 @@ class RelationReversal:
                 histories.setdefault(statement(relation, source, target), []).append(change)
         return histories
 
+    # The relation to recreate, why not, or None if there should be none
     def _decided(self, changes: list[Change]) -> int | Left | None:
-        """Return which relation is to be there, or why that is left; None where none is to be."""
         last = changes[-1]
-        removed = next((each.relation_id for each in changes if each.position in self.rolled_back and not each.made), 0)
+        removed = next(
+            (change.relation_id for change in changes if change.position in self.rolled_back and not change.made), 0
+        )
         if not removed:
             return None
         is_changed = last.position not in self.rolled_back
         if is_changed and not self.include_changed:
             return Left(id=removed, title="Relation", why=f"changed since by {last.actor} at #{last.position}")
-        counting = takewhile(lambda each: each.position not in self.rolled_back, changes) if is_changed else changes
-        kept = [each for each in counting if each.position not in self.rolled_back]
+        counting = takewhile(lambda change: change.position not in self.rolled_back, changes) if is_changed else changes
+        kept = [change for change in counting if change.position not in self.rolled_back]
         return kept[-1].relation_id if kept and kept[-1].made else None
 
     def _possible(self, wanted: Sequence[int]) -> Iterator[Step | Left]:
-        """Yield steps for those that can be there, the latest first, and what is left."""
         made = relations_as_made(wanted)
-        ends = set(find_entities(end for each in made.values() for end in (each.source_id, each.target_id)))
+        ends = set(find_entities(end for relation in made.values() for end in (relation.source_id, relation.target_id)))
         present = [
             row[1:]
             for row in Relation.objects.values_list("id", "relation", "source_id", "target_id")
             if row[0] not in self.going
         ]
-        said = {statement(*each) for each in present}
-        for each in sorted(made, reverse=True):
-            row = (made[each].relation, made[each].source_id, made[each].target_id)
+        existing = {statement(*row) for row in present}
+        for relation_id in sorted(made, reverse=True):
+            row = (made[relation_id].relation, made[relation_id].source_id, made[relation_id].target_id)
             if not set(row[1:]) <= ends:
-                yield Left(id=each, title="Relation", why="one of its ends is not there any more")
-            elif statement(*row) in said:
+                yield Left(id=relation_id, title="Relation", why="one of its ends no longer exists")
+            elif statement(*row) in existing:
                 continue
-            elif _closes_circle(row, present):
-                yield Left(id=each, title="Relation", why="it would close a circle with relations made since")
+            elif _closes_cycle(row, present):
+                yield Left(id=relation_id, title="Relation", why="it would close a cycle with newer relations")
             else:
                 present.append(row)
-                yield Step(do="relate", id=each)
+                yield Step(do="relate", id=relation_id)
 
 
 def plan_relations(reach: Reach) -> Iterator[Step | Left]:
-    """Yield what makes relations again that the selection removed."""
     reversal = RelationReversal(reach.rolled_back, reach.void, reach.going, reach.include_changed)
     yield from reversal.parts(reach.things[RELATION_DELETED.rollback.group])
 
 
-def _closes_circle(row: Statement, present: Sequence[Statement]) -> bool:
+def _closes_cycle(row: Statement, present: Sequence[Statement]) -> bool:
     relation, source, target = row
     if relation not in NEVER_ROUND:
         return False
@@ -156,26 +150,23 @@ _SESSIONS = 20
 
 
 def trace_downstream(*, selection: Selection) -> Trace:
-    """Return what the events of a selection did, and what was derived from it, as it stands now."""
     return view_trace(traced(selection))
 
 
 def view_trace(found: Traced) -> Trace:
-    """Return what was traced as every door shows it."""
     headers = found.selected.headers
     things = _Things(found)
     return Trace(
         events=len(headers),
         first=headers[0].position if headers else None,
         last=headers[-1].position if headers else None,
-        sessions=list(dict.fromkeys(each.session for each in headers if each.session))[:_SESSIONS],
+        sessions=list(dict.fromkeys(header.session for header in headers if header.session))[:_SESSIONS],
         direct=[things.direct(name) for name, group in found.direct.items() if group],
-        derived=[things.derived(name) for name, group in found.aftermath.groups.items() if group],
+        derived=[things.derived(name) for name, group in found.downstream.groups.items() if group],
     )
 
 
 def shown_plan(command: RollbackPlan, plan: Plan, trace: Trace, token: str) -> Preview:
-    """Return a plan as every door shows it."""
     return Preview(
         trace=trace,
         action=command.action,
@@ -188,61 +179,57 @@ def shown_plan(command: RollbackPlan, plan: Plan, trace: Trace, token: str) -> P
 
 
 class _Things:
-    """The things that are shown, with what is told of them: fetched once for all."""
-
     def __init__(self, found: Traced) -> None:
         self._found = found
-        touched = [each for group in found.direct.values() for each in _first(group.values())]
-        made = [each for group in found.aftermath.groups.values() for each in _first(group)]
-        ids = {each.id for each in touched} | {each.id for each in made}
-        positions = {*(each.first for each in touched), *(each.event for each in made)}
+        touched = [thing for group in found.direct.values() for thing in _first(group.values())]
+        made = [thing for group in found.downstream.groups.values() for thing in _first(group)]
+        ids = {thing.id for thing in touched} | {thing.id for thing in made}
+        positions = {*(thing.first for thing in touched), *(thing.event for thing in made)}
         self._entities = find_entities(ids)
         self._marks = quarantine_marks(ids)
         events = list(RawEvent.objects.filter(position__in=positions))
-        self._entries: dict[int, Entry] = {each.position: each for each in entries_of(events)}
-        streams = {_stream(kind, each.id): each.first for kind, each in self._changeable()}
+        self._entries: dict[int, Entry] = {entry.position: entry for entry in entries_of(events)}
+        streams = {_stream(kind, thing.id): thing.first for kind, thing in self._changeable()}
         self._changed = changed_since(streams, found.selected.positions, void_positions())
 
     def _changeable(self) -> Iterable[tuple[str, Touched]]:
         for name, rule in direct.groups().items():
             if rule.thing and rule.is_hidden:
-                yield from ((rule.thing, each) for each in _first(self._found.direct[name].values()))
+                yield from ((rule.thing, thing) for thing in _first(self._found.direct[name].values()))
 
     def direct(self, name: str) -> Group:
-        """Return a group of what the selection did."""
         group = self._found.direct[name]
-        shown = [self._touched(name, each) for each in _first(group.values())]
+        shown = [self._touched(name, thing) for thing in _first(group.values())]
         return Group(name=name, title=direct.groups()[name].title, count=len(group), shown=shown)
 
     def derived(self, name: str) -> Group:
-        """Return a group of what came of it."""
-        group = self._found.aftermath.groups[name]
-        shown = [self._derived(each) for each in _first(group)]
+        group = self._found.downstream.groups[name]
+        shown = [self._derived(thing) for thing in _first(group)]
         return Group(name=name, title=derived.GROUPS[name], count=len(group), shown=shown)
 
-    def _touched(self, name: str, each: Touched) -> Thing:
-        kind = direct.groups()[name].thing or self._type(each.id, each.first)
+    def _touched(self, name: str, thing: Touched) -> Thing:
+        kind = direct.groups()[name].thing or self._type(thing.id, thing.first)
         return Thing(
-            id=each.id,
+            id=thing.id,
             type=kind,
-            title=self._title(each.id, each.first),
-            event=each.first,
-            events=len(each.events),
-            versions=each.versions,
-            changed_since=self._changed.get(_stream(kind, each.id), ""),
-            quarantined=self._marks.get(each.id, ""),
+            title=self._title(thing.id, thing.first),
+            event=thing.first,
+            events=len(thing.events),
+            versions=thing.versions,
+            changed_since=self._changed.get(_stream(kind, thing.id), ""),
+            quarantined=self._marks.get(thing.id, ""),
         )
 
-    def _derived(self, each: Derived) -> Thing:
+    def _derived(self, thing: Derived) -> Thing:
         return Thing(
-            id=each.id,
-            type=self._type(each.id, each.event),
-            title=self._title(each.id, each.event),
-            event=each.event,
-            via=each.via,
-            how=each.how,
-            depth=each.depth,
-            quarantined=self._marks.get(each.id, ""),
+            id=thing.id,
+            type=self._type(thing.id, thing.event),
+            title=self._title(thing.id, thing.event),
+            event=thing.event,
+            via=thing.via,
+            how=thing.how,
+            depth=thing.depth,
+            quarantined=self._marks.get(thing.id, ""),
         )
 
     def _type(self, thing: int, event: int) -> str:

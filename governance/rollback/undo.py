@@ -1,4 +1,4 @@
-"""What undoes a roll-back, thing by thing, and what it would leave since others have changed it."""
+"""Plan the undo of a roll-back: invert its steps, leave what others have changed since."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 
 _PLACED = f"SELECT id FROM quarantine WHERE placed_by = %s AND id IN {IDS}"
-_IN_QUARANTINE = "in quarantine since"
+_IN_QUARANTINE = "quarantined since"
 _INVERSE = {"delete": "restore", "restore": "delete", "revert": "revert", "review": "review"}
 
 
-def undoing(rollback: Rollback) -> Plan:
-    """Return what undoes a roll-back now."""
-    steps = [Step.model_validate(each) for each in rollback.steps]
+def plan_undo(rollback: Rollback) -> Plan:
+    steps = [Step.model_validate(step) for step in rollback.steps]
     own = Own(range(rollback.id + 1, rollback.id + 1 + count_events(steps)), void_positions())
     undos: dict[Undo, set[str]] = {}
     for effect in effects().values():
@@ -36,41 +35,42 @@ def undoing(rollback: Rollback) -> Plan:
 
 
 def undo_quarantine(steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
-    """Let out what the roll-back set aside."""
     ids = [step.id for step in steps]
     still = {row[0] for row in rows.fetch(_PLACED, [own.positions.start, listed(ids)])}
-    for each in ids:
-        yield Step(do="lift", id=each) if each in still else Left(id=each, why="let out or erased since")
+    for thing_id in ids:
+        yield Step(do="lift", id=thing_id) if thing_id in still else Left(id=thing_id, why="released or erased since")
 
 
 def undo_memories(steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
-    """Delete, restore, revert and review the other way round."""
     ids = {step.id for step in steps}
     memories = memories_now(ids)
-    kept = changed_since({f"memory:{each}": own.positions.start for each in ids}, own.positions, own.void)
-    why = {each: kept[f"memory:{each}"] for each in ids if f"memory:{each}" in kept}
+    kept = changed_since({f"memory:{memory_id}": own.positions.start for memory_id in ids}, own.positions, own.void)
+    why = {memory_id: kept[f"memory:{memory_id}"] for memory_id in ids if f"memory:{memory_id}" in kept}
     why |= dict.fromkeys(quarantined_among(sorted(ids)), _IN_QUARANTINE)
     why |= dict.fromkeys(ids - set(memories), "erased since")
     back = [step for step in steps if step.id not in why]
     why |= {
-        each: f"#{rival} has its topic or title now; change or delete that first"
-        for each, rival in _taken(back, memories)
+        memory_id: f"#{rival} has its topic or title now; change or delete that first"
+        for memory_id, rival in _taken(back, memories)
     }
-    yield from (Left(id=each, why=reason) for each, reason in why.items())
+    yield from (Left(id=memory_id, why=reason) for memory_id, reason in why.items())
     yield from (_inverse(step, memories[step.id]) for step in steps if step.id not in why)
 
 
 def _taken(steps: list[Step], memories: Mapping[int, MemoryNow]) -> Iterator[tuple[int, int]]:
-    """Yield memories that can't have their former name again, each with the one that has it."""
     going = {step.id for step in steps if step.do == "restore"}
     states = states_at({step.id: step.from_version or 1 for step in steps if step.do == "revert"})
     back = {step.id for step in steps if step.do == "delete"}
     moved = {step.id for step in steps if step.id in back or not memories[step.id].deleted} - going
-    wanted = {each: memories[each].named(states.get(each)) for each in moved}
-    renamed = {each: name for each, name in wanted.items() if memories[each].deleted or name != memories[each].named()}
+    wanted = {memory_id: memories[memory_id].named(states.get(memory_id)) for memory_id in moved}
+    renamed = {
+        memory_id: name
+        for memory_id, name in wanted.items()
+        if memories[memory_id].deleted or name != memories[memory_id].named()
+    }
     while found := rivals(renamed.values(), going | set(renamed)):
         yield from found.items()
-        renamed = {each: name for each, name in renamed.items() if each not in found}
+        renamed = {memory_id: name for memory_id, name in renamed.items() if memory_id not in found}
 
 
 def _inverse(step: Step, memory: MemoryNow) -> Step:
@@ -79,14 +79,12 @@ def _inverse(step: Step, memory: MemoryNow) -> Step:
 
 
 def undo_relations(steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
-    """Take away what the roll-back related again."""
     ids = list(own.positions) if steps else []
     made = set(Relation.objects.filter(id__in=ids).values_list("id", flat=True))
-    yield from (Step(do="unrelate", id=each) for each in made)
+    yield from (Step(do="unrelate", id=relation_id) for relation_id in made)
     if len(made) < len(steps):
-        yield Left(title="Relations", why=f"{len(steps) - len(made)} of those made again were taken away since")
+        yield Left(title="Relations", why=f"{len(steps) - len(made)} of the restored relations were removed since")
 
 
 def undo_nothing(_steps: Sequence[Step], _own: Own) -> Iterator[Step | Left]:
-    """Undo steps that only undoing takes; no roll-back that was made has one."""
     yield from ()

@@ -1,5 +1,3 @@
-"""Events that took each other back: those of roll-backs that were undone, and of their undoing."""
-
 from __future__ import annotations
 
 import json
@@ -15,8 +13,8 @@ _EVENTS = (
 )
 
 
+# Positions of roll-backs that were undone, of their steps, and of the undo: together they change nothing
 def void_positions() -> frozenset[int]:
-    """Return the positions of what undone roll-backs did and of what undid it: nothing is changed by both."""
     return frozenset(_void())
 
 
@@ -24,7 +22,7 @@ def _void() -> Iterator[int]:
     made: dict[int, range] = {}
     for position, event_type, payload_json in rows.fetch(_EVENTS, [ROLLBACK_MADE.name, ROLLBACK_UNDONE.name]):
         payload = json.loads(payload_json)
-        steps = [Step.model_validate(each) for each in payload.get("steps", [])]
+        steps = [Step.model_validate(step) for step in payload.get("steps", [])]
         own = range(position, position + 1 + count_events(steps))
         if event_type == ROLLBACK_MADE.name:
             made[position] = own

@@ -1,9 +1,8 @@
-"""What should be looked at again, and what was affirmed."""
+"""Memories and decisions that need rechecking, and affirmations of them."""
 
 from __future__ import annotations
 
 
 def register() -> None:
-    """Register events and projectors, and what a context pack says of it."""
     from governance import projectors  # noqa: F401
     from governance.staleness import selectors  # noqa: F401

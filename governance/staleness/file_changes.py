@@ -1,8 +1,4 @@
-"""Which commits touched governed files after someone had looked at what governs them last.
-
-A store may hold many things that govern few files which are changed all the time. So what is read grows with the
-commits and the files, never with how many things each commit touches: that is worked out here, when it is asked for.
-"""
+"""Commits that touched governed files after the item that governs them was last checked."""
 
 from __future__ import annotations
 
@@ -22,20 +18,20 @@ from memoryhub.core.stores.dialect import IDS, elements, json_array_of
 from sessions_app import git
 from sessions_app.selectors import profile
 
+# Commits per answer whose diffs are read; the others show line counts
 MAX_COMMITS = 40
-"""Commits of one answer that are read; of the others the numbers of lines are shown."""
+# Per commit
 MAX_LINES = 400
-"""Lines of one commit's diff."""
+# Per commit
 MAX_CHARS = 20_000
-"""Characters of one commit's diff."""
 
 _PLACES = 3
 
 
 def add_diffs(commits: Sequence[dict[str, Any]]) -> None:
-    """Put into each commit, as ``diff``, what it changed in the files that it is listed with.
+    """Set ``diff`` in each commit to its changes of the listed files, with one run of git.
 
-    Commits that no repository at hand knows keep None. All are read by one run of git.
+    Commits that no local repository has keep None.
     """
     wanted: dict[str, set[str]] = {}
     for commit in commits[:MAX_COMMITS]:
@@ -61,8 +57,8 @@ def _changes(shas: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
     return {}
 
 
+# The project's own folder, and those where sessions worked last
 def repositories() -> list[Path]:
-    """Return the folders where the project's repository may be: its own, and those where sessions worked last."""
     named = [(profile().root_path,), *rows.fetch(_DIRECTORIES)]
     places = dict.fromkeys(Path(path) for (path,) in named if path.startswith("/"))
     return [place for place in places if is_folder(place)]
@@ -75,7 +71,6 @@ _DIRECTORIES = (
 
 
 def _of_files(text: str, paths: Iterable[str]) -> str:
-    """Keep the parts of a diff that are about these files."""
     heads = {f"diff --git a/{path} b/{path}" for path in paths}
     return "\n".join(part for part in _parts(text) if part.split("\n", 1)[0] in heads)
 
@@ -90,19 +85,20 @@ def _parts(text: str) -> Iterator[str]:
     yield "\n".join(part)
 
 
+# Sanitised before truncation: a diff is not in the log, so nothing else has masked its secrets
 def _shown_diff(diff: str) -> str:
-    """Return a diff without secrets, cut where it is long."""
     lines = sanitize_text(diff[: MAX_CHARS * 2])[0].rstrip().split("\n")
     kept = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
     left = diff.rstrip().count("\n") - kept.count("\n")
     return f"{kept}\n… {left} more lines" if left > 0 else kept
 
 
+# Times as text: parsing them would take longer than the rest of the query
 _COMMITS = (
     "SELECT id, committed_at || '' FROM sessions_app_commit "
     f"WHERE committed_at >= %s AND id {OUTSIDE} ORDER BY committed_at, id"
 )
-"""As text, as the store keeps it: to make a time of each costs more than all the rest."""
+# why lists: one row per path with its commits as JSON arrays takes half as long as one row per commit (decision 25)
 _ON_FILES = f"""
 WITH governed(path) AS (SELECT value FROM {elements()} AS paths)
 SELECT g.path,
@@ -110,7 +106,6 @@ SELECT g.path,
   (SELECT {json_array_of("f.commit_id")} FROM decisions_commitfile f
    WHERE f.path > g.path || '/' AND f.path < g.path || '0' AND f.commit_id > %s)
 FROM governed g"""
-"""The commits on each path, and on what is below it, as a list each: a row a commit takes twice as long."""
 _EVIDENCE = "SELECT decision_id, commit_id FROM decisions_commitlink WHERE commit_id > %s"
 _REVERTS = f"""
 SELECT l.decision_id, l.commit_id FROM decisions_commitlink l JOIN decisions_decision d ON d.id = l.decision_id
@@ -119,15 +114,15 @@ ORDER BY l.event DESC"""
 _SHOWN = f"SELECT id, sha, message, author, committed_at, files FROM sessions_app_commit WHERE id IN {IDS}"
 
 
+# why not a join: items times commits can be over a million pairs. Each path has its commits in order of time, and
+# bisection finds the first that counts (decision 25).
 class Touches:
-    """The commits that touched what some things govern, in three queries, however many these are."""
-
     def __init__(self, things: Collection[Governing]) -> None:
         commits = rows.fetch(_COMMITS, [min(thing.looked_at for thing in things)]) if things else []
         self._ids = [commit_id for commit_id, _ in commits]
         self._times = [at for _, at in commits]
+        # Places of commits in the order of time, by path
         self._by_path: dict[str, list[int]] = {}
-        """Which commits touched a path, each by its place among all in the order of their times."""
         self._evidence: dict[int, set[int]] = {}
         if commits:
             self._read(things)
@@ -138,18 +133,17 @@ class Touches:
         paths = json.dumps(sorted(set().union(*(thing.paths for thing in things))))
         for path, on_it, below_it in rows.fetch(_ON_FILES, [paths, first, first]):
             commits = {*json.loads(on_it), *json.loads(below_it)}
-            self._by_path[path] = sorted(places[each] for each in commits if each in places)
+            self._by_path[path] = sorted(places[commit_id] for commit_id in commits if commit_id in places)
         for decision_id, commit_id in rows.fetch(_EVIDENCE, [first]):
             self._evidence.setdefault(decision_id, set()).add(commit_id)
 
+    # A time in the store's format
     def first(self, thing: Governing) -> str | None:
-        """Return when the first commit touched what the thing governs, as the store keeps times; None if none has."""
         start = bisect_left(self._times, thing.looked_at)
         found = [place for path in thing.paths if (place := self._next(thing, path, start)) is not None]
         return self._times[min(found)] if found else None
 
     def of(self, thing: Governing) -> list[int]:
-        """Return the ids of the commits that touched what the thing governs, the latest first."""
         start = bisect_left(self._times, thing.looked_at)
         touching: set[int] = set()
         for path in thing.paths:
@@ -160,16 +154,15 @@ class Touches:
     def _next(self, thing: Governing, path: str, start: int) -> int | None:
         on_path = self._by_path.get(path, [])
         later = range(bisect_left(on_path, start), len(on_path))
-        return next((on_path[each] for each in later if self._counts(thing, on_path[each])), None)
+        return next((on_path[index] for index in later if self._counts(thing, on_path[index])), None)
 
+    # A commit counts if it was recorded after the item was checked and is not its own evidence (decision 25)
     def _counts(self, thing: Governing, place: int) -> bool:
-        """Whether a commit was recorded after the thing, and is not its own evidence."""
         commit_id = self._ids[place]
         return commit_id > thing.position and commit_id not in self._evidence.get(thing.id, ())
 
 
 def reverting(ids: Iterable[int]) -> dict[int, list[int]]:
-    """Return the commits that took back what carried out those of the decisions that are to be looked at again."""
     found: dict[int, list[int]] = {}
     for decision_id, commit_id in rows.fetch(_REVERTS, [json.dumps(list(ids))]):
         found.setdefault(decision_id, []).append(commit_id)
@@ -177,7 +170,6 @@ def reverting(ids: Iterable[int]) -> dict[int, list[int]]:
 
 
 def shown_commits(ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Return commits as JSON data, by id; each with all its files."""
     return {row[0]: _shown(row) for row in rows.fetch(_SHOWN, [json.dumps(sorted(set(ids)))])}
 
 
@@ -195,12 +187,10 @@ def _shown(row: Sequence[Any]) -> dict[str, Any]:
 
 
 def on_governed(commit: dict[str, Any], paths: Collection[str], most: int) -> dict[str, Any]:
-    """Return a commit with those of its files that are governed, at most ``most``; where none is, with any."""
     governed = [file for file in commit["files"] if is_governed(file["path"], paths)]
     return {**commit, "files": (governed or commit["files"])[:most]}
 
 
 def is_governed(path: str, paths: Collection[str]) -> bool:
-    """Whether a file is one of ``paths``, or in a folder that is."""
     parts: Sequence[str] = path.split("/")
     return any("/".join(parts[:length]) in paths for length in range(1, len(parts) + 1))

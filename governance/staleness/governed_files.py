@@ -1,4 +1,4 @@
-"""Which files a memory or a decision governs, and since when nobody has looked at it."""
+"""Which files a memory or decision governs, and when it was last checked."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, elements, greatest, json_text
 from sessions_app.selectors import root_of_project
 
+# Type of a memory's resource link to a governed file or folder
 GOVERNS = "governs"
-"""The type of a memory's resource link that names a file or folder which it governs."""
+# A larger commit does not show which of its files a decision is about, so it governs none
 MAX_FILES = 50
-"""A commit of more files says little of which of them a decision is about; it governs none."""
 
+# SQL: the memory is in force beyond its session
 LIVE_MEMORY = (
     f"m.deleted_at IS NULL AND m.review = 'accepted' AND NOT m.ephemeral AND m.scope <> 'session' AND m.id {OUTSIDE}"
 )
-"""The condition on a memory that holds beyond its session."""
+# SQL: the decision is in force
 LIVE_DECISION = f"d.status = '{DecisionStatus.ACCEPTED}' AND d.id {OUTSIDE}"
-"""The condition on a decision that stands."""
 
 _LOOKED_AT = greatest("m.updated_at", "coalesce(a.affirmed_at, m.updated_at)")
 _RECORDED_AT = "replace(substr(e.occurred_at, 1, 19), 'T', ' ')"
@@ -79,18 +79,15 @@ _CARRIED_OUT = _FROM_DECISIONS.format(
 
 @dataclass(slots=True)
 class Governing:
-    """A thing that governs files, and when someone looked at it last."""
-
     id: int
+    # Of the event that wrote, revised or affirmed it last
     position: int
-    """Of the event by which it was written, revised or affirmed last."""
+    # Time of that event in the store's format, cut to seconds: commit times have no fractions
     looked_at: str
-    """When that was, as the store keeps times, cut to seconds: git keeps no more of a commit's."""
     paths: set[str] = field(default_factory=set)
 
 
 def governing(among: Collection[int] | None = None) -> dict[int, Governing]:
-    """Return what governs files, by id; with ``among`` only those of these ids."""
     found: dict[int, Governing] = {}
     root = root_of_project().rstrip("/")
     for entity_id, position, looked_at, uri in _rows(among):
@@ -108,22 +105,19 @@ def _rows(among: Collection[int] | None) -> Iterable[tuple[Any, ...]]:
         yield from fetch_among(sql, "d.id", among)
 
 
+# ``{among}`` in the query restricts ``column`` to some ids, or to nothing
 def fetch_among(
     sql: str, column: str, among: Collection[int] | None, parameters: Iterable[Any] = ()
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a query whose ``{among}`` is to restrict a column to some ids, or to nothing."""
     if among is None:
         return rows.fetch(sql.format(among=""), [*parameters])
     restricted = sql.format(among=f"AND {column} IN {IDS}")
     return rows.fetch(restricted, [*parameters, json.dumps(sorted(among))])
 
 
+# The path relative to the repository, as commits have it; "" for other URIs and paths outside ``root``
 @lru_cache(maxsize=4096)
 def governed_path(uri: str, root: str = "") -> str:
-    """Return what is named as commits name it: from the top of the repository, without a slash at its end.
-
-    Empty where it is no file of the repository: another URI, or a path outside ``root``.
-    """
     scheme, has_scheme, rest = uri.strip().partition("://")
     if has_scheme and scheme.lower() != "file":
         return ""

@@ -1,5 +1,3 @@
-"""What can be asked of staleness: what should be looked at again, and how much that is."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,15 +20,15 @@ from memoryhub.core.schemas import Listing
 
 MAX_TEXT = 2_000
 MAX_PATHS = 50
+# Shown per item
 MAX_COMMITS = 5
-"""Commits of a thing that are shown."""
 MAX_NEXT = 8
+# Shown per commit
 MAX_FILES = 20
-"""Files of a commit that are listed."""
 
 
 def list_stale(*, command: StaleList) -> Listing:
-    """Return a page of what should be looked at again, what has waited longest first."""
+    """Return a page of stale items, oldest first."""
     found = queue(among=None if command.id is None else [command.id])
     matching = _matching(found.due, command)
     after = decode_cursor(command.cursor, (str, int))
@@ -49,28 +47,28 @@ def list_stale(*, command: StaleList) -> Listing:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One thing of the queue, and where it is in it."""
+    """An item of the queue and its neighbours."""
 
+    # As in ``list_stale``, with diffs
     item: dict[str, Any]
-    """As ``list_stale`` has it, with diffs."""
     number: int
     total: int
     before: int | None
     after: int | None
+    # ``{"id", "title", "kind"}`` of the following items, at most 8
     next_ones: list[dict[str, Any]]
-    """``{"id", "title", "kind"}`` of those that come after it, at most 8."""
 
 
 def waiting(*, entity_id: int | None = None) -> Waiting | None:
-    """Return a thing of the queue with what the commits changed, or what has waited longest; None if nothing waits.
+    """Return an item of the queue with diffs, by default the oldest; None if the queue is empty.
 
     Raises:
-        NotFound: it is not due.
+        NotFound: the item is not stale.
     """
     found = queue()
     ids = [due.id for due in found.due]
     if entity_id is not None and entity_id not in ids:
-        raise NotFound(f"#{entity_id} does not wait to be affirmed", id=entity_id)
+        raise NotFound(f"#{entity_id} is not stale; the queue lists what needs rechecking", id=entity_id)
     if not ids:
         return None
     at = 0 if entity_id is None else ids.index(entity_id)
@@ -86,78 +84,82 @@ def waiting(*, entity_id: int | None = None) -> Waiting | None:
 
 def _briefly(ids: Sequence[int]) -> list[dict[str, Any]]:
     heads = {**_memories(ids), **_decisions(ids)}
-    return [{"id": each, "title": heads[each]["title"], "kind": heads[each]["kind"]} for each in ids]
+    return [
+        {"id": entity_id, "title": heads[entity_id]["title"], "kind": heads[entity_id]["kind"]} for entity_id in ids
+    ]
 
 
 def count_stale() -> int:
-    """Return how much should be looked at again; asked anew when something was written, and once an hour."""
-    known = (log.head(), clock.now().replace(minute=0, second=0, microsecond=0))
-    if known not in _counts:
-        _counts[known] = len(queue().due)
+    """Return the size of the queue; cached until the log grows, for an hour at most."""
+    key = (log.head(), clock.now().replace(minute=0, second=0, microsecond=0))
+    if key not in _counts:
+        _counts[key] = len(queue().due)
         while len(_counts) > _MOST_COUNTS:
             _counts.pop(next(iter(_counts)), None)
-    return _counts[known]
+    return _counts[key]
 
 
 _MOST_COUNTS = 32
+# Keyed by the head of the log, whose digest identifies a store and its state, and the hour
 _counts: dict[tuple[tuple[int, str], datetime], int] = {}
-"""By the head of the log, whose digest names a store and its state at once, and the hour."""
 
 
 def _matching(due: Sequence[Due], command: StaleList) -> list[Due]:
-    matching = [each for each in due if command.why in (None, *(reason.why for reason in each.reasons))]
+    matching = [thing for thing in due if command.why in (None, *(reason.why for reason in thing.reasons))]
     if command.kind is None:
         return matching
-    kinds = _kinds([each.id for each in matching])
-    return [each for each in matching if kinds.get(each.id, StaleKind.DECISION) == command.kind]
+    kinds = _kinds([thing.id for thing in matching])
+    return [thing for thing in matching if kinds.get(thing.id, StaleKind.DECISION) == command.kind]
 
 
 def _kinds(ids: Sequence[int]) -> dict[int, str]:
-    """Return the kinds of those of the ids that are memories."""
     return dict(Memory.objects.filter(id__in=list(ids)).values_list("id", "kind"))
 
 
 def views(found: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool = False) -> list[dict[str, Any]]:
-    """Return what is due as JSON data, in its order, by five queries for any number of things."""
+    """Return stale items as JSON data, with five queries for any number of them."""
     if not due:
         return []
-    ids = [each.id for each in due]
+    ids = [thing.id for thing in due]
     heads = {**_memories(ids), **_decisions(ids)}
     if compact:
-        return [{"id": each, "title": heads[each]["title"]} for each in ids]
-    affirmed = {each.entity_id: each for each in Affirmation.objects.filter(entity_id__in=ids)}
+        return [{"id": entity_id, "title": heads[entity_id]["title"]} for entity_id in ids]
+    affirmed = {affirmation.entity_id: affirmation for affirmation in Affirmation.objects.filter(entity_id__in=ids)}
     touching = _touching(found, ids)
-    commits = _commits(found, {each: commit_ids[:MAX_COMMITS] for each, commit_ids in touching.items()})
+    commits = _commits(found, {entity_id: commit_ids[:MAX_COMMITS] for entity_id, commit_ids in touching.items()})
     if diff:
-        add_diffs([commit for each in ids for commit in commits[each]])
+        add_diffs([commit for entity_id in ids for commit in commits[entity_id]])
     return [
         StaleView(
-            id=each.id,
-            **_looked_at(heads[each.id], affirmed.get(each.id)),
-            since=moment_of(each.since),
-            reasons=[_reason(reason, len(touching[each.id])) for reason in each.reasons],
-            governs=sorted(_paths(found, each.id))[:MAX_PATHS],
-            commits=commits[each.id],
-            commit_count=len(touching[each.id]),
+            id=thing.id,
+            **_looked_at(heads[thing.id], affirmed.get(thing.id)),
+            since=moment_of(thing.since),
+            reasons=[_reason(reason, len(touching[thing.id])) for reason in thing.reasons],
+            governs=sorted(_paths(found, thing.id))[:MAX_PATHS],
+            commits=commits[thing.id],
+            commit_count=len(touching[thing.id]),
         ).model_dump(mode="json")
-        for each in due
+        for thing in due
     ]
 
 
+# Latest first; reverts before commits that touched a file
 def _touching(found: Queue, ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return the commits that make each thing due, the latest first; a revert before all that merely touched it."""
     back = reverting(ids)
     return {
-        each: [*back.get(each, ()), *(found.touches.of(found.governing[each]) if each in found.governing else ())]
-        for each in ids
+        entity_id: [
+            *back.get(entity_id, ()),
+            *(found.touches.of(found.governing[entity_id]) if entity_id in found.governing else ()),
+        ]
+        for entity_id in ids
     }
 
 
 def _commits(found: Queue, wanted: dict[int, list[int]]) -> dict[int, list[dict[str, Any]]]:
-    known = shown_commits(commit_id for commit_ids in wanted.values() for commit_id in commit_ids)
+    shown = shown_commits(commit_id for commit_ids in wanted.values() for commit_id in commit_ids)
     return {
-        each: [on_governed(known[commit_id], _paths(found, each), MAX_FILES) for commit_id in commit_ids]
-        for each, commit_ids in wanted.items()
+        entity_id: [on_governed(shown[commit_id], _paths(found, entity_id), MAX_FILES) for commit_id in commit_ids]
+        for entity_id, commit_ids in wanted.items()
     }
 
 
@@ -173,32 +175,32 @@ def _looked_at(head: dict[str, Any], last: Affirmation | None) -> dict[str, Any]
 
 def _reason(reason: Reason, commit_count: int) -> dict[str, Any]:
     is_many = reason.why is Why.TOUCHED and commit_count > 1
-    says = f"{commit_count} commits touched what it governs" if is_many else reason.says
+    says = f"{commit_count} commits changed files that it governs" if is_many else reason.says
     return {"why": reason.why, "since": clock.to_text(moment_of(reason.since)), "says": says}
 
 
 def _memories(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     found = Memory.objects.filter(id__in=list(ids)).values("id", "kind", "type", "title", "content", "updated_at")
     return {
-        each["id"]: {
-            **{name: each[name] for name in ("kind", "type", "title")},
-            "text": each["content"][:MAX_TEXT],
-            "looked_at": each["updated_at"],
+        memory["id"]: {
+            **{name: memory[name] for name in ("kind", "type", "title")},
+            "text": memory["content"][:MAX_TEXT],
+            "looked_at": memory["updated_at"],
         }
-        for each in found
+        for memory in found
     }
 
 
 def _decisions(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     return {
-        each.id: {
+        decision.id: {
             "kind": StaleKind.DECISION,
-            "type": each.impact,
-            "title": each.title,
-            "text": each.chosen[:MAX_TEXT],
-            "looked_at": each.decided_at,
+            "type": decision.impact,
+            "title": decision.title,
+            "text": decision.chosen[:MAX_TEXT],
+            "looked_at": decision.decided_at,
         }
-        for each in Decision.objects.filter(id__in=list(ids))
+        for decision in Decision.objects.filter(id__in=list(ids))
     }
 
 
@@ -206,17 +208,17 @@ _MOST = 12
 _LONGEST = 260
 
 
+# Expired memories are in no pack, so their reason alone is not shown either
 def _stale(request: Request) -> list[Item]:
-    """Return what has waited longest, and why; nothing where nothing waits. What has expired is in no pack."""
     found = queue(now=request.now)
-    told = [due for due in found.due if any(reason.why is not Why.EXPIRED for reason in due.reasons)]
-    return [Item(f"#{each['id']}", f"- {stale_line(each)}") for each in views(found, told[:_MOST])]
+    listed = [due for due in found.due if any(reason.why is not Why.EXPIRED for reason in due.reasons)]
+    return [Item(f"#{item['id']}", f"- {stale_line(item)}") for item in views(found, listed[:_MOST])]
 
 
 define_section(
     Section(
         "stale",
-        "To look at again: memory_affirm what holds, else supersede or update it",
+        "Needs recheck: memory_affirm what is still valid, else supersede or update it",
         45,
         0.1,
         _LONGEST,

@@ -1,5 +1,3 @@
-"""Affirming and retiring: someone looked at a thing again, and it holds, or it does not."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -22,16 +20,16 @@ from memoryhub.core.log.quarantine import quarantined_among
 
 
 def affirm(*, command: Affirm) -> AffirmResult:
-    """Say that a memory or a decision holds: it is due again by its age from now on, or by the next commit.
+    """Record that a memory or decision is still valid; its review period starts again.
 
-    What was to be looked at again for a revert is settled by it. Knowledge that has expired holds again: until
-    ``valid_until``, or without an end.
+    A pending review after a revert is settled. An expired memory becomes valid again: until ``valid_until``, or
+    without an end.
 
     Raises:
-        NotFound: nothing that can be affirmed has this id.
+        NotFound: no memory or decision has this id.
         Gone: the memory is deleted.
-        Conflict: it does not hold: superseded, not accepted, or in quarantine; the sentence says what to do.
-        Invalid: ``valid_until`` is in the past, or is given for what has no end.
+        Conflict: it is superseded, not accepted, or quarantined.
+        Invalid: ``valid_until`` is in the past, or the item has no such field.
     """
     with log.transaction():
         thing = _live_entry(command.id)
@@ -46,7 +44,7 @@ def affirm(*, command: Affirm) -> AffirmResult:
 
 
 def retire(*, command: Retire) -> RetireResult:
-    """Let go of what no longer holds: a memory is deleted softly, a decision marked as deprecated.
+    """Retire what is no longer valid: soft-delete a memory, mark a decision as deprecated.
 
     Raises:
         NotFound, Gone, Conflict: as ``affirm``.
@@ -62,13 +60,12 @@ def retire(*, command: Retire) -> RetireResult:
 
 
 def _live_entry(entity_id: int) -> Memory | Decision:
-    """Return the thing, which must hold."""
     entity = find_entities([entity_id]).get(entity_id)
     if entity is None or entity.type not in ("memory", "decision"):
-        said = f"#{entity_id} is a {entity.type}" if entity else f"there is no #{entity_id} here"
-        raise NotFound(f"{said}; affirm a memory or a decision", id=entity_id)
+        problem = f"#{entity_id} is a {entity.type}" if entity else f"there is no #{entity_id} in this store"
+        raise NotFound(f"{problem}; give the id of a memory or decision", id=entity_id)
     if quarantined_among([entity_id]):
-        raise Conflict(f"#{entity_id} is in quarantine; let it out before you affirm it", id=entity_id)
+        raise Conflict(f"#{entity_id} is in quarantine; release it before you affirm it", id=entity_id)
     return _accepted_memory(entity_id) if entity.type == "memory" else _accepted_decision(entity_id)
 
 
@@ -82,20 +79,20 @@ def _accepted_memory(entity_id: int) -> Memory:
 def _accepted_decision(entity_id: int) -> Decision:
     decision: Decision = Decision.objects.get(id=entity_id)
     if decision.status == DecisionStatus.SUPERSEDED:
-        standing = ", ".join(f"#{head}" for head in heads([entity_id]).get(entity_id, []))
-        raise Conflict(f"#{entity_id} is superseded; affirm what stands now: {standing}", id=entity_id)
+        current = ", ".join(f"#{head}" for head in heads([entity_id]).get(entity_id, []))
+        raise Conflict(f"#{entity_id} is superseded; affirm its replacement: {current}", id=entity_id)
     if decision.status != DecisionStatus.ACCEPTED:
         raise Conflict(f"#{entity_id} is {decision.status}; accept it before you affirm it", id=entity_id)
     return decision
 
 
+# Otherwise it would be stale again at once
 def _settle(thing: Memory | Decision, command: Affirm) -> None:
-    """Take away what would make it due again at once."""
     if command.valid_until and command.valid_until <= clock.now():
-        raise Invalid("valid_until has passed already; give a time to come, or leave it out")
+        raise Invalid("valid_until is in the past; give a future time or omit it")
     if isinstance(thing, Decision):
         if command.valid_until:
-            raise Invalid("a decision has no valid_until; leave it out, or supersede the decision")
+            raise Invalid("a decision has no valid_until; omit it, or supersede the decision")
         if thing.review:
             mark_decision(command=DecisionMark(id=thing.id, reviewed=True, reason=command.reason))
         return

@@ -1,4 +1,4 @@
-"""What should be looked at again: each source of reasons is one query, whatever the store holds."""
+"""The queue of stale items; each reason is one query."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _EXPIRED = (
     "SELECT m.id, m.valid_until || '' FROM memories_memory m "
     f"WHERE m.valid_until IS NOT NULL AND m.valid_until <= %s AND {LIVE_MEMORY} {{among}}"
 )
+# Decisions whose review is requested, since their last revert
 _MARKED = f"""
 SELECT d.id, d.review, coalesce(
   (SELECT max(c.committed_at) FROM decisions_commitlink l JOIN sessions_app_commit c ON c.id = l.commit_id
@@ -30,6 +31,7 @@ _POLICIES = (
     f"WITH policies(kind, type, days, cutoff) AS (SELECT {json_text('value', 0)}, {json_text('value', 1)}, "
     f"{json_int('value', 2)}, {json_text('value', 3)} FROM {elements()} AS policy) "
 )
+# Memories past ``review_after``; a policy for the type takes precedence over one for the kind
 _OLD_MEMORIES = f"""{_POLICIES}
 SELECT m.id, {greatest("m.updated_at", "coalesce(a.affirmed_at, m.updated_at)")}, p.days
 FROM policies p JOIN memories_memory m ON m.kind = p.kind AND m.updated_at <= p.cutoff
@@ -47,50 +49,44 @@ WHERE (p.type = d.impact OR (p.type = '' AND NOT EXISTS
 
 
 class Reason(NamedTuple):
-    """One reason to look at a thing again."""
-
     why: Why
+    # In the store's format, which compares and sorts; parsed only for display
     since: str
-    """A time as the store keeps it: so it is read, compared and sorted; only what is shown becomes a time."""
     says: str
 
 
 class Due(NamedTuple):
-    """A thing that should be looked at again."""
-
     id: int
     reasons: list[Reason]
 
     @property
     def since(self) -> str:
-        """When the first reason came up."""
         return min(reason.since for reason in self.reasons)
 
 
+# why no table: time alone makes items stale, and one commit can touch what thousands of items govern (decision 25)
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """All that should be looked at again, what has waited longest first."""
-
+    # Oldest first
     due: list[Due]
+    # All items that govern files, stale or not
     governing: dict[int, Governing]
-    """What governs files, due or not."""
     touches: Touches
-    """Which commits touched these."""
 
 
 def queue(*, now: datetime | None = None, among: Collection[int] | None = None) -> Queue:
-    """Return what is due in the current store.
+    """Return the stale items of the current store.
 
     Args:
-        now: as of when ages and ends count; default: now.
-        among: ask for these ids only.
+        now: the time at which ages and ends are compared; default: the present.
+        among: consider these ids only.
     """
     moment, things = now or clock.now(), governing(among)
     touches = Touches(things.values())
     found: dict[int, list[Reason]] = {}
     for entity_id, reason in (*_touched(things, touches), *_reasons(moment, among)):
         found.setdefault(entity_id, []).append(reason)
-    due = sorted(map(Due._make, found.items()), key=lambda each: (each.since, each.id))
+    due = sorted(map(Due._make, found.items()), key=lambda due: (due.since, due.id))
     return Queue(due, things, touches)
 
 
@@ -98,7 +94,7 @@ def _touched(things: dict[int, Governing], touches: Touches) -> Iterator[tuple[i
     for thing in things.values():
         first = touches.first(thing)
         if first is not None:
-            yield thing.id, Reason(Why.TOUCHED, first, "a commit touched what it governs")
+            yield thing.id, Reason(Why.TOUCHED, first, "a commit changed a file that it governs")
 
 
 def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
@@ -113,13 +109,15 @@ def _aged(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, R
     policies = [(*_split(name), days) for name, days in project_settings().review_after.items()]
     if not policies:
         return
-    given = [json.dumps([(*each, rows.time_value(now - timedelta(days=each[2]))) for each in policies], default=str)]
+    given = [
+        json.dumps([(*policy, rows.time_value(now - timedelta(days=policy[2]))) for policy in policies], default=str)
+    ]
     for sql, column in ((_OLD_MEMORIES, "m.id"), (_OLD_DECISIONS, "d.id")):
         for entity_id, looked_at, days in fetch_among(sql, column, among, given):
             since = moment_of(looked_at) + timedelta(days=days)
             yield (
                 entity_id,
-                Reason(Why.AGE, str(rows.time_value(since)), f"nobody has looked at it for {counted(days, 'day')}"),
+                Reason(Why.AGE, str(rows.time_value(since)), f"not checked for {counted(days, 'day')}"),
             )
 
 
@@ -129,5 +127,4 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def moment_of(stored: str) -> datetime:
-    """Return a time that the store keeps as text."""
     return clock.from_text(rows.time_text(stored))

@@ -1,4 +1,4 @@
-"""The base of the hub's commands: a project to work on, errors as one sentence and an exit code."""
+"""Base classes of the hub's commands: stores, output, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -24,113 +24,100 @@ from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, projec
 from memoryhub.core.text import hanging, printable
 from memoryhub.ops.serving.drain import drain_before_reading
 
+# Accepted, but hidden from ``--help``
 _DJANGOS_OPTIONS = (
     "--version --verbosity --settings --pythonpath --traceback --no-color --force-color --skip-checks".split()
 )
-"""Accepted as ever, but left out of ``--help``: they say nothing of the hub."""
 
 
+# why: control and bidirectional characters in stored text must not reach the terminal; they print as ``\u001b``
 class Output(OutputWrapper):
-    r"""What a command prints to: control and bidirectional characters of a text are shown as ``\u001b``, not sent."""
-
     def write(  # type: ignore[override]
         self, msg: str = "", style_func: Callable[[str], str] | None = None, ending: str | None = None
     ) -> None:
-        """Print ``msg``; what ``style_func`` adds to it is sent as it is."""
         super().write(printable(msg), style_func, ending)
 
+    # For progress bars, which print no stored text
     @property
     def unfiltered(self) -> Any:
-        """The stream itself, for what draws with control characters and prints nothing that was stored."""
         return self._out
 
 
 class Refusal(CommandError):
-    """What ends a command with one sentence on standard error and an exit code."""
+    pass
 
 
-Refusal.__name__ = "memory-hub"  # Django writes an error's name before what it says
+Refusal.__name__ = "memory-hub"  # Django prints the class's name before the message
 
 
+# Errors end a command with one sentence on standard error and the error's exit code; --traceback shows their origin.
+# ``interrupted`` is the sentence after Ctrl-C.
 class HubCommand(BaseCommand):
-    """A command whose errors end it with one sentence on standard error and the error's exit code.
-
-    ``--traceback`` shows where the error came from. ``interrupted`` is what a command says when Ctrl-C ends it.
-    """
-
     interrupted = "interrupted"
     requires_system_checks: list[str] = []
     suppressed_base_arguments = set(_DJANGOS_OPTIONS)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Run the command; see the class."""
         self.stdout = _filtered(self.stdout, options.pop("stdout", None))
         self.stderr = _filtered(self.stderr, options.pop("stderr", None))
         try:
             return super().execute(*args, **options)
         except BrokenPipeError:
-            _let_output_go()
+            _discard_output()
             return None
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one must not cut the cleaning up short
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the clean-up
             raise Refusal(self.interrupted, returncode=INTERRUPTED_EXIT_CODE) from None
         except HubError as error:
             choices = error.data.get("choices")
             more = f" (one of: {', '.join(choices)})" if choices else ""
             raise Refusal(hanging(error.message + more), returncode=error.exit_code) from error
-        except DatabaseError as error:  # of hub.db or jobs.db: a store's are told by the store
-            refused = _of_the_hub(error)
+        except DatabaseError as error:  # of hub.db or jobs.db; stores raise HubError
+            refused = _hub_error(error)
             raise Refusal(refused.message, returncode=refused.exit_code) from error
         except OSError as error:
-            raise Refusal(_of_a_file(error), returncode=Unavailable.exit_code) from error
+            raise Refusal(_file_error(error), returncode=Unavailable.exit_code) from error
 
 
-def _of_a_file(error: OSError) -> str:
-    """Return one sentence for a file or folder that cannot be used: no room, read-only, no right, no such folder."""
-    if error.strerror is None:  # the hub's own, whose message is the sentence
+def _file_error(error: OSError) -> str:
+    if error.strerror is None:  # the hub's own errors are sentences already
         return str(error)
-    return f"{error.filename} cannot be used: {error.strerror}" if error.filename else error.strerror
+    return f"can't use {error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _filtered(wrapper: Any, stream: Any) -> Output:
-    """Return what prints to ``stream``, or to where ``wrapper`` does, in the style of ``wrapper``."""
     output = Output(stream or wrapper._out)
     output.style_func = wrapper.style_func
     return output
 
 
-def _of_the_hub(error: DatabaseError) -> HubError:
+def _hub_error(error: DatabaseError) -> HubError:
     if "locked" in str(error):
-        return Locked("the hub's own database is locked by another process; try again")
-    return Unavailable(f"the hub's own database is unavailable: {error}; `memory-hub doctor` says how to mend it")
+        return Locked("hub.db or jobs.db is locked by another process; try again")
+    return Unavailable(f"hub.db or jobs.db is unavailable: {error}; run `memory-hub doctor`")
 
 
-def _let_output_go() -> None:
-    """Point standard output at nothing, now that its reader has gone: the interpreter flushes it once more."""
+# The reader has closed the pipe; the interpreter would fail when it flushes once more
+def _discard_output() -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)
 
 
 def entity_id(text: str) -> int:
-    """Return the id that an argument names, as answers write it or without the mark: ``#412`` or ``412``.
-
-    Raises:
-        ArgumentTypeError: it is no id.
-    """
     number = text.removeprefix("#")
     if not (number.isascii() and number.isdigit()):
-        raise ArgumentTypeError(f"{text!r} is no id; write it as 412 or '#412'")
+        raise ArgumentTypeError(f"{text!r} is not an id; write 412 or '#412'")
     return int(number)
 
 
 def add_store_options(parser: CommandParser, purpose: str, otherwise: str = "") -> _MutuallyExclusiveGroup:
-    """Add ``--project``, ``--org`` and ``--global``, of which one may be given; return their group.
+    """Add ``--project``, ``--org`` and ``--global``, which exclude each other; return their group.
 
     Args:
         parser: of the command.
-        purpose: the help; ``{}`` stands for the store.
-        otherwise: what is said of ``--project`` besides.
+        purpose: the help; ``{}`` is replaced by the store.
+        otherwise: appended to the help of ``--project``.
     """
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--project", metavar="ID", help=f"{purpose.format('this project')}{otherwise}")
@@ -140,7 +127,6 @@ def add_store_options(parser: CommandParser, purpose: str, otherwise: str = "") 
 
 
 def store_option(options: dict[str, Any]) -> StoreId | None:
-    """Return the store that the options name, if any."""
     if options["project"]:
         return project_store(options["project"])
     if options["org"]:
@@ -149,17 +135,13 @@ def store_option(options: dict[str, Any]) -> StoreId | None:
 
 
 class ProjectCommand(HubCommand):
-    """A command that works on one project's store."""
-
     creates_store = False
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add ``--project``."""
-        parser.add_argument("--project", metavar="ID", help="the project; default: the one of this folder")
+        parser.add_argument("--project", metavar="ID", help="the project; default: that of this folder")
 
     @contextmanager
     def store(self, options: dict[str, Any], directory: Path | None = None) -> Iterator[str]:
-        """Open the project's store inside the block, and yield its id."""
         project = identify_project(project=options["project"], directory=directory or Path.cwd())
         drain_before_reading(project)
         origin = use_origin(source="cli", actor=getpass.getuser())
@@ -169,22 +151,17 @@ class ProjectCommand(HubCommand):
             yield project
 
     def _warn(self) -> None:
-        """Say on standard error where the log is not the one that was acknowledged."""
         warning = anchor_warning()
         if warning:
             self.stderr.write(f"warning: {warning}", style_func=str)
 
 
 class StoreCommand(ProjectCommand):
-    """A command that works on one store: a project's, or with ``--org`` and ``--global`` what projects share."""
-
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add ``--project``, ``--org`` and ``--global``."""
-        add_store_options(parser, "in {}", "; default: the one of this folder")
+        add_store_options(parser, "in {}", "; default: the project of this folder")
 
     @contextmanager
     def store(self, options: dict[str, Any], directory: Path | None = None) -> Iterator[str]:
-        """Open the store inside the block, and yield its name."""
         chosen = store_option(options)
         if chosen is None or options["project"]:
             with super().store(options, directory) as project:

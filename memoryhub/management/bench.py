@@ -1,4 +1,4 @@
-"""A short benchmark of this machine: what a client waits for over MCP, with a generated project in a temporary home."""
+"""A short benchmark over MCP, with a generated project in a temporary home."""
 
 from __future__ import annotations
 
@@ -43,14 +43,13 @@ _HELLO = {
 _WORDS = [
     "".join(syllables) for syllables in product("ba co di fe gu ha jo ki le mu na po ri se tu vo we".split(), repeat=3)
 ]
-# Zipf's law: as in people's texts, few words are in most of the memories and most words are in few.
+# Zipf's law: as in natural text, few words are frequent and most are rare
 _WEIGHTS = list(accumulate(1 / rank for rank in range(1, len(_WORDS) + 1)))
 
 
+# Milliseconds
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long one kind of operation took, in milliseconds."""
-
     operation: str
     median: float
     p95: float
@@ -58,17 +57,12 @@ class Timing:
 
 
 def measure(memories: int) -> list[Timing]:
-    """Fill a temporary store with generated memories and time a client's operations on it.
-
-    Raises:
-        Unavailable: the MCP process ended, or answered with an error.
-    """
     with temporary_home(keep=False) as home:
         try:
             _fill(memories)
         finally:
             connections.close_all()
-        _start(home)  # the first start compiles the modules and saves the snapshot that the others answer from
+        _start(home)  # compiles modules and saves the snapshot that later starts use
         starts = [_start(home) for _ in range(STARTS)]
         with Client(home) as client:
             client.open()
@@ -83,8 +77,8 @@ def _calls(client: Client, memories: int) -> Iterator[Timing]:
         ("search", "memory_search", subjects),
         ("pack", "memory_context", subjects),
     ):
-        _warm_up, *counted = [client.call(tool, arguments) for arguments in calls]
-        yield _timing(operation, counted)
+        _warm_up, *seconds = [client.call(tool, arguments) for arguments in calls]
+        yield _timing(operation, seconds)
 
 
 def _timing(operation: str, seconds: list[float]) -> Timing:
@@ -92,8 +86,8 @@ def _timing(operation: str, seconds: list[float]) -> Timing:
     return Timing(operation, 1000 * statistics.median(seconds), 1000 * p95, len(seconds))
 
 
+# Seconds from the start of a process to its first answer
 def _start(home: Path) -> float:
-    """Return the seconds from the start of an MCP process to its first answer."""
     started = time.perf_counter()
     with Client(home) as client:
         client.open()
@@ -107,15 +101,13 @@ def _fill(memories: int) -> None:
             write_memories(commands=[MemoryWrite(**_memory(index)) for index in batch])
 
 
+# The same text on every run
 def _memory(index: int) -> dict[str, Any]:
-    """Return the arguments that write memory ``index``; the same text on every run."""
     words = random.Random(index).choices(_WORDS, cum_weights=_WEIGHTS, k=80)  # noqa: S311 - no secret
     return {"title": f"{' '.join(words[:5])} {index}", "content": " ".join(words[5:]), "tags": [words[0]]}
 
 
 class Client:
-    """An ``mcp`` process and the client's end of its pipes."""
-
     def __init__(self, home: Path) -> None:
         self._errors = home / "mcp.stderr"
         self._requests = 0
@@ -134,19 +126,13 @@ class Client:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._process.communicate()  # closes its input, by which it ends
+        self._process.communicate()  # closes its input, which ends it
 
     def open(self) -> None:
-        """Open the connection."""
         self._ask("initialize", _HELLO)
         self._send({"method": "notifications/initialized"})
 
     def call(self, tool: str, arguments: dict[str, Any]) -> float:
-        """Call a tool and return the seconds until its answer.
-
-        Raises:
-            Unavailable: the process ended, or the tool answered with an error.
-        """
         started = time.perf_counter()
         result = self._ask("tools/call", {"name": tool, "arguments": arguments})
         seconds = time.perf_counter() - started
@@ -157,7 +143,7 @@ class Client:
     def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self._requests += 1
         self._send({"id": self._requests, "method": method, "params": params})
-        assert self._process.stdout  # noqa: S101 - a pipe was asked for
+        assert self._process.stdout  # noqa: S101 - created with a pipe
         for answer in map(json.loads, self._process.stdout):
             if answer.get("id") == self._requests and "error" in answer:
                 raise Unavailable(f"mcp refused {method}: {answer['error']}")
@@ -167,19 +153,15 @@ class Client:
         raise Unavailable(f"mcp ended: {self._errors.read_text(errors='replace').strip()[-500:]}")
 
     def _send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin  # noqa: S101 - a pipe was asked for
-        with suppress(BrokenPipeError):  # the process ended; why is said where its answer is read
+        assert self._process.stdin  # noqa: S101 - created with a pipe
+        with suppress(BrokenPipeError):  # the process ended; reading its answer raises the reason
             self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
             self._process.stdin.flush()
 
 
+# why: the user's home is never opened
 @contextmanager
 def temporary_home(*, keep: bool) -> Iterator[Path]:
-    """Make a new folder the home of this process inside the block; the user's own is never opened.
-
-    Args:
-        keep: leave the folder where it is at the end.
-    """
     before = os.environ.get("MEMORY_HUB_HOME")
     folder = tempfile.mkdtemp(prefix="memory-hub-bench-")
     os.environ["MEMORY_HUB_HOME"] = folder

@@ -1,4 +1,4 @@
-"""Is the hub well: databases readable and writable, read models and index at their logs' heads, jobs done in time."""
+"""Health of the hub: databases, read models, index, jobs."""
 
 from __future__ import annotations
 
@@ -21,37 +21,28 @@ from memoryhub.ops.jobs.status import job_statuses, models_behind
 
 _WELL = "ok"
 _OVERDUE = timedelta(minutes=3)
+# A job that was due before this process started is not late: the worker has just started too
 _STARTED = clock.now()
-"""A job that fell due before this process started is not late yet: the worker has just started too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What was found, by part: ``hub.db``, the settings, the worker, the jobs, and every project."""
-
     findings: dict[str, str]
+    # Numbers without a verdict
     figures: dict[str, int] = field(default_factory=dict)
-    """What says how it goes, without being well or not: events that wait in the spool."""
 
     @property
     def ok(self) -> bool:
-        """Whether all is well."""
         return all(finding == _WELL for finding in self.findings.values())
 
     def described(self, *, details: bool) -> dict[str, Any]:
-        """Return the finding as JSON data; the parts only with ``details``, as they name the projects.
-
-        Raises:
-            Unavailable: not all is well.
-        """
         parts = {"parts": self.findings, **self.figures} if details else {}
         if not self.ok:
-            raise Unavailable("the hub is not well; ask with the token for the parts", **parts)
+            raise Unavailable("the hub is not healthy; send the token for details", **parts)
         return {"status": _WELL, **parts}
 
 
 def check() -> Health:
-    """Look at hub.db, at what settings are read from, at the jobs, and at every project's store."""
     findings = {"hub.db": _hub_database(), "settings": config_problem() or _WELL, "worker": _worker(), "jobs": _jobs()}
     for project in list_projects():
         findings[f"project {project}"] = _project(project)
@@ -61,35 +52,34 @@ def check() -> Health:
 def _hub_database() -> str:
     try:
         _touch("default")
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+    except Exception as error:  # noqa: BLE001 - any error is the finding
         return f"hub.db: {error}"
     return _WELL
 
 
 def _worker() -> str:
-    """Whether somebody does the jobs: none that is due waits for longer than a few minutes."""
     try:
         limit = clock.now() - _OVERDUE
         due = Schedule.objects.filter(next_run__lt=limit).exclude(repeats=0)
         late = None if limit < _STARTED else due.order_by("next_run").first()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+    except Exception as error:  # noqa: BLE001 - any error is the finding
         return f"jobs.db: {error}"
     if late is None:
         return _WELL
-    return f"job {late.name!r} is due since {clock.to_text(late.next_run)[:16]}; serve runs the jobs unless --no-worker"
+    since = clock.to_text(late.next_run)[:16]
+    return f"job {late.name!r} is overdue since {since}; jobs run in `memory-hub serve` without --no-worker"
 
 
 def _jobs() -> str:
-    """Whether what is to be done every day was done the last time, or why not."""
     try:
-        bad = [each for each in job_statuses() if each.job.every is Every.DAY and each.failures]
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        bad = [status for status in job_statuses() if status.job.every is Every.DAY and status.failures]
+    except Exception as error:  # noqa: BLE001 - any error is the finding
         return f"the jobs: {error}"
     if not bad:
         return _WELL
     first = bad[0].failures[0]
     result = first.last.result if first.last else ""
-    return f"job {bad[0].job.name!r} of {first.target.title}: {result}; `memory-hub jobs` says more"
+    return f"job {bad[0].job.name!r} for {first.target.title}: {result}; see `memory-hub jobs`"
 
 
 def _project(project: str) -> str:
@@ -101,16 +91,15 @@ def _project(project: str) -> str:
     except HubError as error:
         return error.message
     if behind:
-        return f"read models behind the log: {behind}; run rebuild"
+        return f"read models behind the log: {behind}; run `memory-hub rebuild`"
     return problem or _WELL
 
 
+# Takes the write lock without a change
 def _touch(alias: str) -> None:
-    """Read, and take the write lock as every transaction does, without changing anything."""
     with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
         connections[alias].introspection.table_names(cursor)
 
 
 def _spooled() -> int:
-    """Return how many events of hooks wait for the hub to take them."""
     return sum(path.read_bytes().count(b"\n") for path in (env.home() / "spool").glob("*.jsonl"))

@@ -1,7 +1,4 @@
-"""How the hub does, as Prometheus text: counted in the stores and in every process's counters when it is asked for.
-
-Nothing is kept in this process, so the answer is the same whichever process gives it.
-"""
+"""Prometheus metrics, read from the stores and the shared counters on each request."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ Facts = dict[str, Any]
 
 
 def render() -> bytes:
-    """Return every metric of this hub."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Hub())
     return generate_latest(registry)
@@ -54,10 +50,9 @@ class _Hub(Collector):
 
 
 def _of_jobs() -> Iterator[Metric]:
-    """Tell of each job over each store how its last run ended, and when."""
     labels = ["job", "store"]
-    well = _gauge("job_ok", "Whether the last run of a job over a store did what it was to do", labels)
-    ended = _gauge("job_ended_timestamp_seconds", "When the last run of a job over a store ended", labels)
+    well = _gauge("job_ok", "Whether the last run of a job for a store succeeded", labels)
+    ended = _gauge("job_ended_timestamp_seconds", "When the last run of a job for a store ended", labels)
     due = _gauge("job_due_timestamp_seconds", "When a job is due next", ["job"])
     for (job, store), run in sorted(last_runs().items()):
         named = [job, store.removeprefix(STORE_PREFIX) or "hub"]
@@ -68,11 +63,11 @@ def _of_jobs() -> Iterator[Metric]:
     yield from (well, ended, due)
 
 
+# None if the store can't be read
 def _facts(project: str) -> Facts | None:
-    """Return what a project's store holds, or None where it cannot be read."""
     try:
         with use_store(project_store(project)):
-            return {name: ask() for name, ask in _QUESTIONS.items()}
+            return {name: query() for name, query in _QUERIES.items()}
     except HubError:
         return None
 
@@ -93,7 +88,7 @@ def _turn_events() -> int:
 
 def _bytes() -> int:
     path = current_store().path
-    return sum(each.stat().st_size for each in path.parent.glob("events.db*"))
+    return sum(file.stat().st_size for file in path.parent.glob("events.db*"))
 
 
 def _lags() -> dict[str, int]:
@@ -102,7 +97,7 @@ def _lags() -> dict[str, int]:
     return {"read models": projection_lag(), **{name: head - position for name, position in cursors}}
 
 
-_QUESTIONS: dict[str, Callable[[], Any]] = {
+_QUERIES: dict[str, Callable[[], Any]] = {
     "events": lambda: log.head()[0],
     "memories": lambda: Memory.objects.live().count(),
     "sessions": lambda: _counts("sessions_app_session", "status"),
@@ -121,7 +116,7 @@ def _of_stores(facts: dict[str, Facts]) -> Iterator[Metric]:
     yield _labelled(_gauge("turns", "Turns by status", ["project", "status"]), facts, "turns")
     lag = _gauge("projection_lag_events", "Events that a projector has not applied yet", ["project", "projector"])
     yield _labelled(lag, facts, "lags")
-    completion = _gauge("turn_completion_ratio", "Closed turns among those that are over", ["project"])
+    completion = _gauge("turn_completion_ratio", "Closed turns among ended turns", ["project"])
     for project, found in facts.items():
         closed, over = found["turns"]["closed"], found["turns"]["closed"] + found["turns"]["incomplete"]
         if over:
@@ -131,7 +126,7 @@ def _of_stores(facts: dict[str, Facts]) -> Iterator[Metric]:
 
 def _of_appends(facts: dict[str, Facts], counted: dict[str, dict[str, float]]) -> Iterator[Metric]:
     events = CounterMetricFamily(f"{PREFIX}turn_events", "Events appended in turns", labels=["project"])
-    ratio = _gauge("append_rejection_ratio", "Refused calls among all that asked to append in a turn", ["project"])
+    ratio = _gauge("append_rejection_ratio", "Refused calls among all calls that append in a turn", ["project"])
     for project, found in facts.items():
         appended = found["turn_events"]
         events.add_metric([project], appended)
@@ -143,8 +138,8 @@ def _of_appends(facts: dict[str, Facts], counted: dict[str, dict[str, float]]) -
 
 
 def _of_counters(counted: dict[str, dict[str, float]]) -> Iterator[Metric]:
-    for each in counters.defined():
-        yield _histogram(each, counted) if isinstance(each, counters.Timer) else _counter(each, counted)
+    for counter in counters.defined():
+        yield _histogram(counter, counted) if isinstance(counter, counters.Timer) else _counter(counter, counted)
 
 
 def _counter(counter: counters.Counter, counted: dict[str, dict[str, float]]) -> Metric:
@@ -164,8 +159,8 @@ def _histogram(timer: counters.Timer, counted: dict[str, dict[str, float]]) -> M
     return family
 
 
+# Cumulative buckets of one label, and the sum of its seconds
 def _buckets(found: dict[str, float], label: str) -> tuple[list[tuple[str, float]], float]:
-    """Return the cumulative buckets of one label, and the sum of its seconds."""
     total, buckets = 0.0, []
     for bound in [*map(str, counters.BUCKETS), "+Inf"]:
         total += found.get(f"{label}|{bound}", 0.0)
@@ -178,7 +173,6 @@ def _values_of(values: dict[str, float], name: str) -> list[tuple[str, float]]:
 
 
 def _by_project(sums: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Return the counts of projects, by their ids; other stores have no metrics."""
     return {
         name.removeprefix("project:"): values for name, values in sorted(sums.items()) if name.startswith("project:")
     }

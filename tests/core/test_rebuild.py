@@ -210,7 +210,7 @@ class CommandTests(SpoiltStoreTestCase):
         before = log.table_digests()
         command = [sys.executable, "-c", _INTERRUPTED, "rebuild", "--project", "alpha"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
-        sentence = "interrupted; the read models are whole, as they were or rebuilt, and the log is untouched"
+        sentence = "interrupted; the read models are consistent, and the log is unchanged"
         self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", f"memory-hub: {sentence}\n"))
         self.assertEqual(log.table_digests(), before)
         self.assertEqual([path.name for path in self.home.rglob("*draft*")], [])

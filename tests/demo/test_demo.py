@@ -82,23 +82,23 @@ class DemoTests(AdminTestCase):
                 yield
 
     def test_it_is_made_once_and_taken_away_again(self):
-        self.assertIn("the project demo is there, with ", self.demo())
+        self.assertIn("created project demo with ", self.demo())
         self.refused(5, "project 'demo' is there already; --remove takes it away")
         with self.store("demo", source="job", actor="expire turns"):
             services.write_memory(command=MemoryWrite(title="By a job", content="of the hub"))
         with use_store(demo_store()):
             back_up_store()
-        self.assertIn("the project demo is gone", self.demo("--remove"))
+        self.assertIn("deleted project demo", self.demo("--remove"))
         self.assertFalse(list(self.home.rglob("*demo*")), "something of it is left")
         self.refused(3, "there is no project 'demo'; `memory-hub demo` makes it", "--remove")
-        self.refused(2, "--force goes with --remove", "--force")
+        self.refused(2, "--force needs --remove", "--force")
 
     def test_what_others_wrote_is_not_taken_by_accident(self):
         self.demo()
         with self.store("demo", source="admin", actor="anna"):
             services.write_memory(command=MemoryWrite(title="My own", content="Note of a person who looked around"))
         self.refused(5, "the project 'demo' has 1 event beyond the sample's; add --force", "--remove")
-        self.assertIn("gone", self.demo("--remove", "--force"))
+        self.assertIn("deleted", self.demo("--remove", "--force"))
 
     def test_a_project_of_that_id_is_left_alone(self):
         with self.store("demo"):

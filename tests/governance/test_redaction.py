@@ -84,7 +84,7 @@ class RedactionTests(HubTestCase):
         self.assertIn("[REDACTED:removed]", first.after)
         self.assertEqual(shown.copies["versions of memories"], 2)
         self.assertGreaterEqual(shown.copies["search documents"], 3)
-        self.assertEqual(shown.copies["context packs that told of it"], 1)
+        self.assertEqual(shown.copies["context packs that include it"], 1)
         self.assertEqual(log.head(), before)
 
     def test_afterwards_no_file_of_the_home_folder_holds_it(self):
@@ -142,7 +142,7 @@ class RedactionTests(HubTestCase):
         backup.write_bytes(b"... " + WORD.encode())
         done = self.redact()
         self.assertEqual([each.where for each in done.left], ["backups/alpha.db"])
-        self.assertIn("a backup from before", done.left[0].why)
+        self.assertIn("an earlier backup", done.left[0].why)
 
     def test_a_name_in_the_headers_is_told_of_before(self):
         with use_origin(actor=f"{WORD}-bot"):
@@ -152,13 +152,13 @@ class RedactionTests(HubTestCase):
 
     def test_rules_that_have_grown_find_what_was_kept_before(self):
         secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
-        with self.assertRaisesRegex(NotFound, "nothing of that"):
+        with self.assertRaisesRegex(NotFound, "no match in this store"):
             self.preview(text=None, rules=True)
-        self.assertIn("find nothing that was kept before", self.look())
+        self.assertIn("no matches in stored events", self.look())
         self.smuggle(secret)
         self.assertEqual(self.look(), "")
         change_settings(command=SettingsChange(settings={"secret_allow": ["marmalade-2"]}))
-        self.assertIn("find 1 place in 1 event;", self.look())
+        self.assertIn("find 1 match in 1 event;", self.look())
         shown = self.preview(text=None, rules=True)
         self.assertEqual((shown.events, shown.places[0].before[slice(*shown.places[0].marked[0])]), (1, secret))
         self.redact(text=None, rules=True)
@@ -238,7 +238,7 @@ class SpoolTests(HubTestCase):
         shown = self.preview()
         self.assertEqual((shown.events, shown.finds, shown.spooled), (0, 1, 1))
         self.assertEqual(shown.copies["events in the spool"], 1)
-        self.assertIn("take 1 find out of 0 events and 1 event in the spool", shown.question)
+        self.assertIn("redact 1 match in 0 events and 1 event in the spool", shown.question)
         self.assertEqual(self.lines(), before)
 
     def test_it_is_taken_out_and_every_other_line_stays_as_it_was(self):
@@ -281,7 +281,7 @@ class SpoolTests(HubTestCase):
         memory = services.write_memory(command=MemoryWrite(title="Who", content=f"{WORD} did.")).id
         pack_context(command=ContextPackRequest(query=f"what did {WORD} do"))
         kept = {each.where for each in self.preview(ids=[memory]).kept}
-        self.assertEqual(kept, {"the question of 1 context pack", "1 event of hooks in the spool"})
+        self.assertEqual(kept, {"the query of 1 context pack", "1 hook event in the spool"})
         self.assertEqual(self.redact(ids=[memory]).spooled, 0)
         self.assertEqual(self.preview().spooled, 1)
 
@@ -301,7 +301,7 @@ class SpoolTests(HubTestCase):
         pack_context(command=ContextPackRequest(query="what leaks at the northern valve"))
         self.keep(8, prompt=f"Remember: {content}!")
         shown = self.preview(text=None, whole=True, ids=[memory])
-        self.assertEqual((shown.spooled, shown.copies["context packs asked for in its words"]), (1, 1))
+        self.assertEqual((shown.spooled, shown.copies["context packs whose query quotes it"]), (1, 1))
         done = self.redact(text=None, whole=True, ids=[memory])
         self.assertEqual((done.spooled, ContextPack.objects.count()), (1, 0))
         self.assertIn("Remember: [REDACTED:erased]!", self.prompts())

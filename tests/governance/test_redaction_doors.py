@@ -39,7 +39,7 @@ class RedactionPageTests(AdminTestCase):
             f"It was &lt;b&gt;<del>{WORD}</del>",
             self.client.post(self.address(PAGE), {"way": "text", "wanted": WORD}).content.decode(),
         )
-        self.assertIn("Take 2 finds out of 1 event for good?", text_of(html))
+        self.assertIn("Permanently redact 2 matches in 1 event?", text_of(html))
         self.assertEqual(self.memory(self.memory_id).title, f"The {WORD} tank")
 
     def test_it_is_done_once_the_word_is_typed(self):
@@ -67,8 +67,8 @@ class RedactionPageTests(AdminTestCase):
     def test_what_is_wrong_is_said_in_one_sentence(self):
         for fields, sentence in (
             ({"wanted": ""}, "'text' must have at least 2 characters"),
-            ({"wanted": "nowhere-at-all"}, "Nothing of that is in this store's log."),
-            ({"way": "pattern", "wanted": "("}, "not an RE2 regular expression"),
+            ({"wanted": "nowhere-at-all"}, "No match in this store; check the text and the selection."),
+            ({"way": "pattern", "wanted": "("}, "not a valid RE2 expression"),
             ({"way": "whole"}, "whole needs ids or search"),
             ({"ids": "four"}, "must be a whole number"),
         ):
@@ -76,7 +76,7 @@ class RedactionPageTests(AdminTestCase):
                 self.assertIn(sentence, text_of(self.look(**fields)))
 
     def test_another_project_has_nothing_of_it(self):
-        self.assertIn("Nothing of that", text_of(self.post(PAGE, project="beta", way="text", wanted=WORD)))
+        self.assertIn("No match in this store", text_of(self.post(PAGE, project="beta", way="text", wanted=WORD)))
 
     def test_one_who_may_not_sees_only_what_was_done(self):
         owner = ensure_owner()
@@ -105,8 +105,8 @@ class RedactionCommandTests(AdminTestCase):
         self.assertIn(f"- It was {WORD}.", said)
         token = said.strip().rpartition(" ")[2]
         said = self.run_command("--text", WORD, "--confirm", token)
-        self.assertRegex(said, r"1 find taken out of 1 event; \d+ files .* 0 have any left")
-        with self.assertRaisesRegex(CommandError, "nothing of that"):
+        self.assertRegex(said, r"redacted 1 match in 1 event; searched \d+ files .*: 0 still contain it")
+        with self.assertRaisesRegex(CommandError, "no match in this store"):
             self.run_command("--text", WORD)
 
     def test_what_a_hook_has_left_in_the_spool_is_counted_and_taken_out(self):
@@ -114,15 +114,15 @@ class RedactionCommandTests(AdminTestCase):
         run_hook(self.home, "UserPromptSubmit", prompt, "--project", "alpha")
         wait_for_spooled(self.home)
         said = self.run_command("--text", WORD)
-        self.assertIn("1 find in 0 events of 0 things (1 events in the spool)", said)
+        self.assertIn("1 match in 0 events of 0 items (1 events in the spool)", said)
         self.assertIn(WORD, spooled(self.home)[0]["payload"]["prompt"])
         said = self.run_command("--text", WORD, "--confirm", said.strip().rpartition(" ")[2])
-        self.assertRegex(said, r"1 find taken out of 0 events and 1 event in the spool; .* 0 have any left")
+        self.assertRegex(said, r"redacted 1 match in 0 events and 1 event in the spool; .*: 0 still contain it")
         self.assertEqual(spooled(self.home)[0]["payload"]["prompt"], "Ask [REDACTED:removed]")
 
     def test_a_wrong_token_changes_nothing(self):
         memory_id = self.write("A tank", f"It was {WORD}.")
-        with self.assertRaisesRegex(CommandError, "not the token of what would be taken out now; look again"):
+        with self.assertRaisesRegex(CommandError, "does not match the current matches; preview again"):
             self.run_command("--text", WORD, "--confirm", "0" * 16)
         self.assertIn(WORD, self.memory(memory_id).content)
 
@@ -137,7 +137,7 @@ class RedactionBrowserTests(BrowserTestCase):
         self.tab_to("Look first")
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("Take 2 finds out of 2 events for good?")
+        self.see("Permanently redact 2 matches in 2 events?")
         self.tab_to("typed")
         self.press("redact")
         self.tab_to("Take it out for good")

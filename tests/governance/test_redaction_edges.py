@@ -167,9 +167,9 @@ class LimitTests(_RedactionCase):
 
     def test_neither_label_nor_reason_may_hold_it(self):
         self.write(f"The {WORD} tank")
-        with self.assertRaisesRegex(Invalid, "label holds"):
+        with self.assertRaisesRegex(Invalid, "label contains"):
             self.preview(text=WORD, label=f"not-{WORD}")
-        with self.assertRaisesRegex(Invalid, "reason holds"):
+        with self.assertRaisesRegex(Invalid, "reason contains"):
             self.redact(text=WORD, reason=f"{WORD} has asked")
         self.assertTrue(self.files_with(WORD))
 
@@ -254,6 +254,6 @@ class AtTheSameTimeTests(_RedactionCase):
         log.redact_payloads(found.payloads(), what="a word", seen=found.erasure)
         self.assertTrue(is_unwiped())
         self.assertTrue(self.files_with(WORD))
-        self.assertEqual(wipe(Run(seconds=60)), "what was erased is out of the store's files")
+        self.assertEqual(wipe(Run(seconds=60)), "removed erased text from the store's files")
         self.assertEqual(self.files_with(WORD), [])
         self.assertEqual((is_unwiped(), wipe(Run(seconds=60))), (False, ""))

@@ -72,7 +72,7 @@ class PagesTests(OldStoreTestCase):
         digest = self.digest()
         self.old("Porridge")
         page = self.post("governance/retentionrun/run/", digest=digest, typed="alpha")
-        self.assertIn("What retention would take has changed since that plan", page)
+        self.assertIn("The retention plan has changed", page)
         self.assertIn("2 deleted observations", text_of(page))
         self.assertEqual(self.runs(), 0)
 
@@ -126,7 +126,7 @@ class PagesTests(OldStoreTestCase):
 
     def test_a_hold_on_nothing_is_refused(self):
         page = self.post("governance/hold/place/", stream_id="memory:999", reason="mine")
-        self.assertIn("There is nothing to hold called 'memory:999'", page)
+        self.assertIn("No stream 'memory:999' in this store", page)
 
 
 class CommandTests(OldStoreTestCase):
@@ -136,10 +136,10 @@ class CommandTests(OldStoreTestCase):
         return out.getvalue()
 
     def test_plan_and_run_say_the_same(self):
-        self.assertRegex(self.command("plan"), r"goes +1 deleted memory \(observation\)")
-        self.assertRegex(self.command("run", "--yes"), r"went +1 deleted memory \(observation\)")
-        self.assertIn("2 events went", self.command("runs"))
-        self.assertIn("nothing is past its age", self.command("run", "--yes"))
+        self.assertRegex(self.command("plan"), r"delete +1 deleted memory \(observation\)")
+        self.assertRegex(self.command("run", "--yes"), r"deleted +1 deleted memory \(observation\)")
+        self.assertIn("deleted 2 events", self.command("runs"))
+        self.assertIn("nothing to delete", self.command("run", "--yes"))
 
     def test_it_asks_for_the_projects_name(self):
         with mock.patch("sys.stdin", io.StringIO("yes\n")), self.assertRaisesRegex(CommandError, "alpha was not typed"):
@@ -152,22 +152,22 @@ class CommandTests(OldStoreTestCase):
     def test_a_job_whose_time_is_up_leaves_the_rest_to_the_next(self):
         with self.store("alpha"):
             late = Run(store=project_store("alpha"), seconds=-1)
-            self.assertIn("1 of 1 things were taken; the next run goes on", retain(late))
+            self.assertIn("processed 1 of 1 items; the next run continues", retain(late))
             self.assertIsNone(RetentionRun.objects.get().ran_at)
-            self.assertIn("1 thing in 2 events", retain(Run(seconds=60)))
+            self.assertIn("deleted 1 item in 2 events", retain(Run(seconds=60)))
 
     def test_holds_are_placed_listed_and_lifted(self):
         placed = self.command("hold", f"memory:{self.gone}", "--reason", "a lawsuit")
         number = placed.split()[0].lstrip("#")
         self.assertIn("a lawsuit", self.command("holds"))
         self.assertIn("was lifted", self.command("lift", number))
-        self.assertEqual(self.command("holds"), "nothing is on hold\n")
-        self.assertEqual(self.command("runs"), "nothing was taken yet\n")
+        self.assertEqual(self.command("holds"), "no holds in force\n")
+        self.assertEqual(self.command("runs"), "no runs yet\n")
 
     def test_the_job_takes_what_is_due_and_asks_nobody(self):
         target = Target(project_store("alpha"))
         (outcome,) = run_job(job=find_job("retention"), targets=[target], asked_by="a test")
-        self.assertIn("1 thing in 2 events went", outcome.message)
+        self.assertIn("deleted 1 item in 2 events", outcome.message)
         (again,) = run_job(job=find_job("retention"), targets=[target], asked_by="a test")
         self.assertEqual(again.message, "")
 

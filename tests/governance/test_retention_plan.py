@@ -74,7 +74,7 @@ class KeepingTests(RetentionTestCase):
         self.session("active", "one", days=400, ended=False)
         self.session("open", "two", days=400, ended=False, closed=False)
         self.assertEqual(self.going(), {})
-        self.assertEqual(self.kept(), {"its session has not ended": 1, "its turn is still open": 1})
+        self.assertEqual(self.kept(), {"its session has not ended": 1, "its turn is open": 1})
 
     def test_a_hold_on_a_session_keeps_all_its_events_until_it_is_lifted(self):
         self.session("s", "one", "two", days=400)
@@ -102,7 +102,7 @@ class KeepingTests(RetentionTestCase):
         self.delete(tied, one, other, days=100)
         self.assertEqual(self.going(), {"deleted observation": 2})
         (kept,) = self.plan().kept
-        self.assertEqual((kept.says, kept.samples[0].id), ("a relation to what stays", tied))
+        self.assertEqual((kept.says, kept.samples[0].id), ("related to an item that is kept", tied))
 
     def test_what_is_tied_to_a_held_memory_stays_with_it(self):
         one, other, third = (self.memory(name, days=400) for name in ("one", "other", "third"))
@@ -121,7 +121,7 @@ class KeepingTests(RetentionTestCase):
             record_decision(command=DecisionRecord(title="Use WAL", chosen="WAL", rationale=f"see #{said}, #{memory}"))
         self.delete(memory, days=100)
         self.assertEqual(self.going(), {})
-        self.assertEqual(self.kept(), {"cited by a decision that stands": 2})
+        self.assertEqual(self.kept(), {"cited by a decision in force": 2})
 
     def test_what_only_a_decision_that_goes_itself_cites_goes_with_it(self):
         (said,) = self.session("s", "why we chose it", days=500)

@@ -59,7 +59,7 @@ class RunTests(RetentionTestCase):
     def test_another_plan_than_the_one_of_now_is_refused_and_nothing_goes(self):
         digest = self.plan().digest
         self.session("older", "one more", days=500)
-        with self.assertRaisesRegex(PreconditionFailed, "has changed since") as caught:
+        with self.assertRaisesRegex(PreconditionFailed, "retention plan has changed") as caught:
             run_retention(command=RetentionRunRequest(digest=digest))
         self.assertEqual(caught.exception.data["plan"]["digest"], self.plan().digest)
         self.assertEqual(self.erased(), [])
@@ -99,7 +99,7 @@ class RunTests(RetentionTestCase):
         with self.assertRaises(ConfirmationRequired) as asked:
             services.delete_memory(command=MemoryDelete(id=self.gone, permanent=True))
         command = MemoryDelete(id=self.gone, permanent=True, confirm_token=asked.exception.data["confirm_token"])
-        with self.assertRaisesRegex(Forbidden, "keeps it .a lawsuit.; nothing was erased"):
+        with self.assertRaisesRegex(Forbidden, "prevents this .a lawsuit.; nothing was erased"):
             services.delete_memory(command=command)
         self.assertEqual(self.erased(), [])
         self.assert_sound()
@@ -124,7 +124,7 @@ class RunTests(RetentionTestCase):
 
         with mock.patch.object(running, "BATCH", 1), self.assertRaises(InterruptedError):
             if not batches:
-                with mock.patch.object(running._Taking, "_take", leave):
+                with mock.patch.object(running._Execution, "_erase", leave):
                     run_retention(command=RetentionRunRequest(digest=self.plan().digest))
             run_retention(command=RetentionRunRequest(digest=self.plan().digest), progress=leave)
 

@@ -38,7 +38,7 @@ class RollbackPageTests(AdminTestCase):
         self.assertIn("Quarantine 2 things", said)
         token = self.look().partition('name="confirm_token" value="')[2][:16]
         said = text_of(self.post(f"{PAGE}run/", **{**fields, "confirm_token": token}))
-        self.assertIn("2 set aside. It can be undone below.", said)
+        self.assertIn("2 quarantined. It can be undone below.", said)
         self.assertEqual([self.clean], self.memories())
         self.assertIn("Undo this", said)
 
@@ -46,10 +46,10 @@ class RollbackPageTests(AdminTestCase):
         other = self.write("Another", "One.", session="s-bad")
         html = self.look(leave=str(other))
         self.assertIn("Quarantine 1 thing", html)
-        self.assertIn("left by choice", html)
+        self.assertIn("excluded by the request", html)
         self.assertIn("give at least one of", self.page(PAGE, session_id=""))
         self.assertIn("a position such as 412, or a time", self.look(since="yesterday"))
-        self.assertIn("nothing that was derived", self.look(also="999"))
+        self.assertIn("is not downstream of the selection", self.look(also="999"))
 
 
 class RollbackCommandTests(AdminTestCase):
@@ -69,7 +69,7 @@ class RollbackCommandTests(AdminTestCase):
         rollback_id = done.rpartition("--undo ")[2].strip()
         self.assertIn("restore", self.run_command("--undo", rollback_id) + "restore")
         self.assertIsNone(self.memory(bad).deleted_at)
-        with self.assertRaisesMessage(CommandError, "was undone by"):
+        with self.assertRaisesMessage(CommandError, "already undone by"):
             self.run_command("--undo", rollback_id)
         with self.assertRaisesMessage(CommandError, "at least one of"):
             self.run_command()
@@ -115,7 +115,7 @@ class RollbackRestTests(RestTestCase):
         )
         shown = self.call("POST", "projects/alpha/rollbacks/preview", {**wanted, "leave": [chosen]}).data
         self.assertEqual({}, shown["counts"])
-        self.assertEqual([chosen], [each["id"] for each in shown["left"] if each["why"] == "left by choice"])
+        self.assertEqual([chosen], [each["id"] for each in shown["left"] if each["why"] == "excluded by the request"])
 
     def test_a_relation_that_was_removed_stays_removed(self) -> None:
         one, other = (
@@ -153,13 +153,13 @@ class RollbackBrowserTests(BrowserTestCase):
         self.tab_to("Show again with these choices")
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("2 set aside")
+        self.see("2 quarantined")
         self.tab_to_field("reason")
         self.press("It was fed lies")
         self.tab_to("Quarantine 2 things")
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("2 set aside. It can be undone below.")
+        self.see("2 quarantined. It can be undone below.")
         self.assertEqual([], self.server.api("GET", path).json()["results"])
         self.tab_to("Undo this", most=60)
         with self.new_page():

@@ -146,7 +146,7 @@ class RandomTests(DeedTestCase):
         for each in sorted(set(things))[::3]:
             shown = self.preview(**fields, leave=[each])
             self.assertNotIn(each, [step.id for step in shown.steps])
-            self.assertEqual(["left by choice"], [left.why for left in shown.left if left.id == each])
+            self.assertEqual(["excluded by the request"], [left.why for left in shown.left if left.id == each])
 
     def model(self, events: list[Happened], fields: dict[str, Any]) -> Model:
         return Model(events, action=fields["action"], include_changed=bool(fields["include"]))

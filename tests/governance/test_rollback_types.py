@@ -122,8 +122,7 @@ class DeclarationTests(RollbackTestCase):
         left = {each.title: each.why for each in self.preview().left}
         self.assertEqual(
             {
-                "1 × invented.unknown": "this version does not know how to roll back events of this type; they stay in "
-                "force",
+                "1 × invented.unknown": "this version can't roll back events of this type; they stay in force",
                 "1 × invented.harmless": "it only counts",
             },
             left,

@@ -32,7 +32,7 @@ class LeaveTests(RollbackTestCase):
     def left(self, chosen: int, **fields: Any) -> dict[str, int]:
         """Return the counts of an undo that leaves a thing; that is all that was left, and only once."""
         shown = self.preview(action="undo", leave=[chosen], **fields)
-        self.assertEqual([(chosen, "left by choice")], [(each.id, each.why) for each in shown.left])
+        self.assertEqual([(chosen, "excluded by the request")], [(each.id, each.why) for each in shown.left])
         return shown.counts
 
     def test_a_decisions_status_is_left(self) -> None:
@@ -75,7 +75,7 @@ class LeaveTests(RollbackTestCase):
         with use_origin(**ROLLED_BACK):
             mark_decision(command=DecisionMark(id=chosen, status="rejected"))
         shown = self.preview(leave=[chosen])
-        self.assertEqual([(chosen, "left by choice")], [(each.id, each.why) for each in shown.left])
+        self.assertEqual([(chosen, "excluded by the request")], [(each.id, each.why) for each in shown.left])
 
 
 class ReversalTests(RollbackTestCase):
@@ -93,7 +93,7 @@ class ReversalTests(RollbackTestCase):
         with use_origin(**ROLLED_BACK):
             review_memory(command=ReviewVerdict(id=waiting, verdict="accepted"))
         self.assertEqual("accepted", self.view(waiting)["review"])
-        self.assertIn("undo takes it back", self.preview().left[0].why)
+        self.assertIn("undo reverses it", self.preview().left[0].why)
         made = self.roll_back(action="undo")
         self.assertEqual({"review": 1}, made.counts)
         self.assertEqual("proposed", self.view(waiting)["review"])
@@ -144,7 +144,7 @@ class ReversalTests(RollbackTestCase):
             delete_memory(command=MemoryDelete(id=deleted))
         with use_origin(**ROLLED_BACK):
             end_session(command=SessionEnd(session_id="s-scratch", discard=True, keep=[kept]))
-        kept_so = [(kept, "kept when its scratch session ended, which stays so")]
+        kept_so = [(kept, "kept at the end of its scratch session; stays kept")]
         self.assertEqual(kept_so, [(each.id, each.why) for each in self.preview(action="undo").left])
         made = self.roll_back(action="undo")
         listed = {each["id"] for each in list_memories(command=MemoryList()).results}

@@ -204,7 +204,7 @@ class ExpiryTests(StalenessTestCase):
     def test_an_end_that_has_passed_or_that_the_thing_cannot_have_is_refused_and_nothing_is_written(self):
         decision, head = self.record("WAL").id, log.head()
         for entity_id, until, said in (
-            (self.fact, NOON - timedelta(days=1), "has passed already"),
+            (self.fact, NOON - timedelta(days=1), "is in the past"),
             (decision, NOON + timedelta(days=9), "a decision has no valid_until"),
         ):
             with self.subTest(said), self.assertRaisesRegex(Invalid, said):

@@ -68,11 +68,11 @@ class AffirmingTests(StalenessTestCase):
         Memory.objects.filter(id=proposed).update(review="proposed")
         successor = supersede_decision(command=DecisionSupersede(id=replaced, chosen="Another.")).id
         for entity_id, error, said in (
-            (999, NotFound, "there is no #999 here"),
-            (commit, NotFound, f"#{commit} is a commit; affirm a memory or a decision"),
+            (999, NotFound, "there is no #999 in this store"),
+            (commit, NotFound, f"#{commit} is a commit; give the id of a memory or decision"),
             (deleted, Gone, "restore"),
             (proposed, Conflict, "accept it in the review queue"),
-            (replaced, Conflict, f"affirm what stands now: #{successor}"),
+            (replaced, Conflict, f"affirm its replacement: #{successor}"),
             (rejected, Conflict, "is rejected; accept it"),
         ):
             with self.subTest(said), self.assertRaisesRegex(error, said):
@@ -152,7 +152,7 @@ class ListingTests(StalenessTestCase):
         self.assertEqual((first.item["id"], first.number, first.total, first.before), (things[0], 1, 3, None))
         self.assertEqual((second.number, second.before, second.after), (2, things[0], things[2]))
         self.assertEqual([each["title"] for each in first.next_ones], ["Guide 1", "Guide 2"])
-        with self.assertRaisesRegex(NotFound, f"#{other} does not wait"):
+        with self.assertRaisesRegex(NotFound, f"#{other} is not stale"):
             waiting(entity_id=other)
 
     def test_the_count_follows_what_is_written(self):

@@ -40,14 +40,14 @@ class PackTests(StalenessTestCase):
 
     def test_a_pack_says_what_waits_and_why(self):
         decision = self.record("Sign tokens", files=["src/auth.py"]).id
-        self.assertNotIn("To look at again", self.pack())
+        self.assertNotIn("Needs recheck", self.pack())
         self.commit_now("Shorten tokens", "src/auth.py")
         self.assertRegex(
             self.pack(),
-            rf"To look at again: memory_affirm .*:\n- #{decision} decision Sign tokens — .*touched src/auth.py",
+            rf"Needs recheck: memory_affirm .*:\n- #{decision} decision Sign tokens — .*touched src/auth.py",
         )
         self.affirm(decision)
-        self.assertNotIn("To look at again", self.pack())
+        self.assertNotIn("Needs recheck", self.pack())
 
     def test_what_has_merely_expired_is_in_no_pack(self):
         self.write("Port", kind="knowledge", attributes={"valid_until": "2026-11-20T12:30:00Z"})

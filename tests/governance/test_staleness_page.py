@@ -44,7 +44,7 @@ class PageTests(AdminTestCase):
         self.assertIn("The port is 8321", text_of(first))
         self.assertRegex(text_of(first), r"1 of 3 .* It was valid until")
         shown = text_of(self.page(f"{PAGE}{self.decision}/"))
-        self.assertRegex(shown, r"Sign tokens Decision High impact .* A commit touched what it governs .* HMAC")
+        self.assertRegex(shown, r"Sign tokens Decision High impact .* A commit changed a file that it governs .* HMAC")
         self.assertRegex(shown, r"Shorten aaaaaaaaaa Bo .* src/auth.py \+3 −1")
         self.assertIn("is not at hand", shown)
         raw = self.client.get(self.address(f"{PAGE}{self.decision}/")).content
@@ -63,7 +63,7 @@ class PageTests(AdminTestCase):
 
     def test_a_time_that_is_none_is_refused_and_one_to_come_is_kept(self):
         self.assertIn("Write the time as", self.post(f"{PAGE}{self.fact}/affirm/", valid_until="soon"))
-        self.assertIn("has passed already", self.post(f"{PAGE}{self.fact}/affirm/", valid_until="2001-01-01"))
+        self.assertIn("is in the past", self.post(f"{PAGE}{self.fact}/affirm/", valid_until="2001-01-01"))
         self.post(f"{PAGE}{self.fact}/affirm/", valid_until="2099-12-31")
         ends = self.memory(self.fact).valid_until
         self.assertEqual(str(ends)[:10], "2099-12-31")
@@ -74,7 +74,7 @@ class PageTests(AdminTestCase):
         with self.store("alpha"):
             self.assertEqual(Decision.objects.get(id=self.decision).status, "deprecated")
             self.assertIsNotNone(Memory.objects.get(id=self.guideline).deleted_at)
-        self.assertIn("does not wait to be affirmed", self.post(f"{PAGE}{self.decision}/retire/"))
+        self.assertIn("is not stale", self.post(f"{PAGE}{self.decision}/retire/"))
 
     def test_what_does_not_wait_leads_to_the_queue(self):
         self.assertEqual(self.client.get(self.address(f"{PAGE}999/")).status_code, 302)
@@ -96,7 +96,7 @@ class PageTests(AdminTestCase):
 
     def test_a_thing_says_on_its_own_page_that_it_waits(self):
         page = self.page(f"decisions/decision/{self.decision}/change/")
-        self.assertIn("To affirm A commit touched what it governs. Does it still hold?", text_of(page))
+        self.assertIn("To affirm A commit changed a file that it governs. Does it still hold?", text_of(page))
         self.assertIn(f"{PAGE}{self.decision}/", page)
 
     def test_the_number_of_queries_does_not_grow_with_the_queue(self):

@@ -30,4 +30,4 @@ class StdioTests(McpTestCase):
         self.assertEqual(server.say("memory_stale"), "nothing waits to be affirmed")
         refused = server.call("memory_affirm", id=999)
         self.assertTrue(refused["isError"])
-        self.assertIn("there is no #999 here", refused["content"][0]["text"])
+        self.assertIn("there is no #999 in this store", refused["content"][0]["text"])

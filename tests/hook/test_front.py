@@ -98,7 +98,7 @@ class WithoutHubTests(HookTestCase):
     def test_a_home_that_cannot_be_written_harms_nothing(self):
         self.home.write_text("a file where the home should be")
         done = run_hook(self.home, "Stop", self.told())
-        self.assert_harmless(done, says="is not a folder; set MEMORY_HUB_HOME to a folder that you may write")
+        self.assert_harmless(done, says="is not a folder; set MEMORY_HUB_HOME to a folder that you can write to")
 
     def test_a_relative_home_is_refused(self):
         done = run_hook(Path("relative/home"), "Stop", self.told())

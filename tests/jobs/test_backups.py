@@ -104,7 +104,7 @@ class BackupTests(BackupTestCase):
         self.assertEqual(made[3].stat().st_mode & 0o777, 0o600)
         with (
             mock.patch.dict(os.environ, MEMORY_HUB_BACKUPS="none"),
-            self.assertRaisesRegex(Invalid, "must be a number from 1"),
+            self.assertRaisesRegex(Invalid, "must be a number of at least 1"),
         ):
             self.back_up()
 
@@ -155,7 +155,7 @@ class BackupTests(BackupTestCase):
         call_command("backup", stdout=output)
         said = output.getvalue().splitlines()
         self.assertRegex(said[0], r"^project alpha: 1 event copied and verified: .*Z\.db$")
-        self.assertEqual(said[1:], ["hub.db: not there yet, nothing to copy"])
+        self.assertEqual(said[1:], ["hub.db: does not exist yet"])
         self.assertFalse((self.home / "backups" / "hub").exists())
         (outcome,) = run_job(job=find_job("backup"), targets=[Target()], asked_by="test")
         self.assertEqual((outcome.result, outcome.message), ("ok", ""))
@@ -264,7 +264,7 @@ class RestoreTests(BackupTestCase):
         backup = self.back_up()
         forget_all_stores()
         ALPHA.path.write_bytes(b"not a database!!" * 1000)
-        with self.assertRaisesRegex(Conflict, "cannot be read .* say --replace"):
+        with self.assertRaisesRegex(Conflict, "can't read .* add --replace"):
             restore(store=ALPHA, source=backup)
         done = restore(store=ALPHA, source=backup, replace=True)
         self.holds()
@@ -295,15 +295,20 @@ class RestoreTests(BackupTestCase):
         cut = self.home / "cut.db"
         cut.write_bytes(backup.read_bytes()[: backup.stat().st_size // 2])
         cases = [
-            (ALPHA, strange, Invalid, f"{strange} is no store: its event log lacks the columns chain_digest, event_id"),
-            (ALPHA, alike, Invalid, f"{alike} is no store of this hub: "),
-            (ALPHA, cut, Unavailable, f"{cut} is damaged: |{cut} cannot be copied: "),
+            (
+                ALPHA,
+                strange,
+                Invalid,
+                f"{strange} is not a store: its event log lacks the columns chain_digest, event_id",
+            ),
+            (ALPHA, alike, Invalid, f"{alike} is not a store of this hub: "),
+            (ALPHA, cut, Unavailable, f"{cut} is damaged: |can't copy {cut}: "),
             (ALPHA, self.home, Invalid, f"{self.home} is a folder, not a file"),
             (ALPHA, self.home / "nothing.db", NotFound, "there is no file"),
             (ALPHA, self.home / "token", Invalid, "not a database"),
-            (ALPHA, other, Invalid, f"{other} is no store: it has no event log"),
+            (ALPHA, other, Invalid, f"{other} is not a store: it has no event log"),
             (ALPHA, broken, Unavailable, f"{broken} is not sound: .*the chain is broken at #1"),
-            (project_store("beta"), backup, Invalid, f"{backup} is of 'alpha', not of 'beta'"),
+            (project_store("beta"), backup, Invalid, f"{backup} is a backup of 'alpha', not of 'beta'"),
         ]
         (self.home / "token").write_text("no database " * 100)
         for store, source, error, reason in cases:

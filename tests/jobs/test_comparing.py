@@ -43,7 +43,7 @@ class ComparedTests(DoctorTestCase):
         """Return what doctor says of read models and of search, of a store that is otherwise well."""
         found = self.found()
         for what, mend in found.items():
-            job = "reindex" if what.startswith(("search is", "the full-text")) else "rebuild"
+            job = "reindex" if what.startswith(("the search index", "the full-text")) else "rebuild"
             self.assertEqual(mend, f"`memory-hub jobs {job} --project alpha`")
         return list(found)
 
@@ -55,7 +55,9 @@ class ComparedTests(DoctorTestCase):
             found = self.texts()
             self.assertTrue(any(re.search(said, what) for what in found), found)
             self.assertEqual(self.dump(), forged)
-            for job in {"reindex" if what.startswith(("search is", "the full-text")) else "rebuild" for what in found}:
+            for job in {
+                "reindex" if what.startswith(("the search index", "the full-text")) else "rebuild" for what in found
+            }:
                 call_command("jobs", job, "--project", "alpha", stdout=StringIO(), stderr=StringIO())
             self.assertEqual(self.found(), {})
             self.assertEqual(self.dump(), whole)
@@ -66,7 +68,7 @@ class ComparedTests(DoctorTestCase):
             return log.table_digests(), words, log.head()
 
     def forgeries(self) -> list[tuple[str, str]]:
-        models, search = "read models are not what the log says: .*", "search is not what the log says: the full-text"
+        models, search = "read models differ from the log: .*", "the search index differs from the log: the full-text"
         fts = "search_fts (rowid, title, body, near, date)"
         return [
             ("UPDATE memories_memory SET content = 'forged'", models + r"memories_memory \(60 rows: #1, #2, #3, …\)"),
@@ -148,7 +150,8 @@ class ComparedTests(DoctorTestCase):
         self.assertEqual(sum("compared with a sample" in each for each in said), 6, said)
         self.forge("UPDATE memories_memory SET content = 'forged'")
         self.assertIn(
-            "not what the log says: memories_memory (60 rows: #1, #2, #3, …); `memory-hub doctor`", self.verified()
+            "read models differ from the log: memories_memory (60 rows: #1, #2, #3, …); run `memory-hub doctor`",
+            self.verified(),
         )
 
     def verified(self) -> str:
@@ -172,6 +175,8 @@ class ComparedTests(DoctorTestCase):
                 with self.subTest(statement=statement):
                     self.forge(statement)
                     found = self.found()
-                    self.assertRegex(" ".join(found), r"search is not what the log says: the vectors \(1 row: #\d+\)")
+                    self.assertRegex(
+                        " ".join(found), r"the search index differs from the log: the vectors \(1 row: #\d+\)"
+                    )
                     call_command("jobs", "reindex", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
                     self.assertEqual(self.found(), {})

@@ -171,7 +171,7 @@ class RebuildTests(DamageTestCase):
         text = self.rebuild()
         (kept,) = kept_before_restores(ALPHA)
         self.assertIn("the file is damaged: ", text)
-        self.assertIn(f"the file was built anew from its log; as it was before: {kept}", text)
+        self.assertIn(f"the file was rebuilt from its log; previous file: {kept}", text)
         self.assertRegex(text, r"decisions_decision +0 rows  unreadable → [0-9a-f]{12}  DIFFERENT")
         self.assertEqual((kept.stat().st_mode & 0o777, len(kept.read_bytes())), (0o600, len(self.whole)))
 
@@ -179,7 +179,7 @@ class RebuildTests(DamageTestCase):
         self.change("UPDATE sqlite_master SET sql = 'CREATE TABLE (' WHERE name = 'memories_memory'")
         output = StringIO()
         call_command("jobs", "rebuild", "--project", "alpha", stdout=output, stderr=StringIO())
-        self.assertIn("it was built anew", output.getvalue())
+        self.assertIn("rebuilt as a new file", output.getvalue())
         self.assert_repaired()
 
     def test_what_no_event_tells_of_is_carried_over(self) -> None:
@@ -261,7 +261,7 @@ class RestoreTests(DamageTestCase):
     def test_a_store_whose_schema_is_malformed_comes_back_in_the_same_file(self) -> None:
         self.change("UPDATE sqlite_master SET sql = 'CREATE TABLE (' WHERE name = 'raw_events'")
         inode = ALPHA.path.stat().st_ino
-        with self.assertRaisesRegex(Conflict, "the store cannot be read .malformed database schema"):
+        with self.assertRaisesRegex(Conflict, "can't read the store .malformed database schema"):
             restore(store=ALPHA, source=self.backup)
         done = restore(store=ALPHA, source=self.backup, replace=True)
         self.assertEqual((done.events, ALPHA.path.stat().st_ino), (60, inode))

@@ -140,8 +140,8 @@ class StoreTests(DoctorTestCase):
         self.backup.with_name("20990101T083000000Z-before-restore.db").touch(0o600)
         kept.touch(0o600)
         what, mend = self.only()
-        self.assertEqual(what, "the store as it was before it was restored on 2026-01-01 is still kept")
-        self.assertEqual(mend, f"remove {kept} once nothing in it is wanted any more")
+        self.assertEqual(what, "a copy of the store from before it was restored on 2026-01-01 is still kept")
+        self.assertEqual(mend, f"remove {kept} when you no longer need it")
 
 
 class HubTests(DoctorTestCase):
@@ -172,7 +172,7 @@ class HubTests(DoctorTestCase):
             ("a = 1\nb = = 2\n", f"{config}, line 2, column 5: invalid value", "fix it there, or remove the file"),
             ("a = " + "[" * 20_000, "config.toml is nested too deeply", "fix it there, or remove the file"),
             ('turn_policy = "lax"\n', "'turn_policy' must be one of 'auto' or 'strict'", "fix it where it is set"),
-            ('serch_mode = "auto"\n', "config.toml names 'serch_mode', which is no setting", "or write search_mode"),
+            ('serch_mode = "auto"\n', "config.toml names 'serch_mode', which is not a setting", "or write search_mode"),
         ):
             config.write_text(text)
             code, (found,) = self.doctor()
@@ -182,7 +182,7 @@ class HubTests(DoctorTestCase):
                 self.assertIn(mend, found["mend"])
 
     def test_secret_files_that_are_empty_short_or_unreadable_are_found(self) -> None:
-        remade = "the next start of `memory-hub serve` makes a new one: "
+        remade = "the next start of `memory-hub serve` creates a new one: "
         for name, content, what in (
             ("token", b"", "the file is empty"),
             ("secret_key", b"\0" * 43, "the file is empty"),
@@ -204,7 +204,7 @@ class HubTests(DoctorTestCase):
         (self.home / "redaction.key").unlink()
         code, (found,) = self.doctor()
         self.assertEqual((code, found["where"], found["what"]), (15, "redaction.key", "the file is gone"))
-        self.assertIn("put it back from your own copy of the home folder", found["mend"])
+        self.assertIn("restore it from your own copy of the home folder", found["mend"])
 
     def test_a_job_that_failed_is_found(self) -> None:
         shutil.rmtree(self.home / "backups")

@@ -45,14 +45,14 @@ class JobsPageTests(HubTestCase):
         page = self.page()
         self.assertIn("Project beta: the chain &lt;broke&gt;", page)
         with locks.hold(find_job("rebuild"), Target(project_store("alpha")), asked_by="ada") as held:
-            held.tell(250, 1000)
+            held.report(250, 1000)
             fragment = self.client.get("/jobs?fragment=1").content.decode()
         self.assertInHTML('<progress max="1000" value="250" aria-label="Progress of rebuild"></progress>', fragment)
         self.assertNotIn("<html", fragment)
 
     def test_without_a_worker_nothing_is_queued_and_the_way_is_said(self) -> None:
         self.assertIn("No worker is running", self.page())
-        self.assertIn("`memory-hub jobs backup` runs it in a terminal", self.ask(job="backup"))
+        self.assertIn("run `memory-hub jobs backup` in a terminal", self.ask(job="backup"))
         self.assertFalse(OrmQ.objects.exists())
 
     def test_a_run_is_queued_for_a_worker_once(self) -> None:
@@ -64,7 +64,7 @@ class JobsPageTests(HubTestCase):
         self.assertEqual(asked["kwargs"]["aliases"], ["store:project:alpha"])
         self.assertEqual(asked["kwargs"]["asked_by"], ensure_owner().username)
         self.assertIn("There is no job", self.ask(job="nonsense"))
-        self.assertIn("is not run over that store", self.ask(job="backup", store="store:project:gamma"))
+        self.assertIn("does not run over that store", self.ask(job="backup", store="store:project:gamma"))
 
     def test_who_is_not_signed_in_is_told_how_and_nothing_is_queued(self) -> None:
         self.a_worker_lives()

@@ -77,7 +77,7 @@ class ServiceTests(PlanTestCase):
         self.assertEqual(self.change(every="hour").every, "hour")
         Schedule.objects.filter(name="backup").update(schedule_type=Schedule.MONTHLY)
         self.assertEqual(status_of_job(find_job("backup")).runs, "as set by hand")
-        with self.assertRaisesRegex(Invalid, "say how often as well: every day or every week"):
+        with self.assertRaisesRegex(Invalid, "also choose every day or every week"):
             self.change(at="03:00")
         self.assertEqual(self.change(every="week").every, "week")
 
@@ -90,8 +90,8 @@ class ServiceTests(PlanTestCase):
     def test_what_makes_no_sense_is_refused_and_changes_nothing(self) -> None:
         before = plans()
         for job, said, sentence in (
-            ("rebuild", {"every": "day"}, "'rebuild' is run on demand alone"),
-            ("wipe", {"at": "03:00"}, "job 'wipe' is run every hour, which has no time of day"),
+            ("rebuild", {"every": "day"}, "'rebuild' runs only on demand"),
+            ("wipe", {"at": "03:00"}, "job 'wipe' runs every hour, which has no time of day"),
             ("nonsense", {"every": "day"}, "there is no job 'nonsense'"),
         ):
             with self.subTest(job=job), self.assertRaisesRegex(Invalid, sentence):
@@ -123,11 +123,11 @@ class CommandTests(PlanTestCase):
 
     def test_what_is_wrong_is_one_sentence(self) -> None:
         for words, sentence in (
-            (("backup", "--at", "24:00"), "write a time of day in UTC from 00:00 to 23:59, such as 03:00"),
+            (("backup", "--at", "24:00"), "must be a time of day in UTC from 00:00 to 23:59, such as 03:00"),
             (("backup", "--every", "fortnight"), "'every' must be one of 'minute', '15-minutes'"),
             (("backup", "--every", "hour", "--at", "03:00"), "'at' is for every day or week, not for 'hour'"),
-            (("backup", "--off", "--project", "alpha"), "and no store: it is one for all"),
-            (("--off",), "name the job whose schedule is to change"),
+            (("backup", "--off", "--project", "alpha"), "without a store: its schedule is the same for all stores"),
+            (("--off",), "give the name of a job, such as backup, without a store"),
         ):
             with self.subTest(words=words), self.assertRaisesRegex(CommandError, sentence):
                 self.run_jobs(*words)
@@ -158,8 +158,8 @@ class PageTests(PlanTestCase):
         for form, sentence in (
             ({"job": "backup", "every": "day", "at": "25:00"}, "such as 03:00."),
             ({"job": "backup", "every": "fortnight"}, "must be one of"),
-            ({"job": "backup"}, "Say how often"),
-            ({"job": "rebuild", "every": "day"}, "is run on demand alone"),
+            ({"job": "backup"}, "Choose an interval"),
+            ({"job": "rebuild", "every": "day"}, "runs only on demand"),
             ({}, "is required"),
         ):
             with self.subTest(form=form):

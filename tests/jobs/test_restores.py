@@ -105,7 +105,7 @@ class HubDatabaseTests(HubTestCase):
         self.path.with_name("hub.db-wal").write_bytes(b"of the file before")
         said = self.restore(self.backup)
         self.assertEqual(self.names(self.path), ["then"])
-        kept = Path(said.partition("as it was before: ")[2].strip())
+        kept = Path(said.partition("previous file: ")[2].strip())
         self.assertEqual(kept.with_name(f"{kept.name}-wal").read_bytes(), b"of the file before")
         self.assertEqual(self.path.stat().st_mode & 0o777, 0o600)
 

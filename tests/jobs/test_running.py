@@ -94,7 +94,9 @@ class RunningTests(JobTestCase):
             go.set()
             thread.join(60)
         self.assertEqual(second.result, "busy")
-        self.assertRegex(second.message, rf"job 'try this' of the hub is running since .* UTC \(pid {os.getpid()}\)")
+        self.assertRegex(
+            second.message, rf"job 'try this' for the hub is already running since .* UTC \(pid {os.getpid()}\)"
+        )
         self.assertEqual(JobRun.objects.count(), 0)
 
     def test_what_found_nothing_to_do_is_kept_once_and_of_the_others_the_last_twenty(self) -> None:
@@ -225,6 +227,6 @@ class DeadRunsTests(JobProcessesTestCase):
         standing = status_of_job(find_job("rebuild"))
         self.assertEqual((standing.result, standing.now), ("interrupted", None))
         kept = JobRun.objects.get(job="rebuild")
-        self.assertEqual((kept.pid, kept.message), (pid, "its process ended before it did"))
+        self.assertEqual((kept.pid, kept.message), (pid, "its process ended during the run"))
         self.assertEqual(status_of_job(find_job("rebuild")).result, "interrupted")
         self.assertEqual(JobRun.objects.filter(job="rebuild").count(), 1)

@@ -16,7 +16,7 @@ class AHomeThatCannotBeUsed(McpTestCase):
         file.write_text("no folder")
         for home, reason in (
             (file, f"the home folder {file} is not a folder; "),
-            (Path("relative/home"), "MEMORY_HUB_HOME is 'relative/home', and must be an absolute path: "),
+            (Path("relative/home"), "MEMORY_HUB_HOME is 'relative/home', but must be an absolute path: "),
         ):
             with self.subTest(home=home):
                 server = Server(home)

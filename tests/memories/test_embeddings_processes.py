@@ -134,7 +134,7 @@ class ProcessTests(HubTestCase):
         self.write(FEW)
         holder = self.model_process()
         self.embed()
-        with self.assertRaisesRegex(Unavailable, "not of this hub"):
+        with self.assertRaisesRegex(Unavailable, "not in this hub"):
             index = {"path": "/etc/events.db", "key": 1, "revision": 1}
             model = {"name": "all-MiniLM-L6-v2-int8", "version": "1", "dimensions": 384}
             remote._ask({"do": "nearest", "index": {**index, "model": model}, "question": "q", "limit": 1}, 30)
@@ -143,7 +143,7 @@ class ProcessTests(HubTestCase):
         told = json.loads(address.read_text())
         socket.create_connection(("127.0.0.1", told["port"])).close()  # who leaves without a word is no failure
         address.write_text(json.dumps({**told, "secret": "guessed"}))
-        self.assertIn("secret is not this hub's", meaning.nearest("feline animals").problem)
+        self.assertIn("wrong secret", meaning.nearest("feline animals").problem)
         self.assertTrue(project_store("alpha").path.exists())
         self.ends_with_the_process_that_started_it(holder)
 

@@ -127,7 +127,7 @@ class DoorTests(SimpleTestCase):
         self.assertEqual(page.status, 200)
         self.assertEqual(self.server.request("GET", "/tokens", Cookie=cookie).status, 403)
         for arguments, said in (
-            (("--user", "bob"), "say with --role what she may do"),
+            (("--user", "bob"), "add --role to create them"),
             (("--user", "Bob", "--role", "viewer"), "use 1 to 64 of a-z"),
             (("--role", "viewer"), "--role needs --user"),
             (("--user", "owner", "--role", "viewer"), "the last active owner"),

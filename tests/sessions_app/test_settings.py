@@ -74,7 +74,7 @@ class LayersTests(InAFolderTestCase):
         for words, sentence in (
             (("colour",), "there is no setting 'colour'; known settings: turn_policy"),
             (("search_mode", "zip"), "'search_mode' must be one of 'auto', 'fts5' or 'basic', not 'zip'"),
-            (("--default",), "--default takes the name of one setting"),
+            (("--default",), "--default needs the name of a setting"),
         ):
             with self.subTest(words=words), self.assertRaisesRegex(CommandError, sentence):
                 self.run_here("settings", *words)

@@ -63,7 +63,7 @@ class SetupTests(SetupTestCase):
         for arguments in (("claude-code",), ("claude-code", "--dry-run")):
             said = self.run_setup(*arguments)
             self.assertIn('+    "memory-hub": {"type": "stdio", "command": ', said)
-            self.assertIn("nothing was changed; to do it, add --yes", said)
+            self.assertIn("nothing was changed; add --yes to make the change", said)
         self.assertEqual((path.read_text(), len(list(self.user.iterdir()))), (CLAUDE, 1))
 
     def test_every_client_is_set_up_once_and_taken_out_again(self):
@@ -142,7 +142,7 @@ class SetupTests(SetupTestCase):
         (top / "deep").mkdir(parents=True)
         subprocess.run(["git", "init", "-q", str(top)], check=True)
         with mock.patch.object(Path, "cwd", return_value=top / "deep"):
-            self.assertIn("this machine's", self.run_setup("claude-code", "--repository", "--yes"))
+            self.assertIn("valid on this machine only", self.run_setup("claude-code", "--repository", "--yes"))
             self.assertEqual({each.name for each in top.iterdir()}, {".git", ".mcp.json", ".claude", "deep"})
             self.refused(2, "has no configuration per repository", "windsurf", "--repository", "--project", "alpha")
         with mock.patch.object(Path, "cwd", return_value=self.user):
@@ -211,7 +211,7 @@ class RefusalTests(SetupTestCase):
 
     def test_invalid_arguments_end_with_a_message_and_an_exit_code(self):
         self.refused(3, "'nobody' is not a known client .*claude-code, codex", "nobody")
-        self.refused(2, "which client", "--yes")
+        self.refused(2, "give a client", "--yes")
         self.refused(2, "a project's folder; name the project with --project ID", "claude-desktop", "--yes")
         self.refused(2, "--project: 'A b' is not a project id", "codex", "--project", "A b")
         self.refused(3, "Codex is not set up in .*run: memory-hub setup codex", "codex", "--check")

@@ -82,7 +82,7 @@ def _config(text: str) -> Damage:
         (at.home / "config.toml").write_text('search_mode = "auto"\n')
 
     name = f"config.toml holds {text.partition(' ')[0]!r}"
-    return Damage(name, do, "config.toml", "fix it|mend it|take it out", by_hand=mend)
+    return Damage(name, do, "config.toml", "fix it|mend it|remove it", by_hand=mend)
 
 
 def _damaged_vectors(at: Attacked) -> None:
@@ -100,9 +100,11 @@ SECRETS = (
 )
 
 MODES = (
-    Damage("home that others may read", lambda at: at.home.chmod(0o755), "others on this machine", "`chmod "),
-    Damage("secret that others may read", lambda at: (at.home / "token").chmod(0o644), "others.* token", "`chmod "),
-    Damage("store that others may write", lambda at: at.store().chmod(0o666), "others.*events.db", "`chmod "),
+    Damage("home that others may read", lambda at: at.home.chmod(0o755), "other users of this machine", "`chmod "),
+    Damage(
+        "secret that others may read", lambda at: (at.home / "token").chmod(0o644), "other users.* token", "`chmod "
+    ),
+    Damage("store that others may write", lambda at: at.store().chmod(0o666), "other users.*events.db", "`chmod "),
 )
 
 DATABASES = (

@@ -158,7 +158,7 @@ REPLACED_STORES = (
     Damage(
         "store copied under a name that is no id",
         lambda at: shutil.copytree(at.home / DEMO, at.home / "projects/Demo (copy)"),
-        r"Demo \(copy\).* is no id",
+        r"Demo \(copy\).* is not a valid store id",
         "mv|rm",
     ),
     Damage("symbolic link in a store's place", lambda at: at.link(at.store()), "symbolic link", "`memory-hub restore"),

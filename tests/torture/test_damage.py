@@ -27,7 +27,7 @@ from tests.torture.damage import BETA, DEMO, GLOBAL, ORG, Attacked, Damage
 from tests.torture.hub import ForkedHub, built_home, put_home, read_models, whole_models
 
 OPTIONS = {DEMO: "--project demo", BETA: "--project beta", ORG: "--org acme", GLOBAL: "--global"}
-_FINDING = re.compile(r"^(?P<says>\S.*)\n  mend: (?P<mend>.*)$", re.MULTILINE)
+_FINDING = re.compile(r"^(?P<says>\S.*)\n  repair: (?P<mend>.*)$", re.MULTILINE)
 _COMMANDS = re.compile(r"(, then )?`((?:memory-hub|rm|mv|cp|chmod) [^`]+)`")
 _NO_REMEDY = ("memory-hub serve", "memory-hub doctor", "memory-hub verify")
 

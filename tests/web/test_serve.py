@@ -67,7 +67,7 @@ class FreshHomeTests(TestCase):
         with temporary_home() as home:
             code, output = run("signin", home=home)
         self.assertEqual(code, 8)
-        self.assertIn("Memory Hub is not running; `memory-hub serve` starts it", output)
+        self.assertIn("Memory Hub is not running; start it with `memory-hub serve`", output)
 
 
 class RunningTests(TestCase):
@@ -231,7 +231,7 @@ class RefusalTests(TestCase):
         self.assertEqual(code, 8)
         self.assertEqual(
             output.strip(),
-            f"memory-hub: port {port} cannot be used (Address already in use); choose another with --port",
+            f"memory-hub: can't use port {port} (Address already in use); choose another with --port",
         )
 
     def test_only_this_machine_is_served(self) -> None:

@@ -1,5 +1,3 @@
-"""Back up stores while they are in use."""
-
 from __future__ import annotations
 
 import getpass
@@ -17,27 +15,23 @@ from memoryhub.ops.jobs.targets import Target, all_stores
 
 
 class Command(HubCommand):
-    """``memory-hub backup``."""
-
-    help = "Copy every store and hub.db, or one store, while they are in use; each copy is verified before it counts."
+    help = "Back up every store and hub.db, or one store, while they are in use; each backup is verified."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the store and the file."""
-        add_store_options(parser, "back up {} alone; default: all, and hub.db")
+        add_store_options(parser, "back up only {}; default: all stores and hub.db")
         parser.add_argument(
-            "--to", metavar="FILE", type=Path, help="write to FILE, not to the home's backups; one store"
+            "--to", metavar="FILE", type=Path, help="write to FILE instead of the backups folder; one store only"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print a line a backup."""
         store = store_option(options)
         if options["to"] and store is None:
-            raise Invalid("--to takes one store; name it with --project, --org or --global")
+            raise Invalid("--to needs one store; choose it with --project, --org or --global")
         with use_origin(source="cli", actor=getpass.getuser()):
-            for each in [store] if store else all_stores():
-                self._back_up(each, options["to"])
+            for target in [store] if store else all_stores():
+                self._back_up(target, options["to"])
             if store is None:
-                self.stdout.write(f"hub.db: {back_up_hub() or 'not there yet, nothing to copy'}")
+                self.stdout.write(f"hub.db: {back_up_hub() or 'does not exist yet'}")
 
     def _back_up(self, store: StoreId, to: Path | None) -> None:
         with use_store(store):

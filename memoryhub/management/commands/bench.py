@@ -1,5 +1,3 @@
-"""Measure the hub on this machine."""
-
 from __future__ import annotations
 
 import json
@@ -22,20 +20,13 @@ _MAX_MEMORIES = 1_000_000
 
 
 class Command(HubCommand):
-    """``memory-hub bench``."""
-
-    help = (
-        "Measure the hub on this machine: how long a start, a write, a search and a context pack take over MCP. Works "
-        "in a temporary home."
-    )
+    help = "Measure start, write, search and context pack over MCP on this machine. Uses a temporary home."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add ``--memories`` and ``--json``."""
-        parser.add_argument("--memories", type=_count, default=1000, help="in the store; default: 1000")
+        parser.add_argument("--memories", type=_count, default=1000, help="memories in the store; default: 1000")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Measure and print."""
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # unwinds, so the home is removed
         timings = measure(options["memories"])
         if options["json"]:
@@ -52,5 +43,5 @@ class Command(HubCommand):
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= _MAX_MEMORIES:
-        raise ArgumentTypeError(f"{text!r} is no whole number from 1 to {_MAX_MEMORIES:,}")
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to {_MAX_MEMORIES:,}")
     return int(text)

@@ -1,5 +1,3 @@
-"""Print what an agent should know before it goes on."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -13,20 +11,18 @@ from memoryhub.management.base import ProjectCommand, entity_id
 
 
 class Command(ProjectCommand):
-    """``memory-hub context``."""
-
-    help = "Print a context pack: guidelines, decisions, facts, turns, conflicts, the last session, within a budget."
+    help = (
+        "Print a context pack within a token budget: guidelines, decisions, facts, turns, conflicts, the last session."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add what the pack is for."""
         super().add_arguments(parser)
-        parser.add_argument("query", metavar="SUBJECT", nargs="*", help="what the work is about")
+        parser.add_argument("query", metavar="SUBJECT", nargs="*", help="the subject of the work")
         parser.add_argument("--max-tokens", type=int, default=DEFAULT_TOKENS, help="budget (default: %(default)s)")
         parser.add_argument("--since", type=entity_id, metavar="PACK", help="only what changed since that pack")
-        parser.add_argument("--replay", type=entity_id, metavar="PACK", help="make an earlier pack again")
+        parser.add_argument("--replay", type=entity_id, metavar="PACK", help="print an earlier pack again")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the pack."""
         with self.store(options):
             if options["replay"] is not None:
                 sent = replay_pack(command=command_from(ContextReplay, {"id": options["replay"]}))

@@ -1,5 +1,3 @@
-"""Say what is wrong with this hub, and how to mend it."""
-
 from __future__ import annotations
 
 import getpass
@@ -24,33 +22,29 @@ EXIT_FOUND = 15
 
 
 class Command(HubCommand):
-    """``memory-hub doctor``."""
-
-    help = f"Examine every store and the hub itself; each finding says how to mend it (exit code {EXIT_FOUND} if any)."
+    help = f"Check every store and the hub, and print each problem with its repair (exit code {EXIT_FOUND} if any)."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the store and ``--json``."""
-        add_store_options(parser, "examine {} alone; default: all, and the hub")
-        parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+        add_store_options(parser, "check only {}; default: all stores and the hub")
+        parser.add_argument("--json", action="store_true", help="print the problems as JSON")
         parser.add_argument(
             "--deep",
             action="store_true",
-            help=f"compare all read models with the log; default: a sample where it has over {SMALL_LOG:,} events",
+            help=f"compare all read models with the log; default: a sample if the log has over {SMALL_LOG:,} events",
         )
         parser.add_argument(
             "--accept-loss",
             metavar="REASON",
             nargs="?",
             const="",
-            help="write again to a store whose log lost acknowledged events; the log records what was lost",
+            help="make a store writable again whose log lost acknowledged events; the loss is recorded in the log",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the findings."""
         from memoryhub.ops.doctor import examine_hub, examine_store
 
         if not env.home().is_dir():
-            raise NotFound(f"there is no home folder {env.home()} yet")
+            raise NotFound(f"the home folder {env.home()} does not exist yet")
         store = store_option(options)
         if store and not store.path.parent.is_dir():
             raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
@@ -58,15 +52,15 @@ class Command(HubCommand):
             self._accept(store, options["accept_loss"])
             return
         stores = [store] if store else all_stores()
-        # First: opening a store makes the home folder private, and replaces a damaged template.
+        # why first: opening a store makes the home folder private and replaces a damaged template
         in_hub = [] if store else examine_hub(deep=options["deep"])
-        examined = [examine_store(each, deep=options["deep"]) for each in stores]
-        found = [finding for each in examined for finding in each.findings] + in_hub
+        examined = [examine_store(store_id, deep=options["deep"]) for store_id in stores]
+        found = [finding for examination in examined for finding in examination.findings] + in_hub
         if options["json"]:
-            self.stdout.write(json.dumps([asdict(each) for each in found], ensure_ascii=False))
+            self.stdout.write(json.dumps([asdict(finding) for finding in found], ensure_ascii=False))
         else:
-            for each in found:
-                self.stdout.write(hanging(f"{each.where}: {each.what}.\nmend: {each.mend}"))
+            for finding in found:
+                self.stdout.write(hanging(f"{finding.where}: {finding.what}.\nrepair: {finding.mend}"))
             for target, examination in zip(map(Target, stores), examined, strict=True):
                 if examination.compared:
                     self.stdout.write(f"{target.title}: {examination.compared}")
@@ -76,12 +70,12 @@ class Command(HubCommand):
 
     def _accept(self, store: StoreId | None, reason: str) -> None:
         if store is None:
-            raise Invalid("--accept-loss needs the store: say --project ID, --org ID or --global")
+            raise Invalid("--accept-loss needs a store: add --project ID, --org ID or --global")
         with use_origin(source="cli", actor=getpass.getuser()):
             event = log.accept_loss(store=store, reason=reason)
         lost = event.payload.anchored_position - event.payload.found_position
-        what = f"{counted(lost, 'event')} lost" if lost > 0 else "the log as it is"
-        self.stdout.write(f"accepted: {what}; #{event.position} records it, and the store can be written to again")
+        what = f"{counted(lost, 'event')} lost" if lost > 0 else "the current log"
+        self.stdout.write(f"accepted: {what}, recorded as #{event.position}; the store is writable again")
 
     def _sum_up(self, stores: int, findings: int) -> None:
         examined = f"{stores} store{'' if stores == 1 else 's'} examined"

@@ -1,5 +1,3 @@
-"""Give decisions away as files that need no hub."""
-
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
@@ -17,25 +15,21 @@ _GRAPH = "decisions.mmd"
 
 
 class Command(ProjectCommand):
-    """``memory-hub export adr [ID …]``."""
-
-    help = "Write decisions as architecture decision records in MADR's form, or as a Mermaid graph."
+    help = "Export decisions as architecture decision records (MADR), or as a Mermaid graph."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add what to write, how, and where to."""
         kinds = parser.add_subparsers(dest="kind", required=True, metavar="adr")
-        adr = kinds.add_parser("adr", help="decisions, each with its context, options, outcome and links")
+        adr = kinds.add_parser("adr", help="decisions with context, options, outcome and links")
         adr.add_argument("ids", metavar="ID", nargs="*", type=_id, help="which decisions; default: all")
-        adr.add_argument("--lineage", action="store_true", help="with all that led to them and came of them")
+        adr.add_argument("--lineage", action="store_true", help="include their predecessors and successors")
         adr.add_argument("--format", choices=("madr", "mermaid"), default="madr", help="default: madr")
-        adr.add_argument("--out", metavar="DIR", type=Path, help="a folder for the files; default: standard output")
-        adr.add_argument("--force", action="store_true", help="replace files of the same name that differ")
+        adr.add_argument("--out", metavar="DIR", type=Path, help="folder for the files; default: standard output")
+        adr.add_argument("--force", action="store_true", help="overwrite existing files that differ")
         super().add_arguments(adr)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Write the files and say how many, or print them one after another."""
         if options["lineage"] and not options["ids"]:
-            raise Invalid("--lineage needs the ids of decisions; without ids all of them are written anyway")
+            raise Invalid("--lineage needs ids of decisions; without ids, all decisions are exported")
         with self.store(options):
             decisions = chosen_decisions(ids=options["ids"], lineage=options["lineage"])
         is_graph = options["format"] == "mermaid"
@@ -49,17 +43,17 @@ class Command(ProjectCommand):
         self.stdout.write(f"wrote {counted(len(decisions), 'decision')} to {place}")
 
 
+# Writes nothing if a file exists with another text
 def _write(folder: Path, files: dict[str, str], *, force: bool) -> None:
-    """Write all files, or none where one would replace another text."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         differing = [name for name, text in files.items() if _differs(folder / name, text)]
         if differing and not force:
-            raise Conflict(f"{folder / differing[0]} is there and differs; pass --force to replace such files")
+            raise Conflict(f"{folder / differing[0]} exists and differs; use --force to overwrite")
         for name, text in files.items():
             (folder / name).write_bytes(text.encode())
     except OSError as error:
-        raise Invalid(f"{error.filename} cannot be written: {error.strerror}") from error
+        raise Invalid(f"can't write {error.filename}: {error.strerror}") from error
 
 
 def _differs(path: Path, text: str) -> bool:
@@ -69,5 +63,5 @@ def _differs(path: Path, text: str) -> bool:
 def _id(text: str) -> int:
     digits = text.removeprefix("#")
     if not digits.isdecimal() or not 0 < int(digits) < 2**53:
-        raise ArgumentTypeError(f"{text!r} is no id of a decision; write one such as 412")
+        raise ArgumentTypeError(f"{text!r} is not an id of a decision; write one such as 412")
     return int(digits)

@@ -1,5 +1,3 @@
-"""`manage.py hook`: take one event of a client."""
-
 from __future__ import annotations
 
 from argparse import ArgumentParser
@@ -8,22 +6,19 @@ from typing import Any
 from memoryhub.management.base import HubCommand
 
 
+# Only for --help: ``memoryhub.cli`` takes the event before Django is imported
 class Command(HubCommand):
-    """Exists for its help; ``memoryhub.cli`` takes the event itself, before Django is imported."""
-
     help = (
-        "Take what a client tells at one of its hooks, as JSON on standard input. Never fails or delays the client: "
-        "where no hub is running, the event waits in the spool."
+        "Capture an event of a client's hook, as JSON on standard input. Never fails or delays the client: without a "
+        "running hub, the event is spooled."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare what the hook takes."""
         parser.add_argument("client", help="claude-code or gemini-cli")
-        parser.add_argument("event", help="the client's own name of the event, such as SessionStart")
-        parser.add_argument("--project", metavar="ID", help="the project; default: that of the folder in the event")
+        parser.add_argument("event", help="the client's name of the event, such as SessionStart")
+        parser.add_argument("--project", metavar="ID", help="the project; default: that of the event's folder")
 
     def handle(self, *_: Any, client: str, event: str, project: str | None, **__: Any) -> None:
-        """Take the event, for those who call the command from Python."""
         from memoryhub.client.hook.front import main
 
         main([client, event, *(["--project", project] if project else [])])

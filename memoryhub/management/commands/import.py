@@ -1,6 +1,4 @@
 # ruff: noqa: N999  (the command is called import)
-"""Bring in Markdown files, architecture decision records or a repository's commits."""
-
 from __future__ import annotations
 
 import sys
@@ -27,47 +25,43 @@ _BATCH = 500
 
 
 class Command(ProjectCommand):
-    """``memory-hub import markdown DIR``, ``import adr DIR`` and ``import git [PATH]``."""
-
     help = (
-        "Bring in Markdown and text files, architecture decision records, or a git repository's commits; again, only "
-        "what has changed."
+        "Import Markdown and text files, architecture decision records, or a git repository's commits. Importing again "
+        "adds only changes."
     )
     creates_store = True
-    interrupted = "interrupted; what is imported so far is kept whole, and the same command imports the rest"
+    interrupted = "interrupted; what was imported is kept, and the same command imports the rest"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the three kinds, each with ``--project``."""
         kinds = parser.add_subparsers(dest="kind", required=True, metavar="markdown|adr|git")
-        markdown = kinds.add_parser("markdown", help="every section of every Markdown or text file becomes a memory")
+        markdown = kinds.add_parser("markdown", help="import each section of Markdown and text files as a memory")
         markdown.add_argument("path", metavar="DIR", type=Path, help="the folder")
-        markdown.add_argument("--tag", action="append", default=[], help="a tag for all of them; may be repeated")
+        markdown.add_argument("--tag", action="append", default=[], help="tag for all of them; may be repeated")
         markdown.add_argument(
             "--max-headings",
             metavar="N",
             type=int,
             default=MAX_HEADINGS,
-            help="skip a file with more headings, each of which would be a memory (default: %(default)s)",
+            help="skip files with more headings (default: %(default)s)",
         )
-        adr = kinds.add_parser("adr", help="every architecture decision record becomes a decision, with its lineage")
+        adr = kinds.add_parser("adr", help="import architecture decision records as decisions, with their lineage")
         adr.add_argument("path", metavar="DIR", type=Path, help="the folder of the records")
-        git = kinds.add_parser("git", help="every commit of HEAD, with its message, author, date and files")
+        git = kinds.add_parser("git", help="import the commits of HEAD with message, author, date and files")
         git.add_argument("path", metavar="PATH", nargs="?", type=Path, default=Path(), help="the repository (.)")
-        git.add_argument("--limit", metavar="N", type=int, help="only the newest N")
+        git.add_argument("--limit", metavar="N", type=int, help="only the newest N commits")
         git.add_argument("--since", metavar="DATE", help="only since this date (ISO 8601)")
         for kind in (markdown, adr, git):
             super().add_arguments(kind)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Bring it in, and print one line that says what was done."""
         path: Path = options["path"].expanduser().absolute()
         start = time.perf_counter()
-        total = self._count(path, options)  # what cannot be read makes no store
-        bring_in = {"markdown": self._markdown, "adr": self._adr, "git": self._git}[options["kind"]]
+        total = self._count(path, options)  # unreadable input creates no store
+        importer = {"markdown": self._markdown, "adr": self._adr, "git": self._git}[options["kind"]]
         with self.store(options, path) as project:
             if options["project"] is None:
                 bind_project(project, path)
-            line = bring_in(path, project, total, options)
+            line = importer(path, project, total, options)
         self.stdout.write(f"{line} in {time.perf_counter() - start:.1f} s")
 
     def _count(self, path: Path, options: dict[str, Any]) -> int:
@@ -107,13 +101,13 @@ class Command(ProjectCommand):
                 report = record_commits(commits=batch)
                 recorded, known = recorded + report.recorded, known + report.known
                 advance(recorded + known)
-        return f"imported {counted(recorded, 'commit')} ({known} known already) into {project}"
+        return f"imported {counted(recorded, 'commit')} ({known} already known) into {project}"
 
 
 def _adrs(report: AdrReport) -> str:
     return (
         f"imported {counted(report.decisions, 'decision')} ({report.created} new, "
-        f"{len(report.superseding)} superseding what the file said before, {report.marked} marked, "
+        f"{len(report.superseding)} superseding the file's earlier text, {report.marked} marked, "
         f"{report.unchanged} unchanged) and {counted(report.edges, 'edge')}"
     )
 
@@ -124,7 +118,6 @@ def _left(count: int) -> str:
 
 @contextmanager
 def _progress(unit: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar on standard error, where that is a terminal; give a function that takes how much is done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(unit, total=total)

@@ -1,5 +1,3 @@
-"""List the hub's jobs, or run one here and now."""
-
 from __future__ import annotations
 
 import getpass
@@ -22,30 +20,26 @@ _ROW = "{:<22} {:<36} {:<17} {:<12} {}"
 
 
 class Command(HubCommand):
-    """``memory-hub jobs``."""
-
     help = (
-        "List the jobs with their last and next runs; or run one in the foreground, without a worker "
-        f"(exit code {EXIT_FAILED} if it failed, {Locked.exit_code} if it is running already); "
-        "or change when one is run by itself."
+        "List jobs with their last and next runs; or run one in the foreground, without a worker "
+        f"(exit code {EXIT_FAILED} if it failed, {Locked.exit_code} if it is already running); "
+        "or change its schedule."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the job and what to run it over."""
         parser.add_argument("name", nargs="?", help="the job to run, such as backup or verify-stores")
-        add_store_options(parser, "run it over {} alone; default: over all")
-        plan = parser.add_argument_group("when it is run by itself")
+        add_store_options(parser, "run it only for {}; default: for all")
+        plan = parser.add_argument_group("schedule")
         how = plan.add_mutually_exclusive_group()
         how.add_argument("--every", metavar="HOW", help="minute, 15-minutes, hour, 6-hours, day or week")
-        how.add_argument("--off", dest="every", action="store_const", const="off", help="not at all")
+        how.add_argument("--off", dest="every", action="store_const", const="off", help="switch the schedule off")
         how.add_argument(
-            "--default", dest="every", action="store_const", const="default", help="as often as it is meant to be"
+            "--default", dest="every", action="store_const", const="default", help="restore the default schedule"
         )
-        plan.add_argument("--at", metavar="HH:MM", help="at this time (UTC), every day or week")
+        plan.add_argument("--at", metavar="HH:MM", help="time of day (UTC), for every day or week")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """List, or run."""
-        from memoryhub.ops import jobs  # noqa: F401 - all jobs are known now
+        from memoryhub.ops import jobs  # noqa: F401 - loads all jobs
         from memoryhub.ops.serving.worker import prepare_databases
 
         store = store_option(options)
@@ -55,7 +49,7 @@ class Command(HubCommand):
         elif options["name"]:
             self._run(find_job(options["name"]), store)
         elif store:
-            raise Invalid("name the job to run over it, such as backup")
+            raise Invalid("give the name of a job, such as backup")
         else:
             self._list()
 
@@ -63,7 +57,9 @@ class Command(HubCommand):
         from memoryhub.ops.jobs.planning import JobPlan, change_plan
 
         if not options["name"] or store:
-            raise Invalid("name the job whose schedule is to change, such as backup, and no store: it is one for all")
+            raise Invalid(
+                "give the name of a job, such as backup, without a store: its schedule is the same for all stores"
+            )
         job = find_job(options["name"])
         with use_origin(source="cli", actor=getpass.getuser()):
             plan = change_plan(command=command_from(JobPlan, {**options, "job": job.slug}))
@@ -74,11 +70,11 @@ class Command(HubCommand):
         from memoryhub.ops.jobs.status import job_statuses
 
         self.stdout.write(_ROW.format("JOB", "RUNS", "LAST RUN (UTC)", "RESULT", "NEXT RUN (UTC)"))
-        for each in job_statuses():
-            ended = each.last.ended_at if each.last else None
-            due = "off" if each.is_off else _moment(each.next_run)
-            self.stdout.write(_ROW.format(each.job.slug, each.runs, _moment(ended), each.result, due))
-            for failure in each.failures:
+        for status in job_statuses():
+            ended = status.last.ended_at if status.last else None
+            due = "off" if status.is_off else _moment(status.next_run)
+            self.stdout.write(_ROW.format(status.job.slug, status.runs, _moment(ended), status.result, due))
+            for failure in status.failures:
                 if failure.last:
                     message = flat(failure.last.message)
                     self.stdout.write(f"  {failure.target.title}: {failure.last.result}: {message}")
@@ -90,11 +86,11 @@ class Command(HubCommand):
         targets = _targets(job, store)
         with following(job, len(targets), self.stderr) as watch:
             outcomes = run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
-        for each in outcomes:
-            self.stdout.write(f"{each.target.title}: {each.result}: {flat(each.message) or 'nothing to do'}")
-        if any(each.result not in ("ok", BUSY) for each in outcomes):
+        for outcome in outcomes:
+            self.stdout.write(f"{outcome.target.title}: {outcome.result}: {flat(outcome.message) or 'nothing to do'}")
+        if any(outcome.result not in ("ok", BUSY) for outcome in outcomes):
             sys.exit(EXIT_FAILED)
-        if any(each.result == BUSY for each in outcomes):
+        if any(outcome.result == BUSY for outcome in outcomes):
             sys.exit(Locked.exit_code)
 
 
@@ -104,9 +100,9 @@ def _targets(job: Job, store: StoreId | None) -> list[Any]:
     if store is None:
         return targets_of(job)
     if job.over is Over.HUB:
-        raise Invalid(f"job {job.slug!r} is of the hub; run it without a store")
+        raise Invalid(f"job {job.slug!r} runs for the hub; run it without a store")
     if job.over is Over.PROJECTS and Target(store) not in targets_of(job) and store.scope != "project":
-        raise Invalid(f"job {job.slug!r} is run over projects; name one with --project")
+        raise Invalid(f"job {job.slug!r} runs for projects; choose one with --project")
     if not store.path.exists():
         raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
     return [Target(store)]

@@ -1,5 +1,3 @@
-"""`manage.py mcp`: serve one project's memory over MCP."""
-
 from __future__ import annotations
 
 from argparse import ArgumentParser
@@ -9,17 +7,14 @@ from memoryhub.management.base import HubCommand
 from memoryhub.mcp import options as mcp_options
 
 
+# Only for --help: ``memoryhub.cli`` starts the server before Django is imported
 class Command(HubCommand):
-    """Exists for its help; ``memoryhub.cli`` starts the server itself, before Django is imported."""
-
     help = mcp_options.DESCRIPTION
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare what the server takes."""
         mcp_options.add_arguments(parser)
 
     def handle(self, *_: Any, **values: Any) -> None:
-        """Serve, for those who call the command from Python."""
         from memoryhub.mcp.front import serve
 
         names = mcp_options.Options.__slots__

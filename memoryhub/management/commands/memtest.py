@@ -1,5 +1,3 @@
-"""Test what a project's memory gives back."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,17 +11,13 @@ from memoryhub.management.base import ProjectCommand, Refusal
 
 
 class Command(ProjectCommand):
-    """``memory-hub memtest``."""
-
-    help = "Run the tests of memory.tests.yml: which question must find what, what a pack must say. For CI."
+    help = "Run the tests in memory.tests.yml: what searches must find and context packs must include. For CI."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the file."""
         super().add_arguments(parser)
         parser.add_argument("file", metavar="FILE", nargs="?", default=FILE_NAME, help="default: %(default)s")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print a line a test; end with 1 where one failed."""
         tests = read_tests(Path(options["file"]))
         failed = 0
         with self.store(options):
@@ -32,6 +26,6 @@ class Command(ProjectCommand):
                 self.stdout.write(f"{'ok' if outcome.passed else 'FAILED'}  {flat(outcome.title)}")
                 for fault in outcome.faults:
                     self.stdout.write(f"        {flat(fault)}")
-        self.stdout.write(f"{len(tests.tests) - failed} of {len(tests.tests)} hold")
+        self.stdout.write(f"{len(tests.tests) - failed} of {len(tests.tests)} passed")
         if failed:
-            raise Refusal(f"{failed} of {len(tests.tests)} do not hold", returncode=1)
+            raise Refusal(f"{failed} of {len(tests.tests)} failed", returncode=1)

@@ -1,5 +1,3 @@
-"""Projects: listed, made and told of."""
-
 from __future__ import annotations
 
 import getpass
@@ -20,33 +18,27 @@ from memoryhub.registry.projects import ProjectCreate, create_project
 
 
 class Command(HubCommand):
-    """``memory-hub project list|show|create``."""
-
-    help = "List projects, make one, and say which one a folder belongs to, and why; `settings` changes its settings."
+    help = "List, show or create projects; `memory-hub settings` changes their settings."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add what to do."""
         acts = parser.add_subparsers(dest="act", required=True, metavar="list|show|create")
-        acts.add_parser("list", help="all projects: id, name, folder, events, size, last write")
-        show = acts.add_parser(
-            "show", help="the project of this folder and why it is that one, or the one that is named"
-        )
+        acts.add_parser("list", help="list all projects: id, name, events, size, last write, folder")
+        show = acts.add_parser("show", help="show a project; default: that of this folder, and why it is that one")
         show.add_argument("id", nargs="?", metavar="ID")
-        create = acts.add_parser("create", help="make a project")
+        create = acts.add_parser("create", help="create a project")
         create.add_argument("id", metavar="ID", help="1 to 64 of a-z, 0-9, '.', '_', '-'")
-        create.add_argument("--title", default="", help="its name, for people")
-        create.add_argument("--description", default="", help="what it is for")
-        create.add_argument("--org", metavar="ID", help="the organisation that it belongs to")
+        create.add_argument("--title", default="", help="display name")
+        create.add_argument("--description", default="", help="description")
+        create.add_argument("--org", metavar="ID", help="its organisation")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it."""
         with use_origin(source="cli", actor=getpass.getuser()):
             getattr(self, f"_{options['act']}")(options)
 
     def _list(self, _: dict[str, Any]) -> None:
         rows = [_cells(row) for row in project_lookup.project_rows()]
         if not rows:
-            self.stdout.write("there is no project yet; the first write in a folder makes one")
+            self.stdout.write("no projects yet; the first write in a folder creates one")
             return
         table = [["ID", "NAME", "EVENTS", "SIZE", "LAST WRITE", "FOLDER"], *rows]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -61,15 +53,15 @@ class Command(HubCommand):
         else:
             found = project_lookup.locate(Path.cwd())
             project, because = found.project, found.because
-        self._tell(project, because)
+        self._print(project, because)
 
-    def _tell(self, project: str, because: str) -> None:
+    def _print(self, project: str, because: str) -> None:
         self.stdout.write(project)
         if because:
             self.stdout.write(flat(f"  because   {because}"))
         row = project_lookup.row_of(project)
         if row is None:
-            self.stdout.write("  not made  the first write makes it")
+            self.stdout.write("  status    does not exist yet; the first write creates it")
             return
         with use_store(project_store(project)):
             details, decided = project_lookup.project_in_full()
@@ -90,11 +82,11 @@ class Command(HubCommand):
 
     def _create(self, options: dict[str, Any]) -> None:
         given = {"name": options["title"], "description": options["description"], "org_id": options["org"]}
-        said = {name: value for name, value in given.items() if value}
+        fields = {name: value for name, value in given.items() if value}
         project = check_project_id(options["id"], "ID")
-        made = create_project(command=ProjectCreate.model_validate({"id": project, **said}))
+        made = create_project(command=ProjectCreate.model_validate({"id": project, **fields}))
         self.stdout.write(
-            f'{made.project_id} is made; a folder is its own with project = "{project}" in {SETTINGS_FILE}'
+            f'created {made.project_id}; to bind a folder to it, put project = "{project}" into {SETTINGS_FILE}'
         )
 
 

@@ -1,5 +1,3 @@
-"""Make a project's read models anew from its log."""
-
 from __future__ import annotations
 
 import resource
@@ -26,34 +24,30 @@ _DIGITS = 12
 
 
 class Command(HubCommand):
-    """``memory-hub rebuild``."""
-
     help = (
-        "Apply a store's log again, compare all tables, put the new rows in place (exit code 12 if one differs). "
-        "A damaged file is built anew from its log, if that can be read whole; the damaged one is kept."
+        "Rebuild a store's read models from its log and compare all tables (exit code 12 if one differs). "
+        "A damaged file is rebuilt too, if its log can be read; the damaged file is kept."
     )
 
-    interrupted = "interrupted; the read models are whole, as they were or rebuilt, and the log is untouched"
+    interrupted = "interrupted; the read models are consistent, and the log is unchanged"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the store and the choice of read models."""
         add_store_options(parser, "in {}", "; default: the one of this folder")
         parser.add_argument(
             "--only",
             metavar="NAME,...",
             default="",
-            help="replace these tables or apps alone; of a damaged file, all are replaced",
+            help="replace only these tables or apps; ignored for a damaged file",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print a line a table."""
         only = [name.strip() for name in options["only"].split(",") if name.strip()]
         store = store_option(options) or project_store(identify_project(project=None, directory=Path.cwd()))
         with _progress(_events(store)) as progress:
             done = rebuild_store(store=store, progress=progress, only=only)
         report = done.report
         if done.problem:
-            self.stdout.write(f"{done.problem}\nthe file was built anew from its log; as it was before: {done.kept}")
+            self.stdout.write(f"{done.problem}\nthe file was rebuilt from its log; previous file: {done.kept}")
         for table in report.tables:
             self.stdout.write(_line(table))
         rate = report.events / report.seconds if report.seconds else 0
@@ -65,8 +59,8 @@ class Command(HubCommand):
             sys.exit(EXIT_DIFFERENT)
 
 
+# None if the store is too damaged to count
 def _events(store: StoreId) -> int | None:
-    """Return how many events there are, None where the store is too damaged to say."""
     try:
         with use_store(store):
             return log.head()[0]
@@ -81,15 +75,14 @@ def _line(table: log.TableReport) -> str:
     return f"{table.table:<28} {table.rows:>9} rows  {digests}  {verdict}{kept}"
 
 
+# ``ru_maxrss`` is in KiB, on macOS in bytes
 def _peak_megabytes() -> float:
-    """Return the most memory that this process has had; the system counts it in KiB, on macOS in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 @contextmanager
 def _progress(events: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal, and nothing elsewhere."""
     console = Console(stderr=True)
     columns = (TextColumn("rebuild"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -1,5 +1,3 @@
-"""Take text out of everything that was kept."""
-
 from __future__ import annotations
 
 import sys
@@ -18,38 +16,35 @@ _SHOWN = 20
 
 
 class Command(StoreCommand):
-    """``memory-hub redact``."""
-
     help = (
-        "Show what would be taken out of a store's log, of every copy and of events that wait in the spool; with "
-        "--confirm TOKEN, take it out for good and prove it by reading the files. --rules looks for whatever the rules "
-        "for secrets find today."
+        "Preview a redaction of a store's log, its copies and the spool; with --confirm TOKEN, redact permanently and "
+        "search the files for what is left."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add what to look for, and where."""
         super().add_arguments(parser)
-        parser.add_argument("--text", help="this very text; - reads it from standard input")
+        parser.add_argument("--text", help="this exact text; - reads it from standard input")
         parser.add_argument("--pattern", help="an RE2 regular expression")
-        parser.add_argument("--rules", action="store_true", default=None, help="whatever the rules for secrets find")
-        parser.add_argument("--whole", action="store_true", default=None, help="erase what --ids or --search selects")
         parser.add_argument(
-            "--ignore-case", action="store_true", default=None, help="whether letters are capital or small"
+            "--rules", action="store_true", default=None, help="all secrets that the current rules find"
         )
-        parser.add_argument("--ids", type=entity_id, nargs="+", metavar="ID", help="only in these things")
-        parser.add_argument("--search", metavar="QUESTION", help="only in what this finds")
+        parser.add_argument(
+            "--whole", action="store_true", default=None, help="erase all items that --ids or --search selects"
+        )
+        parser.add_argument("--ignore-case", action="store_true", default=None, help="ignore case")
+        parser.add_argument("--ids", type=entity_id, nargs="+", metavar="ID", help="only in these items")
+        parser.add_argument("--search", metavar="QUERY", help="only in what this search finds")
         parser.add_argument("--event-types", nargs="+", metavar="TYPE", help="only in events of these types")
-        parser.add_argument("--label", help="what stands in its place: [REDACTED:label]")
-        parser.add_argument("--reason", help="why; kept in the log")
+        parser.add_argument("--label", help="placeholder label: [REDACTED:label]")
+        parser.add_argument("--reason", help="reason, kept in the log")
         parser.add_argument("--confirm", metavar="TOKEN", dest="confirm_token", help="the token that the preview shows")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Show it, or do it."""
         if options["text"] == "-":
             options["text"] = sys.stdin.read().rstrip("\n")
         with self.store(options):
             if options["confirm_token"]:
-                self._tell(_redacted(command_from(RedactionRun, options)))
+                self._print(_redacted(command_from(RedactionRun, options)))
             else:
                 self._show(preview_redaction(command=command_from(RedactionSelect, options)))
 
@@ -60,32 +55,31 @@ class Command(StoreCommand):
         if len(preview.places) > _SHOWN:
             self.stdout.write(f"… and {counted(len(preview.places) - _SHOWN, 'place')} more")
         copies = "; ".join(f"{count} {name}" for name, count in preview.copies.items())
-        found = f"{counted(preview.finds, 'find')} in {counted(preview.events, 'event')}"
-        self.stdout.write(f"{found} of {counted(preview.entities, 'thing')} ({copies})")
+        found = f"{counted(preview.finds, 'match', 'matches')} in {counted(preview.events, 'event')}"
+        self.stdout.write(f"{found} of {counted(preview.entities, 'item')} ({copies})")
         for kept in preview.kept:
-            self.stdout.write(flat(f"stays in {kept.where}: {kept.why}"))
-        self.stdout.write(f"nothing was changed; to do it, add: --confirm {preview.confirm_token}")
+            self.stdout.write(flat(f"kept in {kept.where}: {kept.why}"))
+        self.stdout.write(f"nothing was changed; to redact, add --confirm {preview.confirm_token}")
 
-    def _tell(self, done: RedactionDone) -> None:
+    def _print(self, done: RedactionDone) -> None:
         self.stdout.write(
-            f"{counted(done.finds, 'find')} taken out of {counted(done.events, 'event')}{_waiting(done)}; "
-            f"{counted(done.searched_files, 'file')} ({done.searched_bytes:,} bytes) read for them, and "
-            f"{len(done.left)} {'has' if len(done.left) == 1 else 'have'} any left"
+            f"redacted {counted(done.finds, 'match', 'matches')} in {counted(done.events, 'event')}{_spooled(done)}; "
+            f"searched {counted(done.searched_files, 'file')} ({done.searched_bytes:,} bytes): "
+            f"{len(done.left)} still {'contains' if len(done.left) == 1 else 'contain'} it"
         )
         for kept in done.left:
-            self.stdout.write(flat(f"left in {kept.where}: {kept.why}"))
+            self.stdout.write(flat(f"still in {kept.where}: {kept.why}"))
 
 
 def _redacted(command: RedactionRun) -> RedactionDone:
-    """Take it out, if the token is that of what would be taken out now."""
     try:
         return redact(command=command)
     except ConfirmationRequired as error:
-        message = "this is not the token of what would be taken out now; look again without --confirm"
+        message = "the token does not match the current matches; preview again without --confirm"
         raise ConfirmationRequired(message, **error.data) from error
 
 
-def _waiting(done: RedactionDone) -> str:
+def _spooled(done: RedactionDone) -> str:
     return f" and {counted(done.spooled, 'event')} in the spool" if done.spooled else ""
 
 

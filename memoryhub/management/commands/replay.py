@@ -1,5 +1,3 @@
-"""Print a project's log."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -12,12 +10,9 @@ from sessions_app.replay import EventWindow, replay_lines
 
 
 class Command(StoreCommand):
-    """``memory-hub replay``."""
-
-    help = "Print events as one line of canonical JSON each, in order; the same bytes on every run."
+    help = "Print events in order, as one line of canonical JSON each; every run prints the same bytes."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the window."""
         super().add_arguments(parser)
         parser.add_argument("--stream", help="only this stream, such as memory:412")
         parser.add_argument("--session", dest="session_id", metavar="NAME", help="only this session")
@@ -27,10 +22,9 @@ class Command(StoreCommand):
         parser.add_argument("--until", metavar="TIME", help="before this time (ISO 8601, UTC)")
         parser.add_argument("--after", metavar="N", help="only positions greater than this")
         parser.add_argument("--up-to", metavar="N", help="only positions up to this one")
-        parser.add_argument("--limit", metavar="N", type=int, help="at most so many")
+        parser.add_argument("--limit", metavar="N", type=int, help="maximum number of events")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the window."""
         window = command_from(EventWindow, options)
         with self.store(options):
             for line in replay_lines(command=window, limit=options["limit"]):

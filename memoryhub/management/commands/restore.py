@@ -1,5 +1,3 @@
-"""Put a backup back."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -19,21 +17,17 @@ from memoryhub.ops.serving import lock
 
 
 class Command(HubCommand):
-    """``memory-hub restore``."""
-
-    help = (
-        "Verify a backup and put it in the place of a store, which is kept beside; others may have it open meanwhile."
-    )
+    help = "Verify a backup and replace a store with it, also while the store is in use; the replaced file is kept."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the file, the store, and the say-so."""
-        parser.add_argument("file", metavar="FILE", type=Path, help="what backup made")
+        parser.add_argument("file", metavar="FILE", type=Path, help="a backup")
         where = add_store_options(parser, "restore {}; default: the project of this folder")
         where.add_argument("--hub", action="store_true", help="restore hub.db; stop `memory-hub serve` first")
-        parser.add_argument("--replace", action="store_true", help="go on though the store has events that FILE lacks")
+        parser.add_argument(
+            "--replace", action="store_true", help="restore even if the store has events that FILE lacks"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print what was done."""
         if options["hub"]:
             self._restore_hub(options["file"])
             return
@@ -46,14 +40,14 @@ class Command(HubCommand):
         if running:
             raise Conflict(f"the hub is running at {running.address} (process {running.pid}); stop it first")
         done = restore_hub(source=source)
-        self.stdout.write(f"hub.db: restored{f'; as it was before: {done.kept}' if done.kept else ''}")
+        self.stdout.write(f"hub.db: restored{f'; previous file: {done.kept}' if done.kept else ''}")
 
 
 def _parts(done: Restored) -> Iterator[str]:
     yield f"{counted(done.events, 'event')} restored and verified"
     if done.undone:
-        yield f"{counted(done.undone, 'later event')} {'is' if done.undone == 1 else 'are'} gone from it"
+        yield f"{counted(done.undone, 'later event')} removed"
     if done.lost:
-        yield f"{counted(done.lost, 'acknowledged event')} {'is' if done.lost == 1 else 'are'} in no readable file"
+        yield f"{counted(done.lost, 'acknowledged event')} lost: in no readable file"
     if done.kept:
-        yield f"as it was before: {done.kept}"
+        yield f"previous file: {done.kept}"

@@ -1,5 +1,3 @@
-"""See what retention would take, take it, and hold what is to stay."""
-
 from __future__ import annotations
 
 import sys
@@ -22,32 +20,28 @@ from memoryhub.management.base import StoreCommand, entity_id
 
 
 class Command(StoreCommand):
-    """``memory-hub retention plan``, ``run``, ``runs``, ``hold``, ``holds`` and ``lift``."""
-
-    help = "Show what is past its age and what keeps the rest, take it away for good, and hold what is to stay."
+    help = "Preview and run retention, and place holds on what must be kept."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add what can be done, each with ``--project``."""
         kinds = parser.add_subparsers(dest="kind", required=True, metavar="plan|run|runs|hold|holds|lift")
-        plan = kinds.add_parser("plan", help="what would go now, and what keeps the rest")
-        plan.add_argument("--json", action="store_true", help="as JSON")
-        run = kinds.add_parser("run", help="take what the plan says, after its project's name was typed")
-        run.add_argument("--yes", action="store_true", help="ask nothing")
-        run.add_argument("--digest", metavar="HEX", help="only if the plan is still the one of this digest")
-        for each in (plan, run):
-            each.add_argument("--now", metavar="TIME", help="as if it were this time (ISO 8601)")
-        hold = kinds.add_parser("hold", help="keep something until the hold is lifted, whatever its age")
+        plan = kinds.add_parser("plan", help="show what would be deleted now, and what is kept and why")
+        plan.add_argument("--json", action="store_true", help="print JSON")
+        run = kinds.add_parser("run", help="permanently delete what the plan lists; asks for the project's name")
+        run.add_argument("--yes", action="store_true", help="don't ask")
+        run.add_argument("--digest", metavar="HEX", help="only if the plan still has this digest")
+        for command in (plan, run):
+            command.add_argument("--now", metavar="TIME", help="plan for this time (ISO 8601)")
+        hold = kinds.add_parser("hold", help="protect something from deletion until the hold is lifted")
         hold.add_argument("stream_id", metavar="STREAM", help="memory:12, decision:7, session:<name>, …; * for all")
-        lift = kinds.add_parser("lift", help="end a hold")
-        lift.add_argument("id", metavar="HOLD", type=entity_id, help="its id")
-        hold.add_argument("--reason", required=True, help="why")
-        lift.add_argument("--reason", help="why")
-        lists = [kinds.add_parser("holds", help="the holds in force"), kinds.add_parser("runs", help="what was taken")]
-        for each in (plan, run, hold, lift, *lists):
-            super().add_arguments(each)
+        lift = kinds.add_parser("lift", help="lift a hold")
+        lift.add_argument("id", metavar="HOLD", type=entity_id, help="id of the hold")
+        hold.add_argument("--reason", required=True, help="reason")
+        lift.add_argument("--reason", help="reason")
+        lists = [kinds.add_parser("holds", help="list holds in force"), kinds.add_parser("runs", help="list runs")]
+        for command in (plan, run, hold, lift, *lists):
+            super().add_arguments(command)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it, and print what came of it."""
         act = {"plan": self._plan, "run": self._run, "hold": self._hold, "lift": self._lift, "holds": self._holds}
         with self.store(options) as project:
             act.get(options["kind"], self._runs)(project, options)
@@ -59,21 +53,21 @@ class Command(StoreCommand):
     def _run(self, project: str, options: dict[str, Any]) -> None:
         plan = plan_retention(command=command_from(RetentionPlanRequest, options))
         if not plan.going and not plan.unfinished:
-            self.stdout.write("nothing is past its age that nothing keeps")
+            self.stdout.write("nothing to delete")
             return
         if not options["yes"]:
             self._confirm(project, plan)
         request = command_from(RetentionRunRequest, {**options, "digest": options["digest"] or plan.digest})
         with _progress(plan.things) as progress:
             run = run_retention(command=request, progress=progress)
-        self.stdout.write("\n".join(run_lines(run)) if run else "nothing was past its age any more")
+        self.stdout.write("\n".join(run_lines(run)) if run else "nothing to delete any more")
 
     def _confirm(self, project: str, plan: Plan) -> None:
         self.stdout.write("\n".join(plan_lines(plan)))
-        self.stdout.write(f"This cannot be undone. Type {project} to take it:")
+        self.stdout.write(f"This can't be undone. Type {project} to delete permanently:")
         self.stdout.flush()
         if sys.stdin.readline().strip() != project:
-            raise PreconditionFailed(f"nothing was taken: {project} was not typed; --yes asks nothing")
+            raise PreconditionFailed(f"nothing was deleted: {project} was not typed; --yes skips the question")
 
     def _hold(self, _project: str, options: dict[str, Any]) -> None:
         self.stdout.write(hold_line(place_hold(command=command_from(HoldPlace, options))))
@@ -83,21 +77,24 @@ class Command(StoreCommand):
         self.stdout.write(flat(f"hold #{hold.id} on {hold.stream_id} was lifted"))
 
     def _holds(self, _project: str, _options: dict[str, Any]) -> None:
-        self.stdout.write("\n".join(map(hold_line, list_holds().results)) or "nothing is on hold")
+        self.stdout.write("\n".join(map(hold_line, list_holds().results)) or "no holds in force")
 
     def _runs(self, _project: str, _options: dict[str, Any]) -> None:
         runs = list_runs().results
         if not runs:
-            self.stdout.write("nothing was taken yet")
+            self.stdout.write("no runs yet")
         for run in runs:
-            ended = f"{counted(run.events, 'event')} went" if run.ran_at else "was cut off; run it again to end it"
+            ended = (
+                f"deleted {counted(run.events, 'event')}"
+                if run.ran_at
+                else "interrupted; run retention again to finish it"
+            )
             when = f"{run.began_at:%Y-%m-%d %H:%M}"
             self.stdout.write(flat(f"#{run.id} {when} by {run.actor} ({run.source}): {ended}"))
 
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, and nothing elsewhere."""
     console = Console(stderr=True)
     columns = (TextColumn("retention"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

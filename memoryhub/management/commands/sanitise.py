@@ -1,5 +1,3 @@
-"""See what would be taken out of a text before it is kept."""
-
 from __future__ import annotations
 
 import sys
@@ -17,23 +15,21 @@ from sessions_app.services.profile import try_rules
 
 
 class Command(ProjectCommand):
-    """``memory-hub sanitise``."""
-
     help = (
-        "Print a text as it would be kept, and on standard error what would be taken out and by which rule; "
-        "write nothing."
+        "Print a text as it would be stored, and on standard error which secrets would be masked and by which rule. "
+        "Stores nothing."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the text, and what to print of it."""
         super().add_arguments(parser)
         parser.add_argument("file", nargs="?", type=Path, help="a text file; default: standard input")
         what = parser.add_mutually_exclusive_group()
-        what.add_argument("--check", action="store_true", help="print only what was found; end with 1 if anything was")
-        what.add_argument("--list", action="store_true", help="print only what was found")
+        what.add_argument(
+            "--check", action="store_true", help="print only the secrets found; exit code 1 if there are any"
+        )
+        what.add_argument("--list", action="store_true", help="print only the secrets found")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print what would be kept and what would not."""
         text = _read(options["file"])
         with self.store(options):
             tried = try_rules(command=command_from(Sanitise, {"text": text}))
@@ -45,16 +41,14 @@ class Command(ProjectCommand):
             self.stdout.write(tried.text, ending="")
         if options["check"] and tried.found:
             count = len(tried.found)
-            raise Refusal(f"{counted(count, 'secret')} would be taken out", returncode=1)
+            raise Refusal(f"{counted(count, 'secret')} would be masked", returncode=1)
 
 
 def _read(file: Path | None) -> str:
     try:
         return file.read_text(errors="replace") if file else sys.stdin.read()
     except OSError as error:
-        raise Invalid(
-            f"{file} can't be read: {error.strerror}; give a text file, or nothing for standard input"
-        ) from error
+        raise Invalid(f"can't read {file}: {error.strerror}; give a text file, or none for standard input") from error
 
 
 def _line(found: FoundSecret, text: str) -> str:

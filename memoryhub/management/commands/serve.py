@@ -1,5 +1,3 @@
-"""Serve the hub: the web, the jobs, and a link to sign in."""
-
 from __future__ import annotations
 
 import getpass
@@ -18,32 +16,26 @@ WORKER_GRACE_SECONDS = 1.5
 
 
 class Command(HubCommand):
-    """``memory-hub serve``."""
-
-    help = (
-        "Serve the admin, REST and the jobs on this machine, and print a link that signs you in once. Ctrl-C ends all."
-    )
+    help = "Serve the admin and REST on this machine, run jobs, and print a sign-in link. Ctrl-C stops everything."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the address and what to leave out."""
         parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default: %(default)s)")
-        parser.add_argument("--port", type=int, default=8321, help="0 takes a free one (default: %(default)s)")
-        parser.add_argument("--no-worker", action="store_true", help="run no jobs, and no search by meaning")
+        parser.add_argument("--port", type=int, default=8321, help="0 chooses a free port (default: %(default)s)")
+        parser.add_argument("--no-worker", action="store_true", help="no jobs and no semantic search")
         parser.add_argument("--open", action="store_true", help="open the link in the browser")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Serve until told to stop."""
         from memoryhub.ops.serving import lock, web
         from memoryhub.ops.serving.worker import Worker
 
         for name in SECRET_FILES:
             read_or_create_secret(name)
-        with lock.hold() as make_known, web.listen(options["host"], options["port"]) as listener:
+        with lock.hold() as publish, web.listen(options["host"], options["port"]) as listener:
             address = web.address_of(listener)
-            make_known(address)
+            publish(address)
             link = self._prepare(address)
             children = [] if options["no_worker"] else [Worker(module) for module in self._modules()]
-            # Until the server handles signals itself, SIGTERM interrupts as Ctrl-C does.
+            # Until the server handles signals itself, SIGTERM interrupts as Ctrl-C does
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
                 self._announce(address, link, open_it=options["open"])
@@ -67,7 +59,7 @@ class Command(HubCommand):
         from memoryhub.web import signin
 
         if problem := config_problem():
-            self.stderr.write(f"Until it is mended, nothing that depends on a setting is done: {problem}.")
+            self.stderr.write(f"Nothing that depends on settings works until this is fixed: {problem}.")
         for backup in prepare_databases():
             self.stdout.write(f"Backed up before the upgrade: {backup}")
         jobs.install_schedules()

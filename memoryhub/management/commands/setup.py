@@ -1,5 +1,3 @@
-"""Connect a client with this hub."""
-
 from __future__ import annotations
 
 import sys
@@ -18,26 +16,20 @@ from memoryhub.management.base import HubCommand
 
 
 class Command(HubCommand):
-    """``memory-hub setup CLIENT``."""
-
-    help = (
-        "Connect a client with this hub: shows the change of its configuration, and makes it. Without one: lists all."
-    )
+    help = "Connect a client to this hub: show the change to its configuration, then make it. Without CLIENT, list all."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the client, and how."""
         parser.add_argument("client", nargs="?", metavar="CLIENT", help=", ".join(all_clients()))
-        parser.add_argument("--repository", action="store_true", help="this repository's own file, not the user's")
-        parser.add_argument("--project", metavar="ID", help="always this project, not the one of the client's folder")
-        parser.add_argument("--no-hooks", action="store_false", dest="hooks", help="the server alone")
+        parser.add_argument("--repository", action="store_true", help="change this repository's file, not the user's")
+        parser.add_argument("--project", metavar="ID", help="always use this project, not that of the client's folder")
+        parser.add_argument("--no-hooks", action="store_false", dest="hooks", help="only the MCP server, no hooks")
         act = parser.add_mutually_exclusive_group()
-        act.add_argument("--yes", action="store_true", help="do it without asking")
-        act.add_argument("--dry-run", action="store_true", help="show it only")
-        act.add_argument("--check", action="store_true", help="start what is set up, as the client would")
-        parser.add_argument("--remove", action="store_true", help="take out what was put in")
+        act.add_argument("--yes", action="store_true", help="make the change without asking")
+        act.add_argument("--dry-run", action="store_true", help="only show the change")
+        act.add_argument("--check", action="store_true", help="start the configured server as the client would")
+        parser.add_argument("--remove", action="store_true", help="remove the configuration again")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what the options say."""
         repository = repository_of(Path.cwd()) if options["repository"] else None
         if not options["client"]:
             self._list(repository, options)
@@ -52,13 +44,13 @@ class Command(HubCommand):
 
     def _list(self, repository: Path | None, options: dict[str, Any]) -> None:
         if options["check"] or options["remove"] or options["yes"]:
-            raise Invalid(f"which client? Name one of: {', '.join(all_clients())}")
+            raise Invalid(f"give a client, one of: {', '.join(all_clients())}")
         for client in all_clients().values():
             if repository and not client.repository:
                 continue
             installed = "installed" if client.is_installed else "not found"
-            standing = plan.status_of(client, repository=repository)
-            self.stdout.write(f"{client.id:<15} {installed:<10} {standing}")
+            status = plan.status_of(client, repository=repository)
+            self.stdout.write(f"{client.id:<15} {installed:<10} {status}")
 
     def _check(self, client: Client, repository: Path | None) -> None:
         answer = try_client(client, repository=repository, directory=repository or Path.cwd())
@@ -85,18 +77,20 @@ class Command(HubCommand):
         if options["yes"]:
             return True
         if not options["dry_run"] and sys.stdin.isatty():
-            self.stdout.write("Write this? [y/N] ", ending="")
+            self.stdout.write("Make this change? [y/N] ", ending="")
             self.stdout.flush()
             return sys.stdin.readline().strip().lower() in ("y", "yes")
-        self.stdout.write("nothing was changed; to do it, add --yes")
+        self.stdout.write("nothing was changed; add --yes to make the change")
         return False
 
     def _make(self, client: Client, changes: list[Change], options: dict[str, Any]) -> None:
         for change, backup in zip(changes, plan.apply(changes), strict=True):
-            kept = f"; as it was: {backup.name} beside it" if backup else ""
+            kept = f"; backup: {backup.name}" if backup else ""
             self.stdout.write(f"{change.path}: {'written' if change.after.data else 'removed'}{kept}")
         if not options["remove"]:
             where = " --repository" if options["repository"] else ""
             if where:
-                self.stdout.write("The path in it is this machine's; elsewhere it has to be another.")
-            self.stdout.write(f"Start {client.name} anew. To try it: memory-hub setup {client.id}{where} --check")
+                self.stdout.write("The path in the file is valid on this machine only.")
+            self.stdout.write(
+                f"Restart {client.name}. To test the connection: memory-hub setup {client.id}{where} --check"
+            )

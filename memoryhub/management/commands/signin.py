@@ -1,5 +1,3 @@
-"""A new sign-in link to the running hub, for its owner or for another person."""
-
 from __future__ import annotations
 
 import getpass
@@ -15,25 +13,21 @@ from memoryhub.management.base import HubCommand
 
 
 class Command(HubCommand):
-    """``memory-hub signin``."""
-
-    help = "Print a new link that signs a person in to the running hub once, within 15 minutes."
+    help = "Print a link that signs a person in to the running hub once, within 15 minutes."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add who signs in."""
-        parser.add_argument("--user", metavar="NAME", help="who; default: the first owner")
-        parser.add_argument("--role", choices=ROLES, help="with --user: make this person, or give her this role")
+        parser.add_argument("--user", metavar="NAME", help="the person; default: the first owner")
+        parser.add_argument("--role", choices=ROLES, help="with --user: add this person, or change their role")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the link."""
         from memoryhub.ops.serving import lock
         from memoryhub.web import signin
 
         running = lock.find_running()
         if running is None:
-            raise Unavailable("Memory Hub is not running; `memory-hub serve` starts it and prints a link")
+            raise Unavailable("Memory Hub is not running; start it with `memory-hub serve`, which prints a link")
         if options["role"] and not options["user"]:
-            raise Invalid("--role needs --user: whose role it is")
+            raise Invalid("--role needs --user")
         with use_origin(source="cli", actor=getpass.getuser()):
             name = self._person(options["user"], options["role"]) if options["user"] else signin.ensure_owner().username
             token = signin.create_link_token(username=name)
@@ -46,7 +40,7 @@ class Command(HubCommand):
         if name in known and role not in (None, known[name].role):
             people.change_role(name=name, role=str(role))
         elif name not in known and role is None:
-            raise Invalid(f"there is no person {name[:64]!r} yet; say with --role what she may do: {', '.join(ROLES)}")
+            raise Invalid(f"there is no person {name[:64]!r} yet; add --role to create them: {', '.join(ROLES)}")
         elif name not in known:
             people.add_person(command=command_from(people.PersonAdd, {"name": name, "role": role}))
         return name

@@ -1,5 +1,3 @@
-"""Agents' tokens: made, listed and revoked."""
-
 from __future__ import annotations
 
 import getpass
@@ -15,30 +13,30 @@ from memoryhub.management.base import HubCommand
 
 
 class Command(HubCommand):
-    """``memory-hub token create|list|revoke``."""
-
-    help = "Make, list and revoke tokens that let agents in to REST and to MCP over HTTP."
+    help = "Create, list and revoke tokens for REST and for MCP over HTTP."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add what to do."""
         acts = parser.add_subparsers(dest="act", required=True, metavar="create|list|revoke")
-        create = acts.add_parser("create", help="make a token and print its text, which is shown this once")
-        create.add_argument("--name", required=True, help="events say token:NAME")
+        create = acts.add_parser("create", help="create a token and print it; it is shown only once")
+        create.add_argument("--name", required=True, help="shown as the actor token:NAME in events")
         create.add_argument(
-            "--project", action="append", dest="projects", metavar="ID", help="may be repeated; default: the whole hub"
+            "--project",
+            action="append",
+            dest="projects",
+            metavar="ID",
+            help="allow only this project; may be repeated; default: all",
         )
         create.add_argument(
             "--verbs",
             type=lambda text: text.split(","),
             metavar=",".join(VERBS),
-            help="write comes with read, and admin with both (default: read)",
+            help="write includes read, admin includes both (default: read)",
         )
-        create.add_argument("--days", type=int, help="how long it counts (default: 90)")
-        acts.add_parser("list", help="list all tokens, those that count first")
-        acts.add_parser("revoke", help="let a token count no more").add_argument("name")
+        create.add_argument("--days", type=int, help="days until it expires (default: 90)")
+        acts.add_parser("list", help="list tokens, valid ones first")
+        acts.add_parser("revoke", help="revoke a token").add_argument("name")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it."""
         from memoryhub.ops.serving.worker import prepare_databases
 
         prepare_databases()
@@ -50,7 +48,7 @@ class Command(HubCommand):
 
         command = command_from(tokens.TokenCreate, options)
         token, text = tokens.create_token(command=command, by=getpass.getuser())
-        self.stderr.write(f"{tokens.describe(token)}. Its text is kept nowhere; this is the only time it is shown:")
+        self.stderr.write(f"{tokens.describe(token)}. It is not stored and is shown only now:")
         self.stdout.write(text)
 
     def _list(self, _: dict[str, Any]) -> None:

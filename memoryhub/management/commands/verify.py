@@ -1,5 +1,3 @@
-"""Prove that a project's log is what was written."""
-
 from __future__ import annotations
 
 import json
@@ -16,42 +14,38 @@ EXIT_BROKEN = 11
 
 
 class Command(StoreCommand):
-    """``memory-hub verify``."""
-
-    help = "Walk the chain of a store's log; name the first position that is not what was written (exit code 11)."
+    help = "Verify the hash chain of a store's log; print the first position that was changed (exit code 11)."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the checkpoints and ``--json``."""
         super().add_arguments(parser)
-        parser.add_argument("--json", action="store_true", help="print the finding as JSON")
+        parser.add_argument("--json", action="store_true", help="print the result as JSON")
         parser.add_argument(
             "--checkpoint",
             metavar="FILE",
             type=Path,
-            help="compare with the head in FILE; write it there the first time",
+            help="compare with the head in FILE; create FILE the first time",
         )
         parser.add_argument(
-            "--write-checkpoint", metavar="FILE", type=Path, help="write the head to FILE; keep it away from the store"
+            "--write-checkpoint", metavar="FILE", type=Path, help="save the head to FILE; keep FILE away from the store"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the finding."""
         with self.store(options):
             audit = verify_log(checkpoint=options["checkpoint"], new_checkpoint=options["write_checkpoint"])
         if options["json"]:
             fields = ("ok", "events", "head_digest", "broken_position", "reason")
             self.stdout.write(json.dumps({name: getattr(audit.found, name) for name in fields}))
         else:
-            self.stdout.write("; ".join([audit.found.describe(), *_about_checkpoints(audit)]))
+            self.stdout.write("; ".join([audit.found.describe(), *_checkpoint_notes(audit)]))
         if not audit.found.ok:
             sys.exit(EXIT_BROKEN)
 
 
-def _about_checkpoints(audit: Audit) -> list[str]:
-    about = []
+def _checkpoint_notes(audit: Audit) -> list[str]:
+    notes = []
     if audit.compared:
         verb = "agrees with" if audit.found.ok else "was compared with"
-        about.append(f"{verb} the checkpoint at #{audit.compared.position} of {audit.compared.time[:16]}")
+        notes.append(f"{verb} the checkpoint at #{audit.compared.position} of {audit.compared.time[:16]}")
     if audit.written:
-        about.append(f"checkpoint written at #{audit.written.position}")
-    return about
+        notes.append(f"checkpoint written at #{audit.written.position}")
+    return notes

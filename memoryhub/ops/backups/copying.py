@@ -1,4 +1,4 @@
-"""Copies of a database that is in use, and the look into one."""
+"""Copies of databases in use."""
 
 from __future__ import annotations
 
@@ -29,37 +29,29 @@ _NAME_BEFORE = re.compile(r"\d{8}T\d{9}Z-before-(restore|rebuild)\.db")
 
 
 def folder_of(store: StoreId | None) -> Path:
-    """Return where a store's backups are, or hub.db's; it may not exist yet."""
     return env.home() / "backups" / (f"{store.scope}-{store.name}" if store else "hub")
 
 
+# Oldest first
 def backups_of(store: StoreId | None) -> list[Path]:
-    """Return a store's backups, or hub.db's, the oldest first."""
     return sorted(path for path in folder_of(store).glob("*.db") if _NAME.fullmatch(path.name))
 
 
+# Copies from before a restore or rebuild, oldest first
 def kept_before_restores(store: StoreId) -> list[Path]:
-    """Return the copies of a store as it was before it was restored or built anew, the oldest first."""
     return sorted(path for path in folder_of(store).glob("*.db") if _NAME_BEFORE.fullmatch(path.name))
 
 
 def path_to_keep(store: StoreId, suffix: str) -> Path:
-    """Return where to keep a store's file as it is before it is replaced, in a folder that exists.
-
-    Args:
-        store: whose file it is.
-        suffix: ``BEFORE_RESTORE`` or ``BEFORE_REBUILD``.
-    """
     return new_path(store).with_name(f"{_stamp()}Z{suffix}")
 
 
+# From the name of the file
 def made_at(backup: Path) -> datetime:
-    """Return when a backup was made, or a store was kept beside, by the name of its file."""
     return datetime.strptime(backup.name[:_STAMP_LENGTH], "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
 
 
 def new_path(store: StoreId | None) -> Path:
-    """Return the path of a backup that is made now, in a folder that exists."""
     folder = folder_of(store)
     env.prepare_home()
     make_folder(folder)
@@ -75,19 +67,19 @@ _PAGES_AT_ONCE = 1000
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+# Without Django; every statement commits by itself
 def connect(path: Path, *, mode: str = "ro") -> sqlite3.Connection:
-    """Connect to a database past Django; every statement commits by itself."""
     address = f"file:{quote(str(path))}?mode={mode}"
     return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy a database as it stands at one moment, its WAL included, to a new private file; writers go on meanwhile.
+    """Copy a database at one moment, its WAL included, to a new private file; writers continue.
 
     Raises:
         NotFound: there is no such file.
-        Invalid: it is a folder, or no SQLite database.
-        Unavailable: it cannot be read, or the copy not be written.
+        Invalid: it is a folder or not an SQLite database.
+        Unavailable: it can't be read, or the copy can't be written.
     """
     if source.is_dir():
         raise Invalid(f"{source} is a folder, not a file")
@@ -99,24 +91,21 @@ def copy_database(source: Path, target: Path) -> None:
             original.backup(copy)
     except sqlite3.Error as error:
         kind = Invalid if "not a database" in str(error) else Unavailable
-        raise kind(f"{source} cannot be copied: {error}") from error
+        raise kind(f"can't copy {source}: {error}") from error
     except OSError as error:
-        raise Unavailable(f"{target} cannot be written ({error.strerror})") from error
+        raise Unavailable(f"can't write {target} ({error.strerror})") from error
 
 
 def overwrite(target: Path, source: Path, *, locked: Callable[[], None]) -> None:
-    """Replace the pages of ``target`` by those of ``source`` in one transaction; the file itself stays.
-
-    Other processes that have the file open see it as it was or as it is then, and none is left with a file that has
-    lost its name. Damage to the target's tables does not matter, as long as SQLite knows the file for a database.
+    """Replace the pages of ``target`` by those of ``source`` in one transaction.
 
     Args:
-        target: a database in use.
-        source: a database of the same page size; it may still be changed by ``locked``.
-        locked: called once, under the target's write lock and before anything is committed; what it raises undoes all.
+        target: a database in use; its tables may be damaged, if SQLite still recognises the file.
+        source: a database of the same page size; ``locked`` may still change it.
+        locked: called once, under the target's write lock, before the commit; an exception from it undoes everything.
 
     Raises:
-        sqlite3.DatabaseError: the target is locked, is no database, or cannot be written.
+        sqlite3.DatabaseError: the target is locked, not a database, or not writable.
     """
     called = False
 
@@ -124,33 +113,29 @@ def overwrite(target: Path, source: Path, *, locked: Callable[[], None]) -> None
         nonlocal called
         if called:
             return
-        if status in _BUSY:  # the lock was not given, and Python would try again for ever
+        if status in _BUSY:  # not locked; Python would retry forever
             raise sqlite3.OperationalError("database is locked")
         called = True
         locked()
 
     with closing(connect(source)) as original, closing(connect(target, mode="rw")) as replaced:
-        replaced.execute("PRAGMA writable_schema=ON")  # lets the statements below pass a malformed schema
+        replaced.execute("PRAGMA writable_schema=ON")  # allows a malformed schema
         replaced.execute("PRAGMA synchronous=FULL")
-        replaced.execute("PRAGMA schema_version").fetchone()  # reads the header: is it a database?
+        replaced.execute("PRAGMA schema_version").fetchone()  # reads the header, so fails if it is not a database
         (pages,) = original.execute("PRAGMA page_count").fetchone()
-        # The first step takes the lock, and must not be the last, which commits.
+        # why at least two steps: the first takes the lock, and the last commits
         original.backup(replaced, pages=max(1, min(_PAGES_AT_ONCE, pages // 2)), progress=once)
 
 
+# A database with a WAL needs a writable folder; one on a read-only disk is opened as immutable
 def _readable(source: Path) -> sqlite3.Connection:
-    """Connect for reading; a database with a WAL wants its folder writable, and one on a read-only disk has none."""
     if os.access(source.parent, os.W_OK) and os.access(source, os.W_OK):
         return connect(source, mode="rw")
     return sqlite3.connect(f"file:{quote(str(source))}?immutable=1", uri=True, isolation_level=None)
 
 
+# why two ways: a damaged file can't be copied by SQLite
 def keep_beside(source: Path, target: Path) -> None:
-    """Copy a database that is about to be replaced, whatever is wrong with it; SQLite writes nothing to it meanwhile.
-
-    Raises:
-        Unavailable: the copy cannot be written.
-    """
     try:
         copy_database(source, target)
         make_single(target)
@@ -159,7 +144,6 @@ def keep_beside(source: Path, target: Path) -> None:
 
 
 def _copy_files(source: Path, target: Path) -> None:
-    """Copy a file that SQLite does not read, and its WAL, as they are."""
     remove_database(target)
     try:
         for end in ("", "-wal"):
@@ -169,34 +153,31 @@ def _copy_files(source: Path, target: Path) -> None:
                 copy.touch(0o600)
                 shutil.copyfile(path, copy)
     except OSError as error:
-        raise Unavailable(f"{target} cannot be written ({error.strerror})") from error
+        raise Unavailable(f"can't write {target} ({error.strerror})") from error
 
 
+# Safe while others have the file open: without a valid header they can't write to it
 def swap_broken(path: Path, draft: Path, kept: Path) -> None:
-    """Move a file that is no database any more aside, with all that belongs to it, and put a draft in its place.
-
-    Whoever has it open still cannot write to it: its header is not a database's.
-    """
     files.move_database(path, kept)
     link(draft, path)
 
 
+# Fails if the name exists
 def link(draft: Path, path: Path) -> None:
-    """Give a finished file its name, where there is none."""
     os.link(draft, path)
     files.sync(path.parent)
 
 
+# Without a WAL beside it, and synced
 def make_single(path: Path) -> None:
-    """Leave a copy as one file that needs no WAL beside it, and wait until it is on the disk."""
     with closing(connect(path, mode="rw")) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
     files.sync(path)
 
 
+# Makes a copy the current store; ``immutable`` reads it without changing a byte
 @contextmanager
 def opened(path: Path, *, immutable: bool = False) -> Iterator[None]:
-    """Make a copy of a store the current store inside the block; ``immutable`` reads it without changing a byte."""
     with files.connected(path, _ALIAS, immutable=immutable):
         token = current_alias.set(_ALIAS)
         try:
@@ -206,13 +187,11 @@ def opened(path: Path, *, immutable: bool = False) -> Iterator[None]:
 
 
 def remove_database(path: Path) -> None:
-    """Remove a database with what SQLite keeps beside it."""
-    for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
-        each.unlink(missing_ok=True)
+    for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
+        file.unlink(missing_ok=True)
 
 
 def is_alive(pid: str) -> bool:
-    """Return whether a process, of any user, has this id."""
     try:
         os.kill(int(pid), 0)
     except (ValueError, OverflowError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Making a backup: copied at one moment, verified, and only then given its name."""
+"""Make backups: copy, verify, then name the file."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from memoryhub.ops.backups import copying
 from memoryhub.ops.backups.copying import backups_of, folder_of, kept_before_restores, made_at, new_path
 from memoryhub.ops.backups.soundness import compared_with_backup, foreign_log, require_sound
 
+# Erasures by people and clients. Retention runs as a job: what it deletes expires with the backups.
 _ERASED = (
     "SELECT DISTINCT value FROM raw_events, json_each(raw_events.payload_json, '$.positions') "
     "WHERE event_type = 'payload.erased' AND source <> 'job'"
 )
-"""What grew old is let go of as the backups do."""
 _EVENTS = "SELECT position, event_id FROM raw_events WHERE position IN (SELECT value FROM json_each(%s))"
+# Time of the last redaction or erasure by a person or client
 _LAST = (
     "SELECT max(occurred_at) FROM raw_events WHERE event_type = 'payload.redacted' "
     "OR (event_type = 'payload.erased' AND source <> 'job')"
@@ -40,34 +41,27 @@ _PAYLOADS = (
 )
 
 
+# Positions from which text was removed. Backups that still contain it are deleted.
 @dataclass(frozen=True, slots=True)
 class TakenOut:
-    """The positions of a store from which a person has taken text."""
-
+    # Without payload now
     erased: frozenset[int]
-    """Those whose text is gone altogether."""
+    # With the digest of the remaining payload (decision 28)
     redacted: dict[int, str]
-    """Those of which a part is gone, with the digest of the payload that stands there now."""
+    # Event ids: after a restore, a position can belong to another event
     events: dict[int, str]
-    """The id of the event of each: where a log was restored and went on another way, a position is another's too."""
+    # ISO 8601; "" for never
     last_at: str
-    """When that was done last; "" for never."""
 
     @classmethod
     def of_current_store(cls) -> TakenOut:
-        """Return what was taken out of the current store so far."""
         erased = frozenset(position for (position,) in rows.fetch(_ERASED))
         redacted = {position: digest for position, digest in redacted_digests().items() if position not in erased}
         events = dict(rows.fetch(_EVENTS, [json.dumps([*erased, *redacted])]))
         return cls(erased, redacted, events, rows.fetch(_LAST)[0][0] or "")
 
+    # ``unread`` is the answer for a file that can't be read
     def is_in(self, backup: Path, *, unread: bool = False) -> bool:
-        """Whether a backup has any of it.
-
-        Args:
-            backup: a copy of the store.
-            unread: what is said of one that cannot be read; by itself it has nothing to restore.
-        """
         try:
             with closing(copying.connect(backup)) as connection:
                 found = connection.execute(_PAYLOADS, [json.dumps([*self.erased, *self.redacted])])
@@ -87,37 +81,27 @@ KEPT_BEFORE_RESTORE = 2
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup that was just made and verified."""
-
     path: Path
     events: int
+    # Number of old backups removed
     removed: int
-    """Older ones that went."""
 
     def describe(self) -> str:
-        """Return what was done as one sentence."""
         return f"{counted(self.events, 'event')} copied and verified: {self.path}"
 
 
 def backups_kept() -> int:
-    """Return how many backups of each store are kept: ``MEMORY_HUB_BACKUPS``, else 7.
-
-    Raises:
-        Invalid: the setting is no number from 1.
-    """
     given = os.environ.get("MEMORY_HUB_BACKUPS", str(KEPT))
     if not given.isdecimal() or int(given) < 1:
-        raise Invalid(f"MEMORY_HUB_BACKUPS is {given[:40]!r}; it must be a number from 1")
+        raise Invalid(f"MEMORY_HUB_BACKUPS is {given[:40]!r}; it must be a number of at least 1")
     return int(given)
 
 
 def back_up_store() -> Backup:
-    """Back up the current store to its folder, and remove the oldest, and those that hold what a person took out since.
-
-    Of what restores have kept beside, the last two stay in the same way.
+    """Back up the current store; remove the oldest backups, and those with text that was removed since.
 
     Raises:
-        Unavailable: the copy is not sound: neither is the store, then; no backup is made, and none goes.
+        Unavailable: the copy is not sound, so neither is the store; no backup is made or removed.
     """
     store = current_store()
     kept = backups_kept()
@@ -127,29 +111,23 @@ def back_up_store() -> Backup:
     return Backup(target, events, _prune(store, kept, TakenOut.of_current_store()))
 
 
+# why: backups of an older store that was put back would replace the good ones (decision 37)
 def _require_own_log(store: StoreId) -> None:
-    """Refuse a log that is not the one of the earlier backups: backups of it would soon replace them all."""
     problem = foreign_log(store) or compared_with_backup(store)
     if problem:
-        raise Unavailable(f"{problem}; `memory-hub doctor` says how to mend it")
+        raise Unavailable(f"{problem}; run `memory-hub doctor` for the repair")
 
 
 def back_up_store_to(path: Path) -> Backup:
-    """Back up the current store to a file that does not exist yet.
-
-    Raises:
-        Conflict: it exists.
-        Unavailable: the copy is not sound, or cannot be written.
-    """
     if path.exists():
-        raise Conflict(f"{path} exists already; name another file")
+        raise Conflict(f"{path} already exists; choose another file")
     if not path.parent.is_dir():
-        raise Unavailable(f"{path} cannot be written: there is no folder {path.parent}")
+        raise Unavailable(f"can't write {path}: there is no folder {path.parent}")
     return Backup(path, _copy_verified(current_store(), path), 0)
 
 
+# None if hub.db does not exist, as where only MCP is used
 def back_up_hub() -> Path | None:
-    """Back up hub.db: who may come in, and what the jobs did. None if it does not exist, as where MCP alone is used."""
     source = env.home() / "hub.db"
     if not source.exists():
         return None
@@ -175,8 +153,8 @@ def _require_whole(connection: sqlite3.Connection) -> None:
         raise Unavailable(f"hub.db is damaged: {'; '.join(found)[:500]}")
 
 
+# ``target`` appears only after the copy was verified
 def _copy_verified(store: StoreId, target: Path) -> int:
-    """Copy a store to ``target``, which appears when the copy is known to be sound; return its number of events."""
     draft = _draft(target)
     anchored = _anchored(store)
     try:
@@ -194,7 +172,7 @@ def _anchored(store: StoreId) -> tuple[int, str] | None:
     try:
         anchor = read_anchor(store)
     except ValueError as error:
-        raise Unavailable("the anchor file beside the store cannot be read; `memory-hub doctor` says more") from error
+        raise Unavailable("can't read the anchor file beside the store; run `memory-hub doctor`") from error
     return (anchor.position, anchor.digest) if anchor else None
 
 
@@ -203,18 +181,16 @@ def _draft(target: Path) -> Path:
 
 
 def _put(draft: Path, target: Path) -> None:
-    """Give a finished copy its name, unless another process took that meanwhile."""
     try:
         os.link(draft, target)
     except FileExistsError as error:
-        raise Conflict(f"{target} was made by another process just now") from error
-    except OSError:  # a disk without links
+        raise Conflict(f"another process has just created {target}") from error
+    except OSError:  # the disk has no hard links
         draft.rename(target)
     sync(target.parent)
 
 
 def _prune(store: StoreId, kept: int, taken_out: TakenOut) -> int:
-    """Remove the oldest, and those that hold what was taken out since, and return how many went."""
     backups = backups_of(store)
     old = backups[:-kept]
     old += [path for path in backups[-kept:-1] if taken_out.is_in(path)]
@@ -225,8 +201,8 @@ def _prune(store: StoreId, kept: int, taken_out: TakenOut) -> int:
     return len(old)
 
 
+# An unreadable copy also goes if text was removed after it was made
 def _old_before_restores(store: StoreId, taken_out: TakenOut) -> list[Path]:
-    """Return those that go of what restores kept: one that cannot be read, too, if text was taken out after it."""
     kept = kept_before_restores(store)
     recent = kept[-KEPT_BEFORE_RESTORE:]
     old = kept[:-KEPT_BEFORE_RESTORE]
@@ -238,17 +214,15 @@ def _old_before_restores(store: StoreId, taken_out: TakenOut) -> list[Path]:
 
 
 def _remove_drafts(folder: Path) -> None:
-    """Remove what processes that died had begun."""
     for draft in folder.glob(".*.draft"):
         if not copying.is_alive(draft.name.split(".")[-2]):
             copying.remove_database(draft)
 
 
 def back_up_target(run: Run) -> str:
-    """Back up the run's store, or hub.db."""
     if run.store is None:
         copied = back_up_hub()
-        return f"hub.db copied and checked: {copied}" if copied else ""
+        return f"hub.db copied and verified: {copied}" if copied else ""
     backup = back_up_store()
     run.report(backup.events, backup.events)
     return backup.describe()

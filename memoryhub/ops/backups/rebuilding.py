@@ -1,8 +1,4 @@
-"""Rebuilding a store from its log: its read models in place, or, where the file is damaged, a whole new file.
-
-The pages of the new file replace those of the damaged one in one transaction, as a restore does it: other processes
-that have the file open go on with it, and none can write into a file that has lost its name.
-"""
+"""Rebuild a store from its log: its read models, or the whole file if it is damaged."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ from memoryhub.ops.backups.copying import BEFORE_REBUILD, path_to_keep
 
 _ATTEMPTS = 3
 _LOCK_SECONDS = 60.0
-# What SQLite says of a file of which a process that opens it can write no page.
+# SQLite's errors for files that no process can write to
 _NOBODY_WRITES = ("not a database", "unsupported file format", "readonly")
 
 Progress = Callable[[int], None]
@@ -40,28 +36,26 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What was done."""
-
     report: RebuildReport
+    # Why the whole file was rebuilt; "" otherwise
     problem: str = ""
-    """What was wrong with the file, where a new one was built; then all tables were replaced."""
+    # The damaged file
     kept: Path | None = None
-    """The damaged file."""
 
 
 def rebuild_store(*, store: StoreId, progress: Progress = lambda _: None, only: Sequence[str] = ()) -> Rebuilt:
-    """Make a store's read models from its log; where its file is damaged, build the whole file from the log.
+    """Rebuild a store's read models from its log; if its file is damaged, rebuild the whole file.
 
     Args:
-        store: it need not be readable but for its log.
-        progress: called with the number of events applied so far, about every 2,000.
-        only: tables, or apps with all their tables, to replace in a file that is sound. Default: all.
+        store: only its log needs to be readable.
+        progress: called with the number of applied events, about every 2,000.
+        only: tables or apps to replace in a sound file; default: all.
 
     Raises:
         NotFound: there is no such store.
-        Invalid: one of ``only`` is no read model.
-        Unavailable: the log cannot be read whole, or its chain does not hold: a backup must be restored.
-        Locked: another process held the store for too long, or events were erased time and again meanwhile.
+        Invalid: one of ``only`` is not a read model.
+        Unavailable: the log can't be read or its chain is broken; restore a backup.
+        Locked: another process held the store for too long, or kept erasing events.
     """
     problem = file_problem(store)
     if not problem:
@@ -71,13 +65,8 @@ def rebuild_store(*, store: StoreId, progress: Progress = lambda _: None, only: 
         return _rebuild(store, problem, progress)
 
 
+# "" if the file is sound
 def file_problem(store: StoreId) -> str:
-    """Return why a store's file must be built anew, "" where it need not be.
-
-    Raises:
-        NotFound: there is no such store.
-        Unavailable: it cannot be opened for another reason than damage: it is gone, or a newer hub wrote it.
-    """
     try:
         with use_store(store):
             return damage() or header_problem(store.path) or schema_problem()
@@ -96,7 +85,7 @@ def _translated() -> Iterator[None]:
             raise Locked("memory database is locked by another process") from error
         raise Unavailable(f"memory database unavailable: {error}") from error
     except OSError as error:
-        raise Unavailable(f"the new file cannot be written ({error.strerror})") from error
+        raise Unavailable(f"can't write the new file ({error.strerror})") from error
 
 
 def _rebuild(store: StoreId, problem: str, progress: Progress) -> Rebuilt:
@@ -107,7 +96,7 @@ def _rebuild(store: StoreId, problem: str, progress: Progress) -> Rebuilt:
             tables = _attempt(store, kept, progress)
             events = _finish(store)
             return Rebuilt(RebuildReport(events, time.monotonic() - started, tables), problem, kept)
-    raise Locked("events were erased while the file was built; run rebuild again")
+    raise Locked("events were erased during the rebuild; run rebuild again")
 
 
 def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport]:
@@ -116,7 +105,7 @@ def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport
     try:
         with readable_log(store) as source:
             if source is None:
-                raise Unavailable("the file cannot be built from its log: the log cannot be found in it")
+                raise Unavailable("can't rebuild the file: no log found in it")
             before = _state(store)
             with FreshFile.at(draft, store, source) as fresh:
                 fresh.fill(progress)
@@ -136,9 +125,8 @@ def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport
         shutil.rmtree(folder, ignore_errors=True)
 
 
+# ``finish`` runs under the store's write lock, as far as a damaged file allows one (decision 32)
 def _put_in_place(store: StoreId, draft: Path, kept: Path, finish: Callable[[], None]) -> None:
-    """Replace the damaged file; ``finish`` is called under the store's write lock, as far as SQLite can give one."""
-
     def locked() -> None:
         finish()
         copying.keep_beside(store.path, kept)
@@ -153,30 +141,25 @@ def _put_in_place(store: StoreId, draft: Path, kept: Path, finish: Callable[[], 
         copying.swap_broken(store.path, draft, kept)
 
 
+# Changes when a process writes to the store's files
 def _state(store: StoreId) -> list[tuple[int, int, int]]:
-    """Return what shows that a process has written to the store's files."""
     files = [store.path, store.path.with_name(f"{store.path.name}-wal")]
     found = [path.stat() for path in files if path.exists()]
-    return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in found if each.st_size]
+    return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in found if status.st_size]
 
 
 def _require_same(store: StoreId, before: list[tuple[int, int, int]]) -> None:
-    """Refuse where others have written to a file that was copied to be read; it must be copied once more then.
-
-    Raises:
-        ErasedMeanwhile: they have.
-    """
     if _state(store) != before:
         raise ErasedMeanwhile
 
 
+# Also removes what was made from the damaged file
 def _finish(store: StoreId) -> int:
-    """Look at the store as it is now, drop what was made of the damaged file, and return its last position."""
     shutil.rmtree(store.path.with_name("index"), ignore_errors=True)
     with use_store(store):
         problem = damage() or schema_problem()
         if problem:
-            raise Unavailable(f"{problem}, in the file that was just built; the disk may be failing")
+            raise Unavailable(f"{problem}, in the file that was just rebuilt; the disk may be failing")
         finish_rebuild()
         position = log.head()[0]
     wal.shorten(store.path)

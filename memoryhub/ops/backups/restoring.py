@@ -1,8 +1,4 @@
-"""Putting a backup back: verified and upgraded beside the store, then written into its file in one transaction.
-
-The file itself stays, so that other processes which have it open go on with it: they see the store as it was, or as it
-is restored, and can lose nothing, since the store's write lock is held from the look at its head to the end.
-"""
+"""Restore backups: verify and upgrade a copy, then write it into the store's file in one transaction."""
 
 from __future__ import annotations
 
@@ -38,15 +34,13 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was done."""
-
     events: int
+    # The replaced file; None if there was none
     kept: Path | None
-    """The store as it was before; None where there was none."""
+    # Events of the store that the backup lacks
     undone: int
-    """Events of the store that the file does not have."""
+    # Anchored events that neither the backup nor the store has
     lost: int = 0
-    """Events that were anchored, and that neither the file has nor the store had, as far as it could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +50,19 @@ class _Head:
 
 
 def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
-    """Put a backup in the place of a store, which is kept beside first.
+    """Replace a store by a backup; the replaced file is kept.
 
     Args:
-        store: it need not exist, or be readable.
-        source: a file that ``backup`` made, or any copy of the store.
-        replace: go on though the store has events that the file lacks, or cannot be read.
+        store: need not exist or be readable.
+        source: a backup, or any copy of the store.
+        replace: continue if the store has events that the backup lacks, or can't be read.
 
     Raises:
         NotFound: there is no such file.
-        Invalid: it is no store, or another one's.
-        Unavailable: it is damaged, its chain is broken, or a newer hub wrote it.
-        Conflict: the store has events that the file lacks, or cannot be read, and ``replace`` is off.
-        Locked: another process restores or upgrades it.
+        Invalid: it is not a store, or another store's.
+        Unavailable: it is damaged, its chain is broken, or a newer version wrote it.
+        Conflict: ``replace`` is needed.
+        Locked: another process restores or upgrades the store.
     """
     kept = path_to_keep(store, BEFORE_RESTORE)
     draft = kept.with_name(f".{kept.name}.{os.getpid()}.draft")
@@ -86,8 +80,8 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
     return Restored(head.position, path, undone, lost=max(0, anchored - head.position - undone))
 
 
+# Errors name ``source``, not the draft
 def _prepared(draft: Path, store: StoreId, source: Path) -> _Head:
-    """Verify the copy of the backup, bring it to this version, and return its head; errors name ``source``."""
     _require_store(draft, source)
     try:
         with copying.opened(draft):
@@ -101,32 +95,30 @@ def _prepared(draft: Path, store: StoreId, source: Path) -> _Head:
     except DatabaseError as error:
         if "malformed" in str(error):
             raise Unavailable(f"{source} is damaged: {error}") from error
-        raise Invalid(f"{source} is no store of this hub: {error}") from error
+        raise Invalid(f"{source} is not a store of this hub: {error}") from error
 
 
 def _require_store(draft: Path, source: Path) -> None:
-    """Check that the file has an event log before anything is asked of it."""
     with closing(copying.connect(draft)) as connection:
         try:
             found = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('raw_events')")}
         except sqlite3.DatabaseError as error:
             raise Unavailable(f"{source} is damaged: {error}") from error
     if not found:
-        raise Invalid(f"{source} is no store: it has no event log")
+        raise Invalid(f"{source} is not a store: it has no event log")
     missing = sorted(_LOG_COLUMNS - found)
     if missing:
-        raise Invalid(f"{source} is no store: its event log lacks the columns {', '.join(missing)}")
+        raise Invalid(f"{source} is not a store: its event log lacks the columns {', '.join(missing)}")
 
 
 def _require_of(store: StoreId, source: Path) -> None:
     names = [name for (name,) in rows.fetch("SELECT DISTINCT project_id FROM raw_events LIMIT 2")]
     others = [name for name in names if name != store.name]
     if others:
-        raise Invalid(f"{source} is of {others[0]!r}, not of {store.name!r}; restore it there")
+        raise Invalid(f"{source} is a backup of {others[0]!r}, not of {store.name!r}; restore it there")
 
 
 def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
-    """Return where the store is kept as it was, and how many of its events the draft lacks."""
     try:
         if store.path.is_symlink():
             return _replace_link(store, draft, kept, replace=replace)
@@ -147,8 +139,8 @@ def _put_new(store: StoreId, draft: Path) -> None:
     copying.link(draft, store.path)
 
 
+# The file that the link points to is not changed
 def _replace_link(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
-    """Put the draft in the place of a symbolic link; the file that it leads to stays as it is."""
     if not store.path.exists():
         store.path.unlink()
         return _replace_missing(store, draft, kept), 0
@@ -162,15 +154,13 @@ def _replace_link(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> 
 
 
 def _is_empty_file(path: Path) -> bool:
-    # It cannot be overwritten: without a header it is not in WAL mode, so the backup's lock excludes our own reader.
+    # why not overwritten: without a header it is not in WAL mode, so the backup's lock would exclude our own reader
     return path.is_file() and not path.stat().st_size
 
 
+# why the WAL moves too: SQLite would replay it over the restored file. The empty file that is kept records the time
+# of the restore (decision 37).
 def _replace_missing(store: StoreId, draft: Path, kept: Path) -> Path | None:
-    """Put the draft in the place of a store that is gone or empty, and keep its WAL: SQLite would replay it over that.
-
-    The empty file that is kept says when this was done, as another copy would.
-    """
     kept.touch(0o600)
     wal = store.path.with_name(f"{store.path.name}-wal")
     store.path.with_name(f"{store.path.name}-shm").unlink(missing_ok=True)
@@ -182,12 +172,11 @@ def _replace_missing(store: StoreId, draft: Path, kept: Path) -> Path | None:
     return kept if had_wal else None
 
 
+# why in place: processes that have the file open would go on writing into a file without a name (decision 22)
 def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int:
-    """Write the draft's pages into the store's file, in one transaction of SQLite's own backup."""
     newer: list[int] = []
 
     def look() -> None:
-        """Under the write lock, before anything is committed: is anything newer here, and is it kept?"""
         try:
             last, common = _compared(store, draft)
         except sqlite3.DatabaseError as error:
@@ -200,14 +189,15 @@ def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int
         _require_replace(newer[0], replace=replace)
         copying.keep_beside(store.path, kept)
         _await_anchor(store, last)
-        replace_anchor(store, common.position, common.digest)  # right before the commit, and right after it
+        # Just before the commit; ``_finish`` sets the new head after it
+        replace_anchor(store, common.position, common.digest)
 
     copying.overwrite(store.path, draft, locked=look)
     return newer[0]
 
 
+# The store's last position, and the last event in common with the draft, found by bisection
 def _compared(store: StoreId, draft: Path) -> tuple[int, _Head]:
-    """Return the store's last position, and the last event that it has in common with the draft."""
     with closing(copying.connect(store.path, mode="rw")) as live, closing(copying.connect(draft)) as copy:
         last = _last(live)
         common, beyond = 0, min(last, _last(copy)) + 1
@@ -230,8 +220,8 @@ def _digest(connection: sqlite3.Connection, position: int) -> str:
 def _require_replace(newer: int, *, replace: bool) -> None:
     if newer and not replace:
         raise Conflict(
-            f"the store has {counted(newer, 'event')} that the file lacks, and what was erased since would be back; "
-            "say --replace to go on: the store is kept beside as it is"
+            f"the store has {counted(newer, 'event')} that the file lacks, and text erased since would return; "
+            "add --replace to restore anyway: the current file is kept"
         )
 
 
@@ -239,11 +229,11 @@ def _require_replace_of_broken(error: sqlite3.DatabaseError, *, replace: bool) -
     if "locked" in str(error):
         raise error
     if not replace:
-        raise Conflict(f"the store cannot be read ({error}); say --replace to go on: its file is kept beside")
+        raise Conflict(f"can't read the store ({error}); add --replace to restore anyway: its file is kept")
 
 
+# The process that has just committed may not have anchored its event yet, or may have died
 def _await_anchor(store: StoreId, last: int) -> None:
-    """Wait for the process that has just committed to anchor its event; it may have died, so not for long."""
     deadline = time.monotonic() + _LATE_SECONDS
     while 0 < _anchored(store) < last and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
@@ -258,11 +248,10 @@ def _anchored(store: StoreId) -> int:
 
 
 def _finish(store: StoreId, head: _Head) -> None:
-    """Anchor the head, and drop the caches that were made of what the store was."""
     forget(store)
     shutil.rmtree(store.path.with_name("index"), ignore_errors=True)
     with use_store(store):
         if log.digest_at(head.position) != head.digest:
-            raise Unavailable("the store is not what was restored: another process changed it; run restore again")
-        replace_anchor(store, *log.head())  # a writer may have gone on from there already
+            raise Unavailable("another process changed the store during the restore; run restore again")
+        replace_anchor(store, *log.head())  # a writer may have appended already
         forget_views()

@@ -1,4 +1,4 @@
-"""Putting a backup of hub.db back. The hub must not run: it would go on with the file that is moved aside."""
+"""Restore backups of hub.db. The hub must not run: it would continue with the file that is moved aside."""
 
 from __future__ import annotations
 
@@ -18,19 +18,10 @@ from memoryhub.ops.backups.soundness import hub_problem
 
 @dataclass(frozen=True, slots=True)
 class RestoredHub:
-    """Where hub.db is kept as it was; None where there was none."""
-
     kept: Path | None
 
 
 def restore_hub(*, source: Path) -> RestoredHub:
-    """Put a backup in the place of hub.db, which is kept beside the backups with its write-ahead log.
-
-    Raises:
-        NotFound: there is no such file.
-        Invalid: it is no backup of hub.db.
-        Unavailable: it is damaged, or a file cannot be written.
-    """
     env.prepare_home()
     folder = folder_of(None)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -43,7 +34,7 @@ def restore_hub(*, source: Path) -> RestoredHub:
         _require_hub(draft)
         return RestoredHub(_swap(draft, env.home() / "hub.db", kept))
     except OSError as error:
-        raise Unavailable(f"hub.db cannot be restored ({error.strerror})") from error
+        raise Unavailable(f"can't restore hub.db ({error.strerror})") from error
     finally:
         copying.remove_database(draft)
         _remove_oldest_kept(folder)
@@ -53,9 +44,10 @@ def _require_hub(draft: Path) -> None:
     problem = hub_problem(draft)
     if problem:
         kind = Unavailable if "damaged" in problem else Invalid
-        raise kind(f"this is no backup of hub.db that can be restored: {problem}")
+        raise kind(f"not a sound backup of hub.db: {problem}")
 
 
+# why side files first: an old WAL must never meet the restored file
 def _swap(draft: Path, target: Path, kept: Path) -> Path | None:
     there = os.path.lexists(target)
     move_database(target, kept)

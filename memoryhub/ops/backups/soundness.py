@@ -1,4 +1,4 @@
-"""Whether a backup can be restored: every page, the whole chain, and whose log it is. The file is not changed."""
+"""Verify backups without changing them: pages, chain, and whose log they have."""
 
 from __future__ import annotations
 
@@ -25,21 +25,17 @@ _HEADER = b"SQLite format 3\0"
 HUB_TABLES = {"hub.db": "memoryhub_jobrun", "jobs.db": "django_q_ormq"}
 
 
+# ``problem`` is "" for a sound backup; ``position`` and ``digest`` are the head of its log
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A backup, and what is wrong with it: "" for one that can be restored.
-
-    ``position`` and ``digest`` are the head of a store's backup.
-    """
-
     path: Path
     problem: str = ""
     position: int = 0
     digest: str = ""
 
 
+# As a restore verifies it: about a second for 300 MB, then cached
 def examine_backup(path: Path, store: StoreId) -> Examined:
-    """Verify a backup of a store as a restore would; takes about a second for 300 MB, the second time nothing."""
     problem = _file_problem(path)
     if problem:
         return Examined(path, problem)
@@ -58,18 +54,15 @@ def _examined(path: Path, store: StoreId, _stamp: tuple[int, int, int]) -> Exami
 
 
 def newest_sound_backup(store: StoreId) -> Path | None:
-    """Return the newest backup of a store that can be restored, None where there is none."""
     newest_first = reversed(backups_of(store))
     return next((path for path in newest_first if not examine_backup(path, store).problem), None)
 
 
 def newest_sound_hub_backup() -> Path | None:
-    """Return the newest backup of hub.db that can be restored, None where there is none."""
     return next((path for path in reversed(backups_of(None)) if not hub_problem(path)), None)
 
 
 def hub_problem(path: Path, name: str = "hub.db") -> str:
-    """Return what is wrong with hub.db, jobs.db or a backup of one; "" where all is well."""
     problem = _file_problem(path)
     if problem:
         return problem
@@ -89,24 +82,19 @@ def hub_problem(path: Path, name: str = "hub.db") -> str:
 
 
 def foreign_log(store: StoreId) -> str:
-    """Return a sentence where the current log has events of another store than ``store``, else ""."""
     found = rows.fetch("SELECT project_id FROM raw_events WHERE project_id <> %s LIMIT 1", [store.name])
     return f"the log is of {found[0][0]!r}, not of {store.name!r}" if found else ""
 
 
+# why: finds an older store that was put back with its anchor (decision 37). Nothing is compared if a restore or an
+# accepted loss is newer than the backup.
 def compared_with_backup(store: StoreId) -> str:
-    """Return how the current store's log differs from its newest backup, "" where it goes on from there.
-
-    This finds an older store that was put back together with its anchor, before its backups replace those of the newer
-    one. A store that was restored after its newest backup was made, or whose loss was accepted since, may lack what
-    that has, on purpose.
-    """
     backups = backups_of(store)
     restored = [made_at(path) for path in kept_before_restores(store) if path.name.endswith(BEFORE_RESTORE)]
     if not backups or max([*restored, *_losses_accepted()], default=_NEVER) >= made_at(backups[-1]):
         return ""
-    known = examine_backup(backups[-1], store)
-    return "" if known.problem else _difference(known)
+    newest = examine_backup(backups[-1], store)
+    return "" if newest.problem else _difference(newest)
 
 
 def _losses_accepted() -> list[datetime]:
@@ -114,18 +102,18 @@ def _losses_accepted() -> list[datetime]:
     return [clock.from_text(moment) for (moment,) in found]
 
 
-def _difference(known: Examined) -> str:
+def _difference(backup: Examined) -> str:
     position, _ = log.head()
-    made = f"the backup of {made_at(known.path):%Y-%m-%d %H:%M} UTC"
-    if position < known.position:
-        return f"the log ends at #{position}, but {made} has #{known.position}"
-    if known.position and log.digest_at(known.position) != known.digest:
-        return f"#{known.position} is not the event that {made} has"
+    made = f"the backup of {made_at(backup.path):%Y-%m-%d %H:%M} UTC"
+    if position < backup.position:
+        return f"the log ends at #{position}, but {made} has #{backup.position}"
+    if backup.position and log.digest_at(backup.position) != backup.digest:
+        return f"#{backup.position} is not the event that {made} has"
     return ""
 
 
+# why not SQLite: it takes an empty file for an empty database
 def _file_problem(path: Path) -> str:
-    """Return what is wrong with a file's first bytes; SQLite takes an empty file for an empty database."""
     try:
         with path.open("rb") as file:
             start = file.read(len(_HEADER))
@@ -136,15 +124,8 @@ def _file_problem(path: Path) -> str:
     return "" if start == _HEADER else "the file is not a database"
 
 
+# ``anchored``: a position and its digest that must be in the copy
 def require_sound(anchored: tuple[int, str] | None = None) -> int:
-    """Return how many events the current copy has.
-
-    Args:
-        anchored: a position and its digest that were anchored before the copy was made.
-
-    Raises:
-        Unavailable: a page is damaged, the chain is broken, or it lacks what was anchored.
-    """
     problem = damage()
     if problem:
         raise Unavailable(problem)

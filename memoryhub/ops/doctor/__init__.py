@@ -1,4 +1,4 @@
-"""What is wrong with a hub, and how to mend it: each finding is a sentence and a remedy."""
+"""Check a hub: each finding is a problem and its repair."""
 
 from memoryhub.ops.doctor.finding import Finding
 from memoryhub.ops.doctor.hub import examine_hub

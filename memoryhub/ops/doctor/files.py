@@ -1,4 +1,4 @@
-"""The examination of the home's files: links, what killed processes left, and stores that are gone or misnamed."""
+"""Check the home's files: links, leftovers of killed processes, missing and misnamed stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ _PID = re.compile(r"[.-](\d+)(?:[.-]\d+)?(?:\.draft)?(?:-wal|-shm|-journal)?$")
 
 
 def examine_files() -> Iterator[Finding]:
-    """Yield what is wrong with the home's files, whatever is in them."""
     paths = sorted(env.home().rglob("*"))
     yield from _links(paths)
     yield from _leftovers(paths)
@@ -26,8 +25,8 @@ def examine_files() -> Iterator[Finding]:
     yield from _lost()
 
 
+# The target of a link is outside the home, with unchecked permissions
 def _links(paths: list[Path]) -> Iterator[Finding]:
-    """Find links in the place of files: what they lead to is outside the home, with modes that nobody checks."""
     for path in paths:
         if not path.is_symlink() or path.is_dir():
             continue
@@ -42,12 +41,12 @@ def _links(paths: list[Path]) -> Iterator[Finding]:
         yield Finding("the home folder", f"{name} is a symbolic link to {target}, where it is not protected", mend)
 
 
+# Drafts can contain text that was erased since
 def _leftovers(paths: list[Path]) -> Iterator[Finding]:
-    """Find drafts of processes that have died; they may hold text that was erased since."""
     left = [path for path in paths if path.name.startswith(".") and _is_left(path)]
     if left:
         mend = f"`rm -r {' '.join(quote(str(path)) for path in left)}`"
-        yield Finding("the home folder", f"a process that was killed has left {listed_paths(left)}", mend)
+        yield Finding("the home folder", f"a killed process left {listed_paths(left)}", mend)
 
 
 def _is_left(path: Path) -> bool:
@@ -56,22 +55,19 @@ def _is_left(path: Path) -> bool:
 
 
 def _misnamed() -> Iterator[Finding]:
-    """Find copies of stores' folders whose names no store can have."""
     for kind in _FOLDERS:
         for path in sorted((env.home() / kind).glob("*/events.db")):
             if not SLUG.fullmatch(path.parent.name):
-                mend = f"it is no store and nothing reads it; {set_aside(path.parent)}"
-                yield Finding(f"{kind}/{path.parent.name}", f"{path.parent.name!r} is no id of a store", mend)
+                mend = f"nothing reads this folder; {set_aside(path.parent)}"
+                yield Finding(f"{kind}/{path.parent.name}", f"{path.parent.name!r} is not a valid store id", mend)
 
 
 def set_aside(folder: Path) -> str:
-    """Return the command that moves a folder to where nothing takes it for a store."""
     aside = env.home() / "backups" / f"set-aside-{folder.name}"
     return f"`mv {quote(str(folder))} {quote(str(aside))}` sets it aside"
 
 
 def _lost() -> Iterator[Finding]:
-    """Find stores whose file is gone, but not their anchor or their backups."""
     anchored = [_store_at(path) for path in env.home().glob("projects/*/head")]
     anchored += [_store_at(path) for path in env.home().glob("orgs/*/head")]
     shared = [GLOBAL_STORE] if (env.home() / "global" / "head").exists() else []
@@ -80,7 +76,7 @@ def _lost() -> Iterator[Finding]:
             continue
         restore, none = restore_command(store)
         mend = f"{restore} puts the newest sound backup in its place{none}"
-        mend += f"; where no backup is left, `memory-hub doctor --accept-loss {option(store)}` begins it again"
+        mend += f"; where no backup is left, `memory-hub doctor --accept-loss {option(store)}` starts an empty store"
         on_purpose = "; if it was deleted on purpose, remove its folder in backups/ and its file `head`"
         yield Finding(str(store.path.parent.relative_to(env.home())), "the store's file is gone", mend + on_purpose)
 
@@ -99,7 +95,6 @@ def _backed_up() -> Iterator[StoreId]:
 
 
 def _store_at(path: Path) -> StoreId | None:
-    """Return the store whose folder a file is in, None for a file elsewhere."""
     folder = path.parent
     if folder == env.home() / "global":
         return GLOBAL_STORE if path.name in ("events.db", "head") else None

@@ -1,4 +1,4 @@
-"""One thing that is wrong."""
+"""Findings, and checks of backups."""
 
 from __future__ import annotations
 
@@ -23,22 +23,17 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong, and what to do about it."""
-
+    # Such as project alpha or hub.db
     where: str
-    """Whose it is: ``project alpha``, ``hub.db``, …"""
+    # The problem, as a sentence without its full stop
     what: str
-    """What is wrong, as a sentence without its stop."""
+    # The repair
     mend: str
-    """What to do."""
 
 
+# why: SQLite can't open a WAL database where it can't create the index file of the WAL. Such a database need not be
+# damaged, so a restore must not be proposed.
 def blamed_on_disk(where: str, problem: str) -> Finding | None:
-    """Return the finding for what cannot be opened because the disk is full or read-only; None if it is neither.
-
-    SQLite opens no database in WAL mode where it cannot make the file of the WAL's index: such a database need not be
-    damaged, and must not be replaced by a backup.
-    """
     home = env.home()
     if shutil.disk_usage(home).free < _LEAST_BYTES:
         return Finding(where, f"it cannot be opened while the disk is full: {problem}", MAKE_ROOM)
@@ -48,39 +43,29 @@ def blamed_on_disk(where: str, problem: str) -> Finding | None:
 
 
 def listed_paths(paths: list[Path]) -> str:
-    """Return the first paths, relative to the home folder, and how many more there are."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return ", ".join(str(path.relative_to(env.home())) for path in paths[:_SHOWN]) + more
 
 
 def restore_command(store: StoreId, options: str = "") -> tuple[str, str]:
-    """Return the command that restores a store's newest sound backup, and a remark where there is none."""
     backup = newest_sound_backup(store)
-    none = "" if backup else "; the home has no sound backup of it, so FILE is one that you kept elsewhere"
+    none = "" if backup else "; the home has no sound backup of it, so FILE must be one that you keep elsewhere"
     return f"`memory-hub restore {quote(str(backup)) if backup else 'FILE'} {option(store)}{options}`", none
 
 
 def option(store: StoreId) -> str:
-    """Return the option of commands that names a store."""
     return f"--{store.scope}" if store.scope == "global" else f"--{store.scope} {store.name}"
 
 
 _Pair = tuple[str, str]
 
 
+# ``whole``: the store has no problem, so another backup can be made. ``deep``: all backups, not only the newest.
 def examine_backups(store: StoreId, *, whole: bool, deep: bool = False) -> Iterator[_Pair]:
-    """Yield what is wrong with a store's newest backup, or with all of them.
-
-    Args:
-        store: whose backups to verify.
-        whole: nothing was found in the store itself, so that another backup can be made.
-        deep: verify all backups, not the newest alone.
-    """
     yield from _broken_backups(store, lambda path: examine_backup(path, store).problem, whole=whole, deep=deep)
 
 
 def examine_hub_backups(*, deep: bool = False) -> Iterator[Finding]:
-    """Yield what is wrong with the newest backup of hub.db, or with all of them."""
     for what, mend in _broken_backups(None, hub_problem, whole=True, deep=deep):
         yield Finding("the hub's backups", what, mend)
 
@@ -90,6 +75,6 @@ def _broken_backups(
 ) -> Iterator[_Pair]:
     for path in backups_of(store) if deep else backups_of(store)[-1:]:
         if problem := find_problem(path):
-            again = f"`rm {quote(str(path))}`, then `memory-hub backup` makes another"
-            mend = again if whole else "mend the store first; the next backup replaces it"
+            again = f"`rm {quote(str(path))}`, then `memory-hub backup` makes a new one"
+            mend = again if whole else "repair the store first; the next backup replaces this one"
             yield f"the backup {path.name} cannot be restored: {problem}", mend

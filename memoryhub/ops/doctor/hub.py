@@ -1,4 +1,4 @@
-"""The examination of what is no store's: files, disk, the hub's own databases, and the jobs."""
+"""Check files, disk, hub.db, jobs.db and jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ _STOP = "stop `memory-hub serve`"
 
 
 def examine_databases() -> Iterator[Finding]:
-    """Yield what is wrong with the databases that are no store's."""
     yield from _hub()
     yield from _jobs_database()
     yield from _template()
@@ -41,7 +40,7 @@ def _hub() -> Iterator[Finding]:
     path = env.home() / "hub.db"
     problem = _missing(path, used=bool(backups_of(None))) or (hub_problem(path) if path.exists() else "")
     if not problem or (problem == "the file is empty" and not backups_of(None)):
-        return  # an empty one is also what a command leaves that only asked for it; the jobs' finding says what to do
+        return  # commands that only read it leave an empty file; the finding on jobs has the repair
     backup = newest_sound_hub_backup()
     again = f"{_remove(path)}, then `memory-hub jobs` creates it; people and tokens must be added again"
     restore = f"`memory-hub restore {quote(str(backup))} --hub` puts the newest sound backup in its place"
@@ -64,8 +63,8 @@ def _missing(path: Path, *, used: bool) -> str:
     return "the file is missing" if used and not path.exists() else ""
 
 
+# An old WAL must not meet the next database of that name
 def _remove(path: Path) -> str:
-    """Return the command that removes a database; its WAL must not meet the next one of that name."""
     paths = [f"{path}{end}" for end in ("", "-wal", "-shm")]
     return f"`rm -rf {' '.join(map(quote, paths))}`"
 
@@ -84,7 +83,6 @@ _OVERDUE = timedelta(minutes=10)
 
 
 def examine_hub(*, deep: bool = False) -> list[Finding]:
-    """Look at everything that is no store's, and return what is wrong."""
     databases = list(examine_databases())
     return [
         *_settings(),
@@ -105,16 +103,16 @@ def _settings() -> Iterator[Finding]:
         what, _, mend = problem.rpartition("; ")
         yield Finding("the settings", what, mend)
     for name in unknown_in_config():
-        what = f"{CONFIG_FILE} names {name[:64]!r}, which is no setting and does nothing"
+        what = f"{CONFIG_FILE} names {name[:64]!r}, which is not a setting"
         near = difflib.get_close_matches(name, ProjectSettings.model_fields, n=1)
-        yield Finding("the settings", what, f"take it out there{f', or write {near[0]}' if near else ''}")
+        yield Finding("the settings", what, f"remove it{f', or write {near[0]}' if near else ''}")
 
 
 def _private() -> Iterator[Finding]:
     home = env.home()
     open_to_others = [path for path in (home, *home.rglob("*")) if _mode(path) & 0o077]
     if open_to_others:
-        what = f"others on this machine may open what is private: {listed_paths(open_to_others)}"
+        what = f"other users of this machine can open private files: {listed_paths(open_to_others)}"
         yield Finding("the home folder", what, f"`chmod -R go= {quote(str(home))}`")
 
 
@@ -122,12 +120,12 @@ def _secrets() -> Iterator[Finding]:
     for name, cost in SECRET_FILES.items():
         path = env.home() / name
         if problem := secret_problem(name):
-            mend = f"`rm {quote(str(path))}`; the next start of `memory-hub serve` makes a new one: {cost}"
+            mend = f"`rm {quote(str(path))}`; the next start of `memory-hub serve` creates a new one: {cost}"
             yield Finding(name, f"the file {problem}", mend)
     if not os.path.lexists(env.home() / REDACTION_KEY) and any(env.home().glob("**/events.db")):
         mend = (
-            "put it back from your own copy of the home folder; else the next start of `memory-hub serve` makes a new "
-            f"one: {SECRET_FILES[REDACTION_KEY]}"
+            "restore it from your own copy of the home folder; else the next start of `memory-hub serve` creates a "
+            f"new one: {SECRET_FILES[REDACTION_KEY]}"
         )
         yield Finding(REDACTION_KEY, "the file is gone", mend)
 
@@ -148,7 +146,7 @@ def _disk() -> Iterator[Finding]:
         what = f"the disk has {free // 2**20} MB free; a rebuild or a backup needs three times the largest store"
         yield Finding("the home folder", what, "make room on the disk, or move old backups elsewhere")
     if not os.access(home, os.W_OK):
-        yield Finding("the home folder", "it cannot be written", "give its owner the right to write, or mount it so")
+        yield Finding("the home folder", "it cannot be written", "make it writable for its owner")
 
 
 def _spool() -> Iterator[Finding]:
@@ -156,12 +154,12 @@ def _spool() -> Iterator[Finding]:
     broken = sum(len(spool.read(path)[1]) for path in waiting)
     if broken:
         what = f"{counted(broken, 'line')} of its files cannot be read"
-        yield Finding("the spool", what, f"let `memory-hub serve` run: it moves them to {spool.REJECTED}/ beside")
+        yield Finding("the spool", what, f"let `memory-hub serve` run: it moves them to {spool.REJECTED}/")
     folder = env.home() / "spool" / spool.REJECTED
     count = sum(path.read_bytes().count(b"\n") for path in folder.glob("*.jsonl"))
     if count:
-        mend = f"read what is in {folder}: each line says why; remove it when it is settled"
-        yield Finding("the spool", f"{count} event{'s' if count > 1 else ''} of hooks could not be kept", mend)
+        mend = f"read the files in {folder}, where each line has its reason, and remove them afterwards"
+        yield Finding("the spool", f"{count} event{'s' if count > 1 else ''} of hooks could not be captured", mend)
 
 
 def _jobs() -> Iterator[Finding]:
@@ -170,24 +168,24 @@ def _jobs() -> Iterator[Finding]:
     try:
         found = job_statuses()
     except DatabaseError as error:
-        mend = "`memory-hub jobs` brings hub.db and jobs.db to this version, after a backup"
-        what = f"how they stand cannot be read: {error}"
+        mend = "`memory-hub jobs` upgrades hub.db and jobs.db, after a backup"
+        what = f"can't read their status: {error}"
         yield blamed_on_disk("the jobs", str(error)) or Finding("the jobs", what, mend)
         return
-    for standing in found:
-        yield from _job(standing)
+    for status in found:
+        yield from _job(status)
 
 
-def _job(standing: JobStatus) -> Iterator[Finding]:
-    job = standing.job
-    for each in standing.failures:
-        if each.last:
-            what = f"the last run of {job.slug} was {each.last.result}: {each.last.message}"
-            yield Finding(each.target.title, what, f"`memory-hub jobs {job.slug}` runs it now and says more")
-    late = standing.next_run is not None and standing.next_run < clock.now() - _OVERDUE
-    if late and not worker.is_there() and standing.last is None:
+def _job(status: JobStatus) -> Iterator[Finding]:
+    job = status.job
+    for failure in status.failures:
+        if failure.last:
+            what = f"the last run of {job.slug} was {failure.last.result}: {failure.last.message}"
+            yield Finding(failure.target.title, what, f"`memory-hub jobs {job.slug}` runs it now and shows details")
+    late = status.next_run is not None and status.next_run < clock.now() - _OVERDUE
+    if late and not worker.is_there() and status.last is None:
         yield Finding(f"job {job.slug}", "it has never run", "let `memory-hub serve` run, or `memory-hub jobs` by hand")
-    if standing.is_off:
+    if status.is_off:
         yield Finding(
             f"job {job.slug}", "it is switched off", f"`memory-hub jobs {job.slug} --default` switches it on again"
         )

@@ -1,4 +1,4 @@
-"""The examination of one store."""
+"""Check one store."""
 
 from __future__ import annotations
 
@@ -34,20 +34,13 @@ _KEPT_LONG = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found in a store, and what was compared for it."""
-
     findings: list[Finding]
+    # What was compared with the log; "" if the store could not be read
     compared: str
-    """One sentence; "" where the store could not be read."""
 
 
+# ``deep`` compares all read models with the log; otherwise a long log is sampled (decision 32)
 def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
-    """Look at everything that a store has. Changes nothing but what opening upgrades.
-
-    Args:
-        store: which.
-        deep: compare all of its read models with the log, however long that is; else a long log is sampled.
-    """
     where, compared = Target(store).title, ""
     try:
         with use_store(store):
@@ -55,7 +48,7 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
             changed = "" if problem else schema_problem()
             verified = None if problem else log.verify()
             found = [*_identity(store), *_schema(store, changed), *_chain(store, verified)] if verified else []
-            # Else what is to be compared may be missing, or the log is no measure of anything.
+            # why only then: tables may be missing, or the log can't be trusted
             if verified and verified.ok and not changed:
                 compared, different = _compared(store, deep=deep)
                 found += [*_behind(store), *different]
@@ -89,17 +82,17 @@ def _identity(store: StoreId) -> Iterator[_Pair]:
 
 
 def _locked(error: Locked) -> _Pair:
-    return error.message, "end the process that writes for so long, or wait, and run doctor again"
+    return error.message, "end the process that holds the lock, or wait, and run doctor again"
 
 
+# why a rebuild first: a restore loses what was written after the backup (decision 32)
 def _damaged(store: StoreId, problem: str) -> _Pair:
-    """Propose a rebuild where the log is whole, and a restore, which loses what came after the backup, elsewhere."""
     try:
         found = verify_damaged(store)
     except DatabaseError as error:
         return _locked(Locked(f"memory database unavailable: {error}"))
     if found.ok:
-        rebuild = f"`memory-hub rebuild {option(store)}` builds the file anew from it and keeps the damaged one"
+        rebuild = f"`memory-hub rebuild {option(store)}` rebuilds the file from it and keeps the damaged one"
         return f"{problem}; {found.describe()}", f"{rebuild}; nothing is lost"
     readable = f"the log can be read up to #{found.events}" if found.events else "none of the log can be read"
     return f"{problem}; {found.describe()}; {readable}", _restore(store)
@@ -119,7 +112,7 @@ def _chain(store: StoreId, found: log.Verification) -> Iterator[_Pair]:
     elif found.events and _has_no_anchor():
         yield (
             "the file `head` beside the store, which shows a cut tail, is missing",
-            f"`memory-hub doctor --accept-loss {option(store)}` writes it again and records that it was missing",
+            f"`memory-hub doctor --accept-loss {option(store)}` creates it again and records that it was missing",
         )
     older = compared_with_backup(store) if found.ok else ""
     if older:
@@ -130,7 +123,7 @@ def _has_no_anchor() -> bool:
     try:
         return read_anchor(current_store()) is None
     except ValueError:
-        return False  # the chain says so
+        return False  # reported by the chain's check
 
 
 def _behind(store: StoreId) -> Iterator[_Pair]:
@@ -141,24 +134,23 @@ def _behind(store: StoreId) -> Iterator[_Pair]:
     if problem:
         yield problem.partition(";")[0], _again(store, "reindex")
     for path in damaged_files(store.path):
-        yield f"the vector index {path.name} is damaged", f"`rm {quote(str(path))}`; the next search makes it again"
+        yield f"the vector index {path.name} is damaged", f"`rm {quote(str(path))}`; the next search creates it again"
 
 
 def _compared(store: StoreId, *, deep: bool) -> tuple[str, list[_Pair]]:
-    """Return what was compared with the log, and what differs from it."""
     try:
         found = log.compare(whole=deep)
     except OSError as error:
         what = f"the read models could not be compared with the log ({error.strerror})"
         return "", [(what, f"make room under {env.home()}, or the right to write there, and run doctor again")]
-    tables = [each.describe() for each in found.differences if each.is_table]
-    others = [each.describe() for each in found.differences if not each.is_table]
+    tables = [difference.describe() for difference in found.differences if difference.is_table]
+    others = [difference.describe() for difference in found.differences if not difference.is_table]
     pairs = [
-        (tables, "read models are not what the log says", "rebuild"),
-        (others, "search is not what the log says", "reindex"),
+        (tables, "read models differ from the log", "rebuild"),
+        (others, "the search index differs from the log", "reindex"),
     ]
-    told = [(f"{said}: {', '.join(which)}", _again(store, job)) for which, said, job in pairs if which]
-    return found.describe(), told
+    findings = [(f"{problem}: {', '.join(which)}", _again(store, job)) for which, problem, job in pairs if which]
+    return found.describe(), findings
 
 
 def _beside(store: StoreId) -> Iterator[_Pair]:
@@ -172,12 +164,12 @@ def _beside(store: StoreId) -> Iterator[_Pair]:
     backups = backups_of(store)
     newest = made_at(backups[-1]) if backups else None
     if newest is None or newest < clock.now() - _BACKUP_AGE:
-        said = f"the last backup is of {newest:%Y-%m-%d}" if newest else "there is no backup"
-        yield said, "let `memory-hub serve` run, or run `memory-hub backup`"
+        what = f"the last backup is from {newest:%Y-%m-%d}" if newest else "there is no backup"
+        yield what, "let `memory-hub serve` run, or run `memory-hub backup`"
     for path in kept_before_restores(store):
         if made_at(path) < clock.now() - _KEPT_LONG:
-            said = f"the store as it was before it was {_replaced(path)} on {made_at(path):%Y-%m-%d} is still kept"
-            yield said, f"remove {path} once nothing in it is wanted any more"
+            what = f"a copy of the store from before it was {_replaced(path)} on {made_at(path):%Y-%m-%d} is still kept"
+            yield what, f"remove {path} when you no longer need it"
 
 
 def _replaced(kept: Path) -> str:
@@ -186,11 +178,13 @@ def _replaced(kept: Path) -> str:
 
 def _restore(store: StoreId) -> str:
     restore, none = restore_command(store, " --replace")
-    return f"{restore} puts a backup back and keeps the file beside{none}"
+    return f"{restore} restores a backup and keeps the current file{none}"
 
 
 def _accept(store: StoreId) -> str:
-    return f"; where no backup has the lost events, `memory-hub doctor --accept-loss {option(store)}` goes on without"
+    return (
+        f"; if no backup has the lost events, `memory-hub doctor --accept-loss {option(store)}` continues without them"
+    )
 
 
 def _again(store: StoreId, job: str) -> str:

@@ -1,7 +1,4 @@
-"""The jobs: what the worker does by itself, and anyone can have done now.
-
-Loading this loads every job: the hub's own, and those that each app defines in its ``jobs.py``.
-"""
+"""Jobs. Importing this package loads those of the hub and of each app's ``jobs.py``."""
 
 from django.utils.module_loading import autodiscover_modules
 

@@ -1,4 +1,4 @@
-"""Showing how far a job in the foreground is: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a job in the foreground: a bar on a terminal, otherwise a line from time to time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,6 @@ _STEPS = 10
 
 @contextmanager
 def following(job: Job, stores: int, errors: Any) -> Iterator[Watch]:
-    """Yield a function that is told how far the job is.
-
-    Args:
-        job: which.
-        stores: how many it is run over.
-        errors: the standard error, as commands have it.
-    """
     console = Console(stderr=True)
     if console.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -48,12 +41,12 @@ class _Bar:
 class _Lines:
     def __init__(self, job: Job, stores: int, errors: Any) -> None:
         self._job, self._stores, self._errors = job, stores, errors
-        self._told: dict[str, int] = {}
+        self._shown: dict[str, int] = {}
 
     def __call__(self, target: Target, done: int, total: int) -> None:
         step = done * _STEPS // total if total else 0
-        if self._told.get(target.alias) != step:
-            self._told[target.alias] = step
+        if self._shown.get(target.alias) != step:
+            self._shown[target.alias] = step
             far = f": {done} of {total}" if total else ""
-            number = f" ({len(self._told)} of {self._stores})" if self._stores > 1 else ""
+            number = f" ({len(self._shown)} of {self._stores})" if self._stores > 1 else ""
             self._errors.write(f"{self._job.name}, {target.title}{number}{far}")

@@ -1,7 +1,4 @@
-"""One run at a time of a job over a store: a locked file that says who is at it and how far.
-
-The lock goes with its process, however that ends. What a file says that nobody holds was left by one that died.
-"""
+"""One run of a job per store: a file lock whose file has the process and its progress."""
 
 from __future__ import annotations
 
@@ -27,43 +24,34 @@ _LOCK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run that has begun."""
-
     pid: int
+    # ISO 8601, UTC
     started: str
-    """ISO 8601, UTC."""
     asked_by: str
     done: int = 0
     total: int = 0
 
     @property
     def started_at(self) -> datetime:
-        """When it began."""
         return clock.from_text(self.started)
 
 
 class Held:
-    """The lock, in the hands of the run that has it."""
-
     def __init__(self, descriptor: int, begun: Begun) -> None:
         self._descriptor = descriptor
         self.begun = begun
+        # The run before, where it died
         self.left_by: Begun | None = _parse(os.pread(descriptor, _WIDTH, 0))
-        """The run before, where it died."""
 
-    def tell(self, done: int, total: int) -> None:
-        """Write down how far the run is."""
+    def report(self, done: int, total: int) -> None:
         self.begun = replace(self.begun, done=done, total=total)
         os.pwrite(self._descriptor, json.dumps(asdict(self.begun)).encode().ljust(_WIDTH), 0)
 
 
+# why a file lock: it ends with its process, however that ends. Content of a file that nobody locks was left by a run
+# that died (decision 22).
 @contextmanager
 def hold(job: Job, target: Target, *, asked_by: str) -> Iterator[Held]:
-    """Be the one run of a job over a target inside the block.
-
-    Raises:
-        Locked: another process or thread is at it; the message names it.
-    """
     descriptor = os.open(_path(job, target), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _lock(descriptor, job, target)
@@ -73,21 +61,18 @@ def hold(job: Job, target: Target, *, asked_by: str) -> Iterator[Held]:
         os.close(descriptor)
 
 
+# why wait: ``look`` also holds the lock for a moment
 def _lock(descriptor: int, job: Job, target: Target) -> None:
-    """Take the lock; whoever only looks holds it for a moment."""
     if lock(descriptor, seconds=_LOCK_SECONDS):
         return
     other = _parse(os.pread(descriptor, _WIDTH, 0))
     since = f" since {other.started[:19].replace('T', ' ')} UTC (pid {other.pid})" if other else ""
-    raise Locked(f"job {job.name!r} of {target.title} is running{since}")
+    raise Locked(f"job {job.name!r} for {target.title} is already running{since}")
 
 
 @contextmanager
 def look(job: Job, target: Target) -> Iterator[tuple[Begun | None, Begun | None]]:
-    """Yield the run that goes on now, and the one that died; at most one of them.
-
-    What a dead one left is cleared away at the block's end.
-    """
+    """Yield (current run, died run); at least one is None. On exit, clear what a died run left."""
     try:
         descriptor = os.open(_path(job, target), os.O_RDWR)
     except FileNotFoundError:
@@ -98,7 +83,7 @@ def look(job: Job, target: Target) -> Iterator[tuple[Begun | None, Begun | None]
         if content is None:
             yield None, None
         elif try_lock(descriptor):
-            yield None, _parse(os.pread(descriptor, _WIDTH, 0))  # it may have ended since
+            yield None, _parse(os.pread(descriptor, _WIDTH, 0))  # the run may have ended meanwhile
             os.ftruncate(descriptor, 0)
         else:
             yield content, None

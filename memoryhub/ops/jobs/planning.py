@@ -1,7 +1,4 @@
-"""When a job is run by itself, as a person wants it: how often, at what time, or not at all.
-
-The plan is the job's row of django-q2, which migrations and restarts leave as it is.
-"""
+"""Schedules of jobs. A schedule is the job's row in django-q2, which migrations and restarts keep."""
 
 from __future__ import annotations
 
@@ -25,6 +22,7 @@ from memoryhub.registry.access_history import note_change
 
 How = Literal["minute", "15-minutes", "hour", "6-hours", "day", "week", "off", "default"]
 HOWS: tuple[How, ...] = get_args(How)
+# Type of schedule in django-q2, its minutes, and the interval
 _ROWS = {
     "minute": (Schedule.MINUTES, 1, timedelta(minutes=1)),
     "15-minutes": (Schedule.MINUTES, 15, timedelta(minutes=15)),
@@ -33,9 +31,8 @@ _ROWS = {
     "day": (Schedule.DAILY, None, timedelta(days=1)),
     "week": (Schedule.WEEKLY, None, timedelta(days=7)),
 }
-"""Django-q2's type of schedule with its minutes, and how long it is from one run to the next."""
+# Intervals that have a time of day
 AT_A_TIME = ("day", "week")
-"""What has a time of day."""
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _FOR_EVER, _NEVER = -1, 0
 
@@ -43,70 +40,64 @@ _FOR_EVER, _NEVER = -1, 0
 def _time_of_day(text: str) -> str:
     found = _TIME.fullmatch(text)
     if found is None:
-        raise ValueError("write a time of day in UTC from 00:00 to 23:59, such as 03:00")
+        raise ValueError("must be a time of day in UTC from 00:00 to 23:59, such as 03:00")
     return f"{int(found[1]):02}:{found[2]}"
 
 
 class JobPlan(Command):
-    """Change when a job is run by itself."""
-
-    job: str = Field(min_length=1, max_length=64, description="its name")
-    every: How | None = Field(None, description="how often; default: as often as now")
+    job: str = Field(min_length=1, max_length=64, description="name of the job")
+    every: How | None = Field(None, description="interval; default: unchanged")
     at: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
-        None, description="time of day in UTC, 03:00 say, of what is run every day or week"
+        None, description="time of day in UTC, such as 03:00, for every day or week"
     )
 
     @model_validator(mode="after")
     def _says_something(self) -> JobPlan:
         if self.every is None and self.at is None:
-            raise ValueError(f"say how often: {', '.join(HOWS)}; or at what time")
+            raise ValueError(f"choose an interval ({', '.join(HOWS)}) or a time of day")
         if self.at is not None and self.every not in (None, *AT_A_TIME):
-            raise ValueError(f"'at' is for every {' or '.join(AT_A_TIME)}, not for {self.every!r}; leave it out")
+            raise ValueError(f"'at' is for every {' or '.join(AT_A_TIME)}, not for {self.every!r}; omit it")
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """When a job is run by itself."""
-
+    # One of HOWS; "" for a schedule that was set in the database
     every: str = ""
-    """Of ``HOWS``; "" for one that somebody has given another schedule by hand."""
+    # Time of day in UTC, if the interval has one
     at: str = ""
-    """Time of day in UTC, where there is one."""
+    # None if off or on demand
     next_run: datetime | None = None
-    """None where it is off, or run on demand alone."""
 
     @property
     def described(self) -> str:
-        """How a sentence says it: ``every day at 03:00 UTC``."""
-        return _SAID.get(self.every, f"every {self.every}") + (f" at {self.at} UTC" if self.at else "")
+        return _WORDS.get(self.every, f"every {self.every}") + (f" at {self.at} UTC" if self.at else "")
 
 
-_SAID = {"": "as set by hand", "off": "switched off", "15-minutes": "every 15 minutes", "6-hours": "every 6 hours"}
+_WORDS = {"": "as set by hand", "off": "switched off", "15-minutes": "every 15 minutes", "6-hours": "every 6 hours"}
 
 
+# For jobs on demand, and for those whose row does not exist yet
 NO_PLAN = Plan()
-"""Of a job on demand, and of one whose row is not made yet."""
 
 
 def plans() -> dict[str, Plan]:
-    """Return the plan of each job that has one, by the job's name."""
-    return {each.name: _plan(each) for each in Schedule.objects.filter(func=FUNCTION)}
+    return {row.name: _plan(row) for row in Schedule.objects.filter(func=FUNCTION)}
 
 
 def change_plan(*, command: JobPlan) -> Plan:
-    """Change when a job is run by itself, from now on and for good; what waits in the queue is run all the same.
+    """Change when a job runs; queued runs are not affected.
 
-    Where no time is said, the next run is when it was to be, or sooner where that is too far off.
+    Without a time of day, the next run stays as planned, or is one interval from now if that is sooner.
 
     Raises:
-        Forbidden: whoever calls may not.
-        Invalid: there is no such job, it is run on demand alone, or as often as it is run now there is no time of day.
+        Forbidden: the caller may not administer.
+        Invalid: unknown job, job on demand, or a time of day for an interval that has none.
     """
     demand(Act.ADMINISTER)
     job = find_job(command.job)
     if job.every is Every.DEMAND:
-        raise Invalid(f"job {job.slug!r} is run on demand alone; it has no schedule to change")
+        raise Invalid(f"job {job.slug!r} runs only on demand; it has no schedule")
     with transaction.atomic(using="jobs"):
         row = Schedule.objects.filter(name=job.name, func=FUNCTION).first() or new_schedule(job)
         _change(row, job, command)
@@ -117,7 +108,6 @@ def change_plan(*, command: JobPlan) -> Plan:
 
 
 def default_of(job: Job) -> str:
-    """Return how often a job is run where nobody says otherwise: one of ``HOWS``."""
     return job.every.value.removeprefix("every ")
 
 
@@ -129,8 +119,8 @@ def _change(row: Schedule, job: Job, command: JobPlan) -> None:
     every = default_of(job) if every == "default" else every
     if every not in AT_A_TIME and (command.at or not every):
         raise Invalid(
-            f"job {job.slug!r} is run {_plan(row).described}, which has no time of day; "
-            "say how often as well: every day or every week"
+            f"job {job.slug!r} runs {_plan(row).described}, which has no time of day; "
+            "also choose every day or every week"
         )
     row.schedule_type, row.minutes, step = _ROWS[every]
     row.repeats = _FOR_EVER
@@ -152,4 +142,4 @@ def _plan(row: Schedule) -> Plan:
 
 def _every(row: Schedule) -> str:
     kind = (row.schedule_type, row.minutes if row.schedule_type == Schedule.MINUTES else None)
-    return next((every for every, known in _ROWS.items() if known[:2] == kind), "")
+    return next((every for every, row_of in _ROWS.items() if row_of[:2] == kind), "")

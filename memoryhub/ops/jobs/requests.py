@@ -1,5 +1,3 @@
-"""Asking the worker for a run now."""
-
 from __future__ import annotations
 
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
@@ -11,32 +9,30 @@ from memoryhub.ops.jobs.targets import Target
 
 
 def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
-    """Queue a run of a job, and say so.
+    """Queue a run of a job; return a sentence on what was queued.
 
     Args:
-        job: which.
-        alias: of the store to run it over, "" for the hub itself; None: all that it is made for.
-        asked_by: who wants it.
+        job: the job.
+        alias: of the store, "" for the hub itself, None for all targets.
+        asked_by: shown with the run.
 
     Raises:
-        Invalid: the job is not run over such a store.
-        Unavailable: no worker is there to do it; the message says how to have it done all the same.
-        Conflict: it is being run or waits to be.
+        Invalid: the job does not run over that store.
+        Unavailable: no worker is running.
+        Conflict: the job is running or queued.
     """
-    standing = status_of_job(job)
-    wanted = [each for each in standing.stores if alias is None or each.target.alias == alias]
+    status = status_of_job(job)
+    wanted = [store for store in status.stores if alias is None or store.target.alias == alias]
     if not wanted:
-        raise Invalid(f"job {job.name!r} is not run over that store" if alias else "there is no store yet")
+        raise Invalid(f"job {job.name!r} does not run over that store" if alias else "there is no store yet")
     if not worker.is_there():
         raise Unavailable(
-            f"no worker is running, so nothing was queued: `memory-hub jobs {job.slug}` runs it in a terminal, and "
-            "`memory-hub serve` without --no-worker starts a worker"
+            f"no worker is running, so nothing was queued; run `memory-hub jobs {job.slug}` in a terminal, or start a "
+            "worker by `memory-hub serve` without --no-worker"
         )
-    idle = [each.target for each in wanted if each.result not in ("running", "queued")]
+    idle = [store.target for store in wanted if store.result not in ("running", "queued")]
     if not idle:
-        raise Conflict(
-            f"{_named(job, [each.target for each in wanted])} is being run, or waits for the worker, already"
-        )
+        raise Conflict(f"{_named(job, [store.target for store in wanted])} is already running or queued")
     queue_now(job=job, targets=idle, asked_by=asked_by)
     return f"{_named(job, idle)} is queued; the worker runs it within a few seconds."
 

@@ -1,4 +1,4 @@
-"""Running a job: store after store, one run of it at a time over each, what it did kept."""
+"""Run a job, store by store, one run at a time per store, and record the results."""
 
 from __future__ import annotations
 
@@ -22,22 +22,18 @@ from memoryhub.ops.jobs.targets import Target, targets_of
 logger = logging.getLogger(__name__)
 
 BUSY = "busy"
+# After so many seconds, the remaining stores are left to another pass
 PASS_SECONDS = 900.0
-"""So long one pass over the stores begins with another one; the rest is left to a pass of its own."""
 
 Watch = Callable[[Target, int, int], None]
 
 
 class Pass:
-    """One job over several stores."""
-
     def __init__(self, job: Job, *, asked_by: str, capped: bool, watch: Watch = lambda *_: None) -> None:
         self._job, self._asked_by, self._capped, self._watch = job, asked_by, capped, watch
         self.left: list[Target] = []
-        """Those that the time did not suffice for."""
 
     def over(self, targets: Sequence[Target]) -> list[Outcome]:
-        """Run it over each; one that fails stops no other."""
         ends = time.monotonic() + PASS_SECONDS
         outcomes: list[Outcome] = []
         for number, target in enumerate(targets):
@@ -45,7 +41,7 @@ class Pass:
                 self.left = list(targets[number:])
                 break
             outcomes.append(self._run(target))
-        runs.keep_idle(self._job, [each for each in outcomes if each.idle])
+        runs.keep_idle(self._job, [outcome for outcome in outcomes if outcome.idle])
         return outcomes
 
     def _run(self, target: Target) -> Outcome:
@@ -53,7 +49,7 @@ class Pass:
             with locks.hold(self._job, target, asked_by=self._asked_by) as held:
                 if held.left_by:
                     runs.keep_interrupted(self._job, target, held.left_by)
-                held.tell(0, 0)
+                held.report(0, 0)
                 self._watch(target, 0, 0)
                 return self._kept(target, held)
         except Locked as error:
@@ -63,7 +59,7 @@ class Pass:
         try:
             outcome = self._outcome(target, held)
         except BaseException:
-            runs.keep(self._job, Outcome(target, JobResult.INTERRUPTED, "it was stopped", held.begun))
+            runs.keep(self._job, Outcome(target, JobResult.INTERRUPTED, "stopped", held.begun))
             raise
         if not outcome.idle:
             runs.keep(self._job, outcome)
@@ -81,8 +77,8 @@ class Pass:
         return Outcome(target, JobResult.OK, message, held.begun)
 
     def _work(self, target: Target, held: Held) -> str:
-        def told(done: int, total: int) -> None:
-            held.tell(done, total)
+        def report(done: int, total: int) -> None:
+            held.report(done, total)
             self._watch(target, done, total)
 
         with ExitStack() as stack:
@@ -90,37 +86,37 @@ class Pass:
                 stack.enter_context(use_store(target.store))
             stack.enter_context(use_origin(source="job", actor=self._job.name))
             return self._job.work(
-                Run(store=target.store, seconds=self._job.cap if self._capped else math.inf, on_progress=told)
+                Run(store=target.store, seconds=self._job.cap if self._capped else math.inf, on_progress=report)
             )
 
 
 def run_job(
     *, job: Job, targets: Sequence[Target] | None = None, asked_by: str, watch: Watch | None = None
 ) -> list[Outcome]:
-    """Run a job now, in this process and without a limit of time; return how it went over each store.
+    """Run a job now, in this process, without a time limit; return the outcomes.
 
     Args:
-        job: which.
-        targets: what to run it over; default: all that it is made for.
-        asked_by: who wants it.
-        watch: is told how far it is.
+        job: the job.
+        targets: default: all targets of the job.
+        asked_by: shown with the runs.
+        watch: called with the target and its progress.
     """
-    each = Pass(job, asked_by=asked_by, capped=False, watch=watch or (lambda *_: None))
-    return each.over(targets_of(job) if targets is None else targets)
+    job_pass = Pass(job, asked_by=asked_by, capped=False, watch=watch or (lambda *_: None))
+    return job_pass.over(targets_of(job) if targets is None else targets)
 
 
 def run_due(
     *, job: Job, due: datetime | None, targets: Sequence[Target] | None = None, asked_by: str
 ) -> tuple[list[Outcome], list[Target]]:
-    """Run a job that fell due, within its caps; return how it went, and the stores that are left for another pass.
+    """Run a job that is due, within its time limits; return the outcomes and the stores left for another pass.
 
-    Stores over which it ran since it fell due are left out: so what was missed, or asked for twice, is done once.
+    Skips stores over which it ran since ``due``, so missed or repeated requests cause one run.
     """
     wanted = targets_of(job) if targets is None else list(targets)
     if due is not None:
         for target in wanted:
-            runs.running(job, target)  # who died is known as such before it is counted
+            runs.running(job, target)  # records died runs as interrupted before they are counted
         done = runs.done_since(job, due)
         wanted = [target for target in wanted if target.alias not in done]
-    each = Pass(job, asked_by=asked_by, capped=True)
-    return each.over(wanted), each.left
+    job_pass = Pass(job, asked_by=asked_by, capped=True)
+    return job_pass.over(wanted), job_pass.left

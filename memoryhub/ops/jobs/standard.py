@@ -25,8 +25,8 @@ from sessions_app.services.turns import expire_turns
 _SEARCH_TABLES = ("memories_searchdocument",)
 
 
+# The store may be damaged, as long as its log can be read (decision 32)
 def rebuild_models(run: Run) -> str:
-    """Rebuild all read models of the run's store, which need not be readable but for its log."""
     store = run.store
     if store is None:
         raise TypeError("only stores have read models")
@@ -36,17 +36,16 @@ def rebuild_models(run: Run) -> str:
 
 
 def reindex(run: Run) -> str:
-    """Make the current store's full-text index anew, drop the cached index of its vectors, and embed what is behind."""
-    told = _rebuilt(run, only=_SEARCH_TABLES)
+    rebuilt = _rebuilt(run, only=_SEARCH_TABLES)
     shutil.rmtree(current_store().path.with_name("index"), ignore_errors=True)
-    return "; ".join(filter(None, [told, _embedded(run)]))
+    return "; ".join(filter(None, [rebuilt, _embedded(run)]))
 
 
 def _embedded(run: Run) -> str:
     try:
         return embed_current_store(until=run.until)
     except Unavailable as error:
-        return f"the worker embeds what is behind, since {error.message}"
+        return f"the worker will embed the rest: {error.message}"
 
 
 def _rebuilt(run: Run, *, only: Sequence[str] = ()) -> str:
@@ -64,41 +63,29 @@ def _report(run: Run, done: int, events: int) -> None:
 def _described(done: Rebuilt) -> str:
     replaced = [table for table in done.report.tables if table.replaced]
     different = [table.table for table in replaced if not table.identical]
-    verdict = f"{', '.join(different)} differed and {'was' if len(different) == 1 else 'were'} put right"
-    said = f"{counted(done.report.events, 'event')} applied, {counted(len(replaced), 'table')}"
-    anew = f"; {done.problem}: it was built anew, and is kept as it was: {done.kept}" if done.problem else ""
-    return f"{said}: {verdict if different else 'all as they were'}{anew}"
+    verdict = f"{', '.join(different)} differed and {'was' if len(different) == 1 else 'were'} replaced"
+    applied = f"{counted(done.report.events, 'event')} applied, {counted(len(replaced), 'table')}"
+    repaired = f"; {done.problem}: rebuilt as a new file, previous file: {done.kept}" if done.problem else ""
+    return f"{applied}: {verdict if different else 'all identical'}{repaired}"
 
 
 def verify_target(run: Run) -> str:
-    """Verify the run's store; the finding on its chain is kept for the pages.
-
-    Raises:
-        Unavailable: something is wrong; the message says what.
-    """
     store = run.store
     if store is None:
         raise TypeError("only stores have a chain")
     check = check_store(store)
     if not check.ok:
-        raise Unavailable(f"{check.finding}; `memory-hub doctor` says how to mend it")
+        raise Unavailable(f"{check.finding}; run `memory-hub doctor` for the repair")
     run.report(check.events, check.events)
     with use_store(store):
         problem = damage() or schema_problem()
         if problem:
-            raise Unavailable(f"{problem}; `memory-hub doctor` says how to mend it")
+            raise Unavailable(f"{problem}; run `memory-hub doctor` for the repair")
         return f"{check.finding}; {_compared(run, check.events)}"
 
 
+# Large logs are compared completely once a week, otherwise by a sample, as when time runs out (decision 32)
 def _compared(run: Run, events: int) -> str:
-    """Compare the read models with the log, and say what was compared.
-
-    A log that is not small is compared whole on one day of the week, by a sample on the others, and by a sample where
-    the job has no time for more.
-
-    Raises:
-        Unavailable: they differ.
-    """
     problem = index_problem()
     if problem:
         raise Unavailable(problem)
@@ -107,9 +94,9 @@ def _compared(run: Run, events: int) -> str:
     except _OutOfTime:
         found = log.compare_sample()
     if found.differences:
-        different = ", ".join(each.describe() for each in found.differences)
+        different = ", ".join(difference.describe() for difference in found.differences)
         deep = " --deep" if found.sampled else ""
-        raise Unavailable(f"not what the log says: {different}; `memory-hub doctor{deep}` says how to mend it")
+        raise Unavailable(f"read models differ from the log: {different}; run `memory-hub doctor{deep}` for the repair")
     return found.describe()
 
 
@@ -123,8 +110,8 @@ def _report_check(run: Run, done: int, events: int) -> None:
         raise _OutOfTime
 
 
+# Stores are spread over the week by a hash of their names
 def _is_its_day(store: StoreId) -> bool:
-    """Return whether a store is compared whole today: stores are spread over the week by their names."""
     return (clock.now().toordinal() + zlib.crc32(store.alias.encode())) % 7 == 0
 
 
@@ -166,7 +153,7 @@ define_job(
     "prune use statistics",
     does="Deletes the usage counts of memories that were deleted a month ago.",
     work=lambda run: _counted(
-        prune_uses(until=run.until), "deleted memory's use forgotten", "deleted memories' uses forgotten"
+        prune_uses(until=run.until), "deleted memory's statistics removed", "deleted memories' statistics removed"
     ),
     every=Every.DAY,
     cap=120,
@@ -189,7 +176,7 @@ define_job(
 )
 define_job(
     "backup",
-    does="Copies a store while it is in use, verifies the copy, and keeps the last few.",
+    does="Backs up stores while they are in use, verifies the backups, and keeps the last few.",
     work=back_up_target,
     every=Every.DAY,
     over=Over.ALL,

@@ -1,5 +1,3 @@
-"""What jobs are run over: stores, and the hub itself."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -10,25 +8,23 @@ from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, list_orgs,
 _TITLES = {Scope.PROJECT: "project {}", Scope.ORG: "organisation {}", Scope.GLOBAL: "the global scope"}
 
 
+# One store, or the hub if None
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One store, or the hub where there is no store."""
-
     store: StoreId | None = None
 
+    # The key of its runs; "" for the hub
     @property
     def alias(self) -> str:
-        """By which its runs are kept: the store's alias, "" for the hub."""
         return self.store.alias if self.store else ""
 
+    # For file names, such as project-alpha
     @property
     def key(self) -> str:
-        """A file's name: ``project-alpha``."""
         return f"{self.store.scope}-{self.store.name}" if self.store else "hub"
 
     @property
     def title(self) -> str:
-        """How a sentence calls it."""
         return _TITLES[self.store.scope].format(self.store.name) if self.store else "the hub"
 
 
@@ -36,7 +32,6 @@ HUB = Target()
 
 
 def targets_of(job: Job) -> list[Target]:
-    """Return what a job is run over when nobody names a store."""
     if job.over is Over.HUB:
         return [HUB]
     stores = [*map(project_store, list_projects()), *([] if job.over is Over.PROJECTS else shared_stores())]
@@ -44,10 +39,8 @@ def targets_of(job: Job) -> list[Target]:
 
 
 def all_stores() -> list[StoreId]:
-    """Return every store of this hub."""
     return [*map(project_store, list_projects()), *shared_stores()]
 
 
 def shared_stores() -> list[StoreId]:
-    """Return the stores that are no project's."""
     return [*map(org_store, list_orgs()), *([GLOBAL_STORE] if GLOBAL_STORE.path.exists() else [])]

@@ -1,5 +1,3 @@
-"""Whether a worker is there to do what is queued: it holds a lock for as long as it lives."""
-
 from __future__ import annotations
 
 import fcntl
@@ -16,15 +14,14 @@ def _path() -> Path:
     return folder / "worker"
 
 
+# why LOCK_SH: the processes that the worker forks share the lock until the last has ended
 def begin() -> int:
-    """Be known as a worker until this process and those that it forks have ended; return the open file."""
     descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 
 def is_there() -> bool:
-    """Return whether a worker lives."""
     descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         return not try_lock(descriptor)

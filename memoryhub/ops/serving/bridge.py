@@ -1,7 +1,4 @@
-"""Runs the WSGI application under an ASGI server, in a few threads that live as long as the server.
-
-Django's own ASGI handler gives each request a new thread, and a new thread has to open its databases anew.
-"""
+"""Run the WSGI application under an ASGI server, in threads that live as long as the server."""
 
 from __future__ import annotations
 
@@ -22,24 +19,19 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
+# why not Django's ASGI handler: it starts a thread per request, which opens its databases again (decision 12). A body
+# is read whole before a thread is taken, so slow clients occupy none; of one longer than ``max_body``, one more byte
+# is kept, so that the application can refuse it.
 class WsgiBridge:
-    """An ASGI application around a WSGI one.
-
-    A body is read whole before a thread is taken, so that slow clients hold none; of a body longer than
-    ``max_body`` bytes only one byte more is kept, by which the application can tell that it is too long.
-    """
-
     def __init__(self, application: Application, *, max_body: int, threads: int = THREADS) -> None:
         self._application = application
         self._max_body = max_body
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="web")
 
     def close(self) -> None:
-        """Let the threads end after what they are doing."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             return
         body = await self._read(receive)
@@ -50,8 +42,8 @@ class WsgiBridge:
             self._threads, exchange.run, self._application, environ_of(scope, body, self._max_body)
         )
 
+    # None if the client has disconnected
     async def _read(self, receive: Receive) -> bytes | None:
-        """Return the body, or None where the client went away."""
         body = bytearray()
         while True:
             message = await receive()
@@ -63,8 +55,6 @@ class WsgiBridge:
 
 
 class _Exchange:
-    """One answer, made in a thread and sent by the loop."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, send: Send) -> None:
         self.loop = loop
         self._send = send

@@ -1,7 +1,4 @@
-"""The process that holds the embedding model, so that no other one pays for it: 280 MB once it is asked, 25 before.
-
-The server starts and watches it as it does the worker. It imports neither Django's apps nor a model until it must.
-"""
+"""The process that holds the embedding model."""
 
 from __future__ import annotations
 
@@ -33,8 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# The model is unloaded after so many seconds without a request
 _IDLE_SECONDS = 900.0
-"""A model that nobody asks for so long is given up until the next question."""
 _LOOK_SECONDS = 60.0
 _LONGEST_LINE = 32 * 1024 * 1024
 
@@ -58,8 +55,7 @@ class _Handler(StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        """Answer one line."""
-        with contextlib.suppress(ConnectionError):  # whoever asked did not wait
+        with contextlib.suppress(ConnectionError):  # the client has gone
             if line := self.rfile.readline(_LONGEST_LINE):
                 self.wfile.write(json.dumps(self._answer(line)).encode() + b"\n")
 
@@ -67,12 +63,12 @@ class _Handler(StreamRequestHandler):
         try:
             request = json.loads(line)
             if not secret_matches(str(request.pop("secret", "")), self.server.secret):
-                return {"problem": "the secret is not this hub's"}
+                return {"problem": "wrong secret"}
             return {"result": _ANSWERS[request.pop("do")](self.server.engine(), request)}
         except HubError as error:
             return {"problem": error.message}
         except Exception as error:
-            logger.exception("a question to the embedding model failed")
+            logger.exception("a request to the embedding model failed")
             return {"problem": f"the embedding model failed: {type(error).__name__}"}
 
 
@@ -89,7 +85,7 @@ def _nearest(engine: Engine, request: dict[str, Any]) -> Any:
     given = request["index"]
     index = StoreIndex(**{**given, "model": ModelId(**given["model"])})
     if not Path(index.path).resolve().is_relative_to(env.home().resolve()):
-        raise Invalid("that store is not of this hub")
+        raise Invalid("the store is not in this hub")
     with engine.asking(index, request["question"], request["limit"]) as answer:
         return answer()
 
@@ -101,31 +97,32 @@ _ANSWERS: dict[str, Callable[[Engine, dict[str, Any]], Any]] = {
 }
 
 
+# why one process: a loaded model takes 280 MB (decision 18). It ends with its standard input, which the server holds
+# open.
 def main() -> None:
-    """Answer until the standard input ends, as it does when the server does."""
     _bound_allocator()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread would wait for the first, and spin
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread would only spin
     driver.install()
     logs.configure({})
     env.prepare_home()
     engine = _Holder()
     with _Server(engine, secrets.token_urlsafe(32)) as server:
-        _make_known(server)
+        _publish_address(server)
         threading.Thread(target=server.serve_forever, name="embedding", daemon=True).start()
         threading.Thread(target=engine.keep, name="embedding-idle", daemon=True).start()
         sys.stdin.buffer.read()
         (env.home() / ADDRESS_FILE).unlink(missing_ok=True)
 
 
+# Only glibc keeps freed memory
 def _bound_allocator() -> None:
-    """Return freed memory to the system; only glibc needs to be told."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         library.mallopt(_M_ARENA_MAX, _ARENAS)
         library.mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE_BYTES)
 
 
-def _make_known(server: _Server) -> None:
+def _publish_address(server: _Server) -> None:
     path = env.home() / ADDRESS_FILE
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -133,9 +130,8 @@ def _make_known(server: _Server) -> None:
     draft.rename(path)
 
 
+# Imports numpy and the engine on the first request
 class _Holder:
-    """Imports numpy and the engine at the first question, and lets go of models and files when nobody asks."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._engine: LocalEngine | None = None
@@ -149,7 +145,6 @@ class _Holder:
             return self._engine
 
     def keep(self) -> None:
-        """Look now and then whether anyone asks."""
         while True:
             time.sleep(_LOOK_SECONDS)
             if self._engine is not None and self._engine.idle_seconds > _IDLE_SECONDS:

@@ -1,4 +1,4 @@
-"""One server a home: a locked file that says where it serves."""
+"""One server per home: a locked file with its address."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ _LOCK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The server that holds the lock."""
-
     pid: int
     address: str
 
@@ -31,11 +29,6 @@ def _path() -> Path:
 
 @contextmanager
 def hold() -> Iterator[Callable[[str], None]]:
-    """Be the home's one server inside the block; yields a function that makes the server's address known.
-
-    Raises:
-        Conflict: another process is; the message names it.
-    """
     descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _lock(descriptor)
@@ -50,17 +43,16 @@ def _write(descriptor: int, running: Running) -> None:
     os.pwrite(descriptor, json.dumps(asdict(running)).encode(), 0)
 
 
+# why wait: hooks and commands that only look also hold the lock for a moment
 def _lock(descriptor: int) -> None:
-    """Take the lock; whoever only looks whether it is held, as hooks do, holds it for a moment."""
     if lock(descriptor, seconds=_LOCK_SECONDS):
         return
     other = _parse(os.pread(descriptor, 4096, 0))
     where = f" at {other.address} (process {other.pid})" if other else ""
-    raise Conflict(f"Memory Hub is running already{where}; `memory-hub signin` prints a link to it, or stop it first")
+    raise Conflict(f"Memory Hub is already running{where}; stop it first, or print a link with `memory-hub signin`")
 
 
 def find_running() -> Running | None:
-    """Return the server of this home, or None where none is running."""
     try:
         descriptor = os.open(_path(), os.O_RDWR)
     except FileNotFoundError:

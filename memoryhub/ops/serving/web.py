@@ -1,4 +1,4 @@
-"""The web server: uvicorn in this process, on the loopback interface only."""
+"""The web server: uvicorn in this process, on a loopback address."""
 
 from __future__ import annotations
 
@@ -24,15 +24,9 @@ _GRACE_SECONDS = 2
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one.
-
-    Raises:
-        Invalid: ``host`` is not an address of this machine alone.
-        Unavailable: the port is taken.
-    """
     address = _loopback(host)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # Named as TCP, because only then asyncio switches Nagle's delay off: 40 ms an answer otherwise.
+    # why IPPROTO_TCP: only then asyncio disables Nagle's algorithm, which costs 40 ms per answer
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -41,7 +35,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         reason = error.strerror if isinstance(error, OSError) else "it must be 0 to 65535"
-        raise Unavailable(f"port {port} cannot be used ({reason}); choose another with --port") from error
+        raise Unavailable(f"can't use port {port} ({reason}); choose another with --port") from error
     return listener
 
 
@@ -53,21 +47,19 @@ def _loopback(host: str) -> str:
         allowed = False
     if not allowed:
         raise Invalid(
-            f"--host {host} would open this hub to other machines, and it serves its own alone: "
-            "use 127.0.0.1, and a tunnel such as ssh -L from elsewhere"
+            f"--host {host} would open this hub to other machines; use 127.0.0.1, and a tunnel such as ssh -L from "
+            "elsewhere"
         )
     return address
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return the address that people open."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(listener: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM, then finish what is being answered, for at most two seconds."""
-    import_module(settings.ROOT_URLCONF)  # half a second that the first who asks, a hook perhaps, can't wait for
+    import_module(settings.ROOT_URLCONF)  # half a second that the first request, perhaps a hook, can't wait for
     bridge = WsgiBridge(get_internal_wsgi_application(), max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
     config = uvicorn.Config(
         bridge,
@@ -79,7 +71,7 @@ def serve(listener: socket.socket) -> None:
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    # uvicorn raises the signal again when it has shut down; this hub ends by returning.
+    # why no-op handlers: uvicorn raises the signal again after shutdown, and this process ends by returning
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     stop = threading.Event()

@@ -1,4 +1,4 @@
-"""The worker's own process: runs the queue until it is told to stop, or the server that started it is gone."""
+"""The worker process: runs the queue."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 _GRACE_SECONDS = 5
 
 
+# Ends with its standard input, which the server holds open
 def main() -> None:
-    """Run the queue; its standard input ends when the server does, however that ends."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
     from memoryhub.env import prepare_home
 
@@ -27,7 +27,7 @@ def main() -> None:
     from memoryhub.ops.jobs import worker
 
     worker.begin()
-    # There is one worker: when it begins, whoever had taken something from the queue is dead.
+    # why: there is one worker, so tasks taken from the queue when it starts belong to one that died (decision 22)
     post_spawn.connect(lambda **_: jobs.release_held(), weak=False)
     cluster = Cluster()
     cluster.start()

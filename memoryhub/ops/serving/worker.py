@@ -1,4 +1,4 @@
-"""The server's child processes: started, watched and ended by it, and never left behind by it."""
+"""The server's child processes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ WORKER = "memoryhub.ops.serving.work"
 EMBEDDING = "memoryhub.ops.serving.embedding"
 
 
+# Keeps one module running, in a process group of its own. The child ends when its standard input does, so it never
+# outlives the server.
 class Worker:
-    """Keeps one module running. It lives in a process group of its own, and holds the other end of our pipe."""
-
     def __init__(self, module: str = WORKER) -> None:
         self._module = module
         self._stopping = threading.Event()
@@ -40,7 +40,6 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Its process group."""
         return self._process.pid
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -55,13 +54,12 @@ class Worker:
             self._end_group()
             if self._stopping.is_set():
                 return
-            logger.error("%s ended with code %s; it starts again in %g s", self._module, code, _RESTART_SECONDS)
+            logger.error("%s ended with code %s; restarting in %g s", self._module, code, _RESTART_SECONDS)
             if self._stopping.wait(_RESTART_SECONDS):
                 return
             self._process = self._start()
 
     def stop(self, *, grace: float) -> None:
-        """Ask it to end, and end it after ``grace`` seconds if it has not."""
         self._stopping.set()
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -79,8 +77,8 @@ class Worker:
 _FILES = {"default": "hub.db", "jobs": "jobs.db"}
 
 
+# Migrates hub.db and jobs.db if needed; returns the backups made before. About 50 ms if there is nothing to do
 def prepare_databases() -> list[Path]:
-    """Migrate what is behind, and return the backups that were made before; nothing to do takes some 50 ms."""
     env.prepare_home()
     return [backup for alias, name in _FILES.items() if (backup := _prepare(alias, name))]
 

@@ -42,10 +42,10 @@ BEYOND_SCHEMAS = (
     r"^nothing to change: ",
     r"exactly one of text, pattern, rules and whole",
     r"whole needs ids or search",
-    r"^pattern is not an RE2 regular expression",
+    r"^pattern is not a valid RE2 expression",
     r"^'source' and 'target' are one and the same",
     r"give at least one of session_id, actor, source, since and until",
-    r"^there is nothing to roll back",
+    r"^nothing to roll back",
     r"^If-Match and base_version name two versions",
     r"^kind \w+ has no attribute ",  # the kind is another field
     r"^attributes of kind ",
@@ -57,8 +57,8 @@ BEYOND_SCHEMAS = (
     r"is not a valid RE2 pattern",
     r"^setting ",  # of patterns and of rules whose parts must fit together
     r"^this server is bound to ",
-    r"^valid_until has passed already",
-    r"^'also': #\d+ is nothing that was derived",
+    r"^valid_until is in the past",
+    r"^'also': #\d+ is not downstream of the selection",
 )
 _SPELLED = {
     "boolean": re.compile(r"true|false|yes|no|on|off|y|n|t|f|0|1|0\.0|1\.0", re.IGNORECASE),
