@@ -19,6 +19,7 @@ from memoryhub.mcp.options import Options
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+    from memoryhub.core.clients import Connection
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.confirmation import Questions
     from memoryhub.mcp.handover import Handover
@@ -90,14 +91,31 @@ class Hub:
 
     def run(self, handover: Handover) -> int:
         """Serve until the client leaves or a signal asks to stop; return the exit code."""
+        connection = self._connect()
         # A selector that takes any descriptor, so that a file or a terminal can be the input too.
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
             runner.run(self._serve(handover))
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)  # the end is near enough
         self.keepers.leave_all()
+        if connection:
+            connection.close()
         self._keep_snapshot()
         return 0
+
+    @staticmethod
+    def _connect() -> Connection | None:
+        """Count among the connected clients, for whom the hub is started and kept running."""
+        from memoryhub.core import autostart
+        from memoryhub.core.clients import Connection
+
+        try:
+            connection = Connection()
+            autostart.start_hub()
+        except OSError as error:
+            logger.warning("the hub can't be started for this client: %s", error)
+            return None
+        return connection
 
     def stop_work(self) -> None:
         """End reads, questions, and calls that have not begun; a write that has begun goes on."""

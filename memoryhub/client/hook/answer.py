@@ -1,4 +1,4 @@
-"""Answer a hook in its own process when no hub is running: capture the project's spooled events, and make the answer."""
+"""Answer a hook in its own process where no hub is running."""
 
 from __future__ import annotations
 

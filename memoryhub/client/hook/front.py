@@ -17,6 +17,7 @@ from _signal import signal as on_signal
 from memoryhub.client.hook import post
 from memoryhub.client.hook.post import Event
 from memoryhub.config import enabled
+from memoryhub.core import autostart
 from memoryhub.env import HomeError, make_home
 
 TYPE_CHECKING = False  # type checkers know this name; avoids importing typing
@@ -174,6 +175,7 @@ def _answer_alone(event: Event) -> None:
         complain("no context was given in time; the event is kept")
     finally:
         setitimer(ITIMER_REAL, 0)
+        autostart.start_hub()
 
 
 # Identify the project here if this process has its own rules: the hub's environment may differ.
@@ -212,6 +214,8 @@ def _wait_or_keep(event: Event, connection: Connection | None) -> None:
         from memoryhub.client.hook import keep
 
         keep.keep(event)
+    if connection is None:
+        autostart.start_hub()
 
 
 # The client waits until all copies of its pipes are closed, including the child's.

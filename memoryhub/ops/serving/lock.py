@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from memoryhub import env
+from memoryhub.core import clock
 from memoryhub.core.errors import Conflict
 from memoryhub.core.file_locks import lock, try_lock
 
@@ -21,6 +22,9 @@ _LOCK_SECONDS = 0.1
 class Running:
     pid: int
     address: str
+    # ISO 8601 in UTC, and ``by hand``, ``on demand`` or ``service``; empty for a hub of an earlier version.
+    since: str = ""
+    started: str = ""
 
 
 def _path() -> Path:
@@ -28,12 +32,13 @@ def _path() -> Path:
 
 
 @contextmanager
-def hold() -> Iterator[Callable[[str], None]]:
+def hold(*, started: str) -> Iterator[Callable[[str], None]]:
     descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _lock(descriptor)
         os.ftruncate(descriptor, 0)
-        yield lambda address: _write(descriptor, Running(os.getpid(), address))
+        since = clock.to_text(clock.now())
+        yield lambda address: _write(descriptor, Running(os.getpid(), address, since, started))
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
