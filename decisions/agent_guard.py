@@ -19,11 +19,7 @@ SETTING = "capture_decisions"
 
 @log.guard
 def refuse_decisions(event_type: EventType[Any], origin: Origin) -> Origin:
-    """Refuse a new decision of an agent if the setting is off.
-
-    Raises:
-        Forbidden: the message names the setting and where it is set.
-    """
+    """Refuse a new decision of an agent if the setting is off."""
     if event_type is DECISION_RECORDED and _is_agent(origin) and not project_settings().capture_decisions:
         raise Forbidden(
             f"agents cannot record decisions here: {SETTING} is false, set by {settings_decided_by()[SETTING]}; ask "

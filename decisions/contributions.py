@@ -25,7 +25,6 @@ from sessions_app.models import Commit
 
 
 def count_commits() -> dict[str, int]:
-    """Count the commits with and without a linked decision."""
     links = CommitLink.objects.all()
     for field in ("event", "decision_id", "commit_id"):
         links = outside_quarantine(links, field)

@@ -26,9 +26,6 @@ def chosen_decisions(*, ids: Sequence[int] = (), lineage: bool = False) -> list[
     """Return the decisions of ``ids``, or all, as JSON data, the earliest first.
 
     With ``lineage`` their ancestors and descendants are included.
-
-    Raises:
-        NotFound: an id is unknown, or there is no decision.
     """
     found = find_decisions(ids) if ids else list(outside_quarantine(Decision.objects.order_by("id")))
     if not found:
@@ -55,11 +52,11 @@ _MAX_LABEL = 80
 
 def mermaid_graph(decisions: Sequence[dict[str, Any]]) -> str:
     """Return a Mermaid flowchart of the decisions and their edges, later ones pointing at earlier ones."""
-    there = {decision["id"] for decision in decisions}
+    ids = {decision["id"] for decision in decisions}
     lines = [
         "flowchart BT",
         *(_node(decision) for decision in decisions),
-        *_edges(decisions, there),
+        *_edges(decisions, ids),
         *_styles(decisions),
     ]
     return "\n".join(lines) + "\n"
@@ -78,10 +75,10 @@ def _escaped(text: str) -> str:
     return _UNSAFE.sub(lambda match: f"#{ord(match[0])};", text)
 
 
-def _edges(decisions: Sequence[dict[str, Any]], there: set[int]) -> Iterator[str]:
+def _edges(decisions: Sequence[dict[str, Any]], exported: set[int]) -> Iterator[str]:
     for decision in decisions:
         for edge in decision["edges"]:
-            if edge["to"] in there:
+            if edge["to"] in exported:
                 arrow = _ARROWS.get(edge["relation"], "-->")
                 yield f"    d{decision['id']} {arrow}|{edge['relation'].replace('_', ' ')}| d{edge['to']}"
 
@@ -136,9 +133,9 @@ def _lost_fields(decision: Mapping[str, Any], text: str) -> dict[str, Any]:
         read = _fields_of(read_adr(sanitize_text(as_file)[0]))
     except Invalid:
         read = {}
-    wanted = {name: decision[name] for name in (*_TEXTS, "alternatives", "links")}
-    declared = {**wanted, "links": [link for line in wanted["links"] for link in links_in(line)]}
-    return {name: wanted[name] for name, value in declared.items() if read.get(name) != value}
+    fields = {name: decision[name] for name in (*_TEXTS, "alternatives", "links")}
+    declared = {**fields, "links": [link for line in fields["links"] for link in links_in(line)]}
+    return {name: fields[name] for name, value in declared.items() if read.get(name) != value}
 
 
 def _fields_of(adr: Adr) -> dict[str, Any]:

@@ -28,8 +28,6 @@ Edge = tuple[int, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One decision: its box and texts."""
-
     id: int
     x: float
     y: float

@@ -35,8 +35,6 @@ _MAX_IDS = 50
 
 
 class Mention(NamedTuple):
-    """A decision that a commit message names."""
-
     decision_id: int
     link_type: LinkType
 

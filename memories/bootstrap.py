@@ -1,8 +1,4 @@
-"""Guidelines to begin with, for the global scope; they are data, in ``bootstrap.toml``.
-
-Each is known by the idempotency key of the event that wrote it, which stays whatever becomes of the guideline. What a
-person edited or deleted is hers: it is neither renewed, nor removed, nor brought back.
-"""
+"""Starter guidelines for the global scope; their texts are data, in ``bootstrap.toml``."""
 
 from __future__ import annotations
 
@@ -25,14 +21,15 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, use_store
 
+# A guideline is found again by the idempotency key of the event that wrote it, which outlives later edits. What a
+# person has edited or deleted is theirs: it is not updated, removed or restored.
+
+# Actor of the events written here; a version by anyone else counts as an edit
 ACTOR = "memory-hub bootstrap"
-"""Who the events say has written them; a version by anybody else is an edit."""
 _FILE = Path(__file__).with_name("bootstrap.toml")
 
 
 class Done(StrEnum):
-    """What became of one guideline."""
-
     ADDED = "added"
     RENEWED = "renewed"
     RESTORED = "restored"
@@ -45,51 +42,46 @@ class Done(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done with one guideline."""
-
     name: str
     done: Done
     id: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A guideline that was written before."""
-
+class _Guideline:
     id: int
+    # None once it was erased
     memory: Memory | None
-    """None of one that was erased."""
     edited: bool
+    # Deleted by this module, not by a person
     removed: bool
-    """Deleted by this module, and not by a person."""
 
 
 def guidelines() -> dict[str, MemoryWrite]:
-    """Return the guidelines by their keys, as commands that write them."""
     entries = tomllib.loads(_FILE.read_text("utf-8"))["guideline"]
     return {f"bootstrap:{entry['key']}": _command(entry) for entry in entries}
 
 
 def load_guidelines() -> list[Outcome]:
-    """Bring the global scope's guidelines up to date; doing it again changes nothing.
+    """Bring the global scope's guidelines up to date. Idempotent.
 
-    What is missing is added, what ``remove_guidelines`` took away comes back, and what has a new text since is renewed.
+    Adds missing ones, restores what ``remove_guidelines`` deleted, and updates those whose text has changed.
     """
     wanted = guidelines()
     with use_store(GLOBAL_STORE, create=True), use_origin(actor=ACTOR), log.transaction():
-        known = _known(list(wanted))
-        outcomes = [_brought_up(each, wanted[key]) for key, each in known.items()]
-        return [*_added({key: each for key, each in wanted.items() if key not in known}), *outcomes]
+        written = _written(list(wanted))
+        outcomes = [_updated(guideline, wanted[key]) for key, guideline in written.items()]
+        return [*_add({key: command for key, command in wanted.items() if key not in written}), *outcomes]
 
 
 def remove_guidelines() -> list[Outcome]:
-    """Delete the guidelines softly that nobody has edited."""
+    """Soft-delete the guidelines that nobody has edited."""
     if not GLOBAL_STORE.path.exists():
         return []
     with use_store(GLOBAL_STORE), use_origin(actor=ACTOR), log.transaction():
-        known = _known(list(guidelines()))
-        live = [each for each in known.values() if each.memory and not each.memory.deleted_at]
-        return [_taken_away(each) for each in live]
+        written = _written(list(guidelines())).values()
+        live = [guideline for guideline in written if guideline.memory and not guideline.memory.deleted_at]
+        return [_remove(guideline) for guideline in live]
 
 
 def _command(entry: Mapping[str, Any]) -> MemoryWrite:
@@ -109,25 +101,27 @@ def _command(entry: Mapping[str, Any]) -> MemoryWrite:
     )
 
 
-def _known(keys: list[str]) -> dict[str, _Known]:
+def _written(keys: list[str]) -> dict[str, _Guideline]:
     found = dict(RawEvent.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", "position"))
     ids = list(found.values())
     memories = Memory.objects.in_bulk(ids)
     edits = MemoryVersion.objects.filter(memory_id__in=ids).exclude(actor=ACTOR)
     edited = set(edits.values_list("memory_id", flat=True))
-    removed = _removed(ids)
-    return {key: _Known(each, memories.get(each), each in edited, each in removed) for key, each in found.items()}
+    removed = _removed_here(ids)
+    return {
+        key: _Guideline(memory_id, memories.get(memory_id), memory_id in edited, memory_id in removed)
+        for key, memory_id in found.items()
+    }
 
 
-def _removed(ids: list[int]) -> set[int]:
-    """Return those whose last deletion was by this module."""
-    streams = {f"memory:{each}": each for each in ids}
+def _removed_here(ids: list[int]) -> set[int]:
+    streams = {f"memory:{memory_id}": memory_id for memory_id in ids}
     deletions = RawEvent.objects.filter(stream_id__in=list(streams), event_type=MEMORY_DELETED.name)
     last = dict(deletions.order_by("position").values_list("stream_id", "actor"))
     return {streams[stream] for stream, actor in last.items() if actor == ACTOR}
 
 
-def _added(wanted: Mapping[str, MemoryWrite]) -> list[Outcome]:
+def _add(wanted: Mapping[str, MemoryWrite]) -> list[Outcome]:
     commands = list(wanted.values())
     return [_outcome_of(result) for result in write_memories(commands=commands)]
 
@@ -136,45 +130,44 @@ def _outcome_of(result: WriteResult) -> Outcome:
     return Outcome(result.title, Done.ADDED if result.status is WriteStatus.CREATED else Done.TAKEN, result.id)
 
 
-def _brought_up(known: _Known, wanted: MemoryWrite) -> Outcome:
-    name = known.memory.title if known.memory else wanted.title
-    return Outcome(name, _bring_up(known, wanted), known.id)
+def _updated(guideline: _Guideline, wanted: MemoryWrite) -> Outcome:
+    name = guideline.memory.title if guideline.memory else wanted.title
+    return Outcome(name, _update(guideline, wanted), guideline.id)
 
 
-def _bring_up(known: _Known, wanted: MemoryWrite) -> Done:
-    if known.memory is None or (known.memory.deleted_at and not known.removed):
+def _update(guideline: _Guideline, wanted: MemoryWrite) -> Done:
+    if guideline.memory is None or (guideline.memory.deleted_at and not guideline.removed):
         return Done.DELETED
-    if known.memory.deleted_at:
-        return _restored(known.memory, wanted)
-    if known.edited:
+    if guideline.memory.deleted_at:
+        return _restore(guideline.memory, wanted)
+    if guideline.edited:
         return Done.EDITED
-    return Done.RENEWED if _renewed(known.memory, wanted) else Done.UNCHANGED
+    return Done.RENEWED if _renew(guideline.memory, wanted) else Done.UNCHANGED
 
 
-def _restored(memory: Memory, wanted: MemoryWrite) -> Done:
+def _restore(memory: Memory, wanted: MemoryWrite) -> Done:
     try:
         restore_memory(command=MemoryRestore(id=memory.id, scope=MemoryScope.GLOBAL))
     except Conflict:
         return Done.TAKEN
-    _renewed(memory, wanted)
+    _renew(memory, wanted)
     return Done.RESTORED
 
 
-def _renewed(memory: Memory, wanted: MemoryWrite) -> bool:
-    """Give the memory the text of this version, where it has another."""
-    said = wanted.model_dump(include={"title", "content", "type", "tags", "attributes"})
+def _renew(memory: Memory, wanted: MemoryWrite) -> bool:
+    fields = wanted.model_dump(include={"title", "content", "type", "tags", "attributes"})
     current = Existing.of(memory)
-    if not current.differs(MemoryState(**{**current.state.columns(), **said})):
+    if not current.differs(MemoryState(**{**current.state.columns(), **fields})):
         return False
     update_memory(
-        command=MemoryUpdate(id=memory.id, scope=MemoryScope.GLOBAL, change_reason="said better since", **said)
+        command=MemoryUpdate(id=memory.id, scope=MemoryScope.GLOBAL, change_reason="guideline text updated", **fields)
     )
     return True
 
 
-def _taken_away(known: _Known) -> Outcome:
-    name = known.memory.title if known.memory else ""
-    if known.edited:
-        return Outcome(name, Done.EDITED, known.id)
-    delete_memory(command=MemoryTouch(id=known.id, scope=MemoryScope.GLOBAL, reason="bootstrap --remove"))
-    return Outcome(name, Done.REMOVED, known.id)
+def _remove(guideline: _Guideline) -> Outcome:
+    name = guideline.memory.title if guideline.memory else ""
+    if guideline.edited:
+        return Outcome(name, Done.EDITED, guideline.id)
+    delete_memory(command=MemoryTouch(id=guideline.id, scope=MemoryScope.GLOBAL, reason="bootstrap --remove"))
+    return Outcome(name, Done.REMOVED, guideline.id)

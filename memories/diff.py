@@ -1,4 +1,4 @@
-"""What changed between two texts, word by word."""
+"""Word-by-word comparison and three-way merge of texts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 _AROUND = 2
+# Passages of more words are not compared word by word, which would take too long
 _MAX_WORDS = 4_000
-"""A changed passage of more words is shown whole, as gone and come: comparing it would take too long to wait for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a comparison: text that stayed, or that went and what came for it, or a number of lines left out."""
+    """Part of a comparison: unchanged text, text ``gone`` and ``come`` in its place, or lines left out."""
 
     text: str = ""
     gone: str = ""
@@ -24,7 +24,6 @@ class Piece:
 
 
 def compare(before: str, after: str) -> Iterator[Piece]:
-    """Yield the changed lines word by word, with two lines around them."""
     old, new = _lines(before), _lines(after)
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=len(old) > 5_000)
     opcodes = matcher.get_opcodes()
@@ -36,7 +35,7 @@ def compare(before: str, after: str) -> Iterator[Piece]:
 
 
 def marked_diff(before: str, after: str) -> str:
-    """Return the comparison as text: ``[-gone-]``, ``{+come+}``, and how many lines were left out; "" if equal."""
+    """Return the comparison as text with ``[-removed-]`` and ``{+added+}``; "" if equal."""
     return "" if before == after else "".join(map(_marked, compare(before, after)))
 
 
@@ -73,23 +72,21 @@ def _changed(before: str, after: str) -> Iterator[Piece]:
         yield Piece(was) if what == "equal" else Piece(gone=was, come=now)
 
 
-"""Longer passages that both changed are not compared word by word: that would take too long to wait for."""
-
+# Index of a token in the base -> its index in a text derived from it
 Match = dict[int, int]
-"""Which token of the base stands where in a text that was made from it."""
 
 
 def merge_texts(base: str, first: str, second: str) -> str:
-    """Return what both texts changed of their base; where they changed the same words, the lines of both."""
+    """Three-way merge. Where both sides changed the same words, the lines of both are kept."""
     lines = [text.splitlines(keepends=True) for text in (base, first, second)]
     passages = _passages(*lines)
     return "".join(passage if isinstance(passage, str) else _by_words(*passage) for passage in passages)
 
 
+# Merges a conflicting passage word by word; line by line where all three sides have as many lines
 def _by_words(base: str, first: str, second: str) -> str:
-    """Return what both made of the same lines of their base, a line at a time where each is still one line."""
     lines = [text.splitlines(keepends=True) for text in (base, first, second)]
-    if len({len(each) for each in lines}) == 1 and len(lines[0]) > 1:
+    if len({len(side) for side in lines}) == 1 and len(lines[0]) > 1:
         return "".join(_by_words(*line) for line in zip(*lines, strict=True))
     tokens = [_WORDS.findall(text) for text in (base, first, second)]
     passages = list(_passages(*tokens)) if base and sum(map(len, tokens)) <= _MAX_WORDS else [("", "", "")]
@@ -98,19 +95,21 @@ def _by_words(base: str, first: str, second: str) -> str:
     return first + ("" if first.endswith("\n") or not first else "\n") + second
 
 
+# Yields merged text, and (base, first, second) where both sides changed the same tokens
 def _passages(base: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Iterator[str | tuple[str, str, str]]:
-    """Yield text on which there is agreement, and (base, first, second) where both changed the same."""
     in_first, in_second = _matches(base, first), _matches(base, second)
     at = at_first = at_second = 0
-    for place in [*(each for each in range(len(base)) if each in in_first and each in in_second), len(base)]:
+    for place in [*(index for index in range(len(base)) if index in in_first and index in in_second), len(base)]:
         to_first, to_second = in_first.get(place, len(first)), in_second.get(place, len(second))
-        yield _settled("".join(base[at:place]), "".join(first[at_first:to_first]), "".join(second[at_second:to_second]))
+        yield _resolved(
+            "".join(base[at:place]), "".join(first[at_first:to_first]), "".join(second[at_second:to_second])
+        )
         if place < len(base):
             yield base[place]
         at, at_first, at_second = place + 1, to_first + 1, to_second + 1
 
 
-def _settled(base: str, first: str, second: str) -> str | tuple[str, str, str]:
+def _resolved(base: str, first: str, second: str) -> str | tuple[str, str, str]:
     if first in (base, second):
         return second
     return first if second == base else (base, first, second)

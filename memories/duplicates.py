@@ -1,4 +1,4 @@
-"""What is there already, when memories are about to be written: found in one query a batch."""
+"""The memories that a batch of writes may duplicate, fetched with one query."""
 
 from __future__ import annotations
 
@@ -14,51 +14,48 @@ from memoryhub.core.stores import rows
 
 _PLAIN = ("kind", "type", "scope", "title", "content", "topic_key", "author", "source")
 _JSON = ("tags", "resource_links", "attributes")
-_STANDING = ("review", "review_reason", "accepted_version")
-_COLUMNS = ("id", "version", "session_id", *_STANDING, *_PLAIN, *_JSON)
+_REVIEW = ("review", "review_reason", "accepted_version")
+_COLUMNS = ("id", "version", "session_id", *_REVIEW, *_PLAIN, *_JSON)
 
+# The namespace of topics and titles: a scope, and the session id where the scope is a session
 Place = tuple[str, str]
-"""Within what names are unique: a scope, and the session where that is the scope."""
 
 
 def place_of(state: MemoryState, session_id: str) -> Place:
-    """Return within what the names of ``state`` are unique, when ``session_id`` writes it."""
+    """Return the namespace in which the names of ``state`` are unique when ``session_id`` writes it."""
     return (state.scope, session_id if state.scope is MemoryScope.SESSION else "")
 
 
 class Existing:
-    """A memory that is not deleted: its id, its current version, who wrote it first, its state, and how it stands."""
+    """A live memory: id, current version, the session that wrote it, state and review status."""
 
     def __init__(
-        self, memory_id: int, version: int, session_id: str, state: MemoryState, standing: ReviewStatus = ACCEPTED
+        self, memory_id: int, version: int, session_id: str, state: MemoryState, status: ReviewStatus = ACCEPTED
     ) -> None:
         self.id = memory_id
         self.version = version
         self.session_id = session_id
         self.state = state
-        self.standing = standing
+        self.status = status
 
     @classmethod
     def of(cls, memory: Memory) -> Existing:
-        """Return a read model's row as its state."""
         fields = {name: getattr(memory, name) for name in MemoryState.model_fields}
         return cls(memory.id, memory.version, memory.session_id, MemoryState(**fields), review_status_of(memory))
 
     def differs(self, state: MemoryState) -> bool:
-        """Whether anything that ``state`` sets is not so already."""
+        """Return whether ``state`` sets any field to a new value; the author is ignored."""
         mine, given = self.state.columns(), state.columns()
         return any(mine[name] != given[name] for name in state.model_fields_set & set(mine) - {"author"})
 
-    def revised(self, state: MemoryState, standing: ReviewStatus | None) -> None:
-        """Go on to the next version."""
-        self.standing = standing or ACCEPTED
+    def revised(self, state: MemoryState, status: ReviewStatus | None) -> None:
+        self.status = status or ACCEPTED
         fields = {name: getattr(state, name) for name in MemoryState.model_fields}
         self.state = MemoryState(**fields)
         self.version += 1
 
 
 def review_status_of(memory: Memory) -> ReviewStatus:
-    """Return how a memory stands."""
     return _review_status(memory.review, memory.review_reason, memory.accepted_version)
 
 
@@ -67,9 +64,9 @@ def _review_status(review: str, reason: str, accepted_version: int | None) -> Re
 
 
 class ExistingMemories:
-    """The live memories that share a topic, a text or a title with what is about to be written.
+    """Live memories that share a topic, content or title with the states about to be written.
 
-    Topics are one a scope; texts and titles one a scope and kind.
+    Topics are unique per scope, contents and titles per scope and kind (decision 8).
     """
 
     def __init__(self, states: Sequence[MemoryState], session_id: str) -> None:
@@ -81,19 +78,15 @@ class ExistingMemories:
             self._index(_existing(row))
 
     def of_topic(self, state: MemoryState) -> Existing | None:
-        """Return the memory of the same topic."""
         return self._by_topic.get((self._place(state), state.topic_key)) if state.topic_key else None
 
     def of_content(self, state: MemoryState) -> Existing | None:
-        """Return the memory with identical content."""
         return self._by_hash.get((self._place(state), state.kind, content_hash(state.content)))
 
     def of_title(self, state: MemoryState) -> Existing | None:
-        """Return the memory of the same title."""
         return self._by_title.get((self._place(state), state.kind, state.title))
 
     def add(self, memory_id: int, written: MemoryWritten) -> None:
-        """Take in what this batch has just written."""
         self._index(Existing(memory_id, 1, self._session_id, written, written.review or ACCEPTED))
 
     def _place(self, state: MemoryState) -> Place:
@@ -128,5 +121,5 @@ def _existing(row: tuple[Any, ...]) -> Existing:
     fields = dict(zip(_COLUMNS, row, strict=True))
     parsed = {name: json.loads(fields[name]) for name in _JSON}
     state = MemoryState(**{name: fields[name] for name in _PLAIN}, **parsed)
-    standing = _review_status(*(fields[name] for name in _STANDING))
-    return Existing(fields["id"], fields["version"], fields["session_id"], state, standing)
+    status = _review_status(*(fields[name] for name in _REVIEW))
+    return Existing(fields["id"], fields["version"], fields["session_id"], state, status)

@@ -1,5 +1,3 @@
-"""What can happen to memories, tags and relations."""
-
 from __future__ import annotations
 
 from enum import StrEnum
@@ -19,18 +17,14 @@ from memoryhub.core.stores.store import SLUG
 
 
 class ResourceLink(Payload):
-    """A link to a resource that the memory is about."""
-
     uri: str = Field(min_length=1, max_length=2_000)
     type: str = Field("related", min_length=1, max_length=64)
 
 
 class MemoryState(Payload):
-    """The whole state of a memory; each version is one."""
-
     kind: MemoryKind = MemoryKind(DEFAULT_KIND)
+    # Empty means the kind's default
     type: str = ""
-    """Empty for the kind's default."""
     scope: MemoryScope = MemoryScope.PROJECT
     title: str = Field(min_length=1, max_length=300)
     content: str = Field(min_length=1)
@@ -43,11 +37,9 @@ class MemoryState(Payload):
 
     @property
     def known_type(self) -> str:
-        """The type, or the kind's default."""
         return self.type or KINDS[self.kind].default_type
 
     def columns(self) -> dict[str, Any]:
-        """Return every field as a read model has it: the type named, the tags in order."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "type": self.known_type,
@@ -60,63 +52,55 @@ _PLAIN = tuple(name for name in MemoryState.model_fields if name not in ("type",
 
 
 class ReviewStatus(Payload):
-    """Whether a person stands behind a memory, and why not."""
+    """Review state of a memory (decision 24)."""
 
     state: ReviewState = ReviewState.ACCEPTED
+    # Why it is proposed, or was rejected
     reason: str = ""
-    """Why it waits for a person, or was rejected."""
+    # The version in effect while a later one is proposed
     accepted_version: int | None = None
-    """The version that holds while a later one waits."""
 
 
 class MemoryWritten(MemoryState):
-    """A memory came to be."""
-
+    # Set only if the memory is not accepted
     review: ReviewStatus | None = None
-    """Only where it is not accepted."""
 
 
 class MemoryRevised(MemoryState):
-    """A memory got a new state, made from the state that the writer had read."""
+    """A new version, made from the version that the writer had read."""
 
     memory_id: int
     version: int
     base_version: int
     reason: str = ""
+    # The version the writer had not seen, if it was written within the conflict window (decision 15)
     conflicts_with: int | None = None
-    """The version that the writer had not seen, when it was written within the conflict window."""
+    # Set only if the memory is not accepted
     review: ReviewStatus | None = None
-    """Only where it is not accepted."""
 
 
 class Verdict(StrEnum):
-    """What a person said of a memory that she looked at."""
-
     ACCEPTED = "accepted"
     REJECTED = "rejected"
+    # Undoes the previous verdict
     WITHDRAWN = "withdrawn"
-    """The verdict before it is taken back."""
 
 
 class Merged(Payload):
-    """The memory that took over the text of another one."""
-
     memory_id: int
+    # After the merge
     version: int
-    """That it has since."""
     before_version: int
     before: ReviewStatus
 
 
 class MemoryReviewed(Payload):
-    """A person gave her verdict on a version of a memory."""
-
     memory_id: int
     verdict: Verdict
+    # The version that was reviewed
     version: int
-    """The one that she looked at."""
+    # The current version after the verdict: another one if it was edited, or an earlier one became current again
     stands: int
-    """The version that stands since: another one where she edited it, or where an earlier one holds again."""
     reason: str = ""
     before: ReviewStatus
     after: ReviewStatus
@@ -124,36 +108,28 @@ class MemoryReviewed(Payload):
 
 
 class MemoryTouched(Payload):
-    """Something happened to the memory as a whole."""
-
     memory_id: int
     reason: str = ""
 
 
 class ConflictResolved(Payload):
-    """Someone chose between two versions that were written at once."""
-
     conflict_id: int
     memory_id: int
     resolution: Resolution
+    # Current after the resolution
     version: int
-    """The version that stands since."""
+    # The memory created from the earlier version, where both were kept
     split_id: int | None = None
-    """The memory that the earlier version became, where both were kept."""
     reason: str = ""
 
 
 class TagCreated(Payload):
-    """A tag was described."""
-
     name: StoredTag
     category: str = Field(min_length=1, max_length=64)
     description: str = ""
 
 
 class RelationCreated(Payload):
-    """Two things of the store were linked."""
-
     relation: RelationType
     source_type: EndType
     source_id: int
@@ -162,8 +138,6 @@ class RelationCreated(Payload):
 
 
 class RelationDeleted(Payload):
-    """A link was taken away."""
-
     relation_id: int
     reason: str = ""
 
@@ -176,7 +150,7 @@ StoreName = Annotated[
 
 
 class ContextPacked(Payload):
-    """A pack of what is known was sent; its text is not kept, but can be made again from the stores as they stood."""
+    """A context pack was sent. Its text is not stored but composed again from the logs (decision 16)."""
 
     session_id: str = ""
     query: str = ""
@@ -184,8 +158,8 @@ class ContextPacked(Payload):
     tokens: int
     digest: Sha256
     marks: dict[ItemReference, ItemMark]
+    # Position in the log of each store, nearest store first
     positions: list[tuple[StoreName, int]]
-    """How far the log of each store had come, the nearest store first."""
     packed_at: Instant
 
 

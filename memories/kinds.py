@@ -1,5 +1,3 @@
-"""Checks a memory's type and attributes against the declaration of its kind."""
-
 from __future__ import annotations
 
 import json
@@ -15,34 +13,34 @@ from memoryhub.core.validation import explain
 
 # Characters of all attributes together, as JSON
 MAX_ATTRIBUTES = 50_000
-# How much expired memories, and those that await review, count when results are ranked
+# Factors on the score of expired and of proposed memories
 EXPIRED_WEIGHT = 0.5
 PROPOSED_WEIGHT = 0.7
 
 
 def check_type(kind: str, given: str) -> str:
-    """Return ``given``, or the kind's default where it is empty.
+    """Return ``given``, or the kind's default if it is empty.
 
     Raises:
         Invalid: the kind has no such type.
     """
-    known = KINDS[kind]
-    if given and known.types and given not in known.types:
-        raise Invalid(f"'type' must be one of {', '.join(known.types)} for kind {kind}, not {given[:80]!r}")
-    return given or known.default_type
+    declared = KINDS[kind]
+    if given and declared.types and given not in declared.types:
+        raise Invalid(f"'type' must be one of {', '.join(declared.types)} for kind {kind}, not {given[:80]!r}")
+    return given or declared.default_type
 
 
 def check_attributes(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes as they are kept: as JSON data, only those that were given; None takes one away.
+    """Return the given attributes as JSON data; None removes an attribute.
 
     Raises:
-        Invalid: the kind has no such attribute, or its value breaks a rule.
+        Invalid: the kind has no such attribute, or a value breaks a rule.
     """
     schema = KINDS[kind].attributes
     unknown = sorted(set(given) - set(schema.model_fields))
     if unknown:
-        known = ", ".join(schema.model_fields)
-        raise Invalid(f"kind {kind} has no attribute {unknown[0][:80]!r}; it has: {known}")
+        names = ", ".join(schema.model_fields)
+        raise Invalid(f"kind {kind} has no attribute {unknown[0][:80]!r}; it has: {names}")
     try:
         checked = schema.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
@@ -54,13 +52,12 @@ def check_attributes(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def attribute_columns(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that have a column of the table; None for those that the kind lacks."""
+    """Return the attributes that have a column of their own; None for those that the kind lacks."""
     own = KINDS[kind].indexed
     whole = KINDS[kind].attributes.model_validate(attributes) if own else None
     return {name: getattr(whole, name) if name in own else None for name in INDEXED}
 
 
 def attribute_text(kind: str, attributes: Mapping[str, Any]) -> str:
-    """Return the text of the attributes by which searches find a memory."""
     searched = (name for name, shape in KINDS[kind].shapes.items() if shape.attribute.searched)
     return "\n".join(str(attributes[name]) for name in searched if attributes.get(name))

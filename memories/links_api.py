@@ -1,5 +1,3 @@
-"""The REST routes of tags and relations."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -37,13 +35,13 @@ DeleteBody = without(RelationDelete, "id", "source", "relation", "target", "sour
 
 @router.get("tags", response=Listing, tags=["tags"], summary="List tags by name")
 def show_tags(request: HttpRequest, command: Query[TagList]) -> Any:
-    """Predefined, described and merely used ones, each with the number of memories that have it."""
+    """Predefined, described and used tags, each with the number of memories that have it."""
     return list_tags(command=command)
 
 
 @router.post("tags", response={201: TagResult, **problems(409, 410)}, tags=["tags"], summary="Describe a tag")
 def create_tag(request: HttpRequest, command: TagCreate) -> Any:
-    """A conflict where it is predefined or described already; one that is merely used may be described."""
+    """Answers 409 if the tag is predefined or described already; a tag that is only used can be described."""
     return Status(201, tags.create_tag(command=command))
 
 
@@ -51,7 +49,7 @@ def create_tag(request: HttpRequest, command: TagCreate) -> Any:
     "memories/{memory_id}/tags",
     response={200: TagsChanged, **problems(409, 410)},
     tags=["tags"],
-    summary="Put tags on a memory",
+    summary="Add tags to a memory",
 )
 def attach_tags(
     request: HttpRequest,
@@ -59,7 +57,7 @@ def attach_tags(
     body: AttachBody,  # type: ignore[valid-type]
     response: HttpResponse,
 ) -> Any:
-    """Makes a version; tags that are there already change nothing."""
+    """Creates a version; tags that the memory already has are ignored."""
     result = tags.attach_tags(command=command_of(TagAttach, body, id=memory_id))
     response["ETag"] = entity_tag(result.version or 0)
     return result
@@ -69,7 +67,7 @@ def attach_tags(
     "memories/{memory_id}/tags",
     response={200: TagsChanged, **problems(409, 410)},
     tags=["tags"],
-    summary="Take tags off a memory",
+    summary="Remove tags from a memory",
 )
 def detach_tags(
     request: HttpRequest,
@@ -77,7 +75,7 @@ def detach_tags(
     body: Query[DetachBody],  # type: ignore[valid-type]
     response: HttpResponse,
 ) -> Any:
-    """Makes a version; name each tag in a ``tags`` parameter of its own."""
+    """Creates a version. Repeat the ``tags`` parameter for each tag."""
     result = tags.detach_tags(command=command_of(TagDetach, body, id=memory_id))
     response["ETag"] = entity_tag(result.version or 0)
     return result
@@ -87,7 +85,7 @@ def detach_tags(
     "relations", response={200: Listing, **problems(410)}, tags=["relations"], summary="List relations, newest first"
 )
 def show_relations(request: HttpRequest, command: Query[RelationList]) -> Any:
-    """Of one thing or all, each with what its ends are; those of deleted memories only with ``include_deleted``."""
+    """Relations of one entity or all, with both ends; those of deleted memories only with ``include_deleted``."""
     return list_relations(command=command)
 
 
@@ -95,10 +93,10 @@ def show_relations(request: HttpRequest, command: Query[RelationList]) -> Any:
     "relations",
     response={200: RelationResult, 201: RelationResult, **problems(409, 410)},
     tags=["relations"],
-    summary="Relate two things",
+    summary="Create a relation",
 )
 def create_relation(request: HttpRequest, command: RelationCreate, response: HttpResponse) -> Any:
-    """201 where the relation was made; 200 where one that says the same was there already."""
+    """Answers 201 if the relation was created, 200 if an equal one existed."""
     result = relations.create_relation(command=command)
     response["Location"] = f"{request.path}/{result.id}"
     return Status(201 if result.status is LinkStatus.CREATED else 200, result)
@@ -108,23 +106,23 @@ def create_relation(request: HttpRequest, command: RelationCreate, response: Htt
     "relations/{relation_id}",
     response={200: RelationResult, **problems(409)},
     tags=["relations"],
-    summary="Take a relation away",
+    summary="Delete a relation",
 )
 def delete_relation(
     request: HttpRequest,
     relation_id: EntityId,
     body: Query[DeleteBody],  # type: ignore[valid-type]
 ) -> Any:
-    """Answers with what it was."""
+    """Returns the deleted relation."""
     return relations.delete_relation(command=command_of(RelationDelete, body, id=relation_id))
 
 
 VerdictBody = without(ReviewVerdict, "id")
 
 
-@router.get("reviews", response=Listing, tags=["review"], summary="List what waits for a person")
+@router.get("reviews", response=Listing, tags=["review"], summary="List proposed memories")
 def list_reviews(request: HttpRequest, command: Query[ReviewList]) -> Any:
-    """What has waited longest comes first, each with who proposed it, why it waits, and what it changes."""
+    """Oldest first, each with who proposed it, why it needs review, and what it changes."""
     return selectors.list_reviews(command=command)
 
 
@@ -140,7 +138,7 @@ def review_memory(
     body: VerdictBody,  # type: ignore[valid-type]
     response: HttpResponse,
 ) -> Any:
-    """409 where it is so already, 412 where it has changed since ``base_version``, 403 to who wrote it."""
+    """Answers 409 if the memory already has that state, 412 if it changed since ``base_version``, 403 to its author."""
     result = services.review_memory(command=command_of(ReviewVerdict, body, id=memory_id))
     response["ETag"] = entity_tag(result.version)
     return result

@@ -1,4 +1,4 @@
-"""Tests of what a memory gives back, kept beside the code that it is about: ``memory.tests.yml``."""
+"""Tests of search results and context packs, kept with the code they are about in ``memory.tests.yml``."""
 
 from __future__ import annotations
 
@@ -20,46 +20,38 @@ from memoryhub.core.schemas import Command
 from memoryhub.core.validation import explain
 
 FILE_NAME = "memory.tests.yml"
+# ``412``, ``"#412"``, or a title: ids differ between hubs
 Name = str | int
-"""``412``, ``"#412"``, or a title: ids differ from hub to hub."""
 
 
 class MemoryTest(Command):
-    """One test: of a search where it has ``query``, of a context pack where it has ``pack``."""
-
     name: str = Field("", max_length=200)
     query: str | None = Field(None, min_length=1, max_length=2_000)
     expect: list[Name] = Field(default_factory=list, description="must be among the first hits")
-    within: int = Field(3, ge=1, le=100, description="so many hits are the first")
+    within: int = Field(3, ge=1, le=100, description="number of top hits to check")
     never: list[Name] = Field(default_factory=list, description="must not be among them")
-    allow_superseded: bool = Field(False, description="whether what was replaced may be among them")
-    pack: str | None = Field(None, max_length=2_000, description="what the work is about, maybe nothing")
+    allow_superseded: bool = Field(False, description="whether superseded memories may be among them")
+    pack: str | None = Field(None, max_length=2_000, description="topic of the context pack, may be empty")
     max_tokens: int = Field(DEFAULT_TOKENS, ge=200, le=20_000)
-    contains: list[str] = Field(default_factory=list, description="the pack must say")
-    lacks: list[str] = Field(default_factory=list, description="the pack must not say")
+    contains: list[str] = Field(default_factory=list, description="texts that the pack must contain")
+    lacks: list[str] = Field(default_factory=list, description="texts that the pack must not contain")
 
     @property
     def title(self) -> str:
-        """What the report calls it."""
         return self.name or self.query or f"pack {self.pack}".strip()
 
 
 class MemoryTests(Command):
-    """The whole file."""
-
     tests: list[MemoryTest] = Field(min_length=1, max_length=1_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one test."""
-
     title: str
     faults: list[str]
 
     @property
     def passed(self) -> bool:
-        """Whether it found nothing wrong."""
         return not self.faults
 
 
@@ -68,12 +60,12 @@ def read_tests(path: Path) -> MemoryTests:
 
     Raises:
         NotFound: there is no such file.
-        Invalid: it is not YAML, or not what such a file is made of.
+        Invalid: it is not YAML, or does not match the schema.
     """
     try:
         return MemoryTests.model_validate(yaml.safe_load(path.read_text()))
     except FileNotFoundError as error:
-        raise NotFound(f"there is no {path}; write one, or name another file") from error
+        raise NotFound(f"there is no {path}; create it, or name another file") from error
     except RecursionError as error:
         raise Invalid(f"{path} is nested too deeply") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -83,7 +75,6 @@ def read_tests(path: Path) -> MemoryTests:
 
 
 def run_tests(tests: MemoryTests) -> Iterator[Outcome]:
-    """Yield what becomes of each test in the current project."""
     for test in tests.tests:
         yield Outcome(test.title, list(_faults(test)))
 
@@ -113,8 +104,8 @@ def _pack_faults(test: MemoryTest, query: str) -> Iterator[str]:
     tokens = estimate_tokens(text)
     if tokens > test.max_tokens:
         yield f"the pack has {tokens} tokens, more than {test.max_tokens}"
-    yield from (f"the pack does not say {wanted!r}" for wanted in test.contains if wanted not in text)
-    yield from (f"the pack says {unwanted!r}" for unwanted in test.lacks if unwanted in text)
+    yield from (f"the pack does not contain {wanted!r}" for wanted in test.contains if wanted not in text)
+    yield from (f"the pack contains {unwanted!r}" for unwanted in test.lacks if unwanted in text)
 
 
 def _is(hit: dict[str, Any], name: Name) -> bool:

@@ -1,4 +1,4 @@
-"""Memories as text for a model: one line a hit, everything that is evidence, nothing that is not."""
+"""Memories as text for models: one line per hit, with its evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from memoryhub.core.text import as_name, counted, flat, hanging, indented
 
 
 def tag_line(tag: dict[str, Any]) -> str:
-    """Return a tag as one line: name, category, on how many memories, what it marks."""
     if "category" not in tag:
         return as_name(tag["name"])
     where = f"{tag['category']}, predefined" if tag["predefined"] else tag["category"]
@@ -25,16 +24,14 @@ def tag_line(tag: dict[str, Any]) -> str:
 
 
 def tag_text(tag: TagResult) -> str:
-    """Return what describing a tag did."""
-    redacted = f" (redacted before keeping: {', '.join(tag.redacted)})" if tag.redacted else ""
+    redacted = f" (redacted before storing: {', '.join(tag.redacted)})" if tag.redacted else ""
     return f"described #{tag.id} {tag_line(tag.model_dump())}{redacted}"
 
 
 def tags_changed_text(result: TagsChanged, verb: str) -> str:
-    """Return what attaching or detaching did, and what is there now."""
     where = f"project {result.title}" if result.type is EndType.PROJECT else f"{_named(result)} {result.title}"
     now = f"[{', '.join(result.tags)}]" + ("" if result.version is None else f" v{result.version}")
-    redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
+    redacted = f" (redacted before storing: {', '.join(result.redacted)})" if result.redacted else ""
     if result.status is WriteStatus.UNCHANGED:
         return flat(f"{where} is unchanged: {now}")
     return flat(f"{verb} {', '.join(result.changed)}: {where} {now}{redacted}")
@@ -45,7 +42,6 @@ def _named(result: TagsChanged) -> str:
 
 
 def end_text(end: dict[str, Any], scope: str) -> str:
-    """Return one end of a relation: what it is, its id and title."""
     title = f" {end['title']}" if "title" in end else ""
     if end["type"] == EndType.PROJECT:
         return f"{scope}{title}"
@@ -56,43 +52,39 @@ def end_text(end: dict[str, Any], scope: str) -> str:
 
 
 def relation_line(relation: dict[str, Any]) -> str:
-    """Return a relation as one line: its id, both ends, when, by whom."""
     scope = relation["scope"]
-    said = f"{end_text(relation['source'], scope)} {relation['relation']} {end_text(relation['target'], scope)}"
+    ends = f"{end_text(relation['source'], scope)} {relation['relation']} {end_text(relation['target'], scope)}"
     made = f", {relation['created_at'][:10]} by {relation['actor']}" if "actor" in relation else ""
-    return flat(f"{reference(relation)} {said}{made}")
+    return flat(f"{reference(relation)} {ends}{made}")
 
 
 def related_line(relation: dict[str, Any], memory_id: int) -> str:
-    """Return a relation as one line under one of its ends."""
     source, target = (end_text(relation[end], relation["scope"]) for end in ("source", "target"))
     is_source = relation["source"]["id"] == memory_id
-    said = f"→ {relation['relation']} {target}" if is_source else f"← {source} {relation['relation']} this"
-    return flat(f"{said} (relation #{relation['id']})")
+    text = f"→ {relation['relation']} {target}" if is_source else f"← {source} {relation['relation']} this"
+    return flat(f"{text} (relation #{relation['id']})")
 
 
 def relation_text(result: RelationResult) -> str:
-    """Return what making a relation, or taking one away, did."""
-    said = {LinkStatus.CREATED: "related", LinkStatus.KEPT: "was there already", LinkStatus.DELETED: "took away"}
-    return f"{said[result.status]}: {relation_line(result.model_dump(mode='json'))}"
+    verbs = {LinkStatus.CREATED: "related", LinkStatus.KEPT: "existed already", LinkStatus.DELETED: "deleted"}
+    return f"{verbs[result.status]}: {relation_line(result.model_dump(mode='json'))}"
 
 
 def warnings(item: dict[str, Any]) -> str:
-    """Return what to know before relying on an item: put aside, deleted, expired, superseded or disputed."""
-    said = [
+    """Return the reasons to distrust an item: quarantined, deleted, expired, superseded or disputed."""
+    found = [
         item.get("quarantine", ""),
         "deleted" if item.get("deleted_at") else "",
         _reviewed(item),
         "expired" if item.get("expired") else "",
-        *(f"conflict #{each} open" for each in item.get("conflicts", [])),
-        *(f"superseded by #{each}" for each in item.get("superseded_by", [])),
+        *(f"conflict #{conflict} open" for conflict in item.get("conflicts", [])),
+        *(f"superseded by #{successor}" for successor in item.get("superseded_by", [])),
     ]
-    told = ", ".join(filter(None, said))
-    return f" ({told})" if told else ""
+    text = ", ".join(filter(None, found))
+    return f" ({text})" if text else ""
 
 
 def _reviewed(item: dict[str, Any]) -> str:
-    """Return how an item stands that a person has not accepted."""
     if item.get("review", ReviewState.ACCEPTED) == ReviewState.ACCEPTED:
         return ""
     if item["review"] == ReviewState.REJECTED:
@@ -105,7 +97,6 @@ def _what(item: dict[str, Any]) -> str:
 
 
 def memory_line(memory: dict[str, Any]) -> str:
-    """Return a listed memory as one line."""
     if "content" not in memory:
         return flat(f"{reference(memory)} {memory['title']}")
     tags = f" [{', '.join(memory['tags'])}]" if memory["tags"] else ""
@@ -114,7 +105,7 @@ def memory_line(memory: dict[str, Any]) -> str:
 
 
 def hit_line(hit: dict[str, Any]) -> str:
-    """Return a search hit as one line: id, what it is, date, title, and the words that matched."""
+    """Return ``#id kind date session title (warnings): snippet``."""
     if "snippet" not in hit:
         return flat(f"{reference(hit)} {hit['title']}")
     what = _what(hit) or hit["source"]
@@ -125,11 +116,10 @@ def hit_line(hit: dict[str, Any]) -> str:
     return flat(f"{head} {hit['title']}{warnings(hit)}{note}{shown}")
 
 
+# Title and content are indented: only the answer's own lines begin at the margin, so stored text cannot pose as one
+# (decision 33)
 def memory_text(memory: dict[str, Any]) -> str:
-    """Return a whole memory: a head line with its evidence, its text, and its relations and history if asked for.
-
-    Title and content are indented: only the answer's own lines begin at the margin.
-    """
+    """Return a whole memory, with its relations and history if the caller asked for them."""
     tags = f" tags={','.join(memory['tags'])}" if memory["tags"] else ""
     topic = f" topic={memory['topic_key']}" if memory["topic_key"] else ""
     source = f" source={memory['source']}" if memory["source"] else ""
@@ -147,7 +137,6 @@ def memory_text(memory: dict[str, Any]) -> str:
 
 
 def use_line(use: dict[str, Any]) -> str:
-    """Return what became of a memory as one line."""
     counts = ", ".join(f"{name} {use[name]}" for name in ("given", "found", "fetched", "cited", "updated"))
     last = f", last used {use['last_used_at'][:16]}" if use["last_used_at"] else ""
     return f"use: {counts}{last}{' (ignored)' if use['ignored'] else ''}"
@@ -158,56 +147,51 @@ def _shown(value: object) -> str:
 
 
 def version_text(version: dict[str, Any]) -> str:
-    """Return one version with what it changed."""
     changed = f"\n{indented(version['diff'])}" if version["diff"] else ""
     return f"{version_line(version)}{changed}"
 
 
 def version_line(version: dict[str, Any]) -> str:
-    """Return one version as one line, with the event that is its evidence."""
     reason = f": {version['reason']}" if version["reason"] else ""
     beside = f" beside v{version['conflicts_with']}" if version["conflicts_with"] else ""
     head = f"v{version['version']} {version['created_at'][:16]} by {version['actor']} event #{version['event']}"
     return flat(f"{head}{beside}{reason}")
 
 
-_SAID = {
+_DONE = {
     WriteStatus.CREATED: "created #{id}",
     WriteStatus.UPDATED: "updated #{id} to v{version}",
-    WriteStatus.SEEN: "#{id} has this text already; counted it",
+    WriteStatus.SEEN: "#{id} has this text already; its count was increased",
     WriteStatus.KEPT: "kept #{id} as it is",
     WriteStatus.UNCHANGED: "#{id} is unchanged at v{version}",
     WriteStatus.DELETED: "deleted #{id} {title}; memory_restore brings it back",
     WriteStatus.RESTORED: "restored #{id}",
-    WriteStatus.ERASED: "erased #{id} for good",
-    WriteStatus.CONFLICT: "kept as v{version} of #{id}, beside a version that you had not seen: conflict #{conflict} "
-    "is open, settle it with memory_conflict_resolve;",
+    WriteStatus.ERASED: "permanently erased #{id}",
+    WriteStatus.CONFLICT: "stored as v{version} of #{id}, next to a version that you had not read: conflict "
+    "#{conflict} is open, resolve it with memory_conflict_resolve;",
 }
 
 
 def write_text(result: WriteResult) -> str:
-    """Return what a write did as one line, with what was redacted."""
-    redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
-    said = _SAID[result.status].format(**result.model_dump())
-    similar = "".join(f"; #{each.id} says nearly the same: {each.title}" for each in result.similar)
+    redacted = f" (redacted before storing: {', '.join(result.redacted)})" if result.redacted else ""
+    done = _DONE[result.status].format(**result.model_dump())
+    similar = "".join(f"; #{memory.id} is nearly the same: {memory.title}" for memory in result.similar)
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
     title = "" if result.status is WriteStatus.DELETED else f" {result.title}"
-    return flat(f"{said}{title}{scope}{redacted}{similar}{_review_note(result)}").rstrip()
+    return flat(f"{done}{title}{scope}{redacted}{similar}{_review_note(result)}").rstrip()
 
 
 def _review_note(result: WriteResult) -> str:
-    """Return what a person has to do with what was written, if anything."""
     if result.review is ReviewState.ACCEPTED or result.status in (WriteStatus.DELETED, WriteStatus.ERASED):
         return ""
     if result.review is ReviewState.REJECTED:
         why = f": {result.review_reason}" if result.review_reason else ""
-        return f"; a person has rejected it{why}"
-    until = f"; v{result.accepted_version} holds until then" if result.accepted_version else ""
+        return f"; a reviewer has rejected it{why}"
+    until = f"; v{result.accepted_version} stays in effect until then" if result.accepted_version else ""
     return f"; proposed: a person will review it{until}"
 
 
 def entry_line(item: dict[str, Any]) -> str:
-    """Return a listed entry as one line: kind, type and name; priority, if lists are in that order; its text."""
     if "content" not in item:
         return memory_line(item)
     kind = KINDS[item["kind"]]

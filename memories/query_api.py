@@ -1,5 +1,3 @@
-"""The REST routes of cross-reference queries and of conflicts."""
-
 from __future__ import annotations
 
 from typing import Annotated, Any
@@ -29,15 +27,15 @@ ConflictShow = without(ConflictGet, "id")
 SettleBody = without(ConflictSettle, "id")
 
 
-@router.post("query", response=Listing, tags=["search"], summary="Ask by kinds, scope, tags, words and relations")
+@router.post("query", response=Listing, tags=["search"], summary="Query by kinds, scope, tags, words and relations")
 def ask(request: HttpRequest, command: MemoryQuery) -> Any:
-    """Ranked; each result with its evidence, its score and the parts of it. Page by ``cursor`` with the same body."""
+    """Ranked, with evidence, score and parts of the score. For the next page, repeat the body with ``cursor``."""
     return query(command=command)
 
 
 @router.get("conflicts", response=Listing, tags=["conflicts"], summary="List conflicts")
 def list_conflicts(request: HttpRequest, command: Query[ConflictList]) -> Any:
-    """Open ones, or all; both versions with who, when and why, and what differs as ``[-gone-]`` and ``{+come+}``."""
+    """Open conflicts or all, with both versions and their differences as ``[-removed-]`` and ``{+added+}``."""
     return conflicts.list_conflicts(command=command)
 
 
@@ -47,7 +45,7 @@ def get_conflict(
     conflict_id: EntityId,
     show: Query[ConflictShow],  # type: ignore[valid-type]
 ) -> Any:
-    """As the list shows it; settled ones too."""
+    """Open or resolved, in the same form as in the list."""
     return conflicts.get_conflict(command=command_of(ConflictGet, show, id=conflict_id))
 
 
@@ -55,14 +53,14 @@ def get_conflict(
     "conflicts/{conflict_id}/resolve",
     response={200: ConflictResult, **problems(409, 410)},
     tags=["conflicts"],
-    summary="Settle a conflict",
+    summary="Resolve a conflict",
 )
 def resolve_conflict(
     request: HttpRequest,
     conflict_id: EntityId,
     body: SettleBody,  # type: ignore[valid-type]
 ) -> Any:
-    """Keep a (the earlier version), keep b, merge them, or keep both. 409 where it is settled already."""
+    """Keep a (the earlier version), keep b, merge, or keep both. Answers 409 if it is resolved already."""
     return services.resolve_conflict(command=command_of(ConflictSettle, body, id=conflict_id))
 
 
@@ -70,7 +68,7 @@ def resolve_conflict(
     "context",
     response={200: dict[str, Any], 304: None},
     tags=["search"],
-    summary="What to know before going on, within a budget of tokens",
+    summary="Get a context pack within a token budget",
 )
 def get_context(
     request: HttpRequest,
@@ -78,9 +76,9 @@ def get_context(
     response: HttpResponse,
     if_none_match: Annotated[str | None, Header(None, alias="If-None-Match", description="the ETag you have")] = None,
 ) -> Any:
-    """The same bytes as before while nothing changed; 304 where they are those of ``If-None-Match``.
+    """Byte for byte the previous pack while nothing has changed; 304 if ``If-None-Match`` has its ETag.
 
-    Each pack that says something new is an event, and can be made again: ``context/{id}``.
+    A pack with new content is recorded as an event and can be replayed: ``context/{id}``.
     """
     if if_none_match and if_none_match.strip().strip('"') == pack_digest(command=command):
         return Status(304, None)
@@ -89,7 +87,7 @@ def get_context(
     return sent.data()
 
 
-@router.get("context/{pack_id}", response=dict[str, Any], tags=["search"], summary="Make a context pack again")
+@router.get("context/{pack_id}", response=dict[str, Any], tags=["search"], summary="Replay a context pack")
 def get_sent_context(request: HttpRequest, pack_id: EntityId) -> Any:
-    """From the stores as they stood; ``meta.as_sent`` is false where something of it was erased since."""
+    """Composed from the stores as of when it was sent; ``meta.as_sent`` is false if something was erased since."""
     return replay_pack(command=ContextReplay(id=pack_id)).data()

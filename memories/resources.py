@@ -1,4 +1,4 @@
-"""Reading memories by offset, as the ``memories://`` resources do. Tools and REST page by cursor."""
+"""Paging by offset for the ``memories://`` MCP resources. Tools and REST page by cursor."""
 
 from __future__ import annotations
 
@@ -20,30 +20,23 @@ from memoryhub.core.schemas import Command
 
 
 class ByOffset(Command):
-    """What both resources take."""
-
     memory_type: TypeName | None = None
     tags: Tags = Field(default_factory=list)
     offset: int = Field(0, ge=0, le=1_000_000)
 
 
 class ListByOffset(ByOffset):
-    """Parameters of ``memories://list``."""
-
     limit: int = Field(10, ge=1, le=100)
     include_deleted: bool = False
 
 
 class SearchByOffset(ByOffset):
-    """Parameters of ``memories://search/{query}``."""
-
     query: str = Field(min_length=1, max_length=2_000)
     limit: int = Field(5, ge=1, le=50)
     threshold: float = Field(0.0, ge=0.0, le=1.0)
 
 
 def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
-    """Return memories and where the page stands."""
     wanted = MemoryList(type=command.memory_type, tags=command.tags, include_deleted=command.include_deleted)
     matching = filtered(wanted)
     total, end = matching.count(), command.offset + command.limit
@@ -55,7 +48,6 @@ def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
 
 
 def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
-    """Return the memories that score at least ``threshold`` times the best one's score."""
     question = MemorySearch(
         query=command.query, type=command.memory_type, tags=command.tags, sources=[SearchSourceName.MEMORY]
     )

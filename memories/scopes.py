@@ -1,7 +1,7 @@
-"""Scopes over stores: which store a scope is, and which scopes hold where the caller stands.
+"""Maps scopes to stores, and lists the scopes that are visible to the caller.
 
-A store is a project's, an organisation's or the global one; a session's memories are in its project's store. Seen
-from a project, its session, the project, its organisation and the global scope hold, and the nearest wins.
+A store belongs to a project, an organisation, or is the global one; memories of a session are in the store of its
+project. Visible from a project are its session, the project, its organisation and the global scope; the nearest wins.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, current_st
 from sessions_app.gatekeeper import require_turn
 from sessions_app.selectors import org_of_project
 
+# See decision 14
 NEAREST_FIRST = (MemoryScope.SESSION, MemoryScope.PROJECT, MemoryScope.ORG, MemoryScope.GLOBAL)
 _OWN = {
     Scope.PROJECT: MemoryScope.PROJECT,
@@ -30,18 +31,14 @@ _OWN = {
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One store that holds here, and which of its memories do."""
-
     store: StoreId
+    # Nearest first; a project's store has the session and the project
     scopes: tuple[MemoryScope, ...]
-    """Nearest first; of a project's store, the session and the project."""
     session_id: str = ""
 
     def restrict(self, memory_id: str) -> tuple[str, list[Any]]:
-        """Return the SQL condition on a memory's id that it holds here, with its parameters; "" where all do.
-
-        Few memories are of a session, and an index has just those.
-        """
+        """Return SQL that restricts a memory id to the visible ones, with parameters; "" if all are."""
+        # Few memories belong to a session, and a partial index contains just those
         if MemoryScope.SESSION not in self.scopes:
             return (f"{memory_id} NOT IN ({_OF_SESSIONS})", []) if MemoryScope.PROJECT in self.scopes else ("", [])
         if len(self.scopes) == 1:
@@ -53,20 +50,19 @@ _OF_SESSIONS = "SELECT id FROM memories_memory WHERE scope = 'session'"
 
 
 def own_scope() -> MemoryScope:
-    """Return the scope that the current store is for."""
     return _OWN[current_store().scope]
 
 
 def levels(
     scope: MemoryScope | None = None, *, inherit: bool = True, session_id: str = "", scope_id: str = ""
 ) -> list[Level]:
-    """Return the stores that hold here, nearest first.
+    """Return the visible stores, nearest first.
 
     Args:
-        scope: begin there instead of at the nearest.
-        inherit: go on to the wider ones.
-        session_id: whose session's memories hold; default: the caller's.
-        scope_id: the id of that scope, if the caller names it: it must be the one that holds here.
+        scope: start there instead of at the nearest.
+        inherit: include the wider ones.
+        session_id: session whose memories are visible; default: the caller's.
+        scope_id: the id of that scope; it must be the one bound here.
 
     Raises:
         Invalid: ``scope`` is nearer than the current store, or ``scope_id`` names another project or organisation.
@@ -81,7 +77,7 @@ def levels(
     if not inherit:
         wanted = [level for level in wanted if level.scopes[0] is scope]
     if not any(level.scopes[0] is scope for level in chain) and scope not in (MemoryScope.ORG, MemoryScope.GLOBAL):
-        raise Invalid(f"no {scope} is open here; name scope {own_scope()}, or begin a session first")
+        raise Invalid(f"no {scope} is open here; use scope {own_scope()}, or start a session first")
     _check_named(scope, scope_id, chain)
     return _joined(wanted)
 
@@ -93,7 +89,7 @@ def _chain(session_id: str) -> Iterator[Level]:
             yield Level(here, (MemoryScope.SESSION,), session_id)
         yield Level(here, (MemoryScope.PROJECT,))
     if here.scope is Scope.VIEW:
-        return  # a position of one log says nothing of another's
+        return  # a position of one log means nothing in another
     org = _org_here()
     if org and org.path.exists():
         yield Level(org, (MemoryScope.ORG,))
@@ -109,8 +105,8 @@ def _org_here() -> StoreId | None:
     return org_store(name) if name else None
 
 
+# The session and the project share a store, so one query serves both
 def _joined(chain: list[Level]) -> list[Level]:
-    """Ask the session and the project in one go, since they share a store."""
     if len(chain) > 1 and chain[0].store == chain[1].store:
         both = Level(chain[0].store, (*chain[0].scopes, *chain[1].scopes), chain[0].session_id)
         return [both, *chain[2:]]
@@ -128,17 +124,16 @@ def _check_named(scope: MemoryScope, scope_id: str, chain: list[Level]) -> None:
 
 @contextmanager
 def writing(scope: MemoryScope) -> Iterator[MemoryScope]:
-    """Make the store of ``scope`` the current one, and give the scope that what is written there has.
-
-    The caller's turn is checked where it stands, before it goes elsewhere.
+    """Make the store of ``scope`` current; yield the scope of what is written there.
 
     Raises:
-        Invalid: the scope is not one that can be written from here; the message says what to do.
+        Invalid: the scope cannot be written from here; the message has the next step.
     """
     target, found = _target(scope)
     if target == current_store():
         yield found
         return
+    # The turn is checked in the store of the caller, before the other store becomes current
     origin = require_turn(MEMORY_WRITTEN, current_origin())
     elsewhere = use_origin(session_id=origin.session_id, turn_id=origin.turn_id, ack_token="")
     with use_store(target, create=found is MemoryScope.GLOBAL), elsewhere:
@@ -147,10 +142,10 @@ def writing(scope: MemoryScope) -> Iterator[MemoryScope]:
 
 @contextmanager
 def reading(scope: MemoryScope) -> Iterator[None]:
-    """Make the store of ``scope`` the current one, to read in it.
+    """Make the store of ``scope`` current for reading.
 
     Raises:
-        NotFound: nothing was ever written to it.
+        NotFound: nothing has been written to it.
         Invalid: as ``writing``.
     """
     target, _ = _target(scope, needs_session=False)
@@ -158,7 +153,7 @@ def reading(scope: MemoryScope) -> Iterator[None]:
         yield
         return
     if not target.path.exists():
-        raise NotFound(f"nothing is kept in the {scope} scope yet; memory_write with scope={scope} begins it")
+        raise NotFound(f"the {scope} scope is empty; memory_write with scope={scope} creates it")
     with use_store(target):
         yield
 
@@ -172,7 +167,7 @@ def _target(scope: MemoryScope, *, needs_session: bool = True) -> tuple[StoreId,
     if own is not MemoryScope.PROJECT:
         return here, own
     if scope is MemoryScope.SESSION and needs_session and not current_origin().session_id:
-        raise Invalid("scope session needs a session; begin one with session_start, or name scope project")
+        raise Invalid("scope session needs a session; start one with session_start, or use scope project")
     return here, scope
 
 
@@ -181,6 +176,6 @@ def _org_or_refuse() -> StoreId:
     if org is None:
         raise Invalid(
             f"{current_store().name!r} belongs to no organisation; set one with project_create (org, "
-            "if_exists=update), or name scope project or global"
+            "if_exists=update), or use scope project or global"
         )
     return org

@@ -1,4 +1,4 @@
-"""Memories that say nearly the same: found by their longest words, told by how many words they share."""
+"""Finds memories with nearly the same text."""
 
 from __future__ import annotations
 
@@ -16,39 +16,35 @@ from memoryhub.core.stores import rows
 _WORD = re.compile(r"\w{2,40}")
 _MOST_CHARACTERS = 20_000
 
+# Share of common words from which two texts are nearly the same
 ALIKE = 0.7
-"""Two texts that share so much of all their words say nearly the same."""
 
+# Share from which they may be about the same subject
 NEAR = 0.25
-"""Two texts that share so much may be about the same: worth a look for who has time for one."""
 
-_TOLD = 3
+_SHOWN = 3
 _CANDIDATES = 8
 _PAIRS = 2
 _LONGEST = 12
+# Shorter texts are alike too easily
 _LEAST_WORDS = 6
-"""A text of fewer words is alike too easily."""
 
 
 def similar_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
-    """Return the live memories of the current store that say nearly the same as a new one, the most alike first.
-
-    Long words are rare words, mostly; two texts that are alike share nearly all of theirs. So a few pairs of them
-    find whatever is alike, in the time of a look-up. Without FTS5 nothing is found.
-    """
+    """Return live memories of the current store with nearly the same text, most similar first; needs FTS5."""
     words = _words(f"{state.title} {state.content}")
     if len(words) < _LEAST_WORDS or not has_full_text():
         return []
+    # Long words are mostly rare, and similar texts share nearly all of them: a few pairs find every similar text in
+    # the time of a lookup
     longest = _longest(words, 2 * _PAIRS)
-    pairs = [f'("{one}" AND "{other}")' for one, other in zip(longest[::2], longest[1::2], strict=False)]
+    pairs = [f'("{first}" AND "{second}")' for first, second in zip(longest[::2], longest[1::2], strict=False)]
     return _alike(words, _candidates(memory_id, " OR ".join(pairs), "rowid DESC"), ALIKE)
 
 
+# Ranks all memories with any of the longest words, which takes as long as a search
 def near_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
-    """Return the live memories of the current store that may be about the same as one, the most alike first.
-
-    It ranks all that have any of its longest words, which takes the time of a search. Without FTS5 nothing is found.
-    """
+    """Return live memories of the current store that may be about the same subject, most similar first."""
     words = _words(f"{state.title} {state.content}")
     if not words or not has_full_text():
         return []
@@ -58,10 +54,10 @@ def near_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
 
 def _alike(words: frozenset[str], candidates: list[tuple[Any, ...]], least: float) -> list[SimilarMemory]:
     found = [
-        SimilarMemory(id=each, title=title, alike=round(_share(words, _words(f"{title} {content}")), 2))
-        for each, title, content in candidates
+        SimilarMemory(id=candidate, title=title, alike=round(_share(words, _words(f"{title} {content}")), 2))
+        for candidate, title, content in candidates
     ]
-    return sorted((each for each in found if each.alike >= least), key=lambda each: -each.alike)[:_TOLD]
+    return sorted((memory for memory in found if memory.alike >= least), key=lambda memory: -memory.alike)[:_SHOWN]
 
 
 def _words(text: str) -> frozenset[str]:

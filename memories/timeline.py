@@ -1,5 +1,3 @@
-"""What happened around a moment, from the log; and what the store holds."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +12,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.contributions import statistics
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.projection import read_models
-from memoryhub.core.log.event_view import chronicle, entity_of, kept_quiet, viewed_store
+from memoryhub.core.log.event_view import entity_of, quarantine_notes, timeline_entry, viewed_store
 from memoryhub.core.models import RawEvent
 from memoryhub.core.search.retrieval import retrieval
 from memoryhub.core.stores import rows
@@ -22,20 +20,20 @@ from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import flat
 from sessions_app.selectors import find_iteration
 
+# Newest events of an iteration that are shown; ``iteration_get`` takes another number
 OF_ITERATION = 100
-"""So many events of an iteration are shown, the newest; ``iteration_get`` takes another number."""
 
 
 def timeline(*, command: Timeline) -> list[dict[str, Any]]:
-    """Return the events around an id, a time or the end of the log, or of an iteration; oldest first.
+    """Return the events around an id, a time or the end of the log, or those of an iteration; oldest first.
 
     Raises:
-        NotFound: there is no event or iteration of that id.
+        NotFound: there is no such event or iteration.
     """
     events = _of_iteration(command.iteration_id) if command.iteration_id else _around(command)
     titles = _titles([entity_of(event) for event in events])
-    aside = kept_quiet(events)
-    return [chronicle(event, aside.get(event.position) or titles.get(entity_of(event))) for event in events]
+    aside = quarantine_notes(events)
+    return [timeline_entry(event, aside.get(event.position) or titles.get(entity_of(event))) for event in events]
 
 
 def _around(command: Timeline) -> list[RawEvent]:
@@ -70,17 +68,15 @@ def _titles(ids: list[int]) -> dict[int, str]:
 
 
 def timeline_line(event: dict[str, Any]) -> str:
-    """Return one event as one line."""
     session = f" session={event['session_id']}" if event["session_id"] else ""
     head = f"#{event['position']} {event['occurred_at'][:16]} {event['type']}"
     return flat(f"{head} #{event['id']} {event['title']}{session}").rstrip()
 
 
 def stats(*, command: Stats) -> dict[str, Any]:
-    """Return what the store holds: counts, sizes in bytes, how it searches, and whether its log is anchored."""
     with retrieval("stats", command):
         position, digest = log.head()
-        path = current_store().path
+        folder = current_store().path.parent
         return {
             "store": viewed_store().name,
             "events": position,
@@ -89,6 +85,6 @@ def stats(*, command: Stats) -> dict[str, Any]:
             **statistics(),
             "rows": {model._meta.model_name: model._default_manager.count() for model in read_models()},
             "mode": mode_name(),
-            "bytes": {each.name: each.stat().st_size for each in sorted(path.parent.glob("events.db*"))},
+            "bytes": {path.name: path.stat().st_size for path in sorted(folder.glob("events.db*"))},
             "sqlite": rows.fetch("SELECT sqlite_version()")[0][0],
         }

@@ -1,4 +1,4 @@
-"""The tags that every store knows from the start; free ones are made by use, and described with ``tag_create``."""
+"""Predefined tags. Free ones come into being by use, and can be described with ``tag_create``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ CATEGORIES: Mapping[str, tuple[str, ...]] = {
     "meta": ("deprecated", "experimental", "stable", "required", "optional"),
 }
 
+# Category by tag
 PREDEFINED: Mapping[str, str] = {name: category for category, names in CATEGORIES.items() for name in names}
-"""Each predefined tag with its category."""
 
+# Category of tags without one
 FREE = "custom"
-"""The category of a tag that nobody has put into one."""

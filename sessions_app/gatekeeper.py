@@ -18,11 +18,7 @@ CLIENT_DOORS = frozenset({"mcp", "rest"})
 
 @log.guard
 def require_turn(event_type: EventType[Any], origin: Origin) -> Origin:
-    """Check the turn of a client's write, and add the turn's ids to the origin.
-
-    Raises:
-        PreconditionFailed: the token is missing under a strict policy, or is not that of an open turn.
-    """
+    """Check the turn of a client's write, and add the turn's ids to the origin."""
     if origin.source not in CLIENT_DOORS or event_type.turn is not TurnRule.REQUIRED:
         return origin
     if not origin.ack_token and project_settings().turn_policy is not TurnPolicy.STRICT:

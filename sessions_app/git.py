@@ -81,12 +81,7 @@ def path_in_worktree(directory: Path) -> str:
 
 
 def count_commits(repository: Path, *, limit: int | None = None, since: str | None = None) -> int:
-    """Return the number of commits that ``read_commits`` yields.
-
-    Raises:
-        Invalid: the folder is in no repository, or ``since`` is not a date.
-        Unavailable: git is not installed or does not answer.
-    """
+    """Return the number of commits that ``read_commits`` yields."""
     window = _window(limit, since)
     if not _has_commits(repository):
         return 0
@@ -98,10 +93,6 @@ def read_commits(repository: Path, *, limit: int | None = None, since: str | Non
     """Yield the commits reachable from HEAD, oldest first; with ``limit``, the newest ones.
 
     Merge commits have no files: their changes are those of the commits that they merge.
-
-    Raises:
-        Invalid: the folder is in no repository, or ``since`` is not a date.
-        Unavailable: git is not installed, or it failed.
     """
     window = _window(limit, since)
     if not _has_commits(repository):
@@ -111,11 +102,7 @@ def read_commits(repository: Path, *, limit: int | None = None, since: str | Non
 
 
 def read_commit(repository: Path, revision: str) -> CommitRecord | None:
-    """Return the commit of a hash, a short hash or ``HEAD``; None if there is no such commit or repository.
-
-    Raises:
-        Unavailable: git is not installed or does not answer.
-    """
+    """Return the commit of a hash, a short hash or ``HEAD``; None if there is no such commit or repository."""
     if not is_folder(repository):
         return None
     found = _run(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")

@@ -76,11 +76,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any]) -> HookEvent
 
 
 def project_of(event: HookEvent, project: str | None) -> str:
-    """Return the named project, or that of the event's folder.
-
-    Raises:
-        Invalid: there is no folder, or it could belong to two projects; the data then has ``choices``.
-    """
+    """Return the named project, or that of the event's folder."""
     if not project and not event.directory.startswith("/"):
         raise Invalid("the event names no folder, so its project is unknown; send 'cwd', or name the project")
     return identify_project(project=project or None, directory=Path(event.directory or "/"))

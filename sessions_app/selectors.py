@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.errors import NotFound
-from memoryhub.core.log.event_view import chronicle, kept_quiet
+from memoryhub.core.log.event_view import quarantine_notes, timeline_entry
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
@@ -79,11 +79,11 @@ def get_iteration(*, command: IterationGet) -> dict[str, Any]:
     if latest.end_position:
         window = window.filter(position__lte=latest.end_position)
     newest = list(window.order_by("-position")[: command.events])
-    quarantined = kept_quiet(newest)
+    quarantined = quarantine_notes(newest)
     return {
         **view_iteration(latest),
         "commits": view_commits(outside_quarantine(Commit.objects.filter(iteration_id=latest.id)).order_by("id")),
-        "events": [chronicle(event, quarantined.get(event.position)) for event in reversed(newest)],
+        "events": [timeline_entry(event, quarantined.get(event.position)) for event in reversed(newest)],
         "left_out": window.count() - len(newest),
     }
 

@@ -69,8 +69,6 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One day, in UTC."""
-
     date: date
     parts: list[Part]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import traceback
 from typing import Any
 
 from django.test.runner import DiscoverRunner, ParallelTestSuite, RemoteTestResult, RemoteTestRunner
@@ -14,12 +15,30 @@ from hypothesis import HealthCheck, settings
 class PicklingTestResult(RemoteTestResult):
     """Tells the parent of what failed in a sub-test, whatever its test holds on to."""
 
+    def check_picklable(self, test: Any, err: Any) -> None:
+        """Accept every error: ``_sendable`` replaces those that cannot be sent to the parent process."""
+
+    def addError(self, test: Any, err: Any) -> None:  # noqa: N802 - as unittest names it
+        super().addError(test, _sendable(err))
+
+    def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802 - as unittest names it
+        super().addFailure(test, _sendable(err))
+
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802 - as unittest names it
         """Keep a copy without what cannot be sent: Django leaves that out only for as long as the test runs."""
         if err is not None:
             self.check_subtest_picklable(test, subtest)
             subtest = pickle.loads(pickle.dumps(subtest))
         super().addSubTest(test, subtest, err)
+
+
+def _sendable(err: Any) -> Any:
+    try:
+        pickle.loads(pickle.dumps(err[1]))
+    except Exception:  # noqa: BLE001 - an exception may hold anything
+        error = AssertionError("".join(traceback.format_exception(*err)))
+        return AssertionError, error, None
+    return err
 
 
 class PicklingTestRunner(RemoteTestRunner):

@@ -1,5 +1,3 @@
-"""Commands as a shell meets them."""
-
 from __future__ import annotations
 
 import io
@@ -57,13 +55,13 @@ class ContextTests(HubTestCase):
         (pack,) = re.findall(r"context pack (#\d+)", sent)
         self.assertEqual(self.context("--replay", pack), sent)
         self.assertEqual(self.context("--replay", pack.removeprefix("#")), sent)
-        with self.assertRaisesRegex(CommandError, "there is no context pack #99999 here; without its id you get one"):
+        with self.assertRaisesRegex(
+            CommandError, "there is no context pack #99999 here; leave the id out to get a new one"
+        ):
             self.context("--since", "#99999")
 
 
 class ImpossibleHomeTests(TestCase):
-    """A home folder that cannot be used: each command says so in one sentence."""
-
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -165,15 +163,16 @@ REORDERING = "LRE RLE LRO RLO PDF LRI RLI FSI PDI L R AL".split()
 
 
 def obeyed_by_terminals(text: str) -> set[str]:
-    """Return the characters that move a cursor, change a terminal's state, or reorder what stands beside them."""
-    found = {each for each in text if unicodedata.category(each) in ("Cc", "Zl", "Zp") and each not in "\n\t"}
-    marks = {each for each in text if unicodedata.category(each) == "Cf"}
-    return found | {each for each in marks if unicodedata.bidirectional(each) in REORDERING}
+    found = {
+        character
+        for character in text
+        if unicodedata.category(character) in ("Cc", "Zl", "Zp") and character not in "\n\t"
+    }
+    marks = {character for character in text if unicodedata.category(character) == "Cf"}
+    return found | {mark for mark in marks if unicodedata.bidirectional(mark) in REORDERING}
 
 
 class HostileTextTests(HubTestCase):
-    """What is printed of a store in which every text forges lines and carries control characters."""
-
     def setUp(self) -> None:
         super().setUp()
         self.text = forging("\r\n\x1b[2K\r") + CONTROLS

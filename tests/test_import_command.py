@@ -1,5 +1,3 @@
-"""``manage.py import``: once as a user runs it, in a process of its own, and else in this one."""
-
 import os
 import subprocess
 import sys
@@ -96,7 +94,7 @@ class ImportCommandTest(HubTestCase):
     def test_an_error_is_one_sentence_and_a_code(self) -> None:
         code, output, errors = self.run_process("git", "/", "--project", "alpha")
         self.assertEqual((code, output, len(errors.strip().splitlines())), (2, "", 1), errors)
-        self.assertIn("no git repository", errors)
+        self.assertIn("not in a git repository", errors)
 
     def test_front_matter_nested_20000_deep_is_skipped_by_name_and_the_other_files_are_imported(self) -> None:
         depth = 20_000
@@ -135,7 +133,7 @@ class ImportCommandTest(HubTestCase):
 
     def test_ctrl_c_ends_it_in_one_sentence_between_two_batches(self) -> None:
         for number in range(6):
-            sections = "".join(f"# S{number} {each}\n\ntext {number} {each}\n\n" for each in range(100))
+            sections = "".join(f"# S{number} {number}\n\ntext {number} {number}\n\n" for number in range(100))
             self.repository.write(f"docs/b{number}.md", sections.encode())
         done = subprocess.run(
             [sys.executable, "-c", _INTERRUPTED, "import", "markdown", str(self.repository.folder / "docs")],
@@ -156,8 +154,8 @@ class ImportCommandTest(HubTestCase):
         for arguments, reason in (
             (("git", "--since", "soon"), "write a date"),
             (("git", "--limit", "0"), "1 or more"),
-            (("markdown", "nowhere", "--project", "alpha"), "is no folder"),
-            (("git", "--project", "Alpha"), "no project id"),
+            (("markdown", "nowhere", "--project", "alpha"), "is not a folder"),
+            (("git", "--project", "Alpha"), "not a project id"),
         ):
             with self.assertRaisesRegex(CommandError, reason) as refused:
                 self.run_import(*arguments)

@@ -1,5 +1,3 @@
-"""Projects by hand: which one a folder belongs to and why, what there is, and what each is told."""
-
 from __future__ import annotations
 
 import io

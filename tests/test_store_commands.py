@@ -1,5 +1,3 @@
-"""Commands that work on what projects share as they do on a project."""
-
 from __future__ import annotations
 
 import io

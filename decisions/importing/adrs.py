@@ -46,9 +46,6 @@ def import_adrs(*, directory: Path, progress: Progress | None = None) -> AdrRepo
     Files are identified by path. An unchanged file is skipped; a changed text becomes a decision that supersedes the
     earlier one; a changed status alone is marked. Marks, superseding and erasure by a person take precedence. An
     unreadable file is reported, and the others are imported.
-
-    Raises:
-        Invalid: there is no such folder.
     """
     imported, records = read_imported(), read_records(directory)
     edges = resolve(records, imported.paths)

@@ -25,8 +25,6 @@ _UNREADABLE = "binary, unreadable or larger than 2 MB"
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileEdge:
-    """An edge between the records of two files."""
-
     path: str
     relation: EdgeRelation
     to: str
@@ -40,21 +38,13 @@ class Records:
 
 
 def record_names(directory: Path) -> list[str]:
-    """Return the Markdown files below a folder, without those that are no records by name (``README.md``).
-
-    Raises:
-        Invalid: there is no such folder.
-    """
+    """Return the Markdown files below a folder, without those that are no records by name (``README.md``)."""
     names = (PurePath(name) for name in find_files(directory))
     return [str(name) for name in names if name.suffix.lower() in MARKDOWN and name.stem.lower() not in _NOT_RECORDS]
 
 
 def read_records(directory: Path) -> Records:
-    """Read every record below a folder; paths are relative to the git worktree, if it is in one.
-
-    Raises:
-        Invalid: there is no such folder.
-    """
+    """Read every record below a folder; paths are relative to the git worktree, if it is in one."""
     records = Records()
     above = git.path_in_worktree(directory)
     for name in record_names(directory):

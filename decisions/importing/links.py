@@ -33,8 +33,6 @@ def _digest(text: str) -> str:
 
 @dataclass(slots=True)
 class Imported:
-    """Decisions that earlier imports recorded."""
-
     # Decision ids by the prefix of their idempotency keys, the latest last.
     versions: dict[str, list[int]] = field(default_factory=dict)
     paths: set[str] = field(default_factory=set)

@@ -24,8 +24,6 @@ _OTHER_FIELD = re.compile(r"[*+-][ \t]|[*_]*[A-Z][\w ]{0,30}:")
 
 
 class Part(StrEnum):
-    """The kind of a section."""
-
     STATUS = "status"
     DATE = "date"
     AUTHOR = "author"
@@ -154,11 +152,7 @@ _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?![\dT])")
 
 
 def status_of(text: str) -> DecisionStatus:
-    """Parse a status; one that is empty or only names other records is accepted.
-
-    Raises:
-        Invalid: the status is unknown.
-    """
+    """Parse a status; one that is empty or only names other records is accepted."""
     words = re.findall(r"[a-z]+", _LINKED.sub(" ", text).lower())
     if DecisionStatus.SUPERSEDED in map(_status_of_word, words):
         return DecisionStatus.SUPERSEDED
@@ -175,11 +169,7 @@ def _status_of_word(word: str) -> DecisionStatus | None:
 
 
 def moment_of(text: str) -> datetime | None:
-    """Parse a date or time; a date is midnight UTC, an empty text None.
-
-    Raises:
-        Invalid: it is not a date.
-    """
+    """Parse a date or time; a date is midnight UTC, an empty text None."""
     date = text.strip().strip("*_`")
     if not date:
         return None

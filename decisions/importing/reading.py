@@ -46,11 +46,7 @@ class Adr:
 
 
 def read_adr(text: str, *, otherwise_title: str = "") -> Adr:
-    """Parse a record; a decision's own field in the front matter (``chosen: …``) overrides the body.
-
-    Raises:
-        Invalid: it has no decision, or its status or date is invalid.
-    """
+    """Parse a record; a decision's own field in the front matter (``chosen: …``) overrides the body."""
     matter, body = split_front_matter(text)
     outline = outline_of(body)
     status = _first(matter, outline, ("status",), Part.STATUS)

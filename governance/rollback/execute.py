@@ -79,10 +79,8 @@ def revert(steps: Sequence[Step], reason: str) -> None:
     states = states_at({step.id: step.to_version or 1 for step in steps})
     for step in steps:
         existing = Existing.of(memories[step.id])
-        review_status = ReviewStatus.model_validate(step.after) if step.after else ACCEPTED
-        append_version(
-            existing, states[step.id], base=step.to_version or 1, reason=reason, key=None, standing=review_status
-        )
+        status = ReviewStatus.model_validate(step.after) if step.after else ACCEPTED
+        append_version(existing, states[step.id], base=step.to_version or 1, reason=reason, key=None, review=status)
 
 
 def review(steps: Sequence[Step], reason: str) -> None:

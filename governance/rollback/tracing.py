@@ -20,7 +20,7 @@ from governance.rollback.state import changed_since
 from governance.rollback.undone import void_positions
 from memories.events import RELATION_CREATED, RELATION_DELETED
 from memories.models import Relation
-from memories.models.link import BOTH_WAYS, NEVER_ROUND, statement
+from memories.models.link import ACYCLIC, SYMMETRIC, statement
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.events.rollback import Left, Reach, Step
 from memoryhub.core.log.quarantine import quarantine_marks
@@ -82,7 +82,7 @@ class RelationReversal:
 
     def _histories(self, wanted: set[int]) -> dict[Statement, list[Change]]:
         histories: dict[Statement, list[Change]] = {}
-        found = rows.fetch(_CHANGES, [json.dumps(sorted(BOTH_WAYS)), listed(wanted)])
+        found = rows.fetch(_CHANGES, [json.dumps(sorted(SYMMETRIC)), listed(wanted)])
         for position, actor, is_made, relation_id, source, target, relation in found:
             if position not in self.void:
                 change = Change(position, actor, bool(is_made), relation_id)
@@ -133,7 +133,7 @@ def plan_relations(reach: Reach) -> Iterator[Step | Left]:
 
 def _closes_cycle(row: Statement, present: Sequence[Statement]) -> bool:
     relation, source, target = row
-    if relation not in NEVER_ROUND:
+    if relation not in ACYCLIC:
         return False
     reached, waiting = {target}, [target]
     while waiting:

@@ -24,7 +24,7 @@ _SAID = {
 _TOOL_NAMES = {
     "; bring it back with memory_restore": "; restore it first",
     ", or pass if_exists=update or keep": "",
-    "; to have it elsewhere, write it there with memory_write": "",
+    "; to copy it elsewhere, use memory_write": "",
 }
 
 

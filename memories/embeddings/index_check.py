@@ -1,4 +1,4 @@
-"""The head of an index file, and whether the file is as it was written. Needs no numpy."""
+"""The header and checksum of vector index files. Needs no numpy, so that ``doctor`` can check them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 
 MAGIC = b"MEMHUBV1"
-# Magic, revision, rows, dimensions; after it a checksum of these and of all that follows.
+# Magic, revision, rows, dimensions; then a CRC-32 of the header and of everything after the checksum
 HEAD = struct.Struct("<8sQQI")
 SUM = struct.Struct("<I")
 BEGIN = HEAD.size + SUM.size
@@ -15,10 +15,7 @@ _AT_ONCE = 1 << 20
 
 
 def damaged_files(store: Path) -> list[Path]:
-    """Return the vector index files beside a store that are not as they were written.
-
-    A search replaces them without a word; but what changed them may have changed other files.
-    """
+    # A search rebuilds them silently, but whatever damaged them may have damaged other files
     return [path for path in sorted(store.with_name("index").glob("vectors-*.bin")) if not _is_whole(path)]
 
 
@@ -27,9 +24,9 @@ def _is_whole(path: Path) -> bool:
         with path.open("rb") as file:
             head, stored = file.read(HEAD.size), file.read(SUM.size)
             total = zlib.crc32(head)
-            while some := file.read(_AT_ONCE):
-                total = zlib.crc32(some, total)
-    except FileNotFoundError:  # a search has replaced it meanwhile
+            while chunk := file.read(_AT_ONCE):
+                total = zlib.crc32(chunk, total)
+    except FileNotFoundError:  # a search has just replaced it
         return True
     except OSError:
         return False

@@ -1,8 +1,4 @@
-"""A store's vectors as one file that is mapped into memory: a cache beside the store, made again when it is not right.
-
-It is written beside its place, synced and renamed, so a process that dies leaves the earlier one; a checksum over all
-of it finds what was damaged since.
-"""
+"""A store's vectors as a memory-mapped file: a cache that is rebuilt when it is missing, damaged or outdated."""
 
 from __future__ import annotations
 
@@ -23,24 +19,24 @@ from numpy.typing import NDArray
 from memories.embeddings.index_check import BEGIN, HEAD, MAGIC, SUM
 from memoryhub.core.stores.files import sync
 
+# File format: header and checksum (``index_check``), then the arrays ids, signs, scales and numbers. It is written to a
+# temporary file, synced and renamed, so a crash leaves the previous file (decision 19).
 Matrix = NDArray[np.float32]
 
 _AT_ONCE = 4096
 _SUMMED_AT_ONCE = 1 << 26
 
+# Up to this many rows all are compared; above, the signs of the numbers preselect (decision 19)
 _EXACT_UP_TO = 20_000
-"""Rows that are all compared; among more, the signs of the numbers choose which."""
 _CHOSEN = 2_000
 _CHOSEN_SHARE = 100
 
+# Document id, scale, numbers
 Row = tuple[int, float, bytes]
-"""A document's id, its scale and its numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """An open index; its arrays are the file."""
-
     revision: int
     ids: Any
     scales: Any
@@ -48,26 +44,26 @@ class IndexFile:
     numbers: Any
 
     def nearest(self, question: Matrix, limit: int) -> list[tuple[int, float]]:
-        """Return the ids of the ``limit`` rows most like a vector of length 1, best first, with their cosines."""
+        """Return the ``limit`` rows nearest to a unit vector, best first, with their cosine similarity."""
         if len(self.ids) <= _EXACT_UP_TO:
             return _best(self.ids, self.scales, self.numbers, question, limit)
         rows = self._chosen(question, limit)
         return _best(self.ids[rows], self.scales[rows], self.numbers[rows], question, limit)
 
+    # The rows whose signs differ least from the question's (Hamming distance)
     def _chosen(self, question: Matrix, limit: int) -> Any:
-        """Return the rows to compare: those whose signs agree most with the question's."""
         total = len(self.ids)
         wanted = _signs(question[None, :])[0]
-        apart = np.zeros(total, np.uint16)
+        distances = np.zeros(total, np.uint16)
         for word in range(self.signs.shape[0]):
-            apart += np.bitwise_count(self.signs[word] ^ wanted[word])
+            distances += np.bitwise_count(self.signs[word] ^ wanted[word])
         count = min(total, max(_CHOSEN, limit, total // _CHOSEN_SHARE))
-        return np.flatnonzero(apart <= _distance_of(apart, count))
+        return np.flatnonzero(distances <= _distance_of(distances, count))
 
 
-def _distance_of(apart: Any, count: int) -> int:
-    """Return the distance within which there are at least ``count`` rows: counted, as there are few distances."""
-    return int(np.searchsorted(np.cumsum(np.bincount(apart)), count))
+# The distance within which at least ``count`` rows are; a histogram is enough, as there are few distances
+def _distance_of(distances: Any, count: int) -> int:
+    return int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
 
 
 def _best(ids: Any, scales: Any, numbers: Any, question: Matrix, limit: int) -> list[tuple[int, float]]:
@@ -87,21 +83,21 @@ def _largest(scores: Matrix, limit: int) -> Any:
 
 
 def quantized(vectors: Matrix) -> list[tuple[float, bytes]]:
-    """Return each row as what its numbers are multiplied by, and the numbers as one signed byte each."""
+    """Return each row as a scale factor and one signed byte per dimension."""
     scales = np.maximum(np.abs(vectors).max(axis=1), 1e-12) / 127
     numbers = np.round(vectors / scales[:, None]).astype(np.int8)
     return [(float(scale), row.tobytes()) for scale, row in zip(scales, numbers, strict=True)]
 
 
+# Sign bits of each row as 64-bit words, padded with zeros
 def _signs(vectors: Any) -> Any:
-    """Return the signs of each row as 64-bit words; the last is filled up with zeros."""
     bits = np.packbits(vectors > 0, axis=1)
     padding = -bits.shape[1] % 8
     return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, padding)))).view(np.uint64)
 
 
+# Atomic, and filled in the mapped file instead of in memory
 def write(path: Path, rows: Iterable[Row], *, count: int, dimensions: int, revision: int) -> None:
-    """Put an index of ``count`` rows at ``path``, in one step; it is filled in its file, not in memory."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
@@ -122,11 +118,11 @@ def write(path: Path, rows: Iterable[Row], *, count: int, dimensions: int, revis
 
 def _fill(index: IndexFile, rows: Iterable[Row]) -> None:
     remaining, start, dimensions = iter(rows), 0, index.numbers.shape[1]
-    while some := list(islice(remaining, _AT_ONCE)):
-        end = start + len(some)
-        numbers = np.frombuffer(b"".join(row for _, _, row in some), np.int8).reshape(len(some), dimensions)
-        index.ids[start:end] = [document_id for document_id, _, _ in some]
-        index.scales[start:end] = [scale for _, scale, _ in some]
+    while chunk := list(islice(remaining, _AT_ONCE)):
+        end = start + len(chunk)
+        numbers = np.frombuffer(b"".join(row for _, _, row in chunk), np.int8).reshape(len(chunk), dimensions)
+        index.ids[start:end] = [document_id for document_id, _, _ in chunk]
+        index.scales[start:end] = [scale for _, scale, _ in chunk]
         index.numbers[start:end] = numbers
         index.signs[:, start:end] = _signs(numbers).T
         start = end
@@ -140,7 +136,6 @@ def _checksum(head: bytes, body: Any) -> int:
 
 
 def read(path: Path) -> IndexFile | None:
-    """Open an index; None where there is none, or it is not whole."""
     try:
         whole = np.memmap(path, np.uint8, "r")
         head, body = whole[: HEAD.size].tobytes(), whole[BEGIN:]
@@ -152,8 +147,8 @@ def read(path: Path) -> IndexFile | None:
         return None
 
 
+# Bytes of ids, signs, scales and numbers: in this order every array is aligned
 def _sizes(count: int, dimensions: int) -> list[int]:
-    """Return the bytes of ids, signs, scales and numbers, in the order in which all of them are aligned."""
     return [8 * count, 8 * -(-dimensions // 64) * count, 4 * count, dimensions * count]
 
 
@@ -162,13 +157,8 @@ def _size(count: int, dimensions: int) -> int:
 
 
 def _mapped(body: Any, revision: int, count: int, dimensions: int) -> IndexFile:
-    """Return the parts of an index as arrays that share its memory.
-
-    Raises:
-        ValueError: it is shorter or longer than it says.
-    """
     if len(body) != _size(count, dimensions):
-        raise ValueError("the index is not as long as it says")
+        raise ValueError("the length of the index does not match its header")
     sizes = _sizes(count, dimensions)
     ends = list(accumulate(sizes))
     ids, signs, scales, numbers = (body[end - size : end] for end, size in zip(ends, sizes, strict=True))

@@ -1,5 +1,3 @@
-"""The index files of stores: opened when asked for, made again when absent, damaged or behind."""
-
 from __future__ import annotations
 
 import logging
@@ -22,39 +20,36 @@ from memoryhub.core.errors import Unavailable
 logger = logging.getLogger(__name__)
 
 FOLDER = "index"
-_MADE_AT_ONCE = 20_000
-"""Rows up to which whoever asks waits for a new index: a tenth of a second."""
+# Up to this many rows a question waits for the rebuild, a tenth of a second; larger files are rebuilt in the background
+_REBUILT_AT_ONCE = 20_000
 _KEPT_OPEN = 32
+# A large index is rebuilt no sooner than this many times the duration of its last rebuild
 _PAUSES = 20
-"""A large index is made again no sooner than so many times what the last one took."""
 
 _ROWS = "FROM memories_vector WHERE model_id = ? AND length(numbers) = ?"
 _REVISION = "SELECT revision FROM memories_embeddingmodel WHERE id = ?"
 
 
 def path_of(index: StoreIndex) -> Path:
-    """Return where a store's index of one model is."""
     return Path(index.path).parent / FOLDER / f"vectors-{index.key}.bin"
 
 
 @dataclass(slots=True)
 class _Open:
     file: IndexFile
+    # Inode and modification time: a replaced file has another stamp
     stamp: tuple[int, int]
-    """By which the file is known: one that was replaced or removed has another."""
 
 
 class Indexes:
-    """The open ones. Files of a few thousand rows are made while one waits, others behind the answers of the last."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: OrderedDict[Path, _Open] = OrderedDict()
-        self._being_made: set[Path] = set()
+        self._being_built: set[Path] = set()
         self._not_before: dict[Path, float] = {}
 
     def open(self, index: StoreIndex) -> IndexFile:
-        """Return a store's index; the last whole one where a newer one takes long to make.
+        """Return the index of a store; an outdated one while a large file is rebuilt.
 
         Raises:
             Unavailable: there is none yet.
@@ -63,25 +58,24 @@ class Indexes:
         found = self._current(path)
         if found and found.revision == index.revision:
             return found
-        if _count(index) <= _MADE_AT_ONCE:
+        if _count(index) <= _REBUILT_AT_ONCE:
             with self._lock:
-                self._make(index)
+                self._build(index)
         else:
-            self._make_behind(index)
+            self._build_in_background(index)
         newer = self._current(path) or found
         if newer is None:
-            raise Unavailable("the vector index is being made; ask again in a few seconds")
+            raise Unavailable("the vector index is being built; try again in a few seconds")
         return newer
 
     def _current(self, path: Path) -> IndexFile | None:
-        """Return what is in the file, read anew only where another one is in its place."""
         stamp = _stamp(path)
-        known = self._open.get(path)
-        if stamp is None or (known and known.stamp == stamp):
-            return known.file if known and stamp else None
+        opened = self._open.get(path)
+        if stamp is None or (opened and opened.stamp == stamp):
+            return opened.file if opened and stamp else None
         file = index_file.read(path)
         if file is None:
-            logger.warning("the vector index %s is damaged; it is made again", path)
+            logger.warning("the vector index %s is damaged; it is rebuilt", path)
             path.unlink(missing_ok=True)
             return None
         self._open[path] = _Open(file, stamp)
@@ -89,27 +83,28 @@ class Indexes:
             self._open.popitem(last=False)
         return file
 
-    def _make_behind(self, index: StoreIndex) -> None:
+    def _build_in_background(self, index: StoreIndex) -> None:
         path = path_of(index)
         with self._lock:
-            if path in self._being_made or time.monotonic() < self._not_before.get(path, 0):
+            if path in self._being_built or time.monotonic() < self._not_before.get(path, 0):
                 return
-            self._being_made.add(path)
-        threading.Thread(target=self._make_and_note, args=[index, path], daemon=True).start()
+            self._being_built.add(path)
+        threading.Thread(target=self._build_and_record, args=[index, path], daemon=True).start()
 
-    def _make_and_note(self, index: StoreIndex, path: Path) -> None:
+    def _build_and_record(self, index: StoreIndex, path: Path) -> None:
         began = time.monotonic()
         try:
-            self._make(index)
+            self._build(index)
         except Exception:
-            logger.exception("the vector index %s could not be made", path)
+            logger.exception("the vector index %s could not be built", path)
         finally:
             with self._lock:
-                self._being_made.discard(path)
+                self._being_built.discard(path)
                 self._not_before[path] = time.monotonic() + _PAUSES * (time.monotonic() - began)
 
-    def _make(self, index: StoreIndex) -> None:
-        """Make the file; where a text was erased meanwhile, it goes again, as it may hold what came from that text."""
+    # One read transaction gives a consistent snapshot. If the revision has changed since, a text may have been erased,
+    # and the file may still contain its vector: it is removed.
+    def _build(self, index: StoreIndex) -> None:
         path, dimensions = path_of(index), index.model.dimensions
         with closing(_connect(index.path)) as store:
             store.execute("BEGIN")

@@ -1,5 +1,3 @@
-"""A model in ONNX, run by onnxruntime on one core."""
-
 from __future__ import annotations
 
 import json
@@ -16,34 +14,30 @@ from memories.embeddings.choice import ModelFiles
 from memories.embeddings.wordpiece import WordPiece
 from memoryhub.core.errors import Unavailable
 
-# Else it gives the machine an id, keeps it in the user's ~/.cache, and sends events to its maker where it can; that is
-# read when it is imported.
+# Otherwise onnxruntime stores a machine id in ~/.cache and sends telemetry. The variable is read at import.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import onnxruntime
 
 Matrix = NDArray[np.float32]
 
+# Tokens of a text that are embedded; the rest is found by its words only
 MAX_TOKENS = 256
-"""Tokens of a text that are read; what follows is found by its words alone."""
-# The activations of a batch take memory with its tokens, its rows and its longest row: 8 rows of 256 tokens took 500 MB
-# and, on one core, twice the time of 2 rows at a time.
+# Memory grows with rows times the longest row: 8 rows of 256 tokens took 500 MB and twice the time of 2 rows at once.
 _BATCH_TOKENS = 512
 _BATCH_ROWS = 8
-# A job's batch and a search's question: more callers wait, because each batch at work takes its own memory.
+# One batch of a job and one question of a search; others wait, as each running batch takes its own memory
 _RUNS_AT_ONCE = 2
 
 Encode = Callable[[str], list[int]]
 
 
 class OnnxEmbedder:
-    """Texts to vectors: tokens through the model, their mean or the first one's, scaled to length 1."""
-
     def __init__(self, files: ModelFiles) -> None:
-        """Load the model: about half a second and 180 MB for the one that is bundled.
+        """Load the model: about half a second and 180 MB for the bundled one.
 
         Raises:
-            Unavailable: its files cannot be read, or are of a kind that is not known here.
+            Unavailable: its files cannot be read, or have an unknown format.
         """
         self.name, self.version = files.name, files.version
         self._first_token = files.first_token
@@ -52,12 +46,11 @@ class OnnxEmbedder:
             self._session = onnxruntime.InferenceSession(str(files.model), _options())
         except Exception as error:
             raise Unavailable(f"the model {files.name!r} cannot be read: {type(error).__name__}") from error
-        self._inputs = {each.name for each in self._session.get_inputs()}
+        self._inputs = {tensor.name for tensor in self._session.get_inputs()}
         self._turns = threading.BoundedSemaphore(_RUNS_AT_ONCE)
         self.dimensions = int(self.embed(["dimensions"]).shape[1])
 
     def embed(self, texts: Sequence[str]) -> Matrix:
-        """Return a row a text, each of length 1, as float32."""
         encoded = [self._encode(text) for text in texts]
         rows: dict[int, Matrix] = {}
         for batch in batches([len(tokens) for tokens in encoded]):
@@ -71,8 +64,8 @@ class OnnxEmbedder:
         for row, ids in enumerate(encoded):
             tokens[row, : len(ids)] = ids
             mask[row, : len(ids)] = 1
-        known = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
-        given = {name: values for name, values in known.items() if name in self._inputs}
+        inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
+        given = {name: values for name, values in inputs.items() if name in self._inputs}
         vectors = self._pooled(self._session.run(None, given)[0], mask)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
@@ -87,9 +80,9 @@ class OnnxEmbedder:
 
 
 def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the indexes of texts that go through the model together, by their lengths in tokens.
+    """Yield the indexes of texts to run together, given their lengths in tokens.
 
-    Texts of similar length are in one batch; padded to its longest text, a batch has at most ``_BATCH_TOKENS`` tokens.
+    Texts of similar length share a batch; padded, it has at most ``_BATCH_TOKENS`` tokens.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -104,14 +97,14 @@ def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 def _options() -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    # Both would keep the memory of the longest batch for good.
+    # Both would keep the memory of the longest batch allocated
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     options.log_severity_level = 3
     return options
 
 
+# WordPiece vocabularies need no package: ours reads them. Others need ``tokenizers``.
 def _encoder(files: ModelFiles) -> Encode:
-    """Return the model's tokenizer: our own for a vocabulary of word pieces, else that of the tokenizers package."""
     if files.vocabulary.suffix != ".json":
         return _word_pieces(WordPiece.from_file(files.vocabulary, lowercase=files.lowercase))
     described = json.loads(files.vocabulary.read_text(encoding="utf-8"))
@@ -130,7 +123,7 @@ def _of_package(path: Path) -> Encode:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise Unavailable(f"{path.name} is read by another package: pip install tokenizers") from error
+        raise Unavailable(f"{path.name} needs another package: pip install tokenizers") from error
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_TOKENS)

@@ -1,5 +1,3 @@
-"""Asking the hub that runs: a line of JSON each way over a connection that only this user's processes can make."""
-
 from __future__ import annotations
 
 import base64
@@ -16,37 +14,36 @@ from memories.embeddings.engine import Answer, ModelId, Nearest, Packed, StoreIn
 from memoryhub import env
 from memoryhub.core.errors import Unavailable
 
+# Protocol: one line of JSON each way over a loopback connection; a secret in a file of mode 0600 authenticates the
+# caller (decision 18).
+
+# In the home: port and secret of the hub
 ADDRESS_FILE = "embedding.json"
-"""In the home folder: where the hub listens, and the secret that it asks for."""
 
 NOT_RUNNING = "memory-hub serve, which holds the embedding model, is not running"
 
 _TOO_LATE = "the embedding model does not answer in time"
 
+# A search waits this long for vectors, loading the model included; then it uses words only
 _QUESTION_SECONDS = 1.5
-"""So long a search waits for the vectors, a model that is being loaded included; then the words alone answer."""
 _WORK_SECONDS = 600.0
+# After a timeout no question is sent for this long
 _PAUSE_SECONDS = 10.0
-"""So long nobody asks again after an answer took too long."""
 
 _silent_until = 0.0
 
 
 class RemoteEngine:
-    """The engine of the hub that runs."""
-
     def describe(self, name: str) -> ModelId:
-        """Return a model by its name."""
         return ModelId(**_ask({"do": "describe", "name": name}, _WORK_SECONDS))
 
     def embed(self, model: ModelId, texts: Sequence[str]) -> list[Packed]:
-        """Return a vector a text."""
         found = _ask({"do": "embed", "model": asdict(model), "texts": list(texts)}, _WORK_SECONDS)
         return [(scale, base64.b64decode(numbers)) for scale, numbers in found]
 
+    # The hub computes the answer while the caller does other work
     @contextmanager
     def asking(self, index: StoreIndex, question: str, limit: int) -> Iterator[Answer]:
-        """Send the question; the hub looks for the answer while its caller does something else."""
         if time.monotonic() < _silent_until:
             raise Unavailable(_TOO_LATE)
         request = {"do": "nearest", "index": asdict(index), "question": question, "limit": limit}
@@ -55,7 +52,7 @@ class RemoteEngine:
 
 
 def _nearest(connection: socket.socket) -> Nearest:
-    global _silent_until  # noqa: PLW0603 - one hub, so one state for all who ask it
+    global _silent_until  # noqa: PLW0603 - one hub, so one state per process
     try:
         return [(document_id, score) for document_id, score in _received(connection)]
     except TimeoutError as error:
@@ -70,7 +67,6 @@ def _ask(request: dict[str, Any], seconds: float) -> Any:
 
 @contextmanager
 def _sent(request: dict[str, Any], seconds: float) -> Iterator[socket.socket]:
-    """Yield the connection over which a request was sent; whoever reads from it waits so many seconds at most."""
     port, secret = _address()
     with ExitStack() as stack:
         with _or_away():
@@ -82,7 +78,7 @@ def _sent(request: dict[str, Any], seconds: float) -> Iterator[socket.socket]:
 def _received(connection: socket.socket) -> Any:
     with _or_away(), connection.makefile("rb") as answers:
         line = answers.readline()
-    answer = json.loads(line or b'{"problem": "the embedding model ended while it was asked"}')
+    answer = json.loads(line or b'{"problem": "the embedding process ended before it answered"}')
     if "problem" in answer:
         raise Unavailable(answer["problem"])
     return answer["result"]
@@ -90,10 +86,9 @@ def _received(connection: socket.socket) -> Any:
 
 @contextmanager
 def _or_away() -> Iterator[None]:
-    """Say that nobody is there where the connection is refused or lost; a time that is over is another matter."""
     try:
         yield
-    except TimeoutError:
+    except TimeoutError:  # the hub is there, but slow
         raise
     except OSError as error:
         raise Unavailable(NOT_RUNNING) from error

@@ -1,4 +1,4 @@
-"""A store's vectors: which model answers, which is being made, and the rows of both."""
+"""A store's vectors: the model that answers, the one that replaces it, and the rows of both."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from memoryhub.core.stores.store import current_store
 
 define_text_cache("memories_vector", "document_id")
 
+# No model reads more of a text
 _READ_CHARACTERS = 6_000
-"""Of a text's beginning; a model reads no more of it."""
 
-# Read so because a text in their place would fail to be decoded.
+# Read as BLOBs: a damaged row may contain text, which would fail to decode
 NUMBERS = blob("numbers")
 DIGEST = blob("content_hash")
-# Numbers of one byte are rounded; so is the length that comes of them.
+# Rounding to one byte also rounds the length of a vector
 _LENGTH_TOLERANCE = 0.01
 _SCALE_OF_NOTHING = 1e-10
 
@@ -34,8 +34,6 @@ _COLUMNS = "id, name, version, dimensions, revision, complete"
 
 @dataclass(frozen=True, slots=True)
 class StoreModel:
-    """A model as one store knows it."""
-
     key: int
     model: ModelId
     revision: int
@@ -43,34 +41,28 @@ class StoreModel:
 
     @property
     def cursor(self) -> str:
-        """The name of its place in the log, among those of the other projectors."""
         return f"embeddings-{self.key}"
 
     def index(self) -> StoreIndex:
-        """Return its vectors as they stand now."""
         return StoreIndex(str(current_store().path), self.key, self.model, self.revision)
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A document's text as a model reads it."""
-
     id: int
     text: str
 
     @property
     def digest(self) -> bytes:
-        """By which the same text is known again."""
         return hashlib.sha256(self.text.encode()).digest()[:16]
 
 
+# The complete model, or the newest
 def answering() -> StoreModel | None:
-    """Return the model whose vectors answer questions: the one that is complete, else the newest."""
     return next(iter(_models("ORDER BY complete DESC, id DESC LIMIT 1")), None)
 
 
 def all_models() -> list[StoreModel]:
-    """Return every model that the store has vectors of."""
     return _models("ORDER BY id")
 
 
@@ -83,7 +75,6 @@ def _models(condition: str, parameters: Sequence[object] = ()) -> list[StoreMode
 
 
 def begin(model: ModelId) -> StoreModel:
-    """Return the model as this store knows it; one that is new to it begins at the start of the log."""
     with transaction.atomic(using=require_current_alias()):
         rows.execute(
             "INSERT INTO memories_embeddingmodel (name, version, dimensions, revision, complete) "
@@ -98,13 +89,11 @@ def begin(model: ModelId) -> StoreModel:
 
 
 def position(model: StoreModel) -> int:
-    """Return up to where in the log the model's vectors follow it."""
     found = rows.fetch("SELECT position FROM projection_offsets WHERE projector = %s", [model.cursor])
     return found[0][0] if found else 0
 
 
 def texts(ids: Iterable[int]) -> list[Text]:
-    """Return those of the documents that can be found now, with their texts."""
     wanted = json.dumps(list(ids))
     among = f"id IN {IDS}"
     united = " UNION ALL ".join(f"SELECT * FROM ({sql}) WHERE {among}" for sql in text_queries().values())
@@ -117,7 +106,7 @@ def texts(ids: Iterable[int]) -> list[Text]:
 
 
 def is_vector(scale: float, numbers: bytes, dimensions: int) -> bool:
-    """Return whether stored numbers can be a model's: as many, and of length 1, or 0 for a text without words."""
+    """Return whether stored numbers form a valid vector: right size, and length 1, or 0 for a text without words."""
     if len(numbers) != dimensions or not isinstance(scale, float):
         return False
     squares = sum(number * number for number in memoryview(numbers).cast("b"))
@@ -126,33 +115,31 @@ def is_vector(scale: float, numbers: bytes, dimensions: int) -> bool:
     return abs(scale * scale * squares - 1) < _LENGTH_TOLERANCE
 
 
-def known(model: StoreModel, digests: Sequence[bytes]) -> dict[bytes, Packed]:
-    """Return the vectors that the model has made already, by the digest of their text."""
+def stored(model: StoreModel, digests: Sequence[bytes]) -> dict[bytes, Packed]:
+    """Return the vectors that the model already has, by digest of their text."""
     marks = ", ".join(["%s"] * len(digests))
     found = rows.fetch(
         f"SELECT content_hash, scale, {NUMBERS} FROM memories_vector WHERE content_hash IN ({marks}) AND model_id = %s",
         [*digests, model.key],
     )
     size = model.model.dimensions
-    made = ((bytes(digest), scale, bytes(numbers)) for digest, scale, numbers in found)
-    return {digest: (scale, numbers) for digest, scale, numbers in made if is_vector(scale, numbers, size)}
+    vectors = ((bytes(digest), scale, bytes(numbers)) for digest, scale, numbers in found)
+    return {digest: (scale, numbers) for digest, scale, numbers in vectors if is_vector(scale, numbers, size)}
 
 
 def unchanged(model: StoreModel, found: Sequence[Text]) -> set[int]:
-    """Return the ids whose vector is that of their text already."""
-    wanted = json.dumps([each.id for each in found])
-    stored = rows.fetch(
+    wanted = json.dumps([text.id for text in found])
+    stored_rows = rows.fetch(
         f"SELECT document_id, {DIGEST}, scale, {NUMBERS} FROM memories_vector "
         f"WHERE document_id IN {IDS} AND model_id = %s",
         [wanted, model.key],
     )
     size = model.model.dimensions
-    have = {document: digest for document, digest, scale, numbers in stored if is_vector(scale, numbers, size)}
-    return {each.id for each in found if have.get(each.id) == each.digest}
+    have = {document: digest for document, digest, scale, numbers in stored_rows if is_vector(scale, numbers, size)}
+    return {text.id for text in found if have.get(text.id) == text.digest}
 
 
 def save(model: StoreModel, vectors: Mapping[Text, Packed], *, up_to: int) -> None:
-    """Keep vectors of those documents that can still be found, and that the log is followed up to a position."""
     with transaction.atomic(using=require_current_alias()):
         for text, (scale, numbers) in vectors.items():
             rows.execute(_SAVE, [text.id, model.key, text.digest, scale, numbers, text.id, model.key])
@@ -164,6 +151,7 @@ def save(model: StoreModel, vectors: Mapping[Text, Packed], *, up_to: int) -> No
         )
 
 
+# A document or model that was deleted meanwhile gets no row
 _SAVE = (
     "INSERT INTO memories_vector (document_id, model_id, content_hash, scale, numbers) SELECT %s, %s, %s, %s, %s "
     "WHERE EXISTS (SELECT 1 FROM memories_searchdocument WHERE id = %s) "
@@ -177,7 +165,7 @@ _FORGET_UNFOUND = "DELETE FROM memories_vector WHERE document_id NOT IN (SELECT 
 
 
 def complete(model: StoreModel) -> None:
-    """Let the model answer from now on; what others made goes, and what can't be found any more."""
+    """Make the model the one that answers; delete the vectors of others and of missing documents."""
     with transaction.atomic(using=require_current_alias()):
         rows.execute("UPDATE memories_embeddingmodel SET complete = true WHERE id = %s", [model.key])
         rows.execute(_FORGET_UNFOUND)
@@ -187,10 +175,9 @@ def complete(model: StoreModel) -> None:
 
 
 def drop_all() -> None:
-    """Keep no vectors in this store."""
     with transaction.atomic(using=require_current_alias()):
-        for each in all_models():
-            _drop(each)
+        for model in all_models():
+            _drop(model)
 
 
 def _drop(model: StoreModel) -> None:
@@ -200,12 +187,11 @@ def _drop(model: StoreModel) -> None:
 
 
 def forget(document_id: int) -> None:
-    """Drop what the models made of one document."""
     rows.execute("DELETE FROM memories_vector WHERE document_id = %s", [document_id])
 
 
 def forget_files() -> None:
-    """Remove the index files, which hold vectors of what was just erased; an index that is being made goes too."""
+    """Delete the index files, which may contain vectors of erased texts; a running rebuild discards its file too."""
     _raise_revisions("WHERE id > %s", [0])
     folder = current_store().path.parent / "index"
     for path in folder.iterdir() if folder.is_dir() else ():
@@ -218,6 +204,6 @@ def _raise_revisions(condition: str, parameters: list[int]) -> None:
 
 @after_rebuild
 def go_over_again() -> None:
-    """Read the whole log once more, as documents may have changed; only those whose text did are embedded again."""
+    # Reads the log again, as documents may have changed; unchanged texts are not embedded again
     rows.execute("UPDATE projection_offsets SET position = 0 WHERE projector LIKE %s", ["embeddings-%"])
     rows.execute(_FORGET_UNFOUND)

@@ -1,4 +1,4 @@
-"""Text to the numbers that BERT's family of models read: words, cut into the longest pieces of a vocabulary."""
+"""The WordPiece tokenizer of BERT models."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 BUNDLED_VOCABULARY = Path(__file__).parent / "data" / "bert-uncased-vocabulary.txt"
 
 _LONGEST_WORD = 100
+# Characters read per token at most; no text has longer tokens on average
 _READ_CHARACTERS = 20
-"""Characters read a token at most; no text has so few tokens that more could count."""
 _IDEOGRAPHS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))
 
 
 class WordPiece:
-    """A tokenizer of one vocabulary, without case and accents as its models were trained, unless it keeps them."""
+    """Tokenizer of one vocabulary; lower-cases and strips accents unless ``lowercase`` is off."""
 
     def __init__(self, pieces: Iterable[str], *, lowercase: bool = True) -> None:
         self._ids = {piece: number for number, piece in enumerate(pieces)}
@@ -27,11 +27,9 @@ class WordPiece:
 
     @classmethod
     def from_file(cls, path: Path, *, lowercase: bool = True) -> WordPiece:
-        """Read a vocabulary of one piece a line."""
         return cls(path.read_text(encoding="utf-8").splitlines(), lowercase=lowercase)
 
     def encode(self, text: str, *, at_most: int) -> list[int]:
-        """Return the tokens of a text between the marks of beginning and end, ``at_most`` in all."""
         found: list[int] = []
         for word in self._words(text[: at_most * _READ_CHARACTERS]):
             found += self._pieces_of(word)
@@ -46,7 +44,6 @@ class WordPiece:
         return "".join(map(_parted, clean)).split()
 
     def _cut(self, word: str) -> tuple[int, ...]:
-        """Return the longest pieces that make up a word; the one for unknown words where none do."""
         if len(word) > _LONGEST_WORD:
             return (self._unknown,)
         pieces, start = [], 0
@@ -66,9 +63,9 @@ class WordPiece:
         return None, start
 
 
+# Control characters go, every space becomes one, and an ideograph is a word of its own
 @lru_cache(maxsize=4096)
 def _cleaned(character: str) -> str:
-    """Return a character as it is read: control characters not at all, any space as one, an ideograph as a word."""
     if character in "\t\n\r":
         return " "
     category = unicodedata.category(character)
@@ -83,12 +80,14 @@ def _cleaned(character: str) -> str:
 def _without_accents(text: str) -> str:
     if text.isascii():
         return text
-    return "".join(each for each in unicodedata.normalize("NFD", text) if unicodedata.category(each) != "Mn")
+    return "".join(
+        character for character in unicodedata.normalize("NFD", text) if unicodedata.category(character) != "Mn"
+    )
 
 
+# Punctuation is a word of its own
 @lru_cache(maxsize=4096)
 def _parted(character: str) -> str:
-    """Return punctuation as a word of its own."""
     code = ord(character)
     sign = 33 <= code <= 126 and not character.isalnum()
     return f" {character} " if sign or unicodedata.category(character).startswith("P") else character

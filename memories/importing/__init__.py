@@ -1,4 +1,4 @@
-"""Bring in what is written elsewhere: Markdown, reStructuredText and plain text, a memory a section."""
+"""Imports Markdown, reStructuredText and plain text, one memory per section."""
 
 from memories.importing.files import find_files
 from memories.importing.markdown import MAX_HEADINGS, MarkdownReport, import_markdown

@@ -1,5 +1,3 @@
-"""Which files of a folder are text to bring in, and their text."""
-
 from __future__ import annotations
 
 import json
@@ -23,19 +21,21 @@ _SKIPPED_FOLDERS = {"node_modules", "venv", "__pycache__", "site-packages"}
 
 
 def find_files(directory: Path) -> list[str]:
-    """Return the text files below the folder, relative to it, in order; hidden and ignored ones are left out.
+    """Return the text files below the folder as sorted relative paths, without hidden and ignored ones.
 
     Raises:
         Invalid: there is no such folder.
     """
     if not directory.is_dir():
-        raise Invalid(f"{directory} is no folder; name one that holds Markdown or text files")
-    names = git.list_files(directory) or _walk(directory)  # a folder that is ignored as a whole was named on purpose
+        raise Invalid(f"{directory} is not a folder; name one that contains Markdown or text files")
+    names = git.list_files(directory) or _walk(
+        directory
+    )  # git lists nothing of an ignored folder, but it was named on purpose
     return sorted(name for name in names if _is_wanted(Path(name)) and _is_own_file(directory / name))
 
 
 def read_text(path: Path) -> str | None:
-    """Return the file's text, or None where it is binary, larger than 2 MB, or cannot be read."""
+    """Return the text of a file, or None if it is binary, unreadable or larger than 2 MB."""
     try:
         if path.stat().st_size > MAX_BYTES:
             return None
@@ -63,8 +63,8 @@ def _is_wanted(path: Path) -> bool:
     return path.suffix.lower() in ENDINGS and not in_skipped
 
 
+# Links are skipped: they may lead out of the folder
 def _is_own_file(path: Path) -> bool:
-    """Whether the file is there, and no link to what may lie elsewhere."""
     return path.is_file() and not path.is_symlink()
 
 
@@ -77,15 +77,15 @@ _KEY = re.compile(r"([^\s:#'\"\-][^:]*?)[ \t]*:(?:[ \t]+(.*))?")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _IN_LIST = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^,]+")
 _COMMENT = re.compile(r"(?:\A|\s)#.*\Z")
-# Levels of lists and objects in a value. People write one or two; Python's own limit is a thousand calls.
+# Levels of nested lists and objects in a value; Python's own recursion limit is a thousand calls
 _DEEPEST = 32
 _BLOCKS = {"|": "\n", "|-": "\n", ">": " ", ">-": " "}
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """Return the front matter by its keys in lower case, and the document without it.
+    """Return the front matter, with keys in lower case, and the rest of the document.
 
-    A value is a string, a list, or what its JSON says. Nested mappings and anchors are not read; nothing is ever run.
+    Values are strings, lists or JSON. A subset of YAML: nested mappings, anchors and tags are not interpreted.
 
     Raises:
         Invalid: a value is nested too deeply.
@@ -109,16 +109,15 @@ def _values(lines: list[str]) -> dict[str, Any]:
     return values
 
 
-def _value(line: str, below: list[str]) -> Any:
-    """Return what a key says on its own line, or in the lines below it."""
-    match = _KEY.fullmatch(line.rstrip())
+def _value(key_line: str, below: list[str]) -> Any:
+    match = _KEY.fullmatch(key_line.rstrip())
     own = (match[2] or "").strip() if match else ""
     if own in _BLOCKS:
-        return _BLOCKS[own].join(each.strip() for each in below).strip()
-    items = [found[1] for each in below if (found := _ITEM.fullmatch(each))]
+        return _BLOCKS[own].join(line.strip() for line in below).strip()
+    items = [found[1] for line in below if (found := _ITEM.fullmatch(line))]
     if items and not _COMMENT.sub("", own):
         return [_scalar(item) for item in items]
-    more = [each.strip() for each in below if not each.lstrip().startswith("#")]
+    more = [line.strip() for line in below if not line.lstrip().startswith("#")]
     return _scalar(" ".join(filter(None, [own, *more])))
 
 
@@ -137,16 +136,16 @@ def _scalar(text: str, depth: int = 0) -> Any:
             return value
     if text.startswith("["):
         inside = _COMMENT.sub("", text).strip().removeprefix("[").removesuffix("]")
-        return [item for each in _IN_LIST.findall(inside) if (item := _scalar(each, depth + 1))]
+        return [item for text in _IN_LIST.findall(inside) if (item := _scalar(text, depth + 1))]
     if match := re.match(r"\"(.*)\"|'((?:[^']|'')*)'", text):
         return match[1] if match[1] is not None else match[2].replace("''", "'")
     return _COMMENT.sub("", text).strip()
 
 
+# Without recursion: the value may be nested deeper than Python can follow
 def _depth(value: Any) -> int:
-    """Return how many lists and objects are around the innermost value, without recursion."""
     depth, level = 0, [value]
-    while level := [item for each in level if isinstance(each, list | dict) for item in _items(each)]:
+    while level := [item for inner in level if isinstance(inner, list | dict) for item in _items(inner)]:
         depth += 1
     return depth
 
@@ -160,12 +159,12 @@ def _require_shallow(depth: int) -> None:
         raise Invalid(f"its front matter is nested too deeply; at most {_DEEPEST} levels are read")
 
 
+# Compared with the log to tell deletions by an import from those by a person: never change it
 GONE_FROM_FILE = "the section is gone from its file"
-"""The reason by which the import knows what it has deleted itself."""
 
 
 def without_deleted(commands: Sequence[MemoryWrite]) -> list[MemoryWrite]:
-    """Return the commands whose topic nobody but the import itself has deleted."""
+    """Return the commands whose memory was not deleted by anyone but an import."""
     keys = [command.topic_key for command in commands if command.topic_key]
     newest = dict(Memory.objects.filter(topic_key__in=keys).order_by("id").values_list("topic_key", "id"))
     deleted = set(Memory.objects.filter(id__in=newest.values(), deleted_at__isnull=False).values_list("id", flat=True))
@@ -174,7 +173,7 @@ def without_deleted(commands: Sequence[MemoryWrite]) -> list[MemoryWrite]:
 
 
 def _reasons(memory_ids: set[int]) -> dict[int, str]:
-    """Return why each was deleted last."""
+    # The last deletion of each comes last and wins
     streams = [f"memory:{memory_id}" for memory_id in memory_ids]
     events = RawEvent.objects.filter(stream_id__in=streams, event_type=MEMORY_DELETED.name).order_by("position")
     found = events.values_list("stream_id", "payload_json")

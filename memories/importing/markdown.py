@@ -1,5 +1,3 @@
-"""Bring in a folder of documents: every section a memory, written again only where it has changed."""
-
 from __future__ import annotations
 
 import re
@@ -27,7 +25,7 @@ _MAX_KEY = 200
 _MAX_PATH_IN_KEY = 110
 _MAX_TAGS = 32
 _BATCH = 500
-MAX_HEADINGS = 2_000  # of one file; each becomes a memory, and what has more is a listing rather than a text
+MAX_HEADINGS = 2_000  # of one file: each becomes a memory, and a file with more is a listing, not a text
 _UNREADABLE = "binary, unreadable or larger than 2 MB"
 _BETWEEN = " › "
 Progress = Callable[[int], None]
@@ -35,20 +33,17 @@ Progress = Callable[[int], None]
 
 @dataclass(slots=True)
 class MarkdownReport:
-    """What an import did: sections by what became of them, and the files it could not read."""
-
     created: int = 0
     updated: int = 0
     unchanged: int = 0
     deleted: int = 0
     left_deleted: int = 0
     files: int = 0
+    # File or section, and the reason
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    """File or section, and why."""
 
     @property
     def sections(self) -> int:
-        """The sections that the files have now."""
         return self.created + self.updated + self.unchanged
 
 
@@ -59,13 +54,12 @@ def import_markdown(
     max_headings: int = MAX_HEADINGS,
     progress: Progress | None = None,
 ) -> MarkdownReport:
-    """Write every section of every Markdown, reStructuredText and text file below the folder as a memory.
+    """Import every section of the Markdown, reStructuredText and text files below a folder.
 
-    A section keeps its memory by its file and headings: brought in again, it is revised where it has changed, and
-    deleted softly where the file no longer has it; what a person has deleted stays so. In a git worktree files go by
-    their path in it, so that the same file is the same from whichever folder. A file that cannot be read, or that has
-    more than ``max_headings`` headings, is skipped, and its memories stay as they are. ``progress`` is called with the
-    number of files done.
+    A section is identified by its file and headings. A repeated import revises changed sections and soft-deletes
+    vanished ones; sections that a person has deleted stay deleted. In a git worktree, paths are relative to its root,
+    so the folder that the import starts from does not matter. Unreadable files, and files with more than
+    ``max_headings`` headings, are skipped and keep their memories. ``progress`` gets the number of files done.
 
     Raises:
         Invalid: there is no such folder, or a tag is too long.
@@ -73,11 +67,11 @@ def import_markdown(
     report = MarkdownReport()
     written: set[str] = set()
     read: list[str] = []
-    commands = _commands(_Wanted(directory, tags, max_headings), report, read, progress or _silent)
+    commands = _commands(_Options(directory, tags, max_headings), report, read, progress or _silent)
     while batch := list(islice(commands, _BATCH)):
-        known = without_deleted(batch)
-        report.left_deleted += len(batch) - len(known)
-        wanted = [command for command in known if not _is_echo(command, report)]
+        present = without_deleted(batch)
+        report.left_deleted += len(batch) - len(present)
+        wanted = [command for command in present if not _is_echo(command, report)]
         counted = Counter(result.status for result in write_memories(commands=wanted))
         report.created += counted[WriteStatus.CREATED]
         report.updated += counted[WriteStatus.UPDATED]
@@ -88,50 +82,42 @@ def import_markdown(
 
 
 def _is_echo(command: MemoryWrite, report: MarkdownReport) -> bool:
-    """Whether a section is what the hub itself has told: then it is no news, and is left out."""
-    told = is_echo(command.content)
-    if told:
+    echo = is_echo(command.content)
+    if echo:
         report.skipped.append((command.title, "a context pack of this hub"))
-    return told
+    return echo
 
 
 def _silent(done: int) -> None:
-    """Tell nobody."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What the caller of an import asked for."""
-
+class _Options:
     directory: Path
     tags: Sequence[str]
     max_headings: int
 
 
-def _commands(wanted: _Wanted, report: MarkdownReport, read: list[str], progress: Progress) -> Iterator[MemoryWrite]:
-    """Yield what to write, file by file, and note which files were read and which were skipped."""
-    names = find_files(wanted.directory)
-    above = git.path_in_worktree(wanted.directory)
+def _commands(options: _Options, report: MarkdownReport, read: list[str], progress: Progress) -> Iterator[MemoryWrite]:
+    names = find_files(options.directory)
+    above = git.path_in_worktree(options.directory)
     used: set[str] = set()
     for done, name in enumerate(names, 1):
         path = flat(above + PurePath(name).as_posix())
         try:
-            document = _document(wanted.directory / name, wanted.max_headings)
+            document = _document(options.directory / name, options.max_headings)
         except Invalid as error:
             report.skipped.append((path, error.message))
         else:
             read.append(_prefix(path))
             report.files += 1
-            yield from _commands_of_file(path, document, wanted.tags, used)
+            yield from _commands_of_file(path, document, options.tags, used)
         progress(done)
 
 
+# Sanitised before it is split: a private block may span headings
 def _document(file: Path, max_headings: int) -> Document:
-    """Read a file and cut it into sections. What is private goes first: it may reach over a heading.
-
-    Raises:
-        Invalid: it is skipped; the message says why.
-    """
     text = read_text(file)
     if text is None:
         raise Invalid(_UNREADABLE)
@@ -154,7 +140,7 @@ def _commands_of_file(path: str, document: Document, tags: Sequence[str], used: 
 
 
 def _title(path: str, section: Section, number: int, parts: int) -> str:
-    """Return ``path › heading › sub-heading``, cut at its front: the last heading says most."""
+    # Cut at the front: the last heading says most
     title = flat(_BETWEEN.join((path, *section.headings)))
     part = f" ({number}/{parts})" if parts > 1 else ""
     room = _MAX_TITLE - len(part)
@@ -162,15 +148,15 @@ def _title(path: str, section: Section, number: int, parts: int) -> str:
 
 
 def _tags(path: str, document: Document, tags: Sequence[str]) -> list[str]:
-    """Return the caller's tags, the document's own and the name of its folder."""
     folder = PurePath(path).parent.name
     own = [tag[:64] for tag in (*document.tags, folder) if tag.strip()]
     cleaned = (re.sub(r"\s+", " ", tag.strip().lower()) for tag in (*tags, *own))
     return list(dict.fromkeys(tag for tag in cleaned if tag))[:_MAX_TAGS]
 
 
+# Prefix of the topic keys of a file. A long path is cut and made unique by its digest; it is sanitised because the log
+# sanitises topic keys too.
 def _prefix(path: str) -> str:
-    """Return what the keys of a file's sections begin with. A long path is cut and made unique by its digest."""
     escaped = path.replace("%", "%25").replace("#", "%23")
     if len(escaped) > _MAX_PATH_IN_KEY:
         escaped = f"{_digest(path)}…{escaped[-(_MAX_PATH_IN_KEY - 14) :]}"
@@ -178,7 +164,6 @@ def _prefix(path: str) -> str:
 
 
 def _topic_key(path: str, section_key: str, used: set[str]) -> str:
-    """Return the key that is the section's own in the whole import, as the log will keep it."""
     prefix = _prefix(path)
     room = _MAX_KEY - len(prefix) - 5
     if len(section_key) > room:
@@ -196,10 +181,9 @@ def _digest(text: str) -> str:
 
 
 def _delete_vanished(prefixes: Sequence[str], written: set[str]) -> int:
-    """Delete the memories of sections that the files no longer have, and return how many."""
     read = set(prefixes)
-    known = Memory.objects.live().filter(topic_key__startswith=_TOPIC).values_list("id", "topic_key")
-    vanished = [number for number, key in known if key and key not in written and _prefix_of(key) in read]
+    imported = Memory.objects.live().filter(topic_key__startswith=_TOPIC).values_list("id", "topic_key")
+    vanished = [number for number, key in imported if key and key not in written and _prefix_of(key) in read]
     for memory_id in vanished:
         delete_memory(command=MemoryTouch(id=memory_id, reason=GONE_FROM_FILE))
     return len(vanished)

@@ -1,4 +1,4 @@
-"""Cut a document into sections: the text under each heading, without the sub-sections."""
+"""Splits a document into sections: the text under each heading, without sub-sections."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ _MARKS = re.compile(r"[`*]|<[^<>]*>|[ \t]*\{#[^{}]*\}[ \t]*$|\s+#+[ \t]*$|(?<!\w
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading: its level, its text, and the lines it takes, from ``start`` up to ``end``."""
-
     level: int
     text: str
     start: int
@@ -32,8 +30,6 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The headings that lead to a text, a key that is unique in the document, and the text."""
-
     headings: tuple[str, ...]
     key: str
     text: str
@@ -41,17 +37,15 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document's sections that have any text, in order, and the tags it gives itself."""
-
     sections: list[Section]
     tags: list[str]
 
 
 def parse_document(text: str, ending: str, *, max_headings: int | None = None) -> Document:
-    """Cut the text of a file with that ending (``.md``) into sections.
+    """Split a text, with the file's extension (``.md``), into sections.
 
     Raises:
-        Invalid: its front matter is nested too deeply, or it has more than ``max_headings`` headings.
+        Invalid: the front matter is nested too deeply, or there are more than ``max_headings`` headings.
     """
     matter, body = split_front_matter(text)
     lines = body.split("\n")
@@ -64,7 +58,7 @@ def parse_document(text: str, ending: str, *, max_headings: int | None = None) -
 
 
 def split_text(text: str, limit: int) -> list[str]:
-    """Cut a text into parts of at most ``limit`` characters: between paragraphs, lines or words, if it has any."""
+    """Split a text into parts of at most ``limit`` characters, preferably between paragraphs, lines or words."""
     parts = []
     while len(text) > limit:
         cut = next((cut for gap in ("\n\n", "\n", " ") if (cut := text.rfind(gap, limit // 2, limit)) > 0), limit)
@@ -74,9 +68,8 @@ def split_text(text: str, limit: int) -> list[str]:
 
 
 def _tags(matter: dict[str, Any]) -> list[str]:
-    """Return the tags of a document's front matter: a list, or words between commas."""
-    given = matter.get("tags") or []
-    tags = given.split(",") if isinstance(given, str) else given
+    tags = matter.get("tags") or []
+    tags = tags.split(",") if isinstance(tags, str) else tags
     return [text for tag in tags if (text := str(tag).strip().strip("\"'"))]
 
 
@@ -88,16 +81,16 @@ def _headings(body: str, lines: list[str], ending: str) -> Iterator[Heading]:
     return iter(())
 
 
+# Only top-level headings: not those inside lists, quotations or code
 def _markdown_headings(body: str) -> Iterator[Heading]:
-    """Yield the headings that stand in no list, quotation or code."""
     tokens = _MARKDOWN.parse(body)
     for opening, inline in pairwise(tokens):
         if opening.type == "heading_open" and opening.level == 0 and opening.map:
             yield Heading(int(opening.tag[1:]), plain(inline.content), opening.map[0], opening.map[1])
 
 
+# reStructuredText: the order of first use decides which underline has which level
 def _underlined_headings(lines: list[str]) -> Iterator[Heading]:
-    """Yield reStructuredText's headings; which mark has which level, the order of their first use says."""
     styles: list[tuple[str, bool]] = []
     for number in range(1, len(lines)):
         title, underline = lines[number - 1], lines[number]
@@ -143,5 +136,4 @@ def _unused(key: str, used: set[str]) -> str:
 
 
 def plain(heading: str) -> str:
-    """Return a heading's text without the marks of its formatting."""
     return " ".join(_MARKS.sub("", _LINK.sub(r"\1", heading)).split())

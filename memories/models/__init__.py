@@ -1,8 +1,8 @@
-"""Read models of what we know. Projectors alone write them."""
+"""Read models of memories. Only projectors write them."""
 
-from memories.models.kinds import KIND_MODELS
 from memories.models.link import PROJECT, Conflict, EndType, Relation, RelationType, Resolution, Tag
 from memories.models.memory import (
+    KIND_MODELS,
     Memory,
     MemoryKind,
     MemoryQuerySet,

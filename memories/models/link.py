@@ -1,5 +1,3 @@
-"""Tags that were described, and relations between the things of a store."""
-
 from __future__ import annotations
 
 from django.db import models
@@ -8,12 +6,12 @@ from memories.models.memory import Memory
 from memoryhub.core.fields import PositionField
 from memoryhub.core.models import StoreModel
 
+# The id of the project as the end of a relation: no event has position 0
 PROJECT = 0
-"""The id by which the project itself is an end of a relation: no event has this position."""
 
 
 class Tag(StoreModel):
-    """A tag that someone described; tags that are merely used are not here. Its id is its event's position."""
+    """A described tag; tags that are only used have no row. Its id is the position of its event."""
 
     id = PositionField(primary_key=True)
     name = models.CharField(max_length=64, unique=True)
@@ -26,8 +24,6 @@ class Tag(StoreModel):
 
 
 class RelationType(models.TextChoices):
-    """How the source stands to the target."""
-
     APPLIES_TO = "applies_to", "Applies to"
     DEPENDS_ON = "depends_on", "Depends on"
     CONFLICTS_WITH = "conflicts_with", "Conflicts with"
@@ -36,22 +32,20 @@ class RelationType(models.TextChoices):
     DERIVED_FROM = "derived_from", "Derived from"
 
 
-# Of these, the reverse says the same.
-BOTH_WAYS = frozenset({RelationType.CONFLICTS_WITH, RelationType.RELATED_TO})
-# Of these, no chain may lead back to where it began.
-NEVER_ROUND = frozenset({RelationType.DEPENDS_ON, RelationType.SUPERSEDES, RelationType.DERIVED_FROM})
+# Symmetric relations
+SYMMETRIC = frozenset({RelationType.CONFLICTS_WITH, RelationType.RELATED_TO})
+# Relations that must not form cycles
+ACYCLIC = frozenset({RelationType.DEPENDS_ON, RelationType.SUPERSEDES, RelationType.DERIVED_FROM})
 
 
 def statement(relation: str, source: int, target: int) -> tuple[str, int, int]:
-    """Return what two relations have in common that say the same."""
-    if relation in BOTH_WAYS:
+    """Return a key that equal relations share; the ends of symmetric ones are ordered."""
+    if relation in SYMMETRIC:
         return relation, min(source, target), max(source, target)
     return relation, source, target
 
 
 class EndType(models.TextChoices):
-    """What can be an end of a relation."""
-
     MEMORY = "memory", "Memory"
     DECISION = "decision", "Decision"
     COMMIT = "commit", "Commit"
@@ -60,8 +54,6 @@ class EndType(models.TextChoices):
 
 
 class Relation(StoreModel):
-    """An explicit link between two things of one store; its id is the position of the event that made it."""
-
     id = PositionField(primary_key=True)
     relation = models.CharField(max_length=16, choices=RelationType)
     source_type = models.CharField(max_length=16, choices=EndType)
@@ -83,8 +75,6 @@ class Relation(StoreModel):
 
 
 class Resolution(models.TextChoices):
-    """How a conflict was settled."""
-
     KEEP_A = "keep_a", "Keep the earlier version"
     KEEP_B = "keep_b", "Keep the later version"
     MERGE = "merge", "Merge them"
@@ -92,7 +82,7 @@ class Resolution(models.TextChoices):
 
 
 class Conflict(StoreModel):
-    """Version b was written by one who had not seen version a; its id is the position of the event that wrote b."""
+    """Version b was written without knowledge of version a; the id is the position of the event that wrote b."""
 
     id = PositionField(primary_key=True)
     memory = models.ForeignKey(Memory, on_delete=models.DO_NOTHING, related_name="conflicts", db_constraint=False)

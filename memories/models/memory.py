@@ -1,7 +1,6 @@
-"""Read models of what we know. Projectors alone write them."""
-
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db import models
@@ -9,20 +8,17 @@ from django.db.models.expressions import RawSQL
 
 from memoryhub.core.fields import PositionField
 from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds.definition import Kind
 from memoryhub.core.models import Quarantine, StoreModel
 from memoryhub.core.stores.routing import StoreManager
 
 
 class MemoryKind(models.TextChoices):
-    """What a memory is."""
-
     # The members are the declared kinds.
     vars().update({kind.name.upper(): (kind.name, kind.label) for kind in KINDS.values()})
 
 
 class MemoryScope(models.TextChoices):
-    """For whom it holds, from the nearest to the widest."""
-
     SESSION = "session", "Session"
     PROJECT = "project", "Project"
     ORG = "org", "Organisation"
@@ -30,8 +26,6 @@ class MemoryScope(models.TextChoices):
 
 
 class ReviewState(models.TextChoices):
-    """Whether a person stands behind it; where nobody asks, everything is accepted."""
-
     ACCEPTED = "accepted", "Accepted"
     PROPOSED = "proposed", "Proposed"
     REJECTED = "rejected", "Rejected"
@@ -43,36 +37,35 @@ _OF_SESSION = models.Q(scope=MemoryScope.SESSION)
 
 
 class MemoryQuerySet(models.QuerySet["Memory"]):
-    """Filters that more than one caller needs."""
-
     def live(self) -> MemoryQuerySet:
-        """Leave out what was deleted, what a person has rejected, and what is in quarantine."""
+        """Exclude deleted, rejected and quarantined memories."""
         set_aside = Quarantine.objects.values("id")
         return self.filter(_LIVE).exclude(review=ReviewState.REJECTED).exclude(id__in=set_aside)
 
     def in_review(self, state: ReviewState) -> MemoryQuerySet:
-        """Keep what a person has not accepted and is in this state; the condition as it is said finds its index."""
+        """Filter by a review state other than accepted."""
         set_aside = Quarantine.objects.values("id")
-        said = self.filter(deleted_at__isnull=True, review=state).exclude(id__in=set_aside)
-        return said.filter(RawSQL("NOT (memories_memory.review = 'accepted')", [], models.BooleanField()))
+        matching = self.filter(deleted_at__isnull=True, review=state).exclude(id__in=set_aside)
+        # Written exactly as in the partial index memory_review, so that SQLite uses it
+        return matching.filter(RawSQL("NOT (memories_memory.review = 'accepted')", [], models.BooleanField()))
 
     def of_session(self, session_id: str) -> MemoryQuerySet:
-        """Leave out what holds for other sessions only."""
+        """Exclude memories of other sessions."""
         return self.filter(~_OF_SESSION | models.Q(session_id=session_id))
 
     def tagged(self, *tags: str) -> MemoryQuerySet:
-        """Keep those that have every one of the tags."""
-        found = self
+        """Filter by having all of the tags."""
+        memories = self
         for tag in tags:
-            found = found.filter(id__in=MemoryTag.objects.filter(tag=tag).values("memory_id"))
-        return found
+            memories = memories.filter(id__in=MemoryTag.objects.filter(tag=tag).values("memory_id"))
+        return memories
 
 
 MemoryManager = StoreManager.from_queryset(MemoryQuerySet)
 
 
 class Memory(StoreModel):
-    """A titled text that is kept; its id is the position of the event that wrote it first."""
+    """A titled text; its id is the position of the event that created it."""
 
     from_own_stream: ClassVar[tuple[str, ...]] = (
         "kind",
@@ -108,7 +101,7 @@ class Memory(StoreModel):
     tags = models.JSONField(default=list)
     resource_links = models.JSONField(default=list)
     attributes = models.JSONField(default=dict)
-    # As the schema of the kind has them; the three below are copies that lists filter and order by.
+    # The next three are copies of attributes, to filter and order by
     priority = models.PositiveSmallIntegerField(null=True, help_text="Of a guideline, 0 to 100")
     confidence = models.FloatField(null=True, help_text="Of knowledge, 0 to 1")
     valid_until = models.DateTimeField(null=True, help_text="Of knowledge")
@@ -149,8 +142,29 @@ class Memory(StoreModel):
         return f"#{self.id} {self.title}"[:120]
 
 
+# A proxy model for each kind, because the admin registers its lists by model
+class _KindManager(MemoryManager):
+    def __init__(self, kind: str = "") -> None:
+        super().__init__()
+        self._kind = kind
+
+    def get_queryset(self) -> models.QuerySet[Any]:
+        return super().get_queryset().filter(kind=self._kind)
+
+
+def _proxy(kind: Kind) -> type[Memory]:
+    meta: dict[str, Any] = {"proxy": True, "app_label": "memories"}
+    if kind.plural.lower() != f"{kind.name}s":
+        meta["verbose_name_plural"] = kind.plural.lower()
+    members = {"__module__": __name__, "objects": _KindManager(kind.name), "Meta": type("Meta", (), meta)}
+    return type(kind.name.capitalize(), (Memory,), members)
+
+
+KIND_MODELS: Mapping[str, type[Memory]] = {name: _proxy(kind) for name, kind in KINDS.items()}
+
+
 class MemoryVersion(StoreModel):
-    """One state of a memory. Its text is not copied here: it is the payload of the event at ``id``."""
+    """A version of a memory. Its text is the payload of the event at ``id`` (decision 2)."""
 
     from_own_stream: ClassVar[tuple[str, ...]] = (
         "memory",
@@ -182,8 +196,6 @@ class MemoryVersion(StoreModel):
 
 
 class MemoryTag(StoreModel):
-    """A tag on a memory."""
-
     from_own_stream: ClassVar[tuple[str, ...]] = (
         "tag",
         "memory",

@@ -1,5 +1,3 @@
-"""What can be found, and what searches filter by."""
-
 from __future__ import annotations
 
 from datetime import datetime
@@ -13,7 +11,7 @@ from memoryhub.core.stores.routing import StoreManager
 
 
 class SearchDocument(StoreModel):
-    """What can be found: an entity of any app, with what searches filter by. Its text stays where it is."""
+    """A findable entity of any app, with what searches filter by. Its text is stored elsewhere (decision 3)."""
 
     from_own_stream: ClassVar[tuple[str, ...]] = (
         "source",
@@ -38,7 +36,7 @@ class SearchDocument(StoreModel):
 
 
 class EmbeddingModel(StoreModel):
-    """A model that this store's texts were, or are being, embedded with. Two are here while one replaces the other."""
+    """A model that the texts of this store were or are being embedded with; two while one replaces the other."""
 
     from_log: ClassVar[bool] = False
 
@@ -56,7 +54,7 @@ class EmbeddingModel(StoreModel):
 
 
 class Vector(StoreModel):
-    """What one model makes of one document's text: whole numbers of one byte each, and what they are multiplied by."""
+    """One document's vector by one model: a signed byte per dimension, and a scale."""
 
     from_log: ClassVar[bool] = False
 
@@ -75,19 +73,16 @@ class Vector(StoreModel):
 
 
 class MemoryUseQuerySet(models.QuerySet["MemoryUse"]):
-    """Filters that more than one caller needs."""
-
     def ignored(self) -> MemoryUseQuerySet:
-        """Keep what packs told, and what nobody came back to."""
+        """Filter for memories that packs included and nobody used."""
         return self.filter(given__gt=0, found=0, fetched=0, cited=0, updated=0)
 
     def used(self) -> MemoryUseQuerySet:
-        """Keep what was found, fetched, cited or updated."""
         return self.exclude(found=0, fetched=0, cited=0, updated=0)
 
 
 class MemoryUse(StoreModel):
-    """How often a memory came to use; one that never did has no row."""
+    """How often a memory was used; one that never was has no row."""
 
     memory_id = PositionField(primary_key=True)
     given = models.PositiveIntegerField(default=0, help_text="Told by a context pack")
@@ -106,12 +101,12 @@ class MemoryUse(StoreModel):
 
     @property
     def last_used_at(self) -> datetime | None:
-        """When it was last found, fetched, cited or updated; that a pack told it is no use yet."""
+        """When it was last found, fetched, cited or updated; being in a pack does not count."""
         return max(filter(None, (self.last_read_at, self.last_cited_at)), default=None)
 
 
 class MemoryCitation(StoreModel):
-    """Something of the store names a memory; once for each that does."""
+    """A stream that names a memory, counted once."""
 
     pk = models.CompositePrimaryKey("memory_id", "stream_id")
     memory_id = PositionField()
@@ -126,7 +121,7 @@ class MemoryCitation(StoreModel):
 
 
 class ContextPack(StoreModel):
-    """A pack as it was sent first; its text is not kept, but made again from the stores as they stood."""
+    """A pack as it was first sent. Its text is composed again from the logs (decision 16)."""
 
     id = PositionField(primary_key=True)
     session_id = models.CharField("session", max_length=200, blank=True)
@@ -134,10 +129,10 @@ class ContextPack(StoreModel):
     max_tokens = models.PositiveIntegerField()
     tokens = models.PositiveIntegerField()
     digest = models.CharField(max_length=64, help_text="SHA-256 of what it said")
+    # ``{"facts #412": mark}``: what it contained; a changed mark means a changed line
     marks = models.JSONField(default=dict)
-    """``{"facts #412": mark}``: what it told, and by which mark a change of it is known."""
+    # ``[["project:alpha", 412]]``: positions of the logs, nearest store first
     positions = models.JSONField(default=list)
-    """``[["project:alpha", 412]]``: how far the logs had come, the nearest store first."""
     created_at = models.DateTimeField("sent")
 
     class Meta:

@@ -1,5 +1,3 @@
-"""Composing a pack: every section within its share of the budget, what it leaves over to those after it."""
-
 from __future__ import annotations
 
 import hashlib
@@ -11,52 +9,47 @@ from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.text import one_line
 
 _LEAST_TOKENS = 30
+# Tokens of header and footer
 _FRAME_TOKENS = 90
-"""What the head and the foot take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A section with the items that fit."""
-
     section: Section
     items: Sequence[Item]
     left_out: int
     tokens: int
 
     def lines(self) -> list[str]:
-        """Return the section as text."""
         more = f" ({self.left_out} more: {self.section.more})" if self.left_out else ""
         return [f"{self.section.title}{more}:", *(item.line for item in self.items)]
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a pack says, without the head that numbers it."""
-
     sections: Sequence[Filled]
 
     @property
     def text(self) -> str:
-        """The sections, one after the other."""
         return "\n".join(line for section in self.sections for line in section.lines())
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the text, in hexadecimal."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def marks(self) -> dict[str, str]:
-        """Return the mark of each item by its section and reference."""
-        return {f"{each.section.name} {item.reference}": item.mark for each in self.sections for item in each.items}
+        return {_key(filled, item): item.mark for filled in self.sections for item in filled.items}
 
-    def told(self) -> set[str]:
-        """Return the references of all that is told."""
-        return {item.reference for each in self.sections for item in each.items}
+    def references(self) -> set[str]:
+        return {item.reference for filled in self.sections for item in filled.items}
+
+
+def _key(filled: Filled, item: Item) -> str:
+    return f"{filled.section.name} {item.reference}"
 
 
 def compose(request: Request, max_tokens: int) -> Body:
-    """Return what is to be told within ``max_tokens``, head and foot included."""
+    """Return the content within ``max_tokens``, which includes header and footer."""
     budget = max(_LEAST_TOKENS, max_tokens - _FRAME_TOKENS)
     filled: list[Filled] = []
     for section in all_sections():
@@ -64,22 +57,22 @@ def compose(request: Request, max_tokens: int) -> Body:
         if items:
             filled.append(_fill(section, items, int(budget * section.share), budget))
             budget -= filled[-1].tokens
-    return Body([each for each in filled if each.items])
+    return Body([section for section in filled if section.items])
 
 
 def changed_since(body: Body, marks: dict[str, str]) -> tuple[Body, list[str]]:
-    """Return what ``body`` says anew against an earlier pack's marks, and the references that are no longer told."""
+    """Return the items that are new or changed against an earlier pack's marks, and the references that are gone."""
     fresh = [
-        Filled(each.section, items, each.left_out, each.tokens)
-        for each in body.sections
-        if (items := [item for item in each.items if marks.get(f"{each.section.name} {item.reference}") != item.mark])
+        Filled(filled.section, items, filled.left_out, filled.tokens)
+        for filled in body.sections
+        if (items := [item for item in filled.items if marks.get(_key(filled, item)) != item.mark])
     ]
     gone = sorted({key.partition(" ")[2] for key in set(marks) - set(body.marks())})
     return Body(fresh), gone
 
 
+# Takes items from the front until the share is used up; the first one is cut to the remaining budget if needed
 def _fill(section: Section, items: Sequence[Item], share: int, budget: int) -> Filled:
-    """Return the head of ``items`` that fits the share; the first is cut to what is left of the budget, if need be."""
     used = estimate_tokens(section.title) + _TITLE_TOKENS
     if budget - used < _LEAST_TOKENS:
         return Filled(section, [], len(items), 0)
@@ -96,8 +89,8 @@ def _fill(section: Section, items: Sequence[Item], share: int, budget: int) -> F
     return Filled(section, kept, len(items) - len(kept), used if kept else 0)
 
 
+# The colon of a title, and the count of items left out
 _TITLE_TOKENS = 12
-"""A title's colon, and the words that say how many were left out."""
 
 
 def _within(item: Item, tokens: int) -> Item:

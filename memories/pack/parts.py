@@ -1,5 +1,3 @@
-"""The parts of a pack that are made of memories and of what happened."""
-
 from __future__ import annotations
 
 import json
@@ -22,8 +20,8 @@ from memoryhub.core.stores.dialect import IDS, json_text
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import one_line
 
+# Candidates per section and store; more would never fit
 _MOST = 40
-"""Candidates of a section and store; more would never fit."""
 
 _TITLE = 120
 _HEAD = 200  # characters of an item before its text: id, type and title
@@ -41,7 +39,7 @@ _LAST_SESSION = (
     f"WHERE session_id <> %s AND summary <> '' AND status <> 'discarded' AND id {OUTSIDE} "
     "ORDER BY ended_at DESC NULLS LAST, id DESC LIMIT 1"
 )
-_ASKED = (
+_PROMPTS = (
     f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
     f"WHERE event_type IN ({{prompts}}) AND payload_json IS NOT NULL AND position {OUTSIDE} "
     "ORDER BY position DESC LIMIT 12"
@@ -56,15 +54,12 @@ _COMMITS = (
 )
 
 
+# By priority where the kind is ordered so, else by last change. Of equal names, the nearest scope wins.
 def _of_kind(kind: Kind, text_length: int, request: Request) -> list[Item]:
-    """Return the memories of a kind: by priority if it has that order, else the last changed first.
-
-    The nearest of a name hides the others.
-    """
     by_priority = kind.order == "priority"
     order = "m.priority DESC" if by_priority else "m.updated_at DESC"
     found: dict[Any, tuple[int, Item]] = {}
-    for level, memory in _in_each(request, f"m.kind = '{kind.name}'", order):
+    for level, memory in _memories(request, f"m.kind = '{kind.name}'", order):
         name = memory.title if kind.entry else (level.store, memory.id)
         found.setdefault(name, (memory.priority or 0, _of_kind_item(level, memory, text_length)))
     return [item for _, item in sorted(found.values(), key=lambda ranked: -ranked[0] if by_priority else 0)]
@@ -76,14 +71,14 @@ def _of_kind_item(level: Level, memory: PackEntry, text_length: int) -> Item:
     return Item(_name(level, memory), f"- {_name(level, memory)}{priority} {memory.type}: {text}")
 
 
+# The best answers to the question first, then the latest changes
 def _facts(request: Request) -> list[Item]:
-    """Return what is known: what answers the question best, and then what changed last."""
     return without_repeats([*(_answering(request) if request.query.text else ()), *_latest(request)])
 
 
 def _latest(request: Request) -> list[Item]:
-    found = list(_in_each(request, _IS_FACT, "m.updated_at DESC"))
-    found.sort(key=lambda each: (each[1].updated_at, each[1].id), reverse=True)
+    found = list(_memories(request, _IS_FACT, "m.updated_at DESC"))
+    found.sort(key=lambda entry: (entry[1].updated_at, entry[1].id), reverse=True)
     return [_fact(level, memory) for level, memory in found]
 
 
@@ -93,9 +88,9 @@ def _answering(request: Request) -> list[Item]:
     for level in request.chain:
         with use_store(level.store):
             scores = dict(engine.rank(question, "auto", level).hits[:_MOST])
-            known = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [json.dumps(list(scores))])
-            found += [(scores[memory.id], _fact(level, memory)) for memory in known]
-    return [item for _, item in sorted(found, key=lambda each: (-each[0], each[1].reference))]
+            memories = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [json.dumps(list(scores))])
+            found += [(scores[memory.id], _fact(level, memory)) for memory in memories]
+    return [item for _, item in sorted(found, key=lambda scored: (-scored[0], scored[1].reference))]
 
 
 def _fact(level: Level, memory: PackEntry) -> Item:
@@ -109,7 +104,6 @@ def _fact_line(name: str, memory: PackEntry) -> str:
 
 
 def _conflicts(request: Request) -> list[Item]:
-    """Return the conflicts that nobody has settled, the latest first."""
     found: list[Item] = []
     for level in request.chain:
         with use_store(level.store):
@@ -137,43 +131,43 @@ def _conflict(level: Level, conflict: _Conflict) -> Item:
 
 def _last_session(request: Request) -> list[Item]:
     return [
-        Item(f"#{each}", f"- #{each} {when[:10]} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}")
-        for each, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id])
+        Item(f"#{session}", f"- #{session} {when[:10]} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}")
+        for session, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id])
     ]
 
 
 def _turns(_: Request) -> list[Item]:
-    """Return what users asked last."""
     return [
         Item(f"#{position}", f"- #{position} {occurred_at[:16]} {one_line(content, _TURN)}")
-        for position, occurred_at, content in rows.fetch(_ASKED.format(prompts=quoted(names_of_speech(Speech.PROMPT))))
+        for position, occurred_at, content in rows.fetch(
+            _PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT)))
+        )
     ]
 
 
 def _work(_: Request) -> list[Item]:
-    """Return the open iteration and the latest commits."""
     return [*_open_iteration(), *_commits()]
 
 
 def _open_iteration() -> Iterator[Item]:
-    for each, command, description, phase in rows.fetch(_OPEN_ITERATION):
+    for iteration, command, description, phase in rows.fetch(_OPEN_ITERATION):
         reached = f", now in phase {one_line(phase, 64)}" if phase else ""
         about = f"{one_line(command, 64)}: {one_line(description, _SHORT)}"
-        yield Item(f"#{each}", f"- #{each} open iteration {about}{reached}")
+        yield Item(f"#{iteration}", f"- #{iteration} open iteration {about}{reached}")
 
 
 def _commits() -> Iterator[Item]:
-    for each, sha, message, committed_at in rows.fetch(_COMMITS):
+    for commit, sha, message, committed_at in rows.fetch(_COMMITS):
         subject = one_line(message.split("\n", 1)[0], _SHORT)
-        yield Item(f"#{each}", f"- #{each} commit {sha[:10]} {committed_at[:10]} {subject}")
+        yield Item(f"#{commit}", f"- #{commit} commit {sha[:10]} {committed_at[:10]} {subject}")
 
 
-def _in_each(request: Request, condition: str, order: str) -> Iterator[tuple[Level, PackEntry]]:
-    """Yield the live memories that hold, of each store in turn, the session's before the project's."""
+# The visible memories of each store in turn, those of the session before those of the project
+def _memories(request: Request, condition: str, order: str) -> Iterator[tuple[Level, PackEntry]]:
     for level in request.chain:
         with use_store(level.store):
-            holding = f"(m.scope <> 'session' OR m.session_id = %s) AND {condition}"
-            found = pack_entries(holding, [level.session_id], order=f"{order}, m.id DESC", most=_MOST, now=request.now)
+            visible = f"(m.scope <> 'session' OR m.session_id = %s) AND {condition}"
+            found = pack_entries(visible, [level.session_id], order=f"{order}, m.id DESC", most=_MOST, now=request.now)
         found.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
         yield from ((level, memory) for memory in found)
 
@@ -193,7 +187,6 @@ def _titled(title: str, content: str, longest: int) -> str:
 
 
 def register(sections: Sequence[Section]) -> None:
-    """Make the sections part of every pack."""
     for section in sections:
         define_section(section)
 

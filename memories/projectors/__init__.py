@@ -1,4 +1,4 @@
-"""What is so, after what happened. Importing the package registers every projector."""
+"""Importing the package registers every projector."""
 
 from memories.projectors import memories, quarantine
 from memories.projectors import memories as links

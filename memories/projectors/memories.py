@@ -1,5 +1,3 @@
-"""Memories, their versions and tags."""
-
 from __future__ import annotations
 
 import hashlib
@@ -39,38 +37,33 @@ from memoryhub.core.stores import rows
 from sessions_app.events import SESSION_ENDED, SessionEnded
 from sessions_app.models import SessionMode
 
+# The status of every memory where the project asks for no review
 ACCEPTED = ReviewStatus()
-"""How every memory stands where nobody asks for more."""
 
 
-def review_columns(standing: ReviewStatus | None) -> dict[str, Any]:
-    """Return how a memory stands as its read model has it; None is accepted."""
-    stands = standing or ACCEPTED
+def review_columns(status: ReviewStatus | None) -> dict[str, Any]:
+    status = status or ACCEPTED
     return {
-        "review": stands.state,
-        "review_reason": stands.reason,
-        "accepted_version": stands.accepted_version,
+        "review": status.state,
+        "review_reason": status.reason,
+        "accepted_version": status.accepted_version,
     }
 
 
 @projects(MEMORY_REVIEWED)
 def give_verdict(event: Event[MemoryReviewed]) -> None:
-    """Let the memory stand as the verdict says."""
     rows.update(Memory, event.payload.memory_id, **review_columns(event.payload.after))
 
 
+# Cached: one write needs it several times
 @lru_cache(maxsize=1024)
 def content_hash(content: str) -> str:
-    """Return the digest by which two texts count as identical: white space does not matter.
-
-    A write asks for it several times: to look for the same text, and to keep it.
-    """
+    """Return the digest by which two texts count as identical; whitespace is ignored (decision 8)."""
     return hashlib.sha256(" ".join(content.split()).encode()).hexdigest()
 
 
 @projects(MEMORY_WRITTEN)
 def write(event: Event[MemoryWritten]) -> None:
-    """Add the memory and its first version."""
     now = event.occurred_at
     rows.insert(
         Memory,
@@ -91,7 +84,6 @@ def write(event: Event[MemoryWritten]) -> None:
 
 @projects(MEMORY_REVISED)
 def revise(event: Event[MemoryRevised]) -> None:
-    """Replace the memory's state and add the version."""
     payload = event.payload
     rows.update(
         Memory,
@@ -116,7 +108,6 @@ def revise(event: Event[MemoryRevised]) -> None:
 
 
 def open_conflict(event: Event[MemoryRevised], other: int) -> None:
-    """Add the conflict between the new version and one that its writer had not seen."""
     rows.insert(
         Conflict,
         id=event.position,
@@ -129,7 +120,6 @@ def open_conflict(event: Event[MemoryRevised], other: int) -> None:
 
 @projects(CONFLICT_RESOLVED)
 def resolve(event: Event[ConflictResolved]) -> None:
-    """Note how the conflict was settled, by whom and why."""
     payload = event.payload
     rows.update(
         Conflict,
@@ -150,20 +140,20 @@ def _in_scratch_session(session_id: str) -> bool:
     return bool(mode) and mode[0][0] == SessionMode.SCRATCH
 
 
+# At the end of a scratch session, its memories are kept for good or soft-deleted
 @projects(SESSION_ENDED)
 def promote_or_discard(event: Event[SessionEnded]) -> None:
-    """Keep the entries of a scratch session, or delete those that are not to be kept."""
     payload = event.payload
     if payload.entries is None:
         return
-    mine = "session_id = %s AND ephemeral"
+    scratch = "session_id = %s AND ephemeral"
     if payload.entries is EndedWith.DISCARD:
         kept = ", ".join(str(int(memory_id)) for memory_id in payload.kept) or "0"
         rows.execute(
-            f"UPDATE memories_memory SET deleted_at = %s WHERE {mine} AND deleted_at IS NULL AND id NOT IN ({kept})",
+            f"UPDATE memories_memory SET deleted_at = %s WHERE {scratch} AND deleted_at IS NULL AND id NOT IN ({kept})",
             [rows.time_value(event.occurred_at), payload.session_id],
         )
-    rows.execute(f"UPDATE memories_memory SET ephemeral = %s WHERE {mine}", [False, payload.session_id])
+    rows.execute(f"UPDATE memories_memory SET ephemeral = %s WHERE {scratch}", [False, payload.session_id])
 
 
 def _state_columns(state: MemoryState) -> dict[str, Any]:
@@ -191,32 +181,28 @@ def _tag(memory_id: int, tags: list[str]) -> None:
 
 @projects(MEMORY_SEEN)
 def count_up(event: Event[MemoryTouched]) -> None:
-    """Count that the same text was written once more."""
     rows.execute("UPDATE memories_memory SET seen_count = seen_count + 1 WHERE id = %s", [event.payload.memory_id])
 
 
 @projects(MEMORY_DELETED)
 def delete(event: Event[MemoryTouched]) -> None:
-    """Mark the memory deleted; it can be restored."""
     rows.update(Memory, event.payload.memory_id, deleted_at=event.occurred_at)
 
 
 @projects(MEMORY_RESTORED)
 def restore(event: Event[MemoryTouched]) -> None:
-    """Take the mark away."""
     rows.update(Memory, event.payload.memory_id, deleted_at=None)
 
 
+# A new description replaces the old one
 @projects(TAG_CREATED)
 def describe_tag(event: Event[TagCreated]) -> None:
-    """Add the tag's description, or replace it."""
     rows.execute("DELETE FROM memories_tag WHERE name = %s", [event.payload.name])
     rows.insert(Tag, id=event.position, created_at=event.occurred_at, **event.payload.model_dump())
 
 
 @projects(RELATION_CREATED)
 def relate(event: Event[RelationCreated]) -> None:
-    """Add the relation."""
     rows.insert(
         Relation,
         id=event.position,
@@ -229,12 +215,10 @@ def relate(event: Event[RelationCreated]) -> None:
 
 @projects(RELATION_DELETED)
 def unrelate(event: Event[RelationDeleted]) -> None:
-    """Take the relation away."""
     rows.execute("DELETE FROM memories_relation WHERE id = %s", [event.payload.relation_id])
 
 
 @projects(CONTEXT_PACKED)
 def keep_pack(event: Event[ContextPacked]) -> None:
-    """Note what was told, to whom, and from which state of the logs."""
-    told = event.payload.model_dump(exclude={"packed_at"})
-    rows.insert(ContextPack, id=event.position, created_at=clock.from_text(event.payload.packed_at), **told)
+    columns = event.payload.model_dump(exclude={"packed_at"})
+    rows.insert(ContextPack, id=event.position, created_at=clock.from_text(event.payload.packed_at), **columns)

@@ -1,8 +1,4 @@
-"""What quarantine does to names and conflicts: a topic, a relation, a tag's description can be had by others meanwhile.
-
-A memory in quarantine gives up its topic, and has it back when it is let out, unless another has it by then. Relations
-and descriptions of tags have no text of their own to keep: they go, and are made again from the log.
-"""
+"""What quarantine does to topics, tags, relations and conflicts."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from memories.events import (
     TagCreated,
 )
 from memories.models import EndType, Memory, Relation, Tag
-from memories.models.link import NEVER_ROUND
+from memories.models.link import ACYCLIC
 from memories.projectors.memories import describe_tag, open_conflict, relate, resolve
 from memories.selectors.relations import path_between, same_relation
 from memoryhub.core import log
@@ -41,20 +37,26 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, json_int, json_text
 
+# A memory in quarantine gives up its topic key and gets it back when released, unless another memory has it by then.
+# Relations and tag descriptions have no text to keep: their rows are deleted and replayed from the log (decision 27).
+
+# The topic key of the current version, from its event
 _TOPIC = (
     f"(SELECT {json_text('e.payload_json', 'topic_key')} FROM memories_memoryversion v JOIN raw_events e "
     "ON e.position = v.id WHERE v.memory_id = memories_memory.id AND v.version = memories_memory.version)"
 )
+# Relations that were deleted before a position
 _REMOVED = (
     f"SELECT stream_id FROM raw_events WHERE stream_id IN {TEXTS} AND event_type = '{RELATION_DELETED.name}' "
     "AND position < %s"
 )
-# The conflicts that some events opened or resolved.
+# The conflicts that some events opened or resolved
 _DISPUTED = (
     f"SELECT coalesce({json_int('payload_json', 'conflict_id')}, position) FROM raw_events "
     f"WHERE position IN {IDS} AND payload_json IS NOT NULL "
     f"AND event_type IN ('{MEMORY_REVISED.name}', '{CONFLICT_RESOLVED.name}')"
 )
+# The last resolution of a conflict before a position, unless it is in quarantine itself
 _RESOLVED = (
     "SELECT max(position) FROM raw_events WHERE stream_id = %s AND position < %s AND payload_json IS NOT NULL "
     f"AND event_type = '{CONFLICT_RESOLVED.name}' AND {json_int('payload_json', 'conflict_id')} = %s "
@@ -64,7 +66,6 @@ _RESOLVED = (
 
 @projects(QUARANTINE_PLACED)
 def give_up_names(event: Event[QuarantinePlaced]) -> None:
-    """Let others have the topics, the relations and the tags."""
     ids = json.dumps(event.payload.ids)
     rows.execute(f"UPDATE memories_memory SET topic_key = NULL WHERE id IN {IDS}", [ids])
     for table in ("relation", "tag"):
@@ -73,19 +74,19 @@ def give_up_names(event: Event[QuarantinePlaced]) -> None:
 
 @projects(QUARANTINE_LIFTED)
 def take_names_back(event: Event[QuarantineLifted]) -> None:
-    """Give back what nobody else has taken: ``OR IGNORE`` leaves a memory without its topic where another has it."""
+    # OR IGNORE leaves a memory without its topic key where another memory has taken it
     rows.execute(
         f"UPDATE OR IGNORE memories_memory SET topic_key = {_TOPIC} WHERE topic_key IS NULL AND id IN {IDS}",
         [json.dumps(sorted(event.payload.ids))],
     )
-    gone = RawEvent.objects.filter(
+    dropped = RawEvent.objects.filter(
         position__in=RawSQL(rows.rendered(IDS), [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
         event_type__in=[RELATION_CREATED.name, TAG_CREATED.name],
         payload_json__isnull=False,
     )
-    events = [log.event_of(each) for each in gone.order_by("position")]
-    _describe_again([each for each in events if each.type == TAG_CREATED.name])
-    relations = [each for each in events if each.type == RELATION_CREATED.name]
+    events = [log.event_of(raw) for raw in dropped.order_by("position")]
+    _describe_again([created for created in events if created.type == TAG_CREATED.name])
+    relations = [created for created in events if created.type == RELATION_CREATED.name]
     if event.version == 1:
         _relate_as_version_1(relations)
     else:
@@ -99,6 +100,7 @@ def _describe_again(events: Sequence[Event[TagCreated]]) -> None:
             describe_tag(event)
 
 
+# Lifted events of version 1 were projected without these checks: a rebuild must come out the same
 def _relate_as_version_1(events: Sequence[Event[RelationCreated]]) -> None:
     same = Relation.objects.filter(source_id__in=[event.payload.source_id for event in events])
     related = set(same.values_list("relation", "source_id", "target_id")) if events else set()
@@ -108,21 +110,21 @@ def _relate_as_version_1(events: Sequence[Event[RelationCreated]]) -> None:
             relate(event)
 
 
+# Newest first; skips relations that were deleted, exist again, lost an end, or would now close a cycle
 def _relate_again(events: Sequence[Event[RelationCreated]], before: int) -> None:
-    """Make relations again, the latest first, unless they were removed, are there, or can't be there any more."""
-    removed = {row[0] for row in rows.fetch(_REMOVED, [json.dumps([each.stream_id for each in events]), before])}
-    ends = set(find_entities(end for each in events for end in (each.payload.source_id, each.payload.target_id)))
+    removed = {row[0] for row in rows.fetch(_REMOVED, [json.dumps([event.stream_id for event in events]), before])}
+    ends = set(find_entities(end for event in events for end in (event.payload.source_id, event.payload.target_id)))
     for event in reversed(events):
         relation, source, target = (event.payload.relation, event.payload.source_id, event.payload.target_id)
         if event.stream_id in removed or not {source, target} <= ends or same_relation(relation, source, target):
             continue
-        if relation not in NEVER_ROUND or not path_between(relation, target, source):
+        if relation not in ACYCLIC or not path_between(relation, target, source):
             relate(event)
 
 
+# A conflict disappears while the version that opened it is in quarantine, and is open again while its resolution is
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
-def settle_conflicts(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
-    """Drop a conflict while the version that opened it is in quarantine, and reopen it while its resolution is."""
+def update_conflicts(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
     disputed = {row[0] for row in rows.fetch(_DISPUTED, [json.dumps(event.payload.ids)])}
     aside = quarantined_among(sorted(disputed))
     for opened in RawEvent.objects.filter(position__in=disputed, payload_json__isnull=False).order_by("position"):
@@ -154,7 +156,6 @@ _OF_END = (
 
 @projects(PAYLOAD_ERASED)
 def remove_erased(event: Event[PayloadErased]) -> None:
-    """Drop the memories whose text was erased from the log, and every relation that they were an end of."""
     for stream in event.payload.streams:
         kind, _, memory_id = stream.partition(":")
         if kind != EndType.MEMORY:

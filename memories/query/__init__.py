@@ -1,7 +1,6 @@
-"""Cross-reference queries: kinds, scopes, tags, words and relations at once, ranked by the sum of six parts.
+"""Cross-reference queries: filter by kind, scope, tags, words and relations, ranked by the sum of six parts.
 
-Each scope is asked by itself, in one statement that filters, ranks and counts; what the scopes answer is merged. All
-that a page needs to go on from the one before is in its cursor.
+Each scope is queried with one statement that filters, ranks and counts; the results are merged.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from memories.query import results
-from memories.query.cursor import asked
+from memories.query.cursor import open_question
 from memories.query.results import query_line, shown
 from memories.schemas.query import MemoryQuery
 from memories.search.pipeline import wanted_mode
@@ -25,22 +24,22 @@ __all__ = ["query", "query_line"]
 def query(
     *, command: MemoryQuery, mode: str | None = None, line: Callable[[dict[str, Any]], str] = query_line
 ) -> Listing:
-    """Return what matches, ranked, each with its evidence, its score and the parts of it.
+    """Return the matches, ranked, each with its evidence, its score and the parts of the score.
 
-    Entries that do not change are on exactly one page, whatever others write meanwhile; what is created after the
-    first page is on none.
+    An unchanged entry is on exactly one page, even if others write meanwhile; entries created after the first page are
+    on none.
 
     Args:
         command: the question.
-        mode: ``auto``, ``fts5`` or ``basic``; default: as the setting ``search_mode`` says.
-        line: a result as the text that it will be, by which its tokens are counted.
+        mode: ``auto``, ``fts5`` or ``basic``; default: the setting ``search_mode``.
+        line: formats a result, to count its tokens.
 
     Raises:
-        Invalid: the cursor is not one of this question's, or the scope is not one that holds here.
-        NotFound: there is nothing of the id or name that results are to be related to.
+        Invalid: the cursor is of another question, or the scope is not visible here.
+        NotFound: there is no entity of the id or name in ``related_to``.
     """
     with retrieval("query", command):
-        question = asked(command)
+        question = open_question(command)
         found = results.answer(question, mode=mode or wanted_mode())
         items = shown(question, found.hits)
         listing = fit_page(

@@ -1,4 +1,4 @@
-"""One scope's candidates and the parts of their ranking, in one statement."""
+"""The candidates of one scope and the parts of their score, in one statement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
 from memories.query import names
-from memories.query.cursor import Asked
+from memories.query.cursor import Question
 from memories.query.names import NAMED
 from memories.query.related import related_ids, tags_at
 from memories.query.scope_ranges import PROXIMITY, Place, store_key
@@ -17,11 +17,11 @@ from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, days_between, greatest, json_list
 
+# Age at which the recency of a memory is one half
 RECENT_DAYS = 30
-"""A memory that is so old counts half as recent as one of now."""
 
+# Characters of a name that order results: the cursor has to carry them
 NAME_CHARACTERS = 40
-"""So much of a name is compared; a cursor has to carry it."""
 
 PARTS = ("relation", "tags", "scope", "priority", "text", "recency")
 
@@ -35,26 +35,21 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One candidate that is to be shown."""
-
     key: float | str
     id: int
     score: float
+    # In the order of ``PARTS``, each from 0 to 1
     parts: tuple[float, ...]
-    """In the order of ``PARTS``, each 0 to 1."""
 
 
 class Candidates:
-    """What matches a question in one place, whose store is the current one."""
-
-    def __init__(self, asked: Asked, place: Place, *, basic: bool) -> None:
-        self._asked = asked
+    def __init__(self, question: Question, place: Place, *, basic: bool) -> None:
+        self._question = question
         self._place = place
         self._basic = basic
-        self._command = asked.command
+        self._command = question.command
 
     def named(self) -> list[tuple[int, str, str]]:
-        """Return id, kind and title of those that a nearer memory of the same name would hide."""
         kinds = set(self._command.types or NAMED) & set(NAMED)
         if not kinds:
             return []
@@ -62,29 +57,32 @@ class Candidates:
         return joined("{}", self._select(Sql("m.id, m.kind, m.title"), [among])).fetch()
 
     def page(self, hidden: Collection[int]) -> tuple[int, list[Scored]]:
-        """Return how many there are, and one more than the page holds of those that come next, in order."""
+        """Return the total, and the next results in order: one more than the page takes."""
         among = [Sql(f"m.id NOT IN {IDS}", (json_list(sorted(hidden)),))] if hidden else []
         scored = joined(
             "WITH parts AS MATERIALIZED ({}), scored AS MATERIALIZED ({})", self._parts(among), self._score()
         )
         descending = self._command.order is not QueryOrder.NAME
-        reached = self._reached(descending=descending)
+        after = self._after_cursor(descending=descending)
+        # One statement: the first row has the total, the others the page
         found = joined(
             "{} SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM scored UNION ALL SELECT * FROM "
             f"(SELECT * FROM scored WHERE {{}} ORDER BY key {'DESC' if descending else 'ASC'}, id DESC LIMIT {{}})",
             scored,
-            reached,
+            after,
             Sql("%s", (self._command.limit + 1,)),
         ).fetch()
         total = next(row[1] for row in found if row[0] is None)
-        return total, [Scored(key, each, score, tuple(parts)) for key, each, score, *parts in found if key is not None]
+        return total, [
+            Scored(key, memory, score, tuple(parts)) for key, memory, score, *parts in found if key is not None
+        ]
 
+    # The full-text index drives the query wherever there are words
     def _select(self, columns: Sql, among: list[Sql]) -> Sql:
-        """Return the query of the candidates; the words are what drives it, where there are any."""
         where = every([*self._conditions(), *among])
         if not self._command.search:
             return joined("SELECT {} FROM memories_memory m WHERE {}", columns, where)
-        shares = names.shares(self._asked.words, basic=self._basic, include_deleted=self._command.include_inactive)
+        shares = names.shares(self._question.words, basic=self._basic, include_deleted=self._command.include_inactive)
         template = "SELECT {} FROM memories_memory m JOIN ({}) AS t ON t.id = m.id WHERE {}"
         return joined(template, columns, shares, where)
 
@@ -99,11 +97,11 @@ class Candidates:
             yield Sql(f"m.kind IN {TEXTS}", (json_list(sorted(set(command.types))),))
         if command.type:
             yield Sql("m.type = %s", (command.type,))
-        yield from self._of_tags()
-        if self._asked.related:
-            yield joined("m.id IN ({})", related_ids(self._asked.related, _relation_of(self._asked)))
+        yield from self._tag_conditions()
+        if self._question.related:
+            yield joined("m.id IN ({})", related_ids(self._question.related, _relation_of(self._question)))
 
-    def _of_tags(self) -> Iterator[Sql]:
+    def _tag_conditions(self) -> Iterator[Sql]:
         tags = self._command.tags
         tagged = f"(SELECT memory_id FROM memories_memorytag WHERE tag IN {TEXTS})"
         for tag in dict.fromkeys(tags.require):
@@ -113,8 +111,9 @@ class Candidates:
         if tags.exclude:
             yield Sql(f"m.id NOT IN {tagged}", (json_list(tags.exclude),))
 
+    # A materialised subquery with each part as a column; ``_score`` sums them by weight
     def _parts(self, among: list[Sql]) -> Sql:
-        now = rows.time_value(self._asked.now)
+        now = rows.time_value(self._question.now)
         columns = joined(
             "m.id AS id, m.title AS title, {} AS tags, coalesce(m.priority, 0) / 100.0 AS priority, {} AS text, "
             "{} AS recency, coalesce(m.valid_until <= {}, false) AS expired, m.review = 'proposed' AS proposed",
@@ -125,8 +124,8 @@ class Candidates:
         )
         return self._select(columns, among)
 
+    # Share of the requested tags, and of those of the related memory, that a candidate has
     def _overlap(self) -> Sql:
-        """Return the share of the tags asked for, and of the related memory's, that a candidate has."""
         tags = self._command.tags
         wanted = {*tags.include, *tags.require, *self._tags_of_related()}
         if not wanted:
@@ -138,23 +137,23 @@ class Candidates:
         )
 
     def _tags_of_related(self) -> list[str]:
-        return tags_at(self._asked.related, self._place.position) if self._asked.related else []
+        return tags_at(self._question.related, self._place.position) if self._question.related else []
 
+    # Recency of the version that was current when the first page was made: later pages must rank the same
     def _recency(self) -> Sql:
-        """Return how recent the version is that was current when the first page was made."""
         place = self._place
         changed = (
             "CASE WHEN m.id IN (SELECT memory_id FROM memories_memoryversion WHERE id > %s) THEN "
             "(SELECT max(v.created_at) FROM memories_memoryversion v WHERE v.memory_id = m.id AND v.id <= %s) "
             "ELSE m.updated_at END"
         )
-        now = rows.time_value(self._asked.now)
+        now = rows.time_value(self._question.now)
         days = greatest("0.0", days_between(changed, "%s"))
         return Sql(f"1.0 / (1.0 + {days} / {RECENT_DAYS}.0)", (now, place.position, place.position))
 
     def _score(self) -> Sql:
-        weights = self._asked.weights
-        fixed = {"relation": 1.0 if self._asked.related else 0.0, "scope": PROXIMITY[self._place.scope]}
+        weights = self._question.weights
+        fixed = {"relation": 1.0 if self._question.related else 0.0, "scope": PROXIMITY[self._place.scope]}
         terms = [f"{getattr(weights, part)!r} * {part}" for part in PARTS]
         lowered = f"CASE WHEN expired THEN {EXPIRED_WEIGHT} WHEN proposed THEN {PROPOSED_WEIGHT} ELSE 1.0 END"
         score = f"({' + '.join(terms)}) * {lowered}"
@@ -162,9 +161,8 @@ class Candidates:
         scored = f"SELECT *, {score} AS score FROM ({whole})"
         return Sql(f"SELECT {_KEYS[self._command.order]} AS key, id, score, {', '.join(PARTS)} FROM ({scored})")
 
-    def _reached(self, *, descending: bool) -> Sql:
-        """Return the condition that a candidate comes after the page before."""
-        after = self._asked.after
+    def _after_cursor(self, *, descending: bool) -> Sql:
+        after = self._question.after
         if after is None:
             return Sql("true")
         further = "<" if descending else ">"
@@ -175,11 +173,11 @@ class Candidates:
         return Sql(f"key {further}{also} %s", (after.key,))
 
 
-def _relation_of(asked: Asked) -> str | None:
-    related_to = asked.command.related_to
+def _relation_of(question: Question) -> str | None:
+    related_to = question.command.related_to
     return related_to.relation if related_to else None
 
 
-def can_have(asked: Asked, place: Place) -> bool:
-    """Whether a place can have candidates at all: relations do not leave their store."""
-    return asked.related is None or asked.related.store == store_key(place.store)
+def can_have(question: Question, place: Place) -> bool:
+    """Return whether a place can have candidates: relations never leave their store."""
+    return question.related is None or question.related.store == store_key(place.store)

@@ -1,8 +1,4 @@
-"""What the pages of one answer have in common, and where a page ended.
-
-All of it is in the cursor, so that later pages are ranked as the first was: at its time, by its weights, with what
-its stores' logs held then.
-"""
+"""The cursor: everything that later pages need to be ranked as the first one was."""
 
 from __future__ import annotations
 
@@ -23,6 +19,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.log.event_view import viewed_store
 from memoryhub.core.paging import decode_cursor, encode_cursor
 
+# Later pages use the time, the weights and the log positions of the first page, so the cursor contains all of them.
 _OF_THE_PAGE = {"cursor", "limit", "compact", "max_tokens", "include_versions"}
 _WEIGHTS = tuple(Ranking.model_fields)
 
@@ -37,9 +34,8 @@ def _listed(weights: Ranking) -> list[float]:
     return [getattr(weights, name) for name in _WEIGHTS]
 
 
+# Single letters, because it travels with every page
 class _State(BaseModel):
-    """A cursor's content, with names as short as they go: it travels with every page."""
-
     model_config = ConfigDict(extra="forbid", strict=True)
 
     q: str
@@ -54,18 +50,14 @@ class _State(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Where the page before ended."""
-
     key: Key
+    # Of the scope
     rank: int
-    """Of the scope."""
     id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One question, as all its pages ask it."""
-
+class Question:
     command: MemoryQuery
     now: datetime
     positions: dict[str, int]
@@ -73,11 +65,10 @@ class Asked:
     weights: Ranking
     related: End | None
     after: Reached | None
+    # Search terms; empty if the question has none
     words: tuple[str, ...]
-    """Search terms; none where it asks for no words, or for stop words alone."""
 
     def cursor_at(self, key: Key, rank: int, memory_id: int) -> str:
-        """Return the cursor that goes on after a result."""
         state = _State(
             q=fingerprint(self.command),
             t=round(self.now.timestamp() * 1000),
@@ -91,30 +82,30 @@ class Asked:
         return encode_cursor(state.model_dump(exclude_defaults=True))
 
 
-def asked(command: MemoryQuery) -> Asked:
-    """Return the question: a new one, or the one that the cursor goes on with.
+def open_question(command: MemoryQuery) -> Question:
+    """Return a new question, or the one that the cursor continues.
 
     Raises:
-        Invalid: the cursor is not one of this question's, or the scope is not one that holds here.
-        NotFound: there is nothing of the id or name that results are to be related to.
+        Invalid: the cursor is of another question, or the scope is not visible here.
+        NotFound: there is no entity of the id or name in ``related_to``.
     """
     levels = levels_of(command.scope)
     state = _state(command)
     words = parse(command.search).terms
     if state:
-        return _going_on(command, state, places_of(levels, state.p), words)
+        return _continued(command, state, places_of(levels, state.p), words)
     positions = positions_of(levels)
     related = resolve(command.related_to) if command.related_to else None
     places = places_of(levels, positions)
-    return Asked(command, clock.now(), positions, places, project_settings().ranking, related, None, words)
+    return Question(command, clock.now(), positions, places, project_settings().ranking, related, None, words)
 
 
-def _going_on(command: MemoryQuery, state: _State, places: list[Place], words: tuple[str, ...]) -> Asked:
+def _continued(command: MemoryQuery, state: _State, places: list[Place], words: tuple[str, ...]) -> Question:
     related = End(str(state.r[0]), str(state.r[1]), int(state.r[2])) if state.r else None
     weights = Ranking(**dict(zip(_WEIGHTS, state.w, strict=True)))
     after = Reached(state.k, state.s, state.i)
     now = datetime.fromtimestamp(state.t / 1000, UTC)
-    return Asked(command, now, state.p, places, weights, related, after, words)
+    return Question(command, now, state.p, places, weights, related, after, words)
 
 
 def _state(command: MemoryQuery) -> _State | None:
@@ -126,11 +117,11 @@ def _state(command: MemoryQuery) -> _State | None:
     except ValidationError as error:
         raise Invalid("cursor is not one that this list gave; leave it out to start from the first page") from error
     if state.q != fingerprint(command):
-        raise Invalid("cursor goes on with another question; send the question it came from, or leave it out")
+        raise Invalid("cursor belongs to another question; send that question again, or leave the cursor out")
     return state
 
 
 def fingerprint(command: MemoryQuery) -> str:
-    """Return what tells questions apart, but for how much of the answer is wanted."""
-    asked: dict[str, Any] = {name: value for name, value in command if name not in _OF_THE_PAGE}
-    return hashlib.sha256(f"{viewed_store().name} {asked!r}".encode()).hexdigest()[:8]
+    """Return a digest of the question without its paging options."""
+    fields: dict[str, Any] = {name: value for name, value in command if name not in _OF_THE_PAGE}
+    return hashlib.sha256(f"{viewed_store().name} {fields!r}".encode()).hexdigest()[:8]

@@ -1,8 +1,4 @@
-"""Nearest wins by name: which guidelines, tools and knowledge a nearer scope hides.
-
-Asked for a later page, it answers as of the first: a nearer memory that others write, rename or bring back meanwhile
-hides nothing that the first page has counted.
-"""
+"""Nearest wins by name: which guidelines, tools and knowledge a nearer scope hides."""
 
 from __future__ import annotations
 
@@ -18,26 +14,29 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, elements, json_list, unindexed
 from memoryhub.core.stores.store import use_store
 
+# Later pages must see the names as of the first page: a nearer memory that is written, renamed or restored meanwhile
+# hides nothing that the first page counted.
+
 # The kinds whose titles are unique names
 NAMED = tuple(kind.name for kind in KINDS.values() if kind.entry)
 
+# Kind and title
 Name = tuple[str, str]
-"""Kind and title."""
 
 _TOUCHING = (MEMORY_REVISED.name, MEMORY_DELETED.name, MEMORY_RESTORED.name)
 
 
 def taken(places: Sequence[Place], names: Iterable[Name]) -> set[Name]:
-    """Return those of ``names`` that a live memory of one of the nearer ``places`` has."""
+    """Return those of ``names`` that a live memory in one of the nearer ``places`` has."""
     wanted = set(names)
     found: set[Name] = set()
     for place in places if wanted else ():
         with use_store(place.store):
-            found |= _of_place(place, {title for _, title in wanted})
+            found |= _names_in(place, {title for _, title in wanted})
     return found & wanted
 
 
-def _of_place(place: Place, titles: set[str]) -> set[Name]:
+def _names_in(place: Place, titles: set[str]) -> set[Name]:
     touched = _touched_since(place.position)
     holds = place.holds
     found = rows.fetch(
@@ -48,8 +47,8 @@ def _of_place(place: Place, titles: set[str]) -> set[Name]:
     return {(kind, title) for kind, title in found} | (_earlier(place, touched) if touched else set())
 
 
+# Memories revised, deleted or restored since a position, each with the type of its first deletion or restore
 def _touched_since(position: int) -> dict[int, str]:
-    """Return the memories that were revised, deleted or restored since, each with the first deletion or restoring."""
     found = rows.fetch(
         "SELECT stream_id, event_type FROM raw_events WHERE event_type IN (%s, %s, %s) AND position > %s "
         "ORDER BY position",
@@ -63,8 +62,8 @@ def _touched_since(position: int) -> dict[int, str]:
     return touched
 
 
+# Names that these memories had at the position, if they were live then
 def _earlier(place: Place, touched: dict[int, str]) -> set[Name]:
-    """Return the names that touched memories had when the first page was made, as far as they were live then."""
     found = rows.fetch(
         "SELECT m.id, m.kind, m.deleted_at IS NOT NULL, m.session_id, e.payload_json FROM memories_memory m "
         "JOIN raw_events e ON e.position = (SELECT max(v.id) FROM memories_memoryversion v "
@@ -86,10 +85,11 @@ def _is_session(place: Place) -> bool:
 
 
 def _was_deleted(first: str, *, is_deleted: bool) -> bool:
-    """The first deletion since says that it was not deleted before, the first restoring that it was."""
+    # A first deletion implies that it was live before, a first restore that it was deleted
     return first == MEMORY_RESTORED.name if first else is_deleted
 
 
+# Per memory, the share of the words it has: half a word in the body, a whole one in the title
 _INDEXED = (
     f"SELECT search_fts.rowid AS id, count(*) * 0.5 / {{words}} AS share FROM {elements()} AS w CROSS JOIN search_fts "
     "WHERE search_fts MATCH w.value GROUP BY search_fts.rowid"
@@ -98,10 +98,7 @@ _BODY = "(m.content LIKE {0} OR m.tags LIKE {0} OR m.attributes LIKE {0})"
 
 
 def shares(words: Sequence[str], *, basic: bool, include_deleted: bool) -> Sql:
-    """Return the query of ``id, share`` for all that have any of the words; shares are 0 to 1.
-
-    The full-text index has only what is live; words of what is deleted or rejected are looked for by LIKE.
-    """
+    """Return a query of ``id, share`` (0 to 1) for all memories that have any of the words."""
     if not words:
         return Sql("SELECT 0 AS id, 0.0 AS share WHERE false")
     if basic:
@@ -110,12 +107,13 @@ def shares(words: Sequence[str], *, basic: bool, include_deleted: bool) -> Sql:
     found = Sql(_INDEXED.format(words=len(words)), (json_list(expressions),))
     if not include_deleted:
         return found
+    # The full-text index contains live memories only
     deleted = _like(words, NOT_LIVE)
     return Sql(f"{found.text} UNION ALL {deleted.text}", (*found.parameters, *deleted.parameters))
 
 
+# Matches parts of words too; tags are matched in their stored JSON
 def _like(words: Sequence[str], condition: str) -> Sql:
-    """Look for words one by one: as parts of words, and of stored JSON, which is where tags are."""
     has = f"CASE WHEN m.title LIKE w.value THEN 2 WHEN {_BODY.format('w.value')} THEN 1 ELSE 0 END"
     text = (
         f"SELECT id, share FROM (SELECT m.id AS id, (SELECT sum({has}) FROM {elements()} AS w) * 0.5 / {len(words)} "

@@ -1,4 +1,4 @@
-"""What results are to be related to: an id or a name becomes an end of relations in one of the stores."""
+"""Resolves ``related_to``: an id or a name becomes the end of relations in one store."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ _REFERENCE = re.compile(rf"(?:({'|'.join(MemoryScope.values)}))?#?(\d{{1,15}})")
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One end of relations."""
-
+    # ``store_key`` of the store
     store: str
-    """As ``store_key`` names it."""
+    # An ``EndType``
     type: str
-    """One of ``EndType``."""
     id: int
 
 
 def resolve(related_to: RelatedTo) -> End:
-    """Return the end that the caller names.
+    """Return the entity that the caller named.
 
     Raises:
-        NotFound: there is no such memory here.
-        Invalid: it is another project, or no id.
+        NotFound: there is no such entity here.
+        Invalid: it is another project, or not an id.
     """
     here = store_key(current_store())
     if related_to.type is RelatedType.PROJECT:
@@ -52,10 +50,10 @@ def resolve(related_to: RelatedTo) -> End:
     return _memory(related_to, places_of(levels, positions_of(levels)))
 
 
-def _own_project(given: str) -> int:
+def _own_project(project: str) -> int:
     own = viewed_store().name
-    if given not in (own, str(PROJECT)):
-        raise Invalid(f"related_to.id: this server is bound to project {own!r}; name that one, not {given[:80]!r}")
+    if project not in (own, str(PROJECT)):
+        raise Invalid(f"related_to.id: this server is bound to project {own!r}; name that one, not {project[:80]!r}")
     return PROJECT
 
 
@@ -92,7 +90,6 @@ def _of_name(related_to: RelatedTo, places: list[Place]) -> End | None:
 
 
 def _first(places: list[Place], related_to: RelatedTo, condition: Sql) -> End | None:
-    """Return the memory that meets the condition in the nearest place that has one."""
     kind = "" if related_to.type is RelatedType.MEMORY else related_to.type.value
     for place in places:
         holds = place.holds
@@ -108,7 +105,7 @@ def _first(places: list[Place], related_to: RelatedTo, condition: Sql) -> End | 
 
 
 def tags_at(end: End, position: int) -> list[str]:
-    """Return the tags that a memory of the current store had at a position; others have none."""
+    """Return the tags that a memory of the current store had at a position; other entities have none."""
     if end.type != EndType.MEMORY:
         return []
     found = rows.fetch(
@@ -121,12 +118,12 @@ def tags_at(end: End, position: int) -> list[str]:
 
 
 def related_ids(end: End, relation: str | None) -> Sql:
-    """Return the query of the ids of all memories that are directly related to ``end``, in either direction."""
+    """Return a query of the ids of all memories directly related to ``end``, in either direction."""
     kind = " AND relation = %s" if relation else ""
-    given = (end.id, end.type, EndType.MEMORY.value, *([relation] if relation else []))
+    parameters = (end.id, end.type, EndType.MEMORY.value, *([relation] if relation else []))
     text = (
         f"SELECT target_id FROM memories_relation WHERE source_id = %s AND source_type = %s AND target_type = %s{kind} "
         f"UNION SELECT source_id FROM memories_relation WHERE target_id = %s AND target_type = %s "
         f"AND source_type = %s{kind}"
     )
-    return Sql(text, (*given, *given))
+    return Sql(text, (*parameters, *parameters))

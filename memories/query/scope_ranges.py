@@ -1,4 +1,4 @@
-"""Where a query looks: the scopes that hold here, each with how much of its store's log counts."""
+"""The scopes that a query covers, each up to a position of its log."""
 
 from __future__ import annotations
 
@@ -15,28 +15,26 @@ from memoryhub.core.log.event_view import viewed_store
 from memoryhub.core.stores.dialect import unindexed
 from memoryhub.core.stores.store import Scope, StoreId, use_store
 
+# The scope part of the score
 PROXIMITY = dict(zip(NEAREST_FIRST, (1.0, 2 / 3, 1 / 3, 0.0), strict=True))
-"""How near each scope is, 1 to 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One scope that holds here."""
-
     store: StoreId
     scope: MemoryScope
     session_id: str
+    # Entries created after this position of the log are ignored
     position: int
-    """Of the store's log: what was created after it is not there yet."""
 
     @property
     def rank(self) -> int:
-        """0 for the nearest scope there is, 3 for the widest."""
+        """0 for the nearest scope, 3 for the widest."""
         return NEAREST_FIRST.index(self.scope)
 
     @property
     def holds(self) -> Sql:
-        """The condition on a memory ``m`` that it holds in this scope, as far as the log counts."""
+        """SQL condition: memory ``m`` belongs to this scope, up to the position."""
         up_to = Sql(f"{unindexed('m.id')} <= %s", (self.position,))
         if self.scope is MemoryScope.SESSION:
             text = f"m.scope = 'session' AND m.session_id = %s AND {up_to.text}"
@@ -45,10 +43,10 @@ class Place:
 
 
 def levels_of(scope: QueryScope | None) -> list[scopes.Level]:
-    """Return the stores that a query asks, nearest first.
+    """Return the stores to query, nearest first.
 
     Raises:
-        Invalid: the scope is not open here, or its id is not the one that holds here.
+        Invalid: the scope is not available here, or its id is not the one bound here.
     """
     if scope is None:
         return scopes.levels()
@@ -57,12 +55,11 @@ def levels_of(scope: QueryScope | None) -> list[scopes.Level]:
 
 
 def store_key(store: StoreId) -> str:
-    """Return the name of a store in a cursor: short, and the same for the next view of a past moment."""
+    """Return the short name of a store in cursors; the same for every view of a past state."""
     return f"{store.scope}:{store.name}" if store.scope is Scope.ORG else store.scope.value
 
 
 def positions_of(levels: list[scopes.Level]) -> dict[str, int]:
-    """Return where the log of each store ends now."""
     return {store_key(level.store): _end(level.store) for level in levels}
 
 
@@ -72,7 +69,7 @@ def _end(store: StoreId) -> int:
 
 
 def places_of(levels: list[scopes.Level], positions: dict[str, int]) -> list[Place]:
-    """Return every scope of ``levels``, nearest first; a store without a position holds nothing yet."""
+    """Return every scope of ``levels``, nearest first; stores without a position are empty."""
     return list(_places(levels, positions))
 
 

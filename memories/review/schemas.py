@@ -1,5 +1,3 @@
-"""Reviewing memories: what callers send and get."""
-
 from __future__ import annotations
 
 from typing import Literal
@@ -14,11 +12,13 @@ from memoryhub.core.search.retrieval import Retrieval
 
 
 class ReviewTouch(Command):
-    """Something that a person does to a memory that she has looked at."""
+    """Common fields of review actions."""
 
     id: EntityId = Field(description="of the memory", json_schema_extra=self_evident)
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="where it is", json_schema_extra=self_evident)
-    base_version: Version | None = Field(None, description="the version that you looked at; another one is refused")
+    base_version: Version | None = Field(
+        None, description="the version you reviewed; refused if it is not the current one"
+    )
     reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
 
@@ -30,19 +30,19 @@ class ReviewVerdict(ReviewTouch):
 
 
 class ReviewMerge(ReviewTouch):
-    """Let another memory take over the text of one that waits."""
+    """Merge a proposed memory into another one."""
 
-    into: EntityId = Field(description="the memory that takes it over")
-    into_version: Version | None = Field(None, description="the version of it that you looked at")
-    content: Content | None = Field(None, description="the merged text; default: that of the one that waits")
+    into: EntityId = Field(description="the memory to merge into")
+    into_version: Version | None = Field(None, description="the version of it that you reviewed")
+    content: Content | None = Field(None, description="the merged text; default: that of the proposed memory")
 
 
 class ReviewEdit(MemoryUpdate):
-    """Change a memory that waits, and accept it so."""
+    """Edit a proposed memory and accept it."""
 
 
 class ReviewResult(BaseModel):
-    """How a memory stands after a verdict."""
+    """A memory after a verdict."""
 
     id: int
     version: int
@@ -53,20 +53,20 @@ class ReviewResult(BaseModel):
     review_reason: str
     merged_into: int | None = None
     redacted: list[str] = Field(
-        default_factory=list, description="types of the secrets that were replaced before anything was kept"
+        default_factory=list, description="types of the secrets that were redacted before storing"
     )
 
 
 class ReviewOutcome(BaseModel):
-    """What became of one of many verdicts."""
+    """Result of one verdict in a batch."""
 
     id: int
     result: ReviewResult | None = None
-    refused: str = Field("", description="why it was refused; empty where it was not")
+    refused: str = Field("", description="why it was refused; empty on success")
 
 
 class ReviewList(Retrieval, Paging):
-    """List what waits for a person, what has waited longest first."""
+    """List proposed or rejected memories, oldest first."""
 
     review: ReviewState = Field(ReviewState.PROPOSED, description="proposed, or rejected")
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="where they are", json_schema_extra=self_evident)
@@ -74,16 +74,18 @@ class ReviewList(Retrieval, Paging):
     type: str | None = Field(None, max_length=64, description="only this type", json_schema_extra=self_evident)
     session_id: str | None = Field(None, max_length=200, description="only of this session")
     actor: str | None = Field(None, max_length=200, description="only what this agent wrote last")
-    source: str | None = Field(None, max_length=32, description="only what came through this door last")
+    source: str | None = Field(
+        None, max_length=32, description="only last written through this interface (mcp, rest, …)"
+    )
 
 
 class ReviewItem(MemoryView):
-    """A memory that waits, with who proposed it and what it changes."""
+    """A proposed memory, with its author and what it changes."""
 
-    event: int = Field(description="that wrote the version which waits")
+    event: int = Field(description="that wrote the proposed version")
     actor: str
     door: str
     proposed_in: str = Field(description="the session that it was written in")
     proposed_at: str
     change_reason: str
-    diff: str = Field(description="what changed since the version that holds; empty where none does")
+    diff: str = Field(description="changes since the accepted version; empty if there is none")

@@ -1,5 +1,3 @@
-"""What waits for a person, and what she has said."""
-
 from __future__ import annotations
 
 import json
@@ -31,7 +29,7 @@ from memoryhub.core.stores import rows
 
 
 class PackEntry(NamedTuple):
-    """A memory as packs tell it."""
+    """A memory as context packs show it."""
 
     id: int
     kind: str
@@ -40,14 +38,16 @@ class PackEntry(NamedTuple):
     title: str
     content: str
     priority: int | None
+    # In the stored format, which sorts by time
     updated_at: str
-    """A time as the store keeps it, in whose order times come too."""
 
 
 _SHOWN = "m.id, m.kind, m.type, m.scope, m.title, m.content, m.priority, m.updated_at || ''"
 _LIVE = f"m.deleted_at IS NULL AND NOT (m.review = 'rejected') AND m.id {OUTSIDE}"
 _MEMORIES = f"SELECT {_SHOWN} FROM memories_memory m WHERE {_LIVE}"
-_HOLDING = (
+# The accepted version, from its event, of each memory with a later proposed one; written as in the partial index of
+# memories that are not accepted
+_ACCEPTED_VERSIONS = (
     "SELECT m.id, v.created_at || '', e.payload_json FROM memories_memory m "
     "JOIN memories_memoryversion v ON v.memory_id = m.id AND v.version = m.accepted_version "
     "JOIN raw_events e ON e.position = v.id "
@@ -64,16 +64,16 @@ def pack_entries(
     most: int = -1,
     now: datetime | None = None,
 ) -> list[PackEntry]:
-    """Return live memories of the current store as packs tell them.
+    """Return live memories of the current store as context packs show them.
 
-    What waits for a person is left out, and where a version of it was accepted before, it is told as it was then;
-    unless the project has its packs tell everything.
+    Unless the project includes everything in its packs, proposed memories are left out; those with an accepted version
+    are shown in that version (decision 24).
 
     Args:
-        condition: an SQL condition on ``m``, the memories, which it and its ``parameters`` pick.
+        condition: SQL on ``m``, the memories.
         parameters: of the condition.
-        order: by what, in SQL; those of which a later version waits come last.
-        most: so many of those that are as they were accepted.
+        order: SQL; memories in an earlier version come last.
+        most: limit for memories in their current version.
         now: leave out what has expired by then.
     """
     accepted_only = project_settings().packs_accepted_only
@@ -85,28 +85,24 @@ def pack_entries(
     values = [value for _, given in wanted for value in given]
     picked = " AND ".join(sql for sql, _ in wanted)
     present = rows.fetch(f"{_MEMORIES} AND {picked} ORDER BY {order} LIMIT %s", [*values, most])
-    return [*map(PackEntry._make, present), *(_holding(condition, parameters, now) if accepted_only else ())]
+    return [*map(PackEntry._make, present), *(_accepted_versions(condition, parameters, now) if accepted_only else ())]
 
 
 def may_be_packed(review: str) -> bool:
-    """Whether packs may tell a memory of the current store as it is now, by how it stands."""
+    """Return whether packs may show a memory of the current store in its current version, given its review state."""
     return review == ReviewState.ACCEPTED or (
         review == ReviewState.PROPOSED and not project_settings().packs_accepted_only
     )
 
 
-def _holding(condition: str, parameters: Sequence[Any], now: datetime | None) -> list[PackEntry]:
-    """Return those of which a later version waits, each as it was accepted, unless that has expired."""
-    found = rows.fetch(f"{_HOLDING} AND {condition} ORDER BY m.id DESC", [*parameters])
+def _accepted_versions(condition: str, parameters: Sequence[Any], now: datetime | None) -> list[PackEntry]:
+    found = rows.fetch(f"{_ACCEPTED_VERSIONS} AND {condition} ORDER BY m.id DESC", [*parameters])
     as_they_were = (_as_it_was(memory_id, moment, json.loads(payload)) for memory_id, moment, payload in found)
     return [memory for memory, ends in as_they_were if not (now and ends and ends <= now)]
 
 
+# The event was validated when it was written; validating it again would take most of the time of a pack
 def _as_it_was(memory_id: int, moment: str, state: dict[str, Any]) -> tuple[PackEntry, datetime | None]:
-    """Return a memory as an event wrote it, and when that state expires.
-
-    What is in the log was validated when it was written; to do so again would take most of a pack's time.
-    """
     kind = state.get("kind", DEFAULT_KIND)
     own = attribute_columns(kind, state.get("attributes", {}))
     memory = PackEntry(
@@ -122,13 +118,13 @@ def _as_it_was(memory_id: int, moment: str, state: dict[str, Any]) -> tuple[Pack
     return memory, own["valid_until"]
 
 
-_REMEMBERED = 50
-"""So many of the latest verdicts are looked through for one that can be taken back."""
+# Number of latest verdicts searched for one that can be undone
+_RECENT_VERDICTS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A verdict that a person gave."""
+    """A verdict and who gave it."""
 
     position: int
     actor: str
@@ -136,25 +132,25 @@ class Given:
 
 
 def count_waiting() -> int:
-    """Return how many memories of the current store wait for a person."""
+    """Return the number of proposed memories in the current store."""
     found: int = Memory.objects.in_review(ReviewState.PROPOSED).count()
     return found
 
 
 def queue(state: ReviewState = ReviewState.PROPOSED) -> list[int]:
-    """Return the ids of what is in a state, what has waited longest first."""
+    """Return the ids of memories in a review state, oldest first."""
     return list(Memory.objects.in_review(state).order_by("updated_at", "id").values_list("id", flat=True))
 
 
 def list_reviews(*, command: ReviewList) -> Listing:
-    """Return a page of what waits, what has waited longest first; the cursor neither skips nor repeats."""
+    """Return a page of memories in a review state, oldest first; the cursor neither skips nor repeats."""
     with retrieval("list", command), scopes.reading(command.scope):
         matching = _matching(command)
         found = list(_after(matching, command.cursor).order_by("updated_at", "id")[: command.limit + 1])
         places = {memory.id: encode_cursor(memory.updated_at.isoformat(), memory.id) for memory in found}
         shown = found[: command.limit]
         return page(
-            [{"id": each.id, "title": each.title} for each in shown] if command.compact else items(shown),
+            [{"id": memory.id, "title": memory.title} for memory in shown] if command.compact else items(shown),
             total=matching.count(),
             more=len(found) > command.limit,
             cursor_of=lambda item: places[item["id"]],
@@ -183,7 +179,7 @@ def _after(matching: MemoryQuerySet, cursor: str | None) -> MemoryQuerySet:
 
 
 def items(memories: Sequence[Memory]) -> list[dict[str, Any]]:
-    """Return memories that wait as JSON data, each with its evidence and what it changes."""
+    """Return proposed memories as JSON data, each with its evidence and what it changes."""
     histories = versions_of([memory.id for memory in memories])
     return [_item(view, histories[view["id"]]) for view in views(memories)]
 
@@ -205,14 +201,14 @@ def _item(view: dict[str, Any], history: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def last_verdict(memory_id: int) -> Given | None:
-    """Return the last verdict on a memory, or None where nobody gave one."""
+    """Return the last verdict on a memory, or None."""
     found = RawEvent.objects.filter(stream_id=f"memory:{memory_id}", event_type=MEMORY_REVIEWED.name)
     return next(map(_given, found.exclude(payload_json=None).order_by("-stream_seq")[:1]), None)
 
 
 def last_verdict_of(actor: str) -> Given | None:
-    """Return the last verdict that someone gave and that still stands as she gave it, or None."""
-    found = RawEvent.objects.filter(event_type=MEMORY_REVIEWED.name).order_by("-position")[:_REMEMBERED]
+    """Return the last verdict of ``actor`` that is still in effect, or None."""
+    found = RawEvent.objects.filter(event_type=MEMORY_REVIEWED.name).order_by("-position")[:_RECENT_VERDICTS]
     decided: set[int] = set()
     for given in (_given(event) for event in found if event.payload_json):
         memory_id = given.payload.memory_id

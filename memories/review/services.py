@@ -1,5 +1,3 @@
-"""What a person says of a memory that waits: accepted, rejected, edited, merged; and her word taken back."""
-
 from __future__ import annotations
 
 import json
@@ -25,45 +23,45 @@ from memoryhub.core.origin import current_origin
 from memoryhub.core.text import flat
 
 
-def result_of(memory: Memory, said: MemoryReviewed, redactions: Sequence[str] = ()) -> ReviewResult:
-    """Return how a memory stands after a verdict."""
+def result_of(memory: Memory, payload: MemoryReviewed, redactions: Sequence[str] = ()) -> ReviewResult:
+    """Return the answer to a review action."""
     return ReviewResult(
         id=memory.id,
         version=memory.version,
         title=memory.title,
         scope=MemoryScope(memory.scope),
-        verdict=said.verdict,
+        verdict=payload.verdict,
         review=ReviewState(memory.review),
         review_reason=memory.review_reason,
-        merged_into=said.merged.memory_id if said.merged else None,
+        merged_into=payload.merged.memory_id if payload.merged else None,
         redacted=list(redactions),
     )
 
 
 def result_of_event(event: RawEvent) -> ReviewResult:
-    """Return the first answer to a call that came again with its idempotency key."""
-    said = MemoryReviewed.model_validate(json.loads(event.payload_json or "{}"))
-    return result_of(find_memory(said.memory_id), said)
+    """Return the answer to a repeated call with the same idempotency key."""
+    payload = MemoryReviewed.model_validate(json.loads(event.payload_json or "{}"))
+    return result_of(find_memory(payload.memory_id), payload)
 
 
 _MOST_TAGS = 32
 
 
 def review_memory(*, command: ReviewVerdict) -> ReviewResult:
-    """Accept or reject a memory. Where a revision is rejected, the version that was accepted before holds again.
+    """Accept or reject a memory. Rejecting a revision makes the accepted version current again.
 
     Raises:
         NotFound: there is no such memory.
         Gone: it is deleted.
-        Conflict: it is accepted, or rejected, already; or the title of the version that is to hold again is taken.
-        PreconditionFailed: it has changed since ``base_version``; the data names the present version.
-        Forbidden: whoever calls wrote this version, and is no person at the admin.
+        Conflict: it has that state already, or the title of the version to restore is taken.
+        PreconditionFailed: it has changed since ``base_version``; the data has the current version.
+        Forbidden: the caller wrote this version, and does not use the admin.
     """
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, MEMORY_REVIEWED)
         if first:
             return result_of_event(first)
-        memory = _looked_at(command.id, command.base_version)
+        memory = _reviewed(command.id, command.base_version)
         _refuse_own(memory)
         if command.verdict is Verdict.REJECTED:
             return _reject(memory, command)
@@ -72,7 +70,7 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
 
 
 def review_many(*, commands: Sequence[ReviewVerdict]) -> list[ReviewOutcome]:
-    """Give many verdicts; each that is refused says why and leaves the others as they are."""
+    """Give many verdicts; each is independent of the others."""
     return [_outcome(command) for command in commands]
 
 
@@ -84,7 +82,7 @@ def _outcome(command: ReviewVerdict) -> ReviewOutcome:
 
 
 def accept_edited(*, command: ReviewEdit) -> ReviewResult:
-    """Change a memory and accept it so: both or neither.
+    """Edit a memory and accept it, in one transaction.
 
     Raises:
         NotFound, Gone, Conflict, Invalid: as ``update_memory``.
@@ -94,26 +92,26 @@ def accept_edited(*, command: ReviewEdit) -> ReviewResult:
         first = log.find_by_key(command.idempotency_key, MEMORY_REVIEWED)
         if first:
             return result_of_event(first)
-        memory = _looked_at(command.id, command.base_version)
+        memory = _reviewed(command.id, command.base_version)
         _refuse_accepted(memory)
         edit = command.model_copy(update={"idempotency_key": None, "must_be_current": True})
         result = update_memory(command=edit)
         note = ReviewTouch(id=memory.id, reason=command.change_reason, idempotency_key=command.idempotency_key)
-        given = _give(memory, Verdict.ACCEPTED, note, ACCEPTED, stands=result.version)
+        given = _give(memory, Verdict.ACCEPTED, note, ACCEPTED, version=result.version)
         return given.model_copy(update={"redacted": sorted({*given.redacted, *result.redacted})})
 
 
 def merge_into(*, command: ReviewMerge) -> ReviewResult:
-    """Let another memory take over a text as its next version, with its tags; the one that had it is rejected.
+    """Add the text and tags of one memory to another as its next version, and reject the first.
 
     Raises:
-        NotFound, Gone: as ``review_memory``, of either.
-        Conflict: the one that is to take it over is rejected itself, or this one is rejected already.
-        PreconditionFailed: either has changed since the version that was looked at.
-        Invalid: both are one.
+        NotFound, Gone: as ``review_memory``, for either memory.
+        Conflict: either memory is rejected.
+        PreconditionFailed: either memory has changed since the version that was reviewed.
+        Invalid: both are the same memory.
     """
     with scopes.writing(command.scope), log.transaction():
-        memory = _looked_at(command.id, command.base_version)
+        memory = _reviewed(command.id, command.base_version)
         target = _target(command)
         before = review_status_of(target)
         tags = list(dict.fromkeys(map(flat, [*target.tags, *memory.tags])))[:_MOST_TAGS]
@@ -128,55 +126,56 @@ def merge_into(*, command: ReviewMerge) -> ReviewResult:
         )
         result = update_memory(command=update)
         merged = Merged(memory_id=target.id, version=result.version, before_version=target.version, before=before)
-        said = command.model_copy(update={"reason": command.reason or f"merged into #{target.id}"})
-        given = _reject(memory, said, merged)
+        rejection = command.model_copy(update={"reason": command.reason or f"merged into #{target.id}"})
+        given = _reject(memory, rejection, merged)
         return given.model_copy(update={"redacted": sorted({*given.redacted, *result.redacted})})
 
 
 def _target(command: ReviewMerge) -> Memory:
     if command.into == command.id:
         raise Invalid(f"#{command.id} cannot be merged into itself; name another memory, or accept it")
-    target = _looked_at(command.into, command.into_version)
+    target = _reviewed(command.into, command.into_version)
     if target.review == ReviewState.REJECTED:
-        raise Conflict(f"#{target.id} is rejected; name a memory that is not, or accept it first", id=target.id)
+        raise Conflict(f"#{target.id} is rejected; name another memory, or accept it first", id=target.id)
     return target
 
 
 def withdraw_verdict(*, command: ReviewTouch) -> ReviewResult:
-    """Take the last verdict on a memory back: it stands as before, and so does what it was merged into.
+    """Undo the last verdict on a memory, and the merge that came with it.
 
     Raises:
         NotFound: there is no such memory.
         Gone: it is deleted.
-        Conflict: nobody has given a verdict on it, or it is taken back already.
-        PreconditionFailed: it has changed since, or what it was merged into has.
+        Conflict: there is no verdict, or it is undone already.
+        PreconditionFailed: the memory, or the one it was merged into, has changed since.
     """
     with scopes.writing(command.scope), log.transaction():
         memory = live_memory(command.id)
         given = last_verdict(memory.id)
         if given is None or given.payload.verdict is Verdict.WITHDRAWN:
-            raise Conflict(f"there is no verdict on #{memory.id} to take back", id=memory.id)
-        said = given.payload
-        _refuse_changed(memory, said.stands)
-        if said.merged and said.merged.version != said.merged.before_version:
-            _unmerge(said.merged)
-        stands = _bring_back(memory, said.version, said.before) if said.stands != said.version else memory.version
-        return _give(memory, Verdict.WITHDRAWN, command, said.before, stands=stands)
+            raise Conflict(f"there is no verdict on #{memory.id} to undo", id=memory.id)
+        verdict = given.payload
+        _refuse_changed(memory, verdict.stands)
+        if verdict.merged and verdict.merged.version != verdict.merged.before_version:
+            _unmerge(verdict.merged)
+        version = memory.version
+        if verdict.stands != verdict.version:
+            version = _restore(memory, verdict.version, verdict.before)
+        return _give(memory, Verdict.WITHDRAWN, command, verdict.before, version=version)
 
 
 def _unmerge(merged: Merged) -> None:
     target = live_memory(merged.memory_id)
     _refuse_changed(target, merged.version)
-    _bring_back(target, merged.before_version, merged.before)
+    _restore(target, merged.before_version, merged.before)
 
 
-def _bring_back(memory: Memory, version: int, standing: ReviewStatus) -> int:
-    """Make an earlier version the current one again, as a new version, and return its number."""
+def _restore(memory: Memory, version: int, status: ReviewStatus) -> int:
     existing = Existing.of(memory)
     state = state_at(memory.id, version)
     refuse_taken_title(existing, state)
-    reason = f"version {version} again: the verdict was taken back"
-    return append_version(existing, state, base=existing.version, reason=reason, key=None, standing=standing).version
+    reason = f"version {version} restored: verdict undone"
+    return append_version(existing, state, base=existing.version, reason=reason, key=None, review=status).version
 
 
 def _reject(memory: Memory, command: ReviewTouch, merged: Merged | None = None) -> ReviewResult:
@@ -190,17 +189,17 @@ def _reject(memory: Memory, command: ReviewTouch, merged: Merged | None = None) 
     state = state_at(memory.id, before.accepted_version)
     refuse_taken_title(existing, state)
     why = f": {command.reason}" if command.reason else ""
-    reason = f"version {before.accepted_version} again: version {memory.version} was rejected{why}"
-    stands = append_version(existing, state, base=existing.version, reason=reason, key=None, standing=ACCEPTED).version
-    return _give(memory, Verdict.REJECTED, command, ACCEPTED, stands=stands, merged=merged)
+    reason = f"version {before.accepted_version} restored: version {memory.version} rejected{why}"
+    restored = append_version(existing, state, base=existing.version, reason=reason, key=None, review=ACCEPTED)
+    return _give(memory, Verdict.REJECTED, command, ACCEPTED, version=restored.version, merged=merged)
 
 
-def _looked_at(memory_id: int, base_version: int | None) -> Memory:
+def _reviewed(memory_id: int, base_version: int | None) -> Memory:
     memory = live_memory(memory_id)
     if base_version not in (None, memory.version):
         raise PreconditionFailed(
-            f"#{memory.id} is at version {memory.version} now, and you looked at version {base_version}; look at it "
-            "again, then decide",
+            f"#{memory.id} is at version {memory.version} now, but you reviewed version {base_version}; read it again, "
+            "then decide",
             id=memory.id,
             version=memory.version,
         )
@@ -212,16 +211,16 @@ def _refuse_accepted(memory: Memory) -> None:
         raise Conflict(f"memory #{memory.id} is accepted already", id=memory.id, version=memory.version)
 
 
+# An agent that may write must not be able to accept its own writes
 def _refuse_own(memory: Memory) -> None:
-    """Refuse a verdict on what one has written oneself: an agent that may write could let pass whatever it likes."""
     origin = current_origin()
     if origin.source == PERSONS_DOOR:
         return
     written = MemoryVersion.objects.filter(memory_id=memory.id, version=memory.version, actor=origin.actor)
     if written.exists():
         raise Forbidden(
-            f"{origin.actor} has written version {memory.version} of #{memory.id} itself; somebody else reviews it, or "
-            "a person in the admin",
+            f"{origin.actor} wrote version {memory.version} of #{memory.id}; someone else must review it, or a "
+            "person in the admin",
             id=memory.id,
         )
 
@@ -229,7 +228,7 @@ def _refuse_own(memory: Memory) -> None:
 def _refuse_changed(memory: Memory, version: int) -> None:
     if memory.version != version:
         raise PreconditionFailed(
-            f"#{memory.id} has changed since the verdict, and is at version {memory.version}; review it as it is now",
+            f"#{memory.id} has changed since the verdict and is at version {memory.version}; review that version",
             id=memory.id,
             version=memory.version,
         )
@@ -241,14 +240,14 @@ def _give(
     command: ReviewTouch,
     after: ReviewStatus,
     *,
-    stands: int | None = None,
+    version: int | None = None,
     merged: Merged | None = None,
 ) -> ReviewResult:
     payload = MemoryReviewed(
         memory_id=memory.id,
         verdict=verdict,
         version=memory.version,
-        stands=stands or memory.version,
+        stands=version or memory.version,
         reason=command.reason,
         before=review_status_of(memory),
         after=after,

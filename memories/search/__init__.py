@@ -1,1 +1,0 @@
-"""Full-text search over everything in a store that can be found."""

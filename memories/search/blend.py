@@ -1,7 +1,7 @@
-"""Where another ranking comes in beside the words: one by meaning, say.
+"""Blends other rankings, such as search by meaning, with the ranking by words.
 
-Both lists are brought to 0..1 by their best score and added by weight; the sum is brought back to the scale of the
-words, so that everything after it works as without.
+Both score lists are normalised by their best score and added by weight; the sum is scaled back to the word scores, so
+that later stages need not know about it. Weights and measurements are in docs/internals/retrieval.md.
 """
 
 from __future__ import annotations
@@ -13,113 +13,105 @@ from typing import Any
 
 Hits = list[tuple[int, float]]
 
+# Reason of a hit that contains the words
 TEXT = "text"
-"""What a hit is found by that has the words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What another ranking is asked."""
-
+class RankingRequest:
     question: str
+    # SQL conditions on ``d``, the row of ``memories_searchdocument``
     conditions: list[str]
-    """SQL conditions that a hit must meet: on ``d``, its row of ``memories_searchdocument``."""
     parameters: list[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """What another ranking says."""
-
+class RankingAnswer:
+    # Best first; higher is better
     hits: Hits = field(default_factory=list)
-    """Best first, higher is better; none where it has nothing to say."""
+    # Why there is no answer
     problem: str = ""
-    """Why it could not say anything, where it should have."""
+    # False if the ranking is switched off: no answer, and no problem
     asked: bool = True
-    """Whether it was asked at all: one that is switched off has no answer and no problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranker:
-    """Another ranking of the current store's documents."""
+    """Another ranking of the documents of the current store."""
 
     name: str
-    asking: Callable[[Asked], AbstractContextManager[Callable[[], Answered]]]
-    """Asks it; what is yielded waits for the answer, so that something else can be done until it is called."""
+    # Starts the search; the yielded function waits for the answer
+    asking: Callable[[RankingRequest], AbstractContextManager[Callable[[], RankingAnswer]]]
+    # Share of the sum, 0 to 1
     weight: float
-    """Its share of the sum, 0..1."""
+    # Least score of a good answer; if the best hit scores less, the ranking counts for less than its weight
     good: float
-    """What a good answer scores at least; where its best scores less, it counts for less than its weight."""
+    # Score from which a document without any of the words is included
     alone: float
-    """The score from which a document is found that has none of the words."""
+    # Limit for such documents
     alone_at_most: int
-    """So many such documents are found."""
 
 
 @dataclass(slots=True)
 class Blended:
-    """What all rankings find together."""
-
     hits: Hits
+    # Per ranking, its scores of those hits that it found good
     scores: dict[str, dict[int, float]] = field(default_factory=dict)
-    """What each ranking that answered gave those of the hits that it found good, by its name."""
     problems: list[str] = field(default_factory=list)
+    # Hits without any of the words
     alone: set[int] = field(default_factory=set)
-    """Hits that have none of the words."""
 
 
-Others = Sequence[tuple[Ranker, Callable[[], Answered]]]
-"""The rankings that were asked, each with what waits for its answer."""
+# The rankings that were started, each with the function that waits for its answer
+Others = Sequence[tuple[Ranker, Callable[[], RankingAnswer]]]
 
 _rankers: list[Ranker] = []
 
 
 def define_ranker(ranker: Ranker) -> None:
-    """Register another ranking, which every search that has a full-text index blends in."""
     _rankers.append(ranker)
 
 
 @contextmanager
-def ask_other_rankings(asked: Asked) -> Iterator[Others]:
-    """Ask every registered ranking, and let them find their answers while something else is done."""
+def ask_other_rankings(request: RankingRequest) -> Iterator[Others]:
     with ExitStack() as stack:
-        yield [(ranker, stack.enter_context(ranker.asking(asked))) for ranker in _rankers]
+        yield [(ranker, stack.enter_context(ranker.asking(request))) for ranker in _rankers]
 
 
 def blend_others(hits: Hits, others: Others) -> Blended:
-    """Return the hits of the words together with those of the rankings that were asked, best first."""
+    """Return the hits by words blended with those of the other rankings, best first."""
     blended = Blended(hits)
-    by_words = {each for each, _ in hits}
+    by_words = {hit for hit, _ in hits}
     for ranker, answer in others:
-        said = answer()
-        if said.problem:
-            blended.problems.append(said.problem)
-        elif said.asked:
-            blended.hits = blend(blended.hits, said.hits, ranker) if said.hits else blended.hits
-            found = {each for each, _ in blended.hits}
-            good = {each: score for each, score in said.hits if score >= ranker.alone and each in found}
+        response = answer()
+        if response.problem:
+            blended.problems.append(response.problem)
+        elif response.asked:
+            blended.hits = blend(blended.hits, response.hits, ranker) if response.hits else blended.hits
+            found = {hit for hit, _ in blended.hits}
+            good = {hit: score for hit, score in response.hits if score >= ranker.alone and hit in found}
             blended.scores[ranker.name] = good
             blended.alone = found - by_words
     return blended
 
 
 def blend(words: Hits, others: Hits, ranker: Ranker) -> Hits:
-    """Return both lists as one, best first. What only the other one has must be good to be in it."""
+    """Return both lists as one, best first; hits of the other list alone must score at least ``ranker.alone``."""
     scale = (words[0][1] if words else 1.0) or 1.0
     best = max(others[0][1], ranker.good)
-    sums = {each: (1 - ranker.weight) * score for each, score in words}
-    alone = [each for each, score in others if score >= ranker.alone and each not in sums]
+    sums = {hit: (1 - ranker.weight) * score for hit, score in words}
+    alone = [hit for hit, score in others if score >= ranker.alone and hit not in sums]
     sums |= dict.fromkeys(alone[: ranker.alone_at_most], 0.0)
-    for each, score in others:
-        if each in sums:
-            sums[each] += ranker.weight * scale * max(0.0, score) / best
-    return sorted(sums.items(), key=lambda hit: -hit[1])
+    for hit, score in others:
+        if hit in sums:
+            sums[hit] += ranker.weight * scale * max(0.0, score) / best
+    return sorted(sums.items(), key=lambda ranked: -ranked[1])
 
 
 def reasons(blended: Blended) -> dict[int, str]:
-    """Return by what each hit was found that another ranking found good: ``text; meaning 0.52``."""
-    said: dict[int, list[str]] = {}
+    """Return how each hit that another ranking found good was found: ``text; meaning 0.52``."""
+    found_by: dict[int, list[str]] = {}
     for name, scores in blended.scores.items():
-        for each, score in scores.items():
-            said.setdefault(each, [] if each in blended.alone else [TEXT]).append(f"{name} {score:.2f}")
-    return {each: "; ".join(parts) for each, parts in said.items()}
+        for hit, score in scores.items():
+            found_by.setdefault(hit, [] if hit in blended.alone else [TEXT]).append(f"{name} {score:.2f}")
+    return {hit: "; ".join(parts) for hit, parts in found_by.items()}

@@ -1,4 +1,4 @@
-"""Whether the full-text index has the texts that the log says: compared with an index that was made of it."""
+"""Checks the full-text index of a store against one rebuilt from its log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from memoryhub.core.events.projection import define_check
 from memoryhub.core.log.copy import LIVE
 from memoryhub.core.stores import rows
 
-# How many documents are named; more are not looked for.
+# Limit for the documents that are reported
 _MOST = 1000
 _TERMS_OF_A_DOCUMENT = 3
 _AT_ONCE = 5000
 _VOCABULARY = "CREATE VIRTUAL TABLE temp.{name} USING fts5vocab({database}, search_fts, instance)"
 _TERMS = "SELECT term, doc, col, offset FROM temp.{name}"
-# Other documents have words of what they are linked with, too.
+# Sources whose body comes from their own stream alone
 _OWN_BODY = "('memory', 'message', 'session')"
+# The longest words of each document in the rebuilt index, with their first position
 _RAREST = (
     "SELECT doc, term, col, offset FROM (SELECT t.doc, t.term, t.col, min(t.offset) AS offset, row_number() OVER "
     "(PARTITION BY t.doc ORDER BY length(t.term) DESC, t.term) AS place FROM temp.made_terms AS t "
@@ -35,17 +36,15 @@ _SIZES = (
     "LEFT JOIN main.memories_searchdocument AS d ON d.id = s.id WHERE s.id IN (SELECT value FROM json_each(%s))"
 )
 _Term = tuple[bytes, int, int, int]
-# Behind every word: no UTF-8 has this byte.
+# Sorts after every word: UTF-8 never contains this byte
 _END: _Term = (b"\xff", 0, 0, 0)
 _COLUMNS = ("title", "body", "near", "date")
 
 
 def differing_texts(sample: Sequence[int] | None) -> list[int]:
-    """Return documents of which the store's index has other words than the copy's.
-
-    Of a sample only the longest words are looked up, and the numbers of words of titles and of bodies that follow from
-    the document's own stream: what was said before and after a message does not.
-    """
+    """Return the documents whose words differ between the two indexes."""
+    # Of a sample, only the longest words are compared, and the word counts that depend on the document's own stream:
+    # the neighbours of a message are not in a sample
     if not all(_has_index(database) for database in ("main", LIVE)):
         return []
     rows.execute(_VOCABULARY.format(name="made_terms", database="main"))
@@ -66,9 +65,9 @@ def _has_index(database: str) -> bool:
 
 
 def _differing() -> set[int]:
-    """Walk both lists of words side by side; they are in the same order."""
     found = {document for (document,) in rows.fetch(_OTHER_SIZES)}
     live, made = (rows.iterate(_TERMS.format(name=name)) for name in ("live_terms", "made_terms"))
+    # Both vocabularies are sorted alike, so a merge finds the differences
     while (theirs := list(islice(live, _AT_ONCE))) == (ours := list(islice(made, _AT_ONCE))):
         if not theirs:
             return found
@@ -106,13 +105,12 @@ def _differing_in(sample: Sequence[int]) -> set[int]:
 
 
 def _sizes(database: str, sample: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """Return the numbers of words of titles, and of bodies that are a document's own, by document."""
     found = rows.fetch(_SIZES.format(own=_OWN_BODY, database=database), [json.dumps(sample)])
     return {document: tuple(_varints(sizes))[: 2 if own_body else 1] for document, sizes, own_body in found}
 
 
+# SQLite varints: big-endian, seven bits per byte, the last byte without the eighth bit
 def _varints(packed: bytes) -> Iterator[int]:
-    """Yield the numbers of a blob as SQLite packs them: seven bits a byte, the last without its eighth bit."""
     value = 0
     for byte in packed:
         value = value << 7 | byte & 0x7F

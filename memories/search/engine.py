@@ -1,4 +1,4 @@
-"""Finding: ranked by FTS5's bm25, or by plain LIKE where there is no FTS5."""
+"""Ranks documents by FTS5's bm25, or by LIKE where there is no FTS5."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from memories.scopes import Level
 from memories.search import fulltext
-from memories.search.blend import Asked, Blended, ask_other_rankings, blend_others, reasons
+from memories.search.blend import Blended, RankingRequest, ask_other_rankings, blend_others, reasons
 from memories.search.fulltext import RANKED_AT_MOST
 from memories.search.parsed_query import ParsedQuery
 from memories.search.pipeline import USUAL, Pipeline, by_index
@@ -18,22 +18,22 @@ from memoryhub.core.search.searchable import text_queries
 from memoryhub.core.stores import rows
 
 # How many of the best hits are checked for a replacement
-_LOOKED_AFTER = 50
+_CHECKED_FOR_SUCCESSORS = 50
 _SHOWN = ("id", "source", "kind", "type", "title", "session_id", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The ids of what matches, best first, each with its score (higher is better)."""
+    """Ids of matches with scores, best first; higher is better."""
 
     hits: Hits
     mode: str
+    # Per hit, the factors other than words that changed its score
     factors: Factors = field(default_factory=dict)
-    """What beside its words raised or lowered a hit's score, by name, for those hits where something did."""
+    # Per hit, how it was found, if other rankings were used: ``text; meaning 0.52``
     why: dict[int, str] = field(default_factory=dict)
-    """By what each was found, where anything but the words was asked: ``text; meaning 0.52``, the cosine."""
+    # Why other rankings did not answer
     problems: list[str] = field(default_factory=list)
-    """Why another ranking could not say anything."""
 
 
 def rank(
@@ -44,15 +44,14 @@ def rank(
     others: bool = False,
     pipeline: Pipeline = USUAL,
 ) -> Ranked:
-    """Return what matches the question and the filters in the current store.
+    """Return the matches for a question and its filters in the current store.
 
     Args:
         query: the question and its filters.
-        mode: ``auto``; ``fts5`` for words alone, whatever else is there; ``basic`` for LIKE although FTS5 is there.
-        level: whom its memories hold for; None for everyone.
-        others: whether other rankings, by meaning say, are blended in; without them, the answer follows from the
-            store alone and is the same at any time, whichever processes run.
-        pipeline: what counts how much.
+        mode: ``auto``; ``fts5`` for words only; ``basic`` for LIKE even if there is FTS5.
+        level: whose memories are visible; None for all.
+        others: blend in other rankings, such as meaning; without them, results depend on the store only.
+        pipeline: the weights.
     """
     if by_index(mode):
         blended = _by_index(query, level, pipeline, others=others and mode != "fts5")
@@ -65,9 +64,9 @@ def rank(
     return Ranked(found, "basic", factors)
 
 
+# The successor of a good hit gets at least its score, whatever words it has itself
 def _with_successors(hits: Hits, query: ParsedQuery, level: Level | None) -> Hits:
-    """Add what replaced one of the best hits, with at least that hit's score, whatever its own words are."""
-    best = dict(hits[:_LOOKED_AFTER])
+    best = dict(hits[:_CHECKED_FOR_SUCCESSORS])
     raised: dict[int, float] = {}
     for replaced, heads in successors_of(list(best)).items():
         raised |= {head: max(best[replaced], raised.get(head, best[replaced])) for head in heads}
@@ -84,8 +83,8 @@ def _with_successors(hits: Hits, query: ParsedQuery, level: Level | None) -> Hit
 def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, others: bool) -> Blended:
     if not others:
         return Blended(_by_words(query, level, pipeline))
-    with ask_other_rankings(Asked(query.text, *query.conditions(level, "d.id"))) as asked:
-        return blend_others(_by_words(query, level, pipeline), asked)
+    with ask_other_rankings(RankingRequest(query.text, *query.conditions(level, "d.id"))) as rankings:
+        return blend_others(_by_words(query, level, pipeline), rankings)
 
 
 def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Hits:
@@ -97,6 +96,7 @@ def _marks(values: Sequence[Any]) -> str:
     return ", ".join(["%s"] * len(values))
 
 
+# Without FTS5: a match in the title counts more than one in the body, as in the index
 def _like(query: ParsedQuery, level: Level | None) -> Hits:
     words = query.literal_terms
     if not words:
@@ -115,19 +115,20 @@ def _like(query: ParsedQuery, level: Level | None) -> Hits:
     return [(document_id, float(score)) for document_id, score in found]
 
 
+# Plain SQL instead of model instances, which took the most time of a search
 def documents_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return what every hit says of itself, by id, in one plain statement: a search waits for nothing else as long."""
     if not ids:
         return {}
     found = rows.fetch(
         f"SELECT {', '.join(_SHOWN)} FROM memories_searchdocument WHERE id IN ({_marks(ids)})", list(ids)
     )
     documents = [dict(zip(_SHOWN, row, strict=True)) for row in found]
-    return {each["id"]: {**each, "created_at": rows.time_text(each["created_at"])} for each in documents}
+    return {
+        document["id"]: {**document, "created_at": rows.time_text(document["created_at"])} for document in documents
+    }
 
 
 def texts_of(ids: Sequence[int]) -> dict[int, str]:
-    """Return the body of each id, from wherever its source keeps it, in one query."""
     if not ids:
         return {}
     texts = " UNION ALL ".join(f"SELECT * FROM ({sql}) WHERE id IN ({_marks(ids)})" for sql in text_queries().values())

@@ -1,6 +1,6 @@
-"""One form of what is written in several: accents apart or built in, full-width letters, ligatures, half-width kana.
+"""Unicode folding: decomposed accents, full-width letters, ligatures and half-width kana find each other.
 
-Index and question are both folded, so that each form finds every other; what is shown stays as it was written.
+Index and question are both folded; texts are shown as they were written.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+# Combining accents that no composed letter has, and soft hyphens: ignored
 _UNCOUNTED = re.compile("[\u0300-\u036f\u00ad]+")
-"""Accents that no letter has built in, and soft hyphens: nothing is found or missed by them."""
+# Characters that folding leaves alone and that never combine: the fast path through most texts
 _PLAIN_RUN = re.compile("[\x00-\x7f\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]{2,}")
-"""Signs of one form that join none before them: the quick way through most of a text."""
+# Characters that combine with the one before although they are not marks: Korean letters and the voicing of kana
 _JOINING = re.compile("[\u1160-\u11ff\uff9e\uff9f\uffa0-\uffdc]")
-"""Signs that are no marks and become one with the sign before them all the same: of Korean, and the kana's voicing."""
 
+# For each character of a folded text, start and end of its source in the original
 Places = list[tuple[int, int]]
-"""Of each sign of a folded text, where in the text what it stands for begins and ends."""
 
 
 def folded(text: str) -> str:
-    """Return a text in the form that is compared (NFKC), without accents that no letter has built in."""
+    """Return a text in NFKC, without accents that no composed letter has."""
     if text.isascii():
         return text
     return _UNCOUNTED.sub("", unicodedata.normalize("NFKC", text))
 
 
 def folded_with_places(text: str) -> tuple[str, Places | None]:
-    """Return a text folded, and where each of its signs stands in the text; None where they stand where they stood."""
+    """Return a folded text and the source range of each character; None if nothing changed."""
     if folded(text) == text:
         return text, None
     parts, places = [], Places()
@@ -44,12 +44,12 @@ def folded_with_places(text: str) -> tuple[str, Places | None]:
     return "".join(parts), places
 
 
+# Ranges that can be folded separately: plain runs, and single characters with what combines with them
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where pieces begin and end, each to be folded by itself: plain runs, and signs with what joins them."""
     start = 0
     while start < len(text):
         run = _PLAIN_RUN.match(text, start)
-        end = run.end() - 1 if run else start + 1  # a run's last sign may be joined by what follows
+        end = run.end() - 1 if run else start + 1  # the last character of a run may combine with the next
         while not run and end < len(text) and _joins(text[end]):
             end += 1
         yield start, end
@@ -57,5 +57,5 @@ def _pieces(text: str) -> Iterator[tuple[int, int]]:
 
 
 @lru_cache(maxsize=4096)
-def _joins(sign: str) -> bool:
-    return unicodedata.category(sign).startswith("M") or bool(_JOINING.match(sign))
+def _joins(character: str) -> bool:
+    return unicodedata.category(character).startswith("M") or bool(_JOINING.match(character))

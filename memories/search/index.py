@@ -1,7 +1,6 @@
-"""The full-text index: a table of what searches filter by, and beside it an FTS5 index that keeps no text.
+"""The search index: a table of what searches filter by, and a contentless FTS5 index (decision 3).
 
-The FTS5 table is contentless: it can be searched but not read, so a text is kept once, where it belongs. Where
-SQLite has no FTS5 the index is left out, and searches fall back to LIKE.
+Without FTS5 there is no index, and searches use LIKE.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ CREATE = (
     "content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2')"
 )
 
+# Version of how texts are written into the index; a store with another version gets a new index (decision 20)
 FORM = "2"
-"""Of how texts are written into the index; another number than a store's has its index made anew."""
 
 require_optional_sql("memories.search", CREATE, needs="fts5")
 require_sql("memories.search.form", f"DELETE FROM store_meta WHERE key = 'search_form' AND value <> '{FORM}'")
@@ -46,12 +45,12 @@ _PUT = (
 
 _COLUMNS = "search_fts (rowid, title, body, near, date) VALUES (%s, %s, %s, %s, %s)"
 _NEW_TEXT = f"INSERT INTO {_COLUMNS}"
+# Takes the columns of ``text_row``
 PUT_TEXT = f"INSERT OR REPLACE INTO {_COLUMNS}"
-"""Takes what ``text_row`` returns."""
 
 
 def has_full_text() -> bool:
-    """Return whether the current store has an FTS5 index that this SQLite can use."""
+    """Return whether the current store has an FTS5 index that this SQLite can read."""
     connection: Any = connections[require_current_alias()]
     if not hasattr(connection, "hub_has_full_text"):
         connection.hub_has_full_text = _probe()
@@ -69,13 +68,12 @@ def _can_have_full_text() -> bool:
 
 @project_every_event
 def index_event(event: Event[Any]) -> None:
-    """Bring the index up to date with one event."""
     new = event.position
     for make in makers_for(event.type):
         made = make(event)
         if isinstance(made, Removal):
-            for each in made.ids:
-                remove(each)
+            for document_id in made.ids:
+                remove(document_id)
             continue
         for document in (made,) if isinstance(made, Document) else made or ():
             put(document, is_new=document.id == new)
@@ -83,7 +81,7 @@ def index_event(event: Event[Any]) -> None:
 
 
 def put(document: Document, *, is_new: bool = False) -> None:
-    """Make a document findable as it is now; one that is new replaces none, which is quicker."""
+    """Index a document as it is now. ``is_new`` skips the replacement of an older row, which is faster."""
     rows.put(
         "memories_searchdocument",
         _PUT,
@@ -102,11 +100,9 @@ def put(document: Document, *, is_new: bool = False) -> None:
 
 
 def text_row(document: Document) -> tuple[int, str, str, str, str]:
-    """Return a document's row of the full-text index.
-
-    A message has no title of its own, only its first line again; that is left out. So is the date of what has no text,
-    which would otherwise be found first by its date alone, being so short.
-    """
+    """Return a document's row of the full-text index."""
+    # The title of a message repeats its first line. A document without text gets no date, or it would be found first by
+    # its date, being so short.
     return (
         document.id,
         "" if document.source == "message" else shaped(document.title),
@@ -117,7 +113,6 @@ def text_row(document: Document) -> tuple[int, str, str, str, str]:
 
 
 def remove(document_id: int) -> None:
-    """Make a document unfindable."""
     rows.execute("DELETE FROM memories_searchdocument WHERE id = %s", [document_id])
     forget(document_id)
     if has_full_text():
@@ -125,19 +120,19 @@ def remove(document_id: int) -> None:
 
 
 def forget_removed() -> None:
-    """Write the full-text index anew without the words of what was removed; until then it only hides them."""
+    # FTS5 only hides deleted rows; 'optimize' rewrites the index without their words
     if has_full_text():
         rows.execute("INSERT INTO search_fts (search_fts) VALUES ('optimize')")
 
 
+# A rebuild creates the FTS5 index in a store that was created without one
 @after_rebuild
 def look_again() -> None:
-    """Forget whether there is an FTS5 index: a rebuild makes one in a store that was made where there was none."""
     vars(connections[require_current_alias()]).pop("hub_has_full_text", None)
 
 
 def index_problem() -> str:
-    """Return what is wrong with the index, as one sentence; empty where the newest that can be found is in it."""
+    """Return what is wrong with the index, as a sentence; empty if its newest document is indexed."""
     if rows.fetch(_UNFOUND_MEMORY):
         return "the search index is behind the memories; run rebuild"
     if not has_full_text():
@@ -160,12 +155,9 @@ _IS_OURS = "SELECT 1 FROM store_meta WHERE key = 'search_form' AND value = %s"
 _MARK = "INSERT OR REPLACE INTO store_meta (key, value) VALUES ('search_form', %s)"
 
 
+# Fills the index from the log in one transaction if its columns or its form are outdated (decision 20)
 @after_ensuring
 def renew_index() -> None:
-    """Make the current store's full-text index anew from the log, in one transaction, where it is not as we make it.
-
-    Where SQLite has no FTS5 there is no index, and nothing is done.
-    """
     columns = _columns()
     if not columns or (columns == _INDEX_COLUMNS and rows.fetch(_IS_OURS, [FORM])):
         return

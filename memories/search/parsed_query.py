@@ -1,4 +1,4 @@
-"""A question as every step of a search takes it: parsed once, where the search begins."""
+"""A search question, parsed once and passed to every step."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ Condition = tuple[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A question and its filters; ``parse`` makes it."""
-
     text: str
     # Search terms, folded as the index is
     terms: tuple[str, ...]
@@ -35,15 +33,15 @@ class ParsedQuery:
     filters: tuple[Condition, ...] = ()
 
     def among(self, source: SearchSourceName) -> ParsedQuery:
-        """Return the same question to one source, without other filters."""
+        """Return the same question for one source, without other filters."""
         return replace(self, filters=(_one_of("d.source", [source]),))
 
     def conditions(self, level: Level | None, column: str) -> tuple[list[str], list[Any]]:
-        """Return the SQL conditions that a hit must meet, and their parameters.
+        """Return the SQL conditions on a hit, with their parameters.
 
         Args:
-            level: the scopes whose memories count; None for all of them.
-            column: the one that has the document's id.
+            level: the scopes whose memories are visible; None for all.
+            column: the column with the document's id.
         """
         wanted = [(f"{column} {OUTSIDE}", ()), *([level.restrict(column)] if level else []), *self.filters]
         conditions = [sql.format(id=column) for sql, _ in wanted if sql]
@@ -51,7 +49,6 @@ class ParsedQuery:
 
 
 def parse(text: str) -> ParsedQuery:
-    """Parse a question without filters."""
     folded_text, written = folded(text), unicodedata.normalize("NFC", text)
     # All three forms of ASCII are the same; each is parsed once
     hints = {form: hints_in(form) for form in {text, folded_text, written}}
@@ -88,8 +85,8 @@ def _one_of(column: str, values: Sequence[str]) -> Condition:
     return f"{column} IN ({', '.join(['%s'] * len(values))})", list(values)
 
 
+# Created while the iteration was active, or one of its commits
 def _in_iteration(iteration_id: int) -> Condition:
-    """Return the condition that a document was created while the iteration was active, or is one of its commits."""
     iteration = find_iteration(iteration_id)
     sql = (
         "(({id} BETWEEN %s AND %s AND d.source <> 'commit') OR "

@@ -1,4 +1,4 @@
-"""How much each thing counts in a ranking; what was measured for each is in docs/internals/retrieval.md."""
+"""Weights of a ranking; docs/internals/retrieval.md has the measurements behind each."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from memoryhub.core.errors import Unavailable
 
 
 def wanted_mode() -> SearchMode:
-    """Return how the current store's project wants to be searched."""
     return project_settings().search_mode
 
 
 def by_index(mode: str) -> bool:
-    """Whether the full-text index of the current store answers; LIKE does where not.
+    """Return whether the full-text index is used instead of LIKE.
 
     Raises:
-        Unavailable: words alone are wanted, and there is no index of them.
+        Unavailable: the mode is ``fts5``, and there is no index.
     """
     if mode == SearchMode.BASIC:
         return False
@@ -30,46 +29,44 @@ def by_index(mode: str) -> bool:
         return True
     if mode == SearchMode.FTS5:
         raise Unavailable(
-            "search_mode is 'fts5', and this store has no full-text index, or this SQLite no FTS5 to read it; set "
-            "search_mode to 'auto' or 'basic', or run rebuild with a SQLite that has FTS5"
+            "search_mode is 'fts5', but this store has no full-text index or this SQLite lacks FTS5; set search_mode "
+            "to 'auto' or 'basic', or run rebuild with a SQLite that has FTS5"
         )
     return False
 
 
 def mode_name() -> str:
-    """Return how the current store is searched by words: ``fts5`` or ``basic``."""
     wanted = wanted_mode()
     return "basic" if wanted is SearchMode.BASIC or not has_full_text() else "fts5"
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The weights of a ranking. A weight of 0 leaves its stage out, which is how each is measured by itself."""
+    """The weights of a ranking; 0 skips a stage (decision 20)."""
 
+    # Of a word in the title; one in the body counts 1.0
     title: float = 2.0
-    """Of a word in the title, where one in the body is 1.0."""
+    # Of a word in the messages before and after
     near: float = 0.3
-    """Of a word in what was said just before or after a message."""
+    # Of a word or number of the written-out date
     date: float = 0.5
-    """Of a word or a number of the date, written out."""
+    # Share of the better neighbour's score that is added to a message's own
     neighbours: float = 0.25
-    """Of the better of a message's two neighbours' scores, beside its own."""
+    # How much more messages of the best session count than those of a session without hits
     session: float = 1.0
-    """Of the session of a message: how much more the best session's messages count than those of one without hits."""
+    # The same, as a limit, if another ranking is blended in, which already favours related messages
     session_beside_others: float = 0.5
-    """The same, at most, where another ranking is blended in: it brings what belongs together by itself."""
+    # How much more a message counts whose speaker the question names
     speaker: float = 0.5
-    """Of the speaker of a message, where the question names them: how much more such a message counts."""
+    # Whether names such as ``a.b_c`` are also searched as a whole
     phrases: bool = True
-    """Whether names such as ``a.b_c`` are also looked for as a whole."""
 
     @property
     def uses_surroundings(self) -> bool:
-        """Whether anything around a message counts."""
         return any((self.neighbours, self.session, self.speaker))
 
     def beside_others(self) -> Pipeline:
-        """Return the weights where another ranking is blended in."""
+        """Return the weights for use with another ranking."""
         return replace(self, session=min(self.session, self.session_beside_others))
 
 
@@ -79,26 +76,26 @@ USUAL = Pipeline()
 Notes = Callable[[Sequence[int]], Mapping[int, str]]
 
 _MOST_WORDS = 6
-_LEAST_TOLD = 0.05
+_LEAST_SHOWN = 0.05
 _notes: dict[str, Notes] = {}
 
 
 def why(title: str, body: str, words: Sequence[str], factors: Mapping[str, float]) -> str:
-    """Return the words that a hit has, and what else raised or lowered its score: ``coffee, machine; session ×1.8``."""
+    """Return the matching words and the other factors of a score: ``coffee, machine; session ×1.8``."""
     own = words_in(f"{title}\n{body}", words)
-    said = ", ".join(own[:_MOST_WORDS]) or "words beside it, or its date"
+    listed = ", ".join(own[:_MOST_WORDS]) or "words near it, or its date"
     more = f" and {len(own) - _MOST_WORDS} more" if len(own) > _MOST_WORDS else ""
-    told = [f"{name} ×{factor:.1f}" for name, factor in factors.items() if abs(factor - 1) >= _LEAST_TOLD]
-    return "; ".join([said + more, *told])
+    shown = [f"{name} ×{factor:.1f}" for name, factor in factors.items() if abs(factor - 1) >= _LEAST_SHOWN]
+    return "; ".join([listed + more, *shown])
 
 
 def define_notes(source: str, notes: Notes) -> None:
-    """Register the notes, by id, on the hits of a source: what replaced one, what supports it."""
+    """Register notes on the hits of a source: what replaced one, what supports it."""
     _notes[source] = notes
 
 
 def notes_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
-    """Return the notes on hits, by id; each source is asked once."""
+    """Return the notes on hits, by id; each source is queried once."""
     by_source: dict[str, list[int]] = {}
     for hit_id, document in documents.items():
         by_source.setdefault(document["source"], []).append(hit_id)

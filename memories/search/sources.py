@@ -1,5 +1,3 @@
-"""What can be found of what we know: memories by title, text and tags."""
-
 from __future__ import annotations
 
 import json
@@ -33,7 +31,6 @@ define_text("memory", "SELECT id, title, content FROM memories_memory")
 
 
 def review_notes(ids: Sequence[int]) -> dict[int, str]:
-    """Return, for each of the ids that wait for a person, that it does, and which version holds until then."""
     found = rows.fetch(f"SELECT id, accepted_version {PROPOSED} AND id IN {IDS}", [json.dumps(list(ids))])
     return {row[0]: proposed_text(row[1]) for row in found}
 
@@ -43,7 +40,6 @@ define_notes("memory", review_notes)
 
 @indexed_when(MEMORY_WRITTEN)
 def written_document(event: Event[MemoryWritten]) -> Document:
-    """Make a new memory findable."""
     payload = event.payload
     return Document(
         id=event.position,
@@ -59,10 +55,7 @@ def written_document(event: Event[MemoryWritten]) -> Document:
 
 @indexed_when(MEMORY_REVISED, MEMORY_RESTORED, MEMORY_REVIEWED)
 def present_document(event: Event[MemoryRevised | MemoryTouched | MemoryReviewed]) -> Document | Removal | None:
-    """Make a memory findable as it is now, unless it is deleted or rejected.
-
-    While its present version waits for a person, it is found by the words of the one that holds as well: that is told.
-    """
+    # A proposed memory is also found by the words of its accepted version, which is what packs show (decision 24)
     memory = Memory.objects.get(id=event.payload.memory_id)
     if memory.deleted_at:
         return None
@@ -74,7 +67,7 @@ def present_document(event: Event[MemoryRevised | MemoryTouched | MemoryReviewed
         kind=memory.kind,
         type=memory.type,
         title=memory.title,
-        body="\n".join(filter(None, (_body(memory), _holding_text(memory)))),
+        body="\n".join(filter(None, (_body(memory), _accepted_text(memory)))),
         created_at=memory.created_at,
         session_id=memory.session_id,
     )
@@ -82,24 +75,21 @@ def present_document(event: Event[MemoryRevised | MemoryTouched | MemoryReviewed
 
 @indexed_when(MEMORY_DELETED)
 def deleted_document(event: Event[MemoryTouched]) -> Removal:
-    """Take a deleted memory out of the index."""
     return Removal((event.payload.memory_id,))
 
 
 @indexed_when(SESSION_ENDED)
 def discarded_documents(event: Event[SessionEnded]) -> Removal | None:
-    """Take what a discarded scratch session leaves behind out of the index."""
     if event.payload.entries is not EndedWith.DISCARD:
         return None
     gone = Memory.objects.filter(session_id=event.payload.session_id, deleted_at=event.occurred_at)
     return Removal(tuple(gone.values_list("id", flat=True)))
 
 
-def _holding_text(memory: Memory) -> str:
-    """Return title and text of the version that holds while a later one waits; empty where none does."""
+def _accepted_text(memory: Memory) -> str:
     if memory.review != ReviewState.PROPOSED or memory.accepted_version is None:
         return ""
-    found = rows.fetch(_HOLDING, [memory.id, memory.accepted_version])
+    found = rows.fetch(_ACCEPTED_STATE, [memory.id, memory.accepted_version])
     if not found:
         return ""
     state = json.loads(found[0][0])
@@ -107,7 +97,7 @@ def _holding_text(memory: Memory) -> str:
     return f"{state['title']}\n{text}"
 
 
-_HOLDING = (
+_ACCEPTED_STATE = (
     "SELECT e.payload_json FROM memories_memoryversion v JOIN raw_events e ON e.position = v.id "
     "WHERE v.memory_id = %s AND v.version = %s AND e.payload_json IS NOT NULL"
 )

@@ -1,4 +1,4 @@
-"""From a question in words to a query that no input can break."""
+"""Parses questions into terms and FTS5 expressions that no input can break."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _ISO_DATE = re.compile(r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
 _MAX_TERMS = 32
 _MAX_PHRASES = 4
 
+# English stop words, and what remains of contractions
 STOP_WORDS = frozenset(
     """a about after all also am an and any are as at be because been before being but by can could did do does doing
     down during each few for from further had has have having he her here hers him his how i if in into is it its itself
@@ -23,15 +24,14 @@ STOP_WORDS = frozenset(
     than that the their theirs them then there these they this those through to too under until up us very was we were
     what when where which while who whom why will with would you your yours d ll m re s t ve""".split()
 )
-"""English words that say nothing about what is looked for, and what is left of them behind an apostrophe."""
 
+# Spanish ones, without accents; words that mean something in English or in code are not included
 SPANISH_STOP_WORDS = frozenset(
     """al aquel aquella como con cual cuales cuando cuanto cuantos de del desde donde el ella ellas ellos en es esa ese
     eso esta estaba estaban estan estas este esto estos fue fueron ha hace hacia han hasta hay la las le les lo los mas
     mi mis muy nos nosotros o para pero por porque que quien quienes se ser si sobre su sus tambien te tenemos tiene un
     una unas unos y ya""".split()
 )
-"""The same in Spanish, without their accents; words that say something in English or in code are not among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class SourceHint:
     """Wording by which a question asks for one source, such as "what did we decide" for decisions."""
 
     source: str
-    # What such a question contains
+    # Matches such a question
     pattern: re.Pattern[str]
-    # Its words that say where to look, not what for; they are no search terms
+    # Words that name the source instead of the subject: not search terms
     words: re.Pattern[str]
     # Factor on the scores of the source's documents
     weight: float
@@ -51,27 +51,25 @@ _hints: list[SourceHint] = []
 
 
 def define_source_hint(source: str, *, pattern: str, words: str, weight: float) -> None:
-    """Register how a question asks for a source; the patterns ignore case. See ``SourceHint``."""
+    """Register a ``SourceHint``; the patterns ignore case."""
     _hints.append(SourceHint(source, re.compile(pattern, re.IGNORECASE), re.compile(words, re.IGNORECASE), weight))
 
 
 def hints_in(question: str) -> tuple[SourceHint, ...]:
-    """Return the ways in which a question asks for a source."""
     return tuple(hint for hint in _hints if hint.pattern.search(question))
 
 
 def terms(question: str) -> list[str]:
-    """Return the words to look for, without repeats; stop words only where nothing else is left.
+    """Return the distinct search terms; stop words only if nothing else is left.
 
-    Of a camelCase name, the whole and its parts; of what is written without spaces, every two signs that follow each
-    other; of a date such as 2023-05-08, the day and the month as people write them.
+    A camelCase name gives the whole and its parts; unspaced text every adjacent pair of characters; a date such as
+    2023-05-08 its day and month in words.
     """
     plain = folded(question)
     return list(terms_without(plain, hints_in(plain)))
 
 
 def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]:
-    """Return the terms of a text that is folded already, or that is to be compared as it is written."""
     rest = question
     for hint in hints:
         rest = hint.words.sub(" ", rest)
@@ -80,23 +78,22 @@ def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]
 
 
 def is_stop_word(word: str) -> bool:
-    """Return whether the word says nothing, in English or in Spanish."""
     return word in STOP_WORDS or _without_accents(word) in SPANISH_STOP_WORDS
 
 
 def phrases(question: str) -> list[str]:
-    """Return the names of several parts (``a.b_c``, ``src/a.py:3``, ``write-ahead``), each as words in their order."""
+    """Return names of several parts (``a.b_c``, ``src/a.py:3``, ``write-ahead``), each as its words."""
     found = [" ".join(_WORD.findall(name.lower())) for name in _NAME.findall(folded(question))]
     return list(dict.fromkeys(found))[:_MAX_PHRASES]
 
 
 def match_any(words: Sequence[str]) -> str:
-    """Return the FTS5 expression that any of the words meets; each is quoted, so none is an operator."""
-    return " OR ".join(f'"{word}"*' if _is_one_sign(word) else f'"{word}"' for word in words)
+    # Quoted, so that no word is an operator
+    return " OR ".join(f'"{word}"*' if _is_single_character(word) else f'"{word}"' for word in words)
 
 
-def _is_one_sign(word: str) -> bool:
-    """Return whether it is a single sign of a run without spaces, which is indexed as the first of two."""
+# A single character of an unspaced run is indexed as the first of a pair, so it needs a prefix query
+def _is_single_character(word: str) -> bool:
     return len(word) == 1 and bool(UNSPACED.match(word))
 
 
@@ -120,4 +117,6 @@ def _unspaced(token: str) -> Iterator[str]:
 def _without_accents(word: str) -> str:
     if word.isascii():
         return word
-    return "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
+    return "".join(
+        character for character in unicodedata.normalize("NFD", word) if not unicodedata.combining(character)
+    )

@@ -1,4 +1,4 @@
-"""What raises or lowers the score of a hit, beside its words."""
+"""Factors on the score of a hit besides its words."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ class _Demotion(NamedTuple):
 _demotions: list[_Demotion] = []
 _successors: list[Successors] = []
 
-# A partial index has the few that are not accepted; the condition is written as the index has it
+# Written exactly as in the partial index of memories that are not accepted, so that SQLite uses it
 PROPOSED = "FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed'"
 
 
 def define_demotion(sql: str, weight: float, *, why: str) -> None:
-    """Register documents whose score is lowered.
+    """Register documents with a lower score.
 
     Args:
         sql: a SELECT of their ids.
         weight: factor on the score, below 1.
-        why: one word for it, shown with such hits.
+        why: one word that is shown with such hits.
     """
     _demotions.append(_Demotion(why, weight, sql))
 
 
 def define_successors(successors: Successors) -> None:
-    """Register what replaces documents: the successors of a good hit are found as well as it is."""
+    """Register a lookup of replacements; the successor of a good hit ranks as high as the hit."""
     _successors.append(successors)
 
 
 def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return the replacements of those of the ids that were replaced."""
+    """Map superseded ids to their replacements."""
     found: dict[int, list[int]] = {}
     for successors in _successors if ids else ():
         for replaced, heads in successors(ids).items():
@@ -57,7 +57,6 @@ def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
 
 
 def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
-    """Return the hits with their scores weighed, best first; what was done to each is added to ``factors``."""
     weights = {hit_id: 1.0 for hit_id, _ in hits}
     for why, reason in _reasons(list(weights), query) if hits else ():
         for hit_id, weight in reason.items():
@@ -79,8 +78,8 @@ def _reasons(ids: list[int], query: ParsedQuery) -> Iterator[Reason]:
     yield "use", use_weights(ids)
 
 
+# Fetches all expired ids: few memories expire, and the partial index has only those
 def _expired() -> set[int]:
-    """Return the memories that have expired; few have an end at all."""
     found = rows.fetch("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
     return {memory_id for (memory_id,) in found}
 

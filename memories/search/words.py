@@ -1,4 +1,4 @@
-"""Where the words of a question are in a text that was found, in whatever form. Shown only: FTS5 does the finding."""
+"""Finds the words of a question in a text, in any form. For display only: FTS5 does the matching."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Spans = list[tuple[int, int]]
 
 
 def spans(text: str, words: Sequence[str]) -> Spans:
-    """Return where the words stand in a short text: begin and end of each, in order, none overlapping another."""
     stems = {_stem(word) for word in words}
     unspaced = [word for word in words if UNSPACED.match(word)]
-    plain, places_of = folded_with_places(text.replace("…", "."))  # as at both ends of a snippet
+    # NFKC would turn the ellipsis at either end of a snippet into three characters
+    plain, places_of = folded_with_places(text.replace("…", "."))
     found = [match.span() for pair in unspaced for match in re.finditer(re.escape(pair), plain)]
     found += [span for token in _tokens(plain, stems) for span in _in_token(token, stems)]
     if places_of:
@@ -29,8 +29,8 @@ def spans(text: str, words: Sequence[str]) -> Spans:
     return _merged(sorted(found))
 
 
+# Only tokens that may contain a stem: most are skipped without being matched
 def _tokens(text: str, stems: set[str]) -> Iterator[re.Match[str]]:
-    """Yield the tokens in which a stem may be: few, so that the others are not looked at."""
     if not text.isascii():
         yield from _TOKEN.finditer(text)
         return
@@ -48,7 +48,6 @@ def _begin_of_token(text: str, place: int) -> int:
 
 
 def places(text: str, parts: Iterable[str]) -> list[int]:
-    """Return where in a text any of the parts begins, in order."""
     found: set[int] = set()
     for part in filter(None, parts):
         place = text.find(part)
@@ -58,8 +57,8 @@ def places(text: str, parts: Iterable[str]) -> list[int]:
     return sorted(found)
 
 
+# The whole token if it is one of the words, else its matching camelCase parts
 def _in_token(token: re.Match[str], stems: set[str]) -> Iterator[tuple[int, int]]:
-    """Yield the whole token where it is one of the words, else those of its camelCase parts that are."""
     word = token[0]
     if _stem(word) in stems:
         yield token.span()
@@ -82,7 +81,6 @@ def _merged(found: Spans) -> Spans:
 
 
 def words_in(text: str, words: Sequence[str]) -> list[str]:
-    """Return those of the words that the text has, in whatever form."""
     text = folded(text[:_READ])
     plain = _plain(text)
     return [word for word in words if _begins_a_word(plain, _stem(word)) or (UNSPACED.match(word) and word in text)]
@@ -95,9 +93,9 @@ def _begins_a_word(text: str, stem: str) -> bool:
     return place >= 0
 
 
+# A rough English stemmer: ``descaling`` and ``descaled`` have the same stem
 @lru_cache(maxsize=8192)
 def _stem(word: str) -> str:
-    """Return what forms of an English word have in common, roughly: ``descaling`` and ``descaled`` are alike."""
     stem = _ENDING.sub("", _plain(word))
     return stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] else stem
 
@@ -105,4 +103,6 @@ def _stem(word: str) -> str:
 def _plain(text: str) -> str:
     if text.isascii():
         return text.lower()
-    return "".join(sign for sign in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(sign))
+    return "".join(
+        character for character in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(character)
+    )

@@ -1,5 +1,3 @@
-"""What can be asked of memories; nothing here changes anything."""
-
 from memories.selectors.conflicts import conflict_text, find_conflict, get_conflict, list_conflicts, open_conflicts
 from memories.selectors.memories import count_by_type, filtered, find_memory, get_memories, list_memories, listed, views
 from memories.selectors.search import hits, search

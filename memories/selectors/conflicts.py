@@ -1,5 +1,3 @@
-"""Conflicts: which there are, and which memories have one."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -23,10 +21,10 @@ from memoryhub.core.text import flat, indented
 
 
 def find_conflict(conflict_id: int) -> Conflict:
-    """Return the conflict, settled or not.
+    """Return the conflict, resolved or not.
 
     Raises:
-        NotFound: there is none of that id.
+        NotFound: there is no such conflict.
     """
     conflict: Conflict | None = Conflict.objects.select_related("memory").filter(id=conflict_id).first()
     if conflict is None:
@@ -35,7 +33,7 @@ def find_conflict(conflict_id: int) -> Conflict:
 
 
 def open_conflicts(memory_ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return the ids of the unsettled conflicts of each memory that has one."""
+    """Return the ids of open conflicts, by memory."""
     if not memory_ids:
         return {}
     found = rows.fetch(
@@ -49,15 +47,15 @@ def open_conflicts(memory_ids: Sequence[int]) -> dict[int, list[int]]:
     return grouped
 
 
+# Characters of a diff in the text for models
 SHOWN = 2_000
-"""Characters of a difference that a model is shown."""
 
 _HEAD = ("id", "memory_id", "detected_at", "resolution", "reason", "resolved_by", "resolved_at", "resolved_version")
 _OF_VERSION = ("version", "base_version", "event", "title", "content", "tags", "reason", "actor", "session_id")
 
 
 def list_conflicts(*, command: ConflictList) -> Listing:
-    """Return a page of conflicts, those of the nearest scope first, and of each scope's the newest first."""
+    """Return a page of conflicts, nearest scope first, newest first within a scope."""
     with retrieval("conflicts", command):
         reached = decode_cursor(command.cursor, (int, int))
         items: list[dict[str, Any]] = []
@@ -82,10 +80,10 @@ def list_conflicts(*, command: ConflictList) -> Listing:
 
 
 def get_conflict(*, command: ConflictGet) -> dict[str, Any]:
-    """Return one conflict, settled or not.
+    """Return a conflict, resolved or not.
 
     Raises:
-        NotFound: there is none of that id.
+        NotFound: there is no such conflict.
     """
     with retrieval("conflicts", command), scopes.reading(command.scope):
         return _views([find_conflict(command.id)], scopes.own_scope(), compact=False)[0]
@@ -101,15 +99,15 @@ def _rank(level: Level) -> int:
 
 
 def _matching(command: ConflictList) -> Any:
-    told = outside_quarantine(Conflict.objects.all(), "memory_id")
-    found = told.select_related("memory").order_by("-id")
+    visible = outside_quarantine(Conflict.objects.all(), "memory_id")
+    found = visible.select_related("memory").order_by("-id")
     if command.memory_id:
         found = found.filter(memory_id=command.memory_id)
     return found if command.all else found.filter(resolved_at__isnull=True)
 
 
+# The conflicts of a scope that follow the cursor; None if the cursor is past this scope
 def _after(found: Any, rank: int, reached: Sequence[int] | None) -> Any:
-    """Return those that come after what the page before ended with; None where none do."""
     if reached is None or rank > reached[0]:
         return found
     return found.filter(id__lt=reached[1]) if rank == reached[0] else None
@@ -117,9 +115,9 @@ def _after(found: Any, rank: int, reached: Sequence[int] | None) -> Any:
 
 def _views(conflicts: Sequence[Conflict], scope: MemoryScope, *, compact: bool) -> list[dict[str, Any]]:
     if compact:
-        return [{"id": each.id, "scope": scope.value, "title": each.memory.title} for each in conflicts]
-    histories = versions_of([each.memory_id for each in conflicts])
-    return [{**_view(each, histories[each.memory_id]), "scope": scope.value} for each in conflicts]
+        return [{"id": conflict.id, "scope": scope.value, "title": conflict.memory.title} for conflict in conflicts]
+    histories = versions_of([conflict.memory_id for conflict in conflicts])
+    return [{**_view(conflict, histories[conflict.memory_id]), "scope": scope.value} for conflict in conflicts]
 
 
 def _view(conflict: Conflict, history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -141,18 +139,18 @@ def _side(version: dict[str, Any]) -> dict[str, Any]:
     return {**{name: version[name] for name in _OF_VERSION}, "created_at": version["created_at"]}
 
 
+# With title and tags, as they may be the only difference
 def _whole(side: dict[str, Any]) -> str:
-    """Return what a version says; its title and tags too, for they may be all that differs."""
     tags = f"[{', '.join(side['tags'])}]" if side["tags"] else ""
     return "\n".join(filter(None, [side["title"], tags, side["content"]]))
 
 
 def conflict_text(item: dict[str, Any]) -> str:
-    """Return a conflict for a model: what it is about, who wrote each version and when, and what differs."""
+    """Return a conflict as text for models: both versions and their differences."""
     if "diff" not in item:
         return flat(f"conflict {reference(item)} {item['title']}")
     of = reference({"id": item["memory_id"], "scope": item["scope"]})
-    state = f"settled: {item['resolution']} by {item['resolved_by']}" if item["resolved_at"] else "open"
+    state = f"resolved: {item['resolution']} by {item['resolved_by']}" if item["resolved_at"] else "open"
     deleted = ", memory deleted" if item["deleted_at"] else ""
     head = flat(f"conflict {reference(item)} ({state}{deleted}) of {of} {item['title']}")
     return "\n".join([head, _side_line("a", item["a"]), _side_line("b", item["b"]), indented(_cut(item["diff"], of))])
@@ -169,4 +167,4 @@ def _side_line(name: str, side: dict[str, Any]) -> str:
 def _cut(diff: str, of: str) -> str:
     if len(diff) <= SHOWN:
         return diff or "(the texts are equal; type, attributes or source differ)"
-    return f"{diff[:SHOWN]} … (memory_get {of} with versions=true shows all)"
+    return f"{diff[:SHOWN]} … (memory_get {of} with versions=true shows the rest)"

@@ -1,5 +1,3 @@
-"""Memories as every door shows them, by id or by name."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -31,19 +29,19 @@ from memoryhub.core.stores.store import use_store
 _STORED = [
     name for name in MemoryView.model_fields if name not in ("expired", "conflicts", "superseded_by", "quarantine")
 ]
+# Parts of a memory that callers can ask for
 _PARTS: dict[str, Callable[[list[int]], dict[int, Any]]] = {
     "versions": versions_of,
     "relations": relations_of,
     "use": uses_of,
 }
-"""What is told of memories where it is asked for, and where it comes from."""
 
 
 def find_memory(memory_id: int) -> Memory:
     """Return the memory, deleted or not.
 
     Raises:
-        NotFound: there is none of that id.
+        NotFound: there is no such memory.
     """
     memory: Memory | None = Memory.objects.filter(id=memory_id).first()
     if memory is None:
@@ -52,7 +50,7 @@ def find_memory(memory_id: int) -> Memory:
 
 
 def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
-    """Return memories of the current store as JSON data, the same at every door."""
+    """Return memories of the current store as JSON data."""
     ids = [memory.id for memory in memories]
     conflicts, successors, aside = open_conflicts(ids), superseded_by(ids), quarantine_marks(ids)
     now = clock.now()
@@ -69,10 +67,10 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
 
 
 def get_memories(*, command: MemoryGet) -> list[dict[str, Any]]:
-    """Return memories by id, in the order asked for, or the nearest one of a title or topic.
+    """Return memories by id, in the given order, or the nearest one with a title or topic.
 
     Raises:
-        NotFound: one of them does not exist; the message names which.
+        NotFound: one of them does not exist; the message has its id.
         Gone: one of them is deleted, and ``include_deleted`` is off.
     """
     with retrieval("get", command):
@@ -86,13 +84,13 @@ def _whole(found: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
     gone = [memory.id for memory in found if memory.deleted_at]
     if gone and not command.include_deleted:
         listed = ", ".join(f"#{memory_id}" for memory_id in gone)
-        raise Gone(f"memory {listed} is deleted; restore brings it back, include_deleted shows it", ids=gone)
+        raise Gone(f"memory {listed} is deleted; restore it, or pass include_deleted to read it", ids=gone)
     shown = views(found)
     ids = [memory.id for memory in found]
     for name, read in _PARTS.items():
         if getattr(command, name):
             parts = read(ids)
-            shown = [{**each, name: parts[each["id"]]} for each in shown]
+            shown = [{**memory, name: parts[memory["id"]]} for memory in shown]
     note_read(Use.FETCHED, ids)
     return shown
 
@@ -107,7 +105,7 @@ def _by_ids(ids: list[int]) -> list[Memory]:
 
 def _by_name(command: MemoryGet) -> list[dict[str, Any]]:
     if not command.name:
-        raise Invalid("give ids or name, one of the two")
+        raise Invalid("give either ids or name")
     for level in scopes.levels(command.scope, inherit=command.inherit):
         with use_store(level.store):
             memory = _named(command.name, level, command)
@@ -116,8 +114,8 @@ def _by_name(command: MemoryGet) -> list[dict[str, Any]]:
     raise NotFound(f"there is no memory titled {command.name[:200]!r} here; search for its words instead")
 
 
+# Memories of the session win over those of the project, then the last changed one
 def _named(name: str, level: scopes.Level, command: MemoryGet) -> Memory | None:
-    """Return the memory of that title or topic, the session's before the project's, then the one last changed."""
     candidates = Memory.objects.filter(title=name) | Memory.objects.filter(topic_key=name)
     if level.scopes == (MemoryScope.SESSION,):
         candidates = candidates.filter(scope=MemoryScope.SESSION)
@@ -130,7 +128,7 @@ def _named(name: str, level: scopes.Level, command: MemoryGet) -> Memory | None:
 
 
 def list_memories(*, command: MemoryList) -> Listing:
-    """Return a page of memories, last changed first; the cursor neither skips nor repeats while others write."""
+    """Return a page of memories, last changed first; the cursor neither skips nor repeats."""
     with retrieval("list", command), scopes.reading(command.scope or MemoryScope.PROJECT):
         matching = filtered(command)
         found = list(_after(matching, command.cursor).order_by("-updated_at", "-id")[: command.limit + 1])
@@ -146,7 +144,7 @@ def list_memories(*, command: MemoryList) -> Listing:
 
 
 def filtered(command: MemoryList) -> MemoryQuerySet:
-    """Return the memories of the current store that hold here and match the filters."""
+    """Return the memories of the current store that are visible and match the filters."""
     wanted = {
         "kind": command.kind,
         "type": command.type,
@@ -173,12 +171,12 @@ def _cursor_of(memory: Memory) -> str:
 
 
 def listed(memories: Sequence[Memory], *, compact: bool) -> list[dict[str, Any]]:
-    """Return memories for a list: their texts cut to snippets, or their ids and titles alone."""
+    """Return memories for a list, with snippets instead of texts; ``compact`` has only ids and titles."""
     if compact:
         return [{"id": memory.id, "title": memory.title} for memory in memories]
-    return [{**each, "content": snippet(each["content"], [])} for each in views(memories)]
+    return [{**memory, "content": snippet(memory["content"], [])} for memory in views(memories)]
 
 
 def count_by_type() -> dict[str, int]:
-    """Return the number of live memories of each type."""
+    """Return the number of live memories by type."""
     return dict(Memory.objects.live().values_list("type").annotate(Count("id")).order_by("type"))

@@ -1,4 +1,4 @@
-"""Entries of the registry: tools, guidelines and knowledge, by id or by the name that is nearest."""
+"""Registry entries: tools, guidelines and knowledge, by id or by nearest name."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from memoryhub.core.schemas import Listing, Paging
 
 
 def find_entry(*, kind: MemoryKind, entry: EntryRef, versions: bool = False) -> dict[str, Any]:
-    """Return the entry, as every door shows a memory.
+    """Return the entry as JSON data.
 
     Raises:
-        NotFound: there is none, or the id is another kind's.
+        NotFound: there is no such entry, or the id belongs to another kind.
         Gone: it is deactivated, and ``include_deleted`` is off.
-        Invalid: neither id nor name is given, or the scope is not one that holds here.
+        Invalid: neither id nor name is given, or the scope is not bound here.
     """
     check_scope_id(entry.scope, entry.scope_id)
     found = _by_id(entry, versions=versions) if entry.id else _by_name(kind, entry, versions=versions)
@@ -35,18 +35,18 @@ def find_entry(*, kind: MemoryKind, entry: EntryRef, versions: bool = False) -> 
 
 
 def entry_history(*, kind: MemoryKind, entry: EntryRef, paging: Paging) -> Listing:
-    """Return a page of the entry's versions, newest first; of a deactivated one too.
+    """Return a page of versions, newest first; deactivated entries too.
 
     Raises:
         NotFound, Invalid: as ``find_entry``.
     """
     found = _versions(kind, entry)
     last = decode_cursor(paging.cursor, (int,))
-    left = [each for each in found["versions"] if last is None or each["version"] < last[0]]
+    left = [version for version in found["versions"] if last is None or version["version"] < last[0]]
     shown = left[: paging.limit]
-    told = {"id": found["id"], "title": found["title"], "scope": found["scope"]}
+    entry_fields = {"id": found["id"], "title": found["title"], "scope": found["scope"]}
     return page(
-        [{**told, **(_brief(each) if paging.compact else each)} for each in shown],
+        [{**entry_fields, **(_brief(version) if paging.compact else version)} for version in shown],
         total=len(found["versions"]),
         more=len(left) > len(shown),
         cursor_of=lambda version: encode_cursor(version["version"]),
@@ -56,14 +56,14 @@ def entry_history(*, kind: MemoryKind, entry: EntryRef, paging: Paging) -> Listi
 
 
 def list_entries(*, kind: MemoryKind, command: EntryList) -> Listing:
-    """Return a page of the entries that hold here, the nearest of each name, in the order that the kind declares.
+    """Return a page of the visible entries, the nearest of each name, in the order of the kind.
 
     Raises:
-        Invalid: the cursor is not this list's, or the scope is not one that holds here.
+        Invalid: the cursor is of another list, or the scope is not bound here.
     """
     check_scope_id(command.scope, command.scope_id)
     scope = command.scope or (None if command.inherit else scopes.own_scope())
-    asked = MemoryQuery(
+    question = MemoryQuery(
         types=[kind],
         type=command.category,
         tags=QueryTags(require=command.tags),
@@ -72,29 +72,30 @@ def list_entries(*, kind: MemoryKind, command: EntryList) -> Listing:
         order=QueryOrder(KINDS[kind].order),
         **{name: getattr(command, name) for name in Paging.model_fields},
     )
-    return query(command=asked, line=entry_line)
+    return query(command=question, line=entry_line)
 
 
 def check_scope_id(scope: MemoryScope | None, scope_id: str) -> None:
-    """Check that the scope which a caller names by its id is the one that holds here.
+    """Check that a scope id is the one that is bound here.
 
     Raises:
-        Invalid: it is another one; the message names the one that holds.
+        Invalid: it is another one; the message names the right one.
     """
     if not scope_id:
         return
     if scope is None:
-        raise Invalid("scope_id is the id of a scope; name that too: session, project, org or global")
-    mine = current_origin().session_id
-    if scope is MemoryScope.SESSION and scope_id != mine:
+        raise Invalid("scope_id needs scope: session, project, org or global")
+    session = current_origin().session_id
+    if scope is MemoryScope.SESSION and scope_id != session:
         raise Invalid(
-            f"this connection's session is {mine or 'none'}; session_resume goes on in another, or leave scope_id out"
+            f"this connection's session is {session or 'none'}; resume another one with "
+            "session_resume, or leave scope_id out"
         )
     scopes.levels(scope, scope_id=scope_id)
 
 
+# A live entry wins over a deactivated one of the same name
 def _versions(kind: MemoryKind, entry: EntryRef) -> dict[str, Any]:
-    """Return the entry with its versions; a live one before one of the same name that is deactivated."""
     if not entry.id:
         try:
             return find_entry(kind=kind, entry=entry, versions=True)
@@ -114,9 +115,9 @@ def _by_id(entry: EntryRef, *, versions: bool) -> dict[str, Any]:
 
 def _by_name(kind: MemoryKind, entry: EntryRef, *, versions: bool) -> dict[str, Any]:
     if not entry.name:
-        raise Invalid(f"say which {kind}: give its id or its name")
+        raise Invalid(f"give the id or the name of the {kind}")
     fields = entry.model_dump(include={"name", "scope", "inherit", "include_deleted"})
     try:
         return get_memories(command=MemoryGet(**fields, kind=kind, versions=versions))[0]
     except NotFound as error:
-        raise NotFound(f"there is no {kind} {entry.name[:200]!r} here; {kind}_list names those there are") from error
+        raise NotFound(f"there is no {kind} {entry.name[:200]!r} here; {kind}_list shows all") from error

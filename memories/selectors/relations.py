@@ -1,5 +1,3 @@
-"""Relations: which there are, what each memory has, and what one more would close a circle with."""
-
 from __future__ import annotations
 
 import json
@@ -10,7 +8,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from memories import scopes
 from memories.models import EndType, Memory, Relation, RelationType
-from memories.models.link import BOTH_WAYS
+from memories.models.link import SYMMETRIC
 from memories.present import relation_line
 from memories.references import end_id, require_ends, view_end
 from memories.schemas.links import Direction, RelationList, RelationView
@@ -24,6 +22,7 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import Scope, current_store
 
+# UNION instead of UNION ALL: each edge once, so that it ends on any graph
 _WALK = """
 WITH RECURSIVE walk(id, came_from) AS (
     SELECT target_id, source_id FROM memories_relation WHERE source_id = %s AND relation = %s
@@ -33,14 +32,13 @@ WITH RECURSIVE walk(id, came_from) AS (
 )
 SELECT id, came_from FROM walk
 """
-"""Every edge once, so that it ends on any graph."""
 
 
 def find_relation(relation_id: int) -> Relation:
     """Return the relation.
 
     Raises:
-        NotFound: there is none of that id.
+        NotFound: there is no such relation.
     """
     found: Relation | None = Relation.objects.filter(id=relation_id).first()
     if found is None:
@@ -49,16 +47,16 @@ def find_relation(relation_id: int) -> Relation:
 
 
 def same_relation(relation: RelationType, source: int, target: int) -> Relation | None:
-    """Return the relation that says the same, if there is one."""
-    said = Q(source_id=source, target_id=target)
-    if relation in BOTH_WAYS:
-        said |= Q(source_id=target, target_id=source)
-    found: Relation | None = Relation.objects.filter(said, relation=relation).order_by("id").first()
+    """Return an equal relation, or None."""
+    ends = Q(source_id=source, target_id=target)
+    if relation in SYMMETRIC:
+        ends |= Q(source_id=target, target_id=source)
+    found: Relation | None = Relation.objects.filter(ends, relation=relation).order_by("id").first()
     return found
 
 
 def path_between(relation: RelationType, start: int, end: int) -> list[int]:
-    """Return the ids on a shortest way from ``start`` to ``end`` along one type of relation, [] where there is none."""
+    """Return a shortest path from ``start`` to ``end`` along one type of relation; [] if there is none."""
     came_from: dict[int, int] = {}
     for reached, previous in rows.fetch(_WALK, [start, relation, relation]):
         came_from.setdefault(reached, previous)
@@ -71,12 +69,12 @@ def path_between(relation: RelationType, start: int, end: int) -> list[int]:
 
 
 def list_relations(*, command: RelationList) -> Listing:
-    """Return a page of relations, newest first; those of deleted memories only where they are asked for.
+    """Return a page of relations, newest first; those of deleted memories only if asked for.
 
     Raises:
-        NotFound: there is nothing of an id that was given.
+        NotFound: there is no entity of a given id.
         Gone: it is deleted, and ``include_deleted`` is off.
-        Invalid: a reference names something of another store, or not what is said of it.
+        Invalid: a reference names an entity of another store, or of another type.
     """
     with retrieval("list", command), scopes.reading(command.scope):
         matching = _matching(command)
@@ -85,7 +83,7 @@ def list_relations(*, command: RelationList) -> Listing:
         found = list(following.order_by("-id")[: command.limit + 1])
         shown = view_relations(found[: command.limit])
         return page(
-            [_compact(each) for each in shown] if command.compact else shown,
+            [_compact(relation) for relation in shown] if command.compact else shown,
             total=matching.count(),
             more=len(found) > command.limit,
             cursor_of=lambda item: encode_cursor(item["id"]),
@@ -104,15 +102,15 @@ def _matching(command: RelationList) -> QuerySet[Relation]:
     if command.relation:
         found = found.filter(relation=command.relation)
     ends = {
-        name: (end_id(name, given, said), said)
-        for name, given, said in (
+        name: (end_id(name, given, claimed), claimed)
+        for name, given, claimed in (
             ("id", command.id, command.entry_type),
             ("source", command.source, command.source_type),
             ("target", command.target, command.target_type),
         )
         if given is not None
     }
-    named = [(name, wanted, said) for name, (wanted, said) in ends.items()]
+    named = [(name, wanted, claimed) for name, (wanted, claimed) in ends.items()]
     require_ends(*named, include_deleted=command.include_deleted)
     for name, (wanted, _) in ends.items():
         found = found.filter(_at(name, wanted, command.direction))
@@ -127,14 +125,15 @@ def _at(field: str, wanted: int, direction: Direction) -> Q:
 
 
 def with_ends(*, include_deleted: bool = False) -> QuerySet[Relation]:
-    """Return the relations whose ends are there; deleted memories are not, unless they are asked for.
+    """Return the relations whose ends exist; deleted memories count as missing unless ``include_deleted``.
 
-    What is in quarantine never is. In the past, there are relations of memories that were erased since.
+    Ends in quarantine always count as missing.
     """
     found: QuerySet[Relation] = outside_quarantine(outside_quarantine(Relation.objects.all(), "source_id"), "target_id")
     if not include_deleted:
         deleted = Memory.objects.filter(deleted_at__isnull=False).values("id")
         found = found.exclude(source_id__in=deleted).exclude(target_id__in=deleted)
+    # Views of the past have relations of memories that were erased later
     if current_store().scope is not Scope.VIEW:
         return found
     for end in ("source", "target"):
@@ -144,8 +143,8 @@ def with_ends(*, include_deleted: bool = False) -> QuerySet[Relation]:
 
 
 def view_relations(relations: Sequence[Relation]) -> list[dict[str, Any]]:
-    """Return relations as JSON data, the same at every door; what their ends are takes one statement."""
-    ends = find_entities(each for relation in relations for each in (relation.source_id, relation.target_id))
+    """Return relations as JSON data; all ends are looked up with one statement."""
+    ends = find_entities(end for relation in relations for end in (relation.source_id, relation.target_id))
     scope = scopes.own_scope()
     return [
         RelationView(
@@ -167,18 +166,18 @@ def _gone(end_type: str, end: int) -> Entity:
 
 
 def relations_of(memory_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return the relations of each memory, oldest first; those whose other end is deleted are left out."""
+    """Return the relations of each memory, oldest first, without those whose other end is deleted."""
     touching = with_ends(include_deleted=True).filter(Q(source_id__in=memory_ids) | Q(target_id__in=memory_ids))
     grouped: dict[int, list[dict[str, Any]]] = {memory_id: [] for memory_id in memory_ids}
     for relation in view_relations(list(touching.order_by("id"))):
-        for one, other in (("source", "target"), ("target", "source")):
-            if relation[one]["id"] in grouped and not relation[other]["deleted"]:
-                grouped[relation[one]["id"]].append(relation)
+        for near, far in (("source", "target"), ("target", "source")):
+            if relation[near]["id"] in grouped and not relation[far]["deleted"]:
+                grouped[relation[near]["id"]].append(relation)
     return grouped
 
 
 def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
-    """Return what supersedes each memory that something which is not deleted, and is accepted, supersedes."""
+    """Map superseded memories to what supersedes them; only live, accepted successors count."""
     wanted = list(ids)
     if not wanted:
         return {}

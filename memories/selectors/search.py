@@ -1,4 +1,4 @@
-"""Searching by a question in words, in every scope that holds here."""
+"""Searching all visible scopes by a question."""
 
 from __future__ import annotations
 
@@ -24,50 +24,47 @@ from memoryhub.core.schemas import Listing
 from memoryhub.core.search.retrieval import retrieval
 from memoryhub.core.stores.store import current_store, use_store
 
+# Top hits of a store by which its answer is judged
 _BEST = 3
-"""Hits of a store by which it is judged how well it answers."""
 
+# What was found by meaning only still answers something
 _LEAST_SHARE = 0.05
-"""What was found by its meaning alone still answers something."""
 
+# From the simplest to the best: LIKE, words, words and meaning
 _MODES = ("basic", "fts5", "hybrid")
-"""How stores are searched, from the simplest on: by LIKE, by words, by words and meaning."""
 
 
+# Score, index of the store in the chain, id in that store
 _Found = tuple[float, int, int]
-"""One hit before it is shown: its score, the place of its store in the chain of those that hold, its id there."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the stores of a chain have found."""
-
+    # Best first; at equal scores the nearer store first
     found: list[_Found]
-    """Best first, the nearer store's before the farther's where they are as good."""
+    # Per store, nearest first
     ranked: list[engine.Ranked]
-    """A store each, nearest first."""
 
+    # The simplest mode of all stores
     @property
     def mode(self) -> str:
-        """How they were found: the simplest of what the stores have."""
         return min((ranked.mode for ranked in self.ranked), key=_MODES.index, default="fts5")
 
     @property
     def problems(self) -> list[str]:
-        """Why stores did not go by meaning too."""
         return [problem for ranked in self.ranked for problem in ranked.problems]
 
 
 def search(
     *, command: MemorySearch, mode: str | None = None, whole_store: bool = False, explained: bool = True
 ) -> Listing:
-    """Return what answers the question best, each hit with its evidence: id, source, scope, date, session.
+    """Return the best answers to a question, each with its evidence: id, source, scope, date, session.
 
     Args:
         command: the question and its filters.
-        mode: ``auto``, ``fts5`` or ``basic``; default: as the setting ``search_mode`` says.
-        whole_store: all of the current store and nothing else, for whatever session it holds.
-        explained: say of each hit where its words are and why it ranks there, which its line does not tell.
+        mode: ``auto``, ``fts5`` or ``basic``; default: the setting ``search_mode``.
+        whole_store: search the current store only, with the memories of all its sessions.
+        explained: add ``matches`` and ``why`` to each hit.
     """
     with retrieval("search", command):
         chain = _chain(command, whole_store=whole_store)
@@ -112,17 +109,15 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _An
     return _Answer(found, ranked)
 
 
+# Makes scores of stores comparable. A word score depends on how rare the words are in a store: in a store of two
+# memories the right one scores next to nothing. So a store's best hit is scaled to the share of the question's words
+# that one of its best hits has.
 def _scale(ranked: engine.Ranked, words: Sequence[str]) -> float:
-    """Return what makes a store's scores comparable with another's: its best hit then scores as it answers.
-
-    A score by words depends on how rare they are in its store, so that in a store of two memories the right one has
-    next to nothing. What it answers is the share of the question's words that one of the best hits has.
-    """
-    best = [each for each, _ in ranked.hits[:_BEST]]
+    best = [hit for hit, _ in ranked.hits[:_BEST]]
     if not best or ranked.hits[0][1] <= 0:
         return 1.0
     titles, texts = engine.documents_of(best), engine.texts_of(best)
-    answers = max(len(words_in(f"{titles[each]['title']} {texts.get(each, '')}", words)) for each in best)
+    answers = max(len(words_in(f"{titles[hit]['title']} {texts.get(hit, '')}", words)) for hit in best)
     return max(answers / max(len(words), 1), _LEAST_SHARE) / ranked.hits[0][1]
 
 
@@ -137,16 +132,16 @@ def _hits(
 ) -> list[dict[str, Any]]:
     by_place: dict[int, dict[int, dict[str, Any]]] = {}
     for place, (level, ranked) in enumerate(zip(chain, answer.ranked, strict=True)):
-        mine = [(each, score) for score, there, each in shown if there == place]
-        if mine:
+        local = [(hit_id, score) for score, store_index, hit_id in shown if store_index == place]
+        if local:
             with use_store(level.store):
                 found_here = (
-                    compact_hits(mine, _scope_of(level))
+                    compact_hits(local, _scope_of(level))
                     if compact
-                    else hits(mine, query.terms, _scope_of(level), ranked, explained=explained)
+                    else hits(local, query.terms, _scope_of(level), ranked, explained=explained)
                 )
             by_place[place] = {hit["id"]: hit for hit in found_here}
-    return [by_place[place][each] for _, place, each in shown]
+    return [by_place[place][hit_id] for _, place, hit_id in shown]
 
 
 def _scope_of(level: scopes.Level) -> MemoryScope:
@@ -154,7 +149,7 @@ def _scope_of(level: scopes.Level) -> MemoryScope:
 
 
 def compact_hits(shown: Sequence[tuple[int, float]], scope: MemoryScope) -> list[dict[str, Any]]:
-    """Return ranked ids of the current store with their titles alone."""
+    """Return ranked ids of the current store with their titles."""
     documents = engine.documents_of([hit_id for hit_id, _ in shown])
     return [{"id": hit_id, "scope": scope.value, "title": documents[hit_id]["title"]} for hit_id, _ in shown]
 
@@ -170,16 +165,16 @@ def hits(
     """Return ranked ids of the current store as hits, each with its evidence.
 
     Args:
-        shown: ids with their scores.
-        words: the search terms, to mark where they are.
-        scope: that of the store.
-        ranked: by what the hits were found, and what changed their scores.
-        explained: with ``matches`` and ``why``.
+        shown: ids with scores.
+        words: search terms, to mark where they are.
+        scope: of the store.
+        ranked: how the hits were found.
+        explained: add ``matches`` and ``why``.
     """
     ids = [document_id for document_id, _ in shown]
     documents, texts, conflicts = engine.documents_of(ids), engine.texts_of(ids), open_conflicts(ids)
     notes, successors = notes_of(documents), superseded_by(ids)
-    excerpts = {each: excerpt(texts.get(each, ""), words) for each in ids}
+    excerpts = {hit_id: excerpt(texts.get(hit_id, ""), words) for hit_id in ids}
     found = [
         {
             **documents[document_id],
@@ -201,5 +196,4 @@ def hits(
 
 
 def _why(by_words: str, found_by: str) -> str:
-    """Return why a hit ranks where it does: by its words, by what else it was found, or by that alone."""
     return by_words + found_by.removeprefix(TEXT) if found_by.startswith(TEXT) else found_by

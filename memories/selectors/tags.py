@@ -1,5 +1,3 @@
-"""Tags: predefined, described and merely used ones, and where they are."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -24,65 +22,65 @@ from memoryhub.core.tools import MAX_SUGGESTIONS
 from sessions_app.selectors import profile
 
 _ID_DIGITS = 16
+# Memories whose types are counted; types have no index
 _LATELY = 1_000
-"""So many memories are looked through for their types, which have no index."""
 _LAST_CHARACTER = "\U0010ffff"
 _WANTED = MAX_SUGGESTIONS + 1
 
 
 def suggest_ids(typed: str) -> list[str]:
-    """Return ids of memories that begin with ``typed``, the newest first."""
+    """Return ids of memories that begin with ``typed``, newest first."""
     return ids_among(Memory.objects.live(), typed)
 
 
 def ids_among(entities: QuerySet[Any], typed: str) -> list[str]:
-    """Return the ids of these entities that begin with ``typed``, the newest first."""
-    begun = typed.strip().removeprefix("#")
-    if begun and not (begun.isascii() and begun.isdigit() and len(begun) <= _ID_DIGITS):
+    """Return ids of the entities that begin with ``typed``, newest first."""
+    prefix = typed.strip().removeprefix("#")
+    if prefix and not (prefix.isascii() and prefix.isdigit() and len(prefix) <= _ID_DIGITS):
         return []
-    # A plain id to order by would make SQLite walk the whole table in its order, and leave the ranges aside.
-    newest = (F("id") + 0).desc() if begun else "-id"
-    found = entities.filter(_ids_from(begun)).order_by(newest).values_list("id", flat=True)
+    # Ordered by a plain id, SQLite would scan the table in that order instead of using the ranges
+    newest = (F("id") + 0).desc() if prefix else "-id"
+    found = entities.filter(_ids_from(prefix)).order_by(newest).values_list("id", flat=True)
     return [str(number) for number in found[:_WANTED]]
 
 
 def suggest_tags(typed: str) -> list[str]:
-    """Return tags for the last of a list separated by commas, the most used first, each with the list before it."""
+    """Return completions of the last tag in a comma-separated list, most used first, with the tags before it."""
     before, comma, last = typed.rpartition(",")
-    begun = last.strip().lower()
-    matching = MemoryTag.objects.filter(tag__gte=begun, tag__lt=begun + _LAST_CHARACTER)
-    told = outside_quarantine(matching, "memory_id")
-    counted = told.values_list("tag").annotate(uses=Count("memory_id")).order_by("-uses", "tag")
+    prefix = last.strip().lower()
+    matching = MemoryTag.objects.filter(tag__gte=prefix, tag__lt=prefix + _LAST_CHARACTER)
+    visible = outside_quarantine(matching, "memory_id")
+    counted = visible.values_list("tag").annotate(uses=Count("memory_id")).order_by("-uses", "tag")
     return [f"{before}{comma}{tag}" for tag, _ in counted[:_WANTED]]
 
 
 def suggest_types(typed: str) -> list[str]:
-    """Return the types of what was changed lately that begin with ``typed``, the most used first."""
+    """Return types of recently changed memories that begin with ``typed``, most used first."""
     lately = Memory.objects.live().order_by("-updated_at", "-id").values_list("type", flat=True)
     counts = Counter(lately[:_LATELY])
-    begun = typed.strip().lower()
-    return [name for name, _ in counts.most_common() if name.startswith(begun)][:_WANTED]
+    prefix = typed.strip().lower()
+    return [name for name, _ in counts.most_common() if name.startswith(prefix)][:_WANTED]
 
 
-def _ids_from(begun: str) -> Q:
-    """Return the ranges of ids that begin with these digits: 41, 410 to 419, 4100 to 4199, and so on."""
-    ranges = Q(id__gt=0) if not begun else Q(id__in=[])
-    for digits in range(_ID_DIGITS - len(begun) + 1 if begun else 0):
-        least = int(begun) * 10**digits
+# Ranges of ids that begin with these digits: 41, 410 to 419, 4100 to 4199, …
+def _ids_from(prefix: str) -> Q:
+    ranges = Q(id__gt=0) if not prefix else Q(id__in=[])
+    for digits in range(_ID_DIGITS - len(prefix) + 1 if prefix else 0):
+        least = int(prefix) * 10**digits
         ranges |= Q(id__range=(least, least + 10**digits - 1))
     return ranges
 
 
+# Subtracts the few memories that do not count, through their indexes, instead of testing all
 _USES = (
     "SELECT tag, count(*) FROM memories_memorytag WHERE memory_id NOT IN ("
     "SELECT id FROM memories_memory WHERE deleted_at IS NOT NULL UNION ALL SELECT id FROM quarantine UNION ALL "
     "SELECT id FROM memories_memory WHERE scope = 'session' AND session_id <> %s) GROUP BY tag"
 )
-"""Looks up the few that do not count, in indexes, and not the many that do."""
 
 
 def list_tags(*, command: TagList) -> Listing:
-    """Return a page of tags by name; counts are of the memories that hold here."""
+    """Return a page of tags by name, with the number of visible memories."""
     with retrieval("list", command), scopes.reading(command.scope):
         matching = [tag for tag in view_tags() if _matches(tag, command)]
         after = decode_cursor(command.cursor, (str,))
@@ -131,16 +129,16 @@ def _view(name: str, described: Tag | None, memories: int, *, on_project: bool) 
 
 
 def tag_names(tags: Sequence[int | str]) -> list[str]:
-    """Return the names of tags, each given by its name or by the id under which it was described.
+    """Return the names of tags that are given by name or by id.
 
     Raises:
-        NotFound: no tag was described under that id.
+        NotFound: no tag has such an id.
     """
-    known = _names_of(each for each in tags if isinstance(each, int))
-    missing = [each for each in tags if isinstance(each, int) and each not in known]
+    names = _names_of(tag for tag in tags if isinstance(tag, int))
+    missing = [tag for tag in tags if isinstance(tag, int) and tag not in names]
     if missing:
-        raise NotFound(f"there is no described tag #{missing[0]} here; give the tag's name, tag_list shows them")
-    return list(dict.fromkeys(known[each] if isinstance(each, int) else each for each in tags))
+        raise NotFound(f"there is no described tag #{missing[0]} here; give its name; tag_list shows all")
+    return list(dict.fromkeys(names[tag] if isinstance(tag, int) else tag for tag in tags))
 
 
 def _names_of(ids: Iterable[int]) -> dict[int, str]:

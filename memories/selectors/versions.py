@@ -1,4 +1,4 @@
-"""The history of memories. A version's text is the payload of its event."""
+"""The history of memories. A version's text is the payload of its event (decision 2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memoryhub.core.models import RawEvent
 
 
 def versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return the history of each memory, newest first. A version's text is the payload of its event."""
+    """Return the history of each memory, newest first, each version with its diff."""
     versions = list(MemoryVersion.objects.filter(memory_id__in=memory_ids).order_by("-version"))
     payloads = dict(
         RawEvent.objects.filter(position__in=[version.id for version in versions]).values_list(
@@ -52,7 +52,7 @@ def _version_view(version: MemoryVersion, payload: dict[str, Any]) -> dict[str, 
 
 
 def state_at(memory_id: int, version: int) -> MemoryState:
-    """Return what a memory was at one of its versions.
+    """Return the state of a memory at a version.
 
     Raises:
         NotFound: it has no such version.

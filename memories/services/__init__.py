@@ -1,5 +1,3 @@
-"""What changes memories; each function appends events."""
-
 from memories.services.conflicts import resolve_conflict
 from memories.services.registry import delete_memory, restore_memory
 from memories.services.revise import update_memory

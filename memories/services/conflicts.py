@@ -1,5 +1,3 @@
-"""Settling conflicts: two versions that were written at once."""
-
 from __future__ import annotations
 
 from memories import scopes
@@ -18,13 +16,13 @@ from memoryhub.core.errors import Invalid
 
 
 def resolve_conflict(*, command: ConflictResolve) -> ConflictResult:
-    """Settle a conflict: keep one version, merge them, or make the earlier one a memory of its own.
+    """Resolve a conflict: keep one version, merge them, or make the earlier one a memory of its own.
 
-    What is to stand becomes a new version, unless it is the current state already. The versions themselves stay.
+    The chosen state becomes a new version unless it is current already. No version is deleted.
 
     Raises:
         NotFound: there is no such conflict.
-        Conflict: it is settled already, or a title is taken.
+        Conflict: it is resolved already, or a title is taken.
         Gone: the memory is deleted.
         Invalid: ``merge`` without the merged text, or a text without ``merge``.
     """
@@ -35,7 +33,7 @@ def resolve_conflict(*, command: ConflictResolve) -> ConflictResult:
             return _result(find_conflict(command.id))
         conflict = _open(command.id)
         existing = Existing.of(live_memory(conflict.memory_id))
-        _stand(existing, conflict, command)
+        _apply(existing, conflict, command)
         split_id = _split(existing, conflict, command) if command.resolution is Resolution.BOTH else None
         payload = ConflictResolved(
             conflict_id=conflict.id,
@@ -62,14 +60,13 @@ def _open(conflict_id: int) -> Conflict:
     conflict = find_conflict(conflict_id)
     if conflict.resolved_at:
         raise Refused(
-            f"conflict #{conflict_id} was settled with {conflict.resolution} by {conflict.resolved_by}", id=conflict_id
+            f"conflict #{conflict_id} was resolved with {conflict.resolution} by {conflict.resolved_by}", id=conflict_id
         )
     return conflict
 
 
-def _stand(existing: Existing, conflict: Conflict, command: ConflictResolve) -> None:
-    """Make what is to stand the current state, where it is not."""
-    state = _wanted(existing, conflict, command)
+def _apply(existing: Existing, conflict: Conflict, command: ConflictResolve) -> None:
+    state = _chosen_state(existing, conflict, command)
     if not existing.differs(state):
         return
     if state.title != existing.state.title:
@@ -78,7 +75,7 @@ def _stand(existing: Existing, conflict: Conflict, command: ConflictResolve) -> 
     append_version(existing, state, base=existing.version, reason=reason, key=None)
 
 
-def _wanted(existing: Existing, conflict: Conflict, command: ConflictResolve) -> MemoryState:
+def _chosen_state(existing: Existing, conflict: Conflict, command: ConflictResolve) -> MemoryState:
     if command.resolution is Resolution.KEEP_A:
         return state_at(existing.id, conflict.version_a)
     if command.resolution is Resolution.KEEP_B:
@@ -90,7 +87,6 @@ def _wanted(existing: Existing, conflict: Conflict, command: ConflictResolve) ->
 
 
 def _split(existing: Existing, conflict: Conflict, command: ConflictResolve) -> int:
-    """Make the earlier version a memory of its own, and return its id."""
     earlier = state_at(existing.id, conflict.version_a)
     title = command.title or f"{earlier.title[:180]} (version {conflict.version_a} of #{existing.id})"
     fields = {**earlier.columns(), "title": title, "topic_key": None}

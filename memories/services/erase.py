@@ -1,4 +1,4 @@
-"""Permanent deletion: the text leaves the log, the read models, the indexes and the file."""
+"""Permanent deletion: removes a text from the log, the read models, the indexes and the file."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ logger = logging.getLogger(__name__)
 
 
 def erase_memory(*, command: MemoryDelete) -> WriteResult:
-    """Erase every version of a softly deleted memory; its events and their digests stay, so the chain still verifies.
+    """Erase every version of a soft-deleted memory. Events and their digests stay, so the chain still verifies.
 
-    Context packs whose question repeats its text are erased with it, and the text is taken out of events of hooks that
-    wait in the spool. Afterwards no byte of the text is in the store's files, unless another event quotes it. Backups
-    that were made before still have it.
+    Context packs whose question quotes the text are erased with it, and the text is removed from spooled hook events.
+    Afterwards the text is not in the store's files, unless another event quotes it. Older backups still contain it.
 
     Raises:
         NotFound: there is no such memory.
         PreconditionFailed: it is not deleted.
-        ConfirmationRequired: ``confirm_token`` is not the one that this error names.
-        Locked: another process takes events from the spool for long.
+        ConfirmationRequired: ``confirm_token`` is not the one in this error.
+        Locked: another process holds the spool.
     """
-    reason, caller = command.reason or "deleted for good", current_store()
+    reason, caller = command.reason or "permanently deleted", current_store()
+    # See decisions 6 and 31
     with scopes.writing(command.scope):
         memory = find_memory(command.id)
         traces = Traces(_positions(memory), caller)
@@ -50,7 +50,7 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
                 _require_confirmation(memory, traces, command.confirm_token)
                 log.erase_streams([f"memory:{memory.id}"], reason=reason)
                 traces.erase_packs(reason=reason)
-                clean_spool()  # before the commit: afterwards the text could not be looked for again
+                clean_spool()  # before the commit: afterwards the text is gone and could not be searched
         wipe_traces()
         return WriteResult(
             id=memory.id, version=memory.version, status=WriteStatus.ERASED, title="", scope=memory.scope
@@ -69,9 +69,9 @@ def _positions(memory: Memory) -> list[int]:
 
 
 def wipe_traces() -> bool:
-    """Leave no byte in the current store's files of what was erased or redacted.
+    """Remove erased and redacted bytes from the files of the current store.
 
-    Returns False where others held the store, or the disk is full: an hourly job does it again.
+    Returns False if the store was locked or the disk is full; an hourly job retries.
     """
     try:
         forget_removed()
@@ -85,31 +85,28 @@ def wipe_traces() -> bool:
 def _require_confirmation(memory: Memory, traces: Traces, token: str | None) -> None:
     if memory.deleted_at is None:
         raise PreconditionFailed(
-            f"memory #{memory.id} is not deleted; delete it without permanent first, then for good", id=memory.id
+            f"memory #{memory.id} is not deleted; delete it first, then again with permanent=true", id=memory.id
         )
     wanted = _token(memory)
     if token != wanted:
         raise ConfirmationRequired(
             f"permanently delete #{memory.id} {memory.title!r} with its {counted(memory.version, 'version')}"
-            f"{_quoting(traces)}? Its text cannot be brought back",
+            f"{_quoting(traces)}? Its text cannot be restored",
             id=memory.id,
             confirm_token=wanted,
         )
 
 
 def _quoting(traces: Traces) -> str:
-    """Say what else goes because it quotes the memory."""
     packs, waiting = traces.count_packs(), len(traces.find_spooled().lines)
-    parts = [f", {counted(packs, 'context pack')} asked for in its words"] if packs else []
+    parts = [f", {counted(packs, 'context pack')} whose question quotes it"] if packs else []
     if waiting:
-        parts.append(
-            f", and its text in {counted(waiting, 'event')} that {'waits' if waiting == 1 else 'wait'} to be taken in"
-        )
+        parts.append(f", and its text in {counted(waiting, 'spooled event')}")
     return "".join(parts)
 
 
+# Bound to the last event: the token expires when the memory changes or is restored
 def _token(memory: Memory) -> str:
-    """Return a token for the memory as it stands: once it changes, or is restored, the token is another."""
     last = RawEvent.objects.filter(stream_id=f"memory:{memory.id}").order_by("-position").first()
     digest = last.chain_digest if last else ""
     return hashlib.sha256(f"erase memory {memory.id} at {digest}".encode()).hexdigest()[:16]

@@ -1,5 +1,3 @@
-"""What changes the registry: tools, guidelines and knowledge, each known by its name in its scope."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +32,7 @@ from memoryhub.core.permissions import Act, demand
 
 
 def delete_memory(*, command: MemoryTouch) -> WriteResult:
-    """Delete a memory softly: it leaves lists and searches, and can be restored. ``permanent`` erases a deleted one.
+    """Soft-delete a memory: it leaves lists and searches, and can be restored. ``permanent`` erases a deleted one.
 
     Raises:
         NotFound: there is no such memory.
@@ -49,11 +47,11 @@ def delete_memory(*, command: MemoryTouch) -> WriteResult:
 
 
 def restore_memory(*, command: MemoryTouch) -> WriteResult:
-    """Bring a deleted memory back; with ``version``, make that version of a memory the current one again.
+    """Undelete a memory; with ``version``, make that version current again.
 
     Raises:
         NotFound: there is no such memory or version.
-        Conflict: it is not deleted, or another memory has taken its topic or title.
+        Conflict: it is not deleted, or another memory has its topic or title.
     """
     if isinstance(command, MemoryRestore) and command.version:
         return restore_version(command=command)
@@ -83,17 +81,17 @@ def _restorable(memory_id: int) -> Memory:
     rival = existing.of_topic(state) or (None if state.topic_key else existing.of_title(state))
     if rival:
         raise Conflict(
-            f"#{rival.id} has the topic or title of #{memory_id} now; change or delete it first", id=rival.id
+            f"#{rival.id} has taken the topic or title of #{memory_id}; change or delete it first", id=rival.id
         )
     return memory
 
 
 def add_entry(*, command: MemoryWrite, scope_id: str = "") -> WriteResult:
-    """Add an entry.
+    """Add a registry entry.
 
     Raises:
-        Conflict: the name is taken in that scope; the data names the id.
-        Invalid: as ``write_memory``, or ``scope_id`` is not the scope that holds here.
+        Conflict: the name is taken in that scope; the data has the id.
+        Invalid: as ``write_memory``, or ``scope_id`` is not bound here.
     """
     check_scope_id(command.scope, scope_id)
     with _acting(command.author):
@@ -107,7 +105,7 @@ def update_entry(*, kind: MemoryKind, entry: EntryRef, changes: Mapping[str, Any
         kind: its kind.
         entry: which one; a name means the nearest of that name.
         changes: fields of ``MemoryUpdate``.
-        author: who makes this version; default: the caller.
+        author: of this version; default: the caller.
 
     Raises:
         NotFound, Gone, Invalid: as ``find_entry``.
@@ -123,7 +121,7 @@ def update_entry(*, kind: MemoryKind, entry: EntryRef, changes: Mapping[str, Any
 def deactivate_entry(
     *, kind: MemoryKind, entry: EntryRef, reason: str = "", author: str = "", idempotency_key: str | None = None
 ) -> WriteResult:
-    """Delete an entry softly; its name is free then, and its history stays.
+    """Soft-delete an entry: its name becomes free, its history stays.
 
     Raises:
         NotFound, Gone, Invalid: as ``find_entry``.
@@ -134,8 +132,8 @@ def deactivate_entry(
         return delete_memory(command=command)
 
 
+# For clients that act for several agents
 @contextmanager
 def _acting(author: str) -> Iterator[None]:
-    """Let the event say who acts, where a client speaks for one of several agents."""
     with use_origin(**({"actor": author} if author else {})):
         yield

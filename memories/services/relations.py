@@ -1,5 +1,3 @@
-"""Relating things of a store, and taking relations away."""
-
 from __future__ import annotations
 
 import json
@@ -7,7 +5,7 @@ import json
 from memories import scopes
 from memories.events import RELATION_CREATED, RELATION_DELETED, RelationCreated, RelationDeleted
 from memories.models import EndType, Relation, RelationType
-from memories.models.link import NEVER_ROUND
+from memories.models.link import ACYCLIC
 from memories.references import end_id, require_ends
 from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete, RelationResult
 from memories.selectors.relations import find_relation, path_between, same_relation, view_relations
@@ -18,23 +16,23 @@ from memoryhub.core.models import RawEvent
 
 
 def create_relation(*, command: RelationCreate) -> RelationResult:
-    """Relate two things of one store; a relation that says the same is kept instead of made twice.
+    """Relate two entities of one store; an equal relation is kept.
 
     Raises:
-        NotFound: one of the ends is not there.
+        NotFound: one of the entities does not exist.
         Gone: one of them is deleted.
-        Invalid: both are one, one is of another store, or one is not what the caller says.
-        Conflict: it would close a circle of depends_on, supersedes or derived_from; the data has the path.
+        Invalid: both are the same, one is of another store, or has another type than claimed.
+        Conflict: it would create a cycle of depends_on, supersedes or derived_from; the data has the path.
     """
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, RELATION_CREATED)
         if first:
-            return _made_before(first)
+            return _earlier_result(first)
         source, target = _ends(command)
         same = same_relation(command.relation, source.id, target.id)
         if same:
             return _result(same, LinkStatus.KEPT)
-        _refuse_circle(command.relation, source.id, target.id)
+        _refuse_cycle(command.relation, source.id, target.id)
         draft = log.prepare(RELATION_CREATED, _payload(command.relation, source, target))
         event = log.append(draft, entity="relation", idempotency_key=command.idempotency_key)
         return _result(find_relation(event.position), LinkStatus.CREATED)
@@ -44,7 +42,7 @@ def _ends(command: RelationCreate) -> list[Entity]:
     source = end_id("source", command.source, command.source_type)
     target = end_id("target", command.target, command.target_type)
     if source == target:
-        raise Invalid("'source' and 'target' are one and the same; a relation is between two things")
+        raise Invalid("'source' and 'target' are the same; a relation needs two entities")
     return require_ends(("source", source, command.source_type), ("target", target, command.target_type))
 
 
@@ -58,36 +56,36 @@ def _payload(relation: RelationType, source: Entity, target: Entity) -> Relation
     )
 
 
-def _refuse_circle(relation: RelationType, source: int, target: int) -> None:
-    path = path_between(relation, target, source) if relation in NEVER_ROUND else []
+def _refuse_cycle(relation: RelationType, source: int, target: int) -> None:
+    path = path_between(relation, target, source) if relation in ACYCLIC else []
     if path:
-        way = f" {relation} ".join(f"#{each}" for each in path)
+        way = f" {relation} ".join(f"#{entity}" for entity in path)
         raise Conflict(
-            f"#{source} {relation} #{target} would close a circle, since {way}; take one of those relations away "
-            "first, or choose related_to",
+            f"#{source} {relation} #{target} would create a cycle, since {way}; delete one of those relations "
+            "first, or use related_to",
             path=path,
         )
 
 
 def delete_relation(*, command: RelationDelete) -> RelationResult:
-    """Take a relation away, and return what it was.
+    """Delete a relation and return it.
 
     Raises:
-        NotFound: there is none of that id, or none that says so.
-        Invalid: neither its id is given nor source, relation and target.
+        NotFound: there is no such relation.
+        Invalid: neither its id nor source, relation and target are given.
     """
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, RELATION_DELETED)
         if first:
             return _result(_as_made(_relation_id(first)), LinkStatus.DELETED)
-        relation = _meant(command)
+        relation = _find(command)
         result = _result(relation, LinkStatus.DELETED)
         draft = log.prepare(RELATION_DELETED, RelationDeleted(relation_id=relation.id, reason=command.reason))
         log.append(draft, stream=f"relation:{relation.id}", idempotency_key=command.idempotency_key)
         return result
 
 
-def _meant(command: RelationDelete) -> Relation:
+def _find(command: RelationDelete) -> Relation:
     if command.id is not None:
         return find_relation(command.id)
     if command.source is None or command.relation is None or command.target is None:
@@ -105,15 +103,17 @@ def _result(relation: Relation, status: LinkStatus) -> RelationResult:
     return RelationResult(**view, status=status)
 
 
-def _made_before(event: RawEvent) -> RelationResult:
+def _earlier_result(event: RawEvent) -> RelationResult:
     relation = Relation.objects.filter(id=event.position).first()
     if relation is None:
-        raise Gone(f"relation #{event.position} was made by this call before and is gone since", id=event.position)
+        raise Gone(
+            f"relation #{event.position} was created by this call before and is deleted since", id=event.position
+        )
     return _result(relation, LinkStatus.CREATED)
 
 
+# A deleted relation, from the event that created it
 def _as_made(relation_id: int) -> Relation:
-    """Return the relation as the log has it, for one that is gone."""
     event = RawEvent.objects.get(position=relation_id)
     return Relation(
         id=relation_id,

@@ -1,5 +1,3 @@
-"""What services answer, and how they find what they change."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -37,11 +35,11 @@ _TEXT_WRITTEN = {WriteStatus.CREATED, WriteStatus.UPDATED, WriteStatus.RESTORED,
 
 
 def with_embedding(results: Sequence[WriteResult]) -> list[WriteResult]:
-    """Return answers that say what becomes of the vectors of what they wrote, unless they say so already."""
+    """Return the results with the state of the embedding of what they wrote."""
     if not any(map(_lacks_embedding, results)):
         return list(results)
-    told = {"embedding": renewal()}
-    return [each.model_copy(update=told) if _lacks_embedding(each) else each for each in results]
+    update = {"embedding": renewal()}
+    return [result.model_copy(update=update) if _lacks_embedding(result) else result for result in results]
 
 
 def _lacks_embedding(result: WriteResult) -> bool:
@@ -52,8 +50,8 @@ def live_memory(memory_id: int) -> Memory:
     """Return the memory.
 
     Raises:
-        NotFound: there is none of that id.
-        Gone: it is deleted, or in quarantine.
+        NotFound: there is no such memory.
+        Gone: it is deleted or in quarantine.
     """
     memory = find_memory(memory_id)
     if memory.deleted_at:
@@ -61,17 +59,17 @@ def live_memory(memory_id: int) -> Memory:
     aside = quarantine_marks([memory_id])
     if aside:
         raise Gone(
-            f"memory #{memory_id} is {aside[memory_id]}; a person lets it out by undoing that, or write it anew",
+            f"memory #{memory_id} is {aside[memory_id]}; a person can undo that, or write a new memory",
             id=memory_id,
         )
     return memory
 
 
 def refuse_taken_title(existing: Existing, state: MemoryState) -> None:
-    """Refuse the topic of another memory of the same scope; without a topic, the title of one of the same kind too.
+    """Refuse a topic that another memory of the scope has; without a topic, the title of one of the same kind.
 
     Raises:
-        Conflict: it is taken; the data names the id.
+        Conflict: it is taken; the data has the id.
     """
     if state.topic_key:
         _refuse_taken_topic(existing, state)
@@ -95,7 +93,7 @@ def _refuse_taken_topic(existing: Existing, state: MemoryState) -> None:
 
 
 def kept(existing: Existing, status: WriteStatus) -> WriteResult:
-    """Return the answer to a write that left the memory's state as it was."""
+    """Return the result of a write that changed nothing."""
     state = existing.state
     return WriteResult(
         id=existing.id,
@@ -103,7 +101,7 @@ def kept(existing: Existing, status: WriteStatus) -> WriteResult:
         status=status,
         title=state.title,
         scope=state.scope,
-        **_review_fields(existing.standing),
+        **_review_fields(existing.status),
     )
 
 
@@ -114,7 +112,7 @@ def written(
     state: MemoryState | Memory,
     draft: Draft[Any],
 ) -> WriteResult:
-    """Return the answer to a write, with what was redacted of it."""
+    """Return the result of a write, with its redactions."""
     return WriteResult(
         id=memory_id,
         version=version,
@@ -125,21 +123,21 @@ def written(
     )
 
 
-def with_review_status(result: WriteResult, standing: ReviewStatus | None) -> WriteResult:
-    """Return an answer that says how the memory stands."""
-    return result.model_copy(update=_review_fields(standing)) if standing else result
+def with_review_status(result: WriteResult, review: ReviewStatus | None) -> WriteResult:
+    """Add the review status to a result."""
+    return result.model_copy(update=_review_fields(review)) if review else result
 
 
-def _review_fields(standing: ReviewStatus) -> dict[str, Any]:
+def _review_fields(review: ReviewStatus) -> dict[str, Any]:
     return {
-        "review": standing.state,
-        "review_reason": standing.reason,
-        "accepted_version": standing.accepted_version,
+        "review": review.state,
+        "review_reason": review.reason,
+        "accepted_version": review.accepted_version,
     }
 
 
 def result_of(event: RawEvent, redactions: Sequence[str] = ()) -> WriteResult:
-    """Return the first answer to a call that came again with its idempotency key."""
+    """Return the result of a repeated call with the same idempotency key."""
     memory = find_memory(int(event.stream_id.removeprefix("memory:")))
     result = WriteResult(
         id=memory.id,

@@ -1,4 +1,4 @@
-"""New versions of a memory: a change, an earlier version made the current one again, a conflict's outcome."""
+"""New versions of a memory: updates, restored versions, resolved conflicts."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _CHANGEABLE = {"title", "content", "type", "tags", "author", "source", "resource
 
 
 def update_memory(*, command: MemoryUpdate) -> WriteResult:
-    """Change parts of a memory; a change that changes nothing makes no version.
+    """Change parts of a memory; without an actual change no version is made.
 
-    A change that was made from an older version than the current one is kept beside it as a conflict, when the first
-    version that its writer had not seen is younger than the conflict window; later it is refused.
+    A change based on an older version is stored next to the current one as a conflict, if the first version that the
+    writer missed is younger than the conflict window; otherwise it is refused (decision 15).
 
     Raises:
         NotFound: there is no such memory.
-        Gone: it is deleted; restore it first.
-        PreconditionFailed: ``base_version`` is not the current version, and the window has passed; the data names it.
+        Gone: it is deleted.
+        PreconditionFailed: ``base_version`` is not current, and the window has passed; the data has the current one.
         Conflict: another memory has the new title.
-        Invalid: the type or an attribute is not one that the kind has, or there is nothing to promote.
+        Invalid: the kind has no such type or attribute, or there is nothing to promote.
     """
     window = timedelta(seconds=0 if command.must_be_current else project_settings().conflict_window_seconds)
     with scopes.writing(command.scope), log.transaction():
@@ -64,7 +64,7 @@ def update_memory(*, command: MemoryUpdate) -> WriteResult:
 
 
 def restore_version(*, command: MemoryRestore) -> WriteResult:
-    """Make an earlier version of a memory the current one again, as a new version.
+    """Make an earlier version current again, as a new version.
 
     Raises:
         NotFound: there is no such memory or version.
@@ -80,7 +80,7 @@ def restore_version(*, command: MemoryRestore) -> WriteResult:
         if not existing.differs(state):
             return kept(existing, WriteStatus.UNCHANGED)
         refuse_taken_title(existing, state)
-        reason = command.reason or f"version {command.version} again"
+        reason = command.reason or f"version {command.version} restored"
         return append_version(existing, state, base=existing.version, reason=reason, key=command.idempotency_key)
 
 
@@ -92,20 +92,20 @@ def append_version(
     reason: str,
     key: str | None,
     unseen: int | None = None,
-    standing: ReviewStatus | None = None,
+    review: ReviewStatus | None = None,
 ) -> WriteResult:
     """Append the next version of ``existing``; needs an open transaction of the log.
 
     Args:
-        existing: the memory; it goes on to the new version.
+        existing: the memory; advanced to the new version.
         state: the new state.
-        base: the version that it was made from.
-        reason: why it was made.
-        key: the call's idempotency key.
-        unseen: the version that its writer had not seen, which makes it a conflict.
-        standing: how the memory stands with it; by default, as the project's policy says.
+        base: the version it is based on.
+        reason: of the change.
+        key: idempotency key of the call.
+        unseen: the version that the writer missed, which makes it a conflict.
+        review: review status; default: as the project's policy decides.
     """
-    stands = standing or Policy.current().of_revision(existing, state)
+    review = review or Policy.current().of_revision(existing, state)
     fields = state.columns() | {"attributes": state.attributes}
     payload = MemoryRevised(
         **fields,
@@ -114,54 +114,51 @@ def append_version(
         base_version=base,
         reason=reason,
         **({} if unseen is None else {"conflicts_with": unseen}),
-        **({} if stands in (None, ACCEPTED) else {"review": stands}),
+        **({} if review in (None, ACCEPTED) else {"review": review}),
     )
     draft = log.prepare(MEMORY_REVISED, payload)
     event = log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
     same_text = (existing.state.title, existing.state.content) == (draft.payload.title, draft.payload.content)
     existing.revised(draft.payload, draft.payload.review)
     status = WriteStatus.UPDATED if unseen is None else WriteStatus.CONFLICT
-    result = with_review_status(written(existing.id, existing.version, status, draft.payload, draft), stands)
-    told = {"embedding": Embedding.KEPT} if same_text else {}
+    result = with_review_status(written(existing.id, existing.version, status, draft.payload, draft), review)
+    embedding = {"embedding": Embedding.KEPT} if same_text else {}
     opened = {} if unseen is None else {"conflict": event.position}
-    return with_embedding([result.model_copy(update={**told, **opened})])[0]
+    return with_embedding([result.model_copy(update={**embedding, **opened})])[0]
 
 
+# The version that a writer who read ``base`` has missed, or None. Refuses the change once the conflict window has
+# passed (decision 15).
 def _unseen(memory: Memory, base: int | None, window: timedelta) -> int | None:
-    """Return the version that one who read ``base`` has not seen, None where it is the current one.
-
-    Raises:
-        PreconditionFailed: there is one, and it is older than the conflict window.
-    """
     if base is None or base == memory.version:
         return None
     missed = MemoryVersion.objects.filter(memory_id=memory.id, version=base + 1).first()
     if missed and clock.now() - missed.created_at < window:
         return int(memory.version)
     raise PreconditionFailed(
-        f"#{memory.id} is at version {memory.version}, and you read version {base}; read it again, then update",
+        f"#{memory.id} is at version {memory.version}, but you read version {base}; read it again, then update",
         id=memory.id,
         version=memory.version,
     )
 
 
-def _changed(read: MemoryState, command: MemoryUpdate) -> MemoryState:
+def _changed(before: MemoryState, command: MemoryUpdate) -> MemoryState:
     refuse_echo(command.content or "")
     changes: dict[str, Any] = command.model_dump(include=_CHANGEABLE, exclude_none=True)
     if command.type is not None:
-        changes["type"] = check_type(read.kind, command.type)
+        changes["type"] = check_type(before.kind, command.type)
     if command.attributes is not None:
-        changes["attributes"] = check_attributes(read.kind, {**read.attributes, **command.attributes})
+        changes["attributes"] = check_attributes(before.kind, {**before.attributes, **command.attributes})
     if command.promote:
-        changes["scope"] = _promoted(read)
-    return MemoryState(**{**read.columns(), **changes})
+        changes["scope"] = _promoted(before)
+    return MemoryState(**{**before.columns(), **changes})
 
 
-def _promoted(read: MemoryState) -> MemoryScope:
-    if read.scope is not MemoryScope.SESSION:
+def _promoted(before: MemoryState) -> MemoryScope:
+    if before.scope is not MemoryScope.SESSION:
         raise Invalid(
-            f"promote is for what is in scope session, and this is in scope {read.scope}; to have it elsewhere, write "
-            "it there with memory_write"
+            f"promote is for memories in scope session, but this one is in scope {before.scope}; to copy it elsewhere, "
+            "use memory_write"
         )
     return MemoryScope.PROJECT
 

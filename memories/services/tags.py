@@ -1,5 +1,3 @@
-"""Describing tags, and putting them on memories and on the project."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -27,10 +25,10 @@ MAX_ON_PROJECT = 50
 
 
 def create_tag(*, command: TagCreate) -> TagResult:
-    """Describe a new tag; one that is merely used already may be described.
+    """Describe a new tag; a tag that is only used so far can be described.
 
     Raises:
-        Conflict: it is predefined, or somebody has described it already.
+        Conflict: it is predefined or described already.
     """
     payload = TagCreated(name=command.name, category=command.category, description=command.description)
     draft = log.prepare(TAG_CREATED, payload)
@@ -48,35 +46,37 @@ def _refuse_known(name: str) -> None:
         raise Conflict(
             f"tag {name!r} is predefined in category {PREDEFINED[name]}; use it as it is, or describe another name"
         )
-    known = Tag.objects.filter(name=name).first()
-    if known:
+    described = Tag.objects.filter(name=name).first()
+    if described:
         raise Conflict(
-            f"tag {name!r} is described already in category {known.category}; use it as it is, or describe another "
+            f"tag {name!r} is described already in category {described.category}; use it as it is, or describe another "
             "name",
-            id=known.id,
+            id=described.id,
         )
 
 
 def _described(tag_id: int, redactions: Sequence[str]) -> TagResult:
     found = [tag for tag in view_tags() if tag.id == tag_id]
     if not found:
-        raise Gone(f"what described tag #{tag_id} was erased; describe it again under a new idempotency_key", id=tag_id)
+        raise Gone(
+            f"the description of tag #{tag_id} was erased; create it again under a new idempotency_key", id=tag_id
+        )
     return TagResult(**found[0].model_dump(), redacted=list(redactions))
 
 
 def attach_tags(*, command: TagAttach) -> TagsChanged:
-    """Put tags on a memory as a new version, or on the project; those that are there already change nothing.
+    """Add tags to a memory, as a new version, or to the project.
 
     Raises:
-        NotFound: there is no such memory, or no tag was described under an id that was given.
+        NotFound: there is no such memory or tag id.
         Gone: the memory is deleted.
-        Invalid: it would have too many tags, or the reference names something of another store.
+        Invalid: there would be too many tags, or the reference names an entity of another store.
     """
     return _retag(command, "attached")
 
 
 def detach_tags(*, command: TagDetach) -> TagsChanged:
-    """Take tags off a memory as a new version, or off the project; those that are not there change nothing.
+    """Remove tags from a memory, as a new version, or from the project.
 
     Raises:
         NotFound, Gone, Invalid: as ``attach_tags``.
@@ -95,7 +95,7 @@ def _retag(command: TagAttach, verb: str) -> TagsChanged:
 
 
 def _retag_memory(memory_id: int, names: list[str], command: TagAttach, verb: str) -> TagsChanged:
-    # Earlier versions of the hub took tags with line breaks.
+    # Older versions of the hub accepted tags with line breaks
     before = [flat(tag) for tag in live_memory(memory_id).tags]
     changed = _changed(before, names, verb)
     result = update_memory(
@@ -108,7 +108,7 @@ def _retag_memory(memory_id: int, names: list[str], command: TagAttach, verb: st
         )
     )
     if result.status is not WriteStatus.UNCHANGED:
-        changed = changed or names  # the same call came before
+        changed = changed or names  # a repeated call
     return TagsChanged(
         type=EndType.MEMORY,
         changed=changed,
@@ -119,10 +119,10 @@ def _retag_memory(memory_id: int, names: list[str], command: TagAttach, verb: st
 
 def _retag_project(names: list[str], command: TagAttach, verb: str) -> TagsChanged:
     before = [flat(tag) for tag in profile().tags]
-    came_before = log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED)
-    changed = names if came_before else _changed(before, names, verb)
+    is_repeated = log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED)
+    changed = names if is_repeated else _changed(before, names, verb)
     redacted: tuple[str, ...] = ()
-    if changed and not came_before:
+    if changed and not is_repeated:
         tags = _after(before, changed, verb, MAX_ON_PROJECT)
         redacted = describe(command=OrgDescribe(tags=tags, idempotency_key=command.idempotency_key)).redacted
     (end,) = require_ends(("id", PROJECT, None))
@@ -146,5 +146,5 @@ def _after(before: list[str], changed: list[str], verb: str, most: int) -> list[
         return [name for name in before if name not in changed]
     after = [*before, *changed]
     if len(after) > most:
-        raise Invalid(f"'tags': it would have {len(after)} tags, and may have at most {most}; detach some first")
+        raise Invalid(f"'tags': {len(after)} tags are too many, the limit is {most}; detach some first")
     return after

@@ -1,8 +1,4 @@
-"""Copies of a text that the hub keeps by itself: questions of context packs, and events that wait in the spool.
-
-Both quote what is about to be erased without being part of it. A quotation is rarely letter by letter: questions lose
-their line breaks, long texts are cut. So texts are compared word by word.
-"""
+"""Finds quotations of erased texts in questions of context packs and in spooled events (decision 31)."""
 
 from __future__ import annotations
 
@@ -20,14 +16,17 @@ from memoryhub.core.stores.dialect import IDS, position_of
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 from sessions_app.spooled import Spooled, cleaning, find_spooled, hook_names
 
+# Texts are compared word by word: questions lose their line breaks, and long texts are cut.
+
+# This many words in a row are a quotation; a shorter text counts as a whole
 _RUN = 4
-# So many words in a row are a quotation; a shorter text counts whole.
+# Characters; shorter words are in every text
 _SHORTEST = 5
-# Characters; shorter words are in every text.
 _ERASED = "[REDACTED:erased]"
 _TAG = re.compile(r"\[REDACTED:[^\]\s]{1,64}\]")
 _WORD = re.compile(r"\w+")
 _PAYLOADS = f"SELECT event_type, payload_json FROM raw_events WHERE payload_json IS NOT NULL AND position IN {IDS}"
+# Whether an event outside of a set contains a text, other than in the question of a pack
 _ELSEWHERE = (
     "SELECT 1 FROM raw_events WHERE payload_json IS NOT NULL AND event_type <> 'context.packed' "
     f"AND position NOT IN {IDS} AND {position_of('%s', 'lower(payload_json)')} > 0 LIMIT 1"
@@ -38,23 +37,23 @@ Words = tuple[str, ...]
 
 
 class Traces:
-    """What the texts of events that are about to be erased leave in packs and in the spool."""
+    """Quotations of the texts of events that are about to be erased."""
 
     def __init__(self, positions: Sequence[int], caller: StoreId | None = None) -> None:
-        """Read the texts; needs the store that holds the events to be current.
+        """Read the texts; the store of the events must be current.
 
         Args:
             positions: of the events.
-            caller: the store whose packs and waiting events may quote them too; default: the same.
+            caller: another store whose packs and spooled events may quote them.
         """
         self._store = current_store()
         self._caller = caller or self._store
         self._erased = json.dumps(list(positions))
         self._runs: set[Words] = set()
+        # Texts with fewer words than a run
         self._short: dict[Words, str] = {}
-        """Texts of fewer words than a run has."""
         self._words: set[str] = set()
-        self._known: dict[str, bool] = {}
+        self._unique: dict[str, bool] = {}
         for text in _erased_texts(self._erased):
             self._learn(text.lower())
 
@@ -65,29 +64,27 @@ class Traces:
         if 0 < len(words) < _RUN:
             self._short[tuple(words)] = text.strip()
 
+    # Whether no other event of the store contains the text; questions of packs do not count
     def _is_only_here(self, text: str) -> bool:
-        """Return whether no other event of the store holds a text, questions aside."""
         if len(text) < _SHORTEST:
             return False
-        if text not in self._known:
+        if text not in self._unique:
             with use_store(self._store):
                 written = json.dumps(text, ensure_ascii=False)[1:-1]
-                self._known[text] = not rows.fetch(_ELSEWHERE, [self._erased, written])
-        return self._known[text]
+                self._unique[text] = not rows.fetch(_ELSEWHERE, [self._erased, written])
+        return self._unique[text]
 
     def packs(self) -> list[int]:
-        """Return the packs of the current store whose question repeats the text, or has a word that only it has."""
+        """Return the packs of the current store whose question quotes the text, or has a word that is unique to it."""
         return [pack for pack, query in rows.fetch(_QUESTIONS) if self._spans(query) or self._names(query)]
 
     def erase_packs(self, *, reason: str) -> int:
-        """Erase these packs of the current store, and return how many there were."""
         packs = self.packs()
         if packs:
             erase_streams([f"pack:{pack}" for pack in packs], reason=reason)
         return len(packs)
 
     def count_packs(self) -> int:
-        """Return how many there are in the store of the events and in the caller's."""
         count = 0
         for store in {self._store, self._caller}:
             with use_store(store):
@@ -95,13 +92,12 @@ class Traces:
         return count
 
     def find_spooled(self) -> Spooled:
-        """Return what waits for the caller's project and repeats the text."""
         with use_store(self._caller):
             return find_spooled(self._clean)
 
     @contextmanager
     def cleaning(self) -> Iterator[Callable[[], Spooled]]:
-        """Yield what takes the text out of the events that wait for the caller's project; see ``spooled.cleaning``."""
+        """Yield a function that removes the text from spooled events; see ``spooled.cleaning``."""
         with ExitStack() as stack:
             with use_store(self._caller):
                 clean = stack.enter_context(cleaning())
@@ -112,7 +108,6 @@ class Traces:
         return any(self._is_only_here(word) for word in sorted(words))
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the quotations in a text, apart and in order."""
         found = list(_WORD.finditer(text))
         words = [match.group().lower() for match in found]
         spans: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Writing memories: new ones, and those of a topic, a text or a title that is there already."""
+"""Writes memories, and resolves duplicates by topic, text or title (decision 8)."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ _NOT_STATE = {"if_exists", "named", "related_chunks", "idempotency_key"}
 def write_memory(*, command: MemoryWrite) -> WriteResult:
     """Write one memory.
 
-    The same ``topic_key`` revises the memory of that topic; identical content counts up instead; a title that is
-    taken is met as ``if_exists`` says. Topics are one a scope; texts and titles one a scope and kind.
+    An existing ``topic_key`` is revised, identical content is counted, and ``if_exists`` decides on a taken title.
+    Topics are unique per scope, texts and titles per scope and kind.
 
     Raises:
-        Conflict: the title is taken and ``if_exists`` is ``error``, or the topic is of another kind; the data names
-            the id.
-        Invalid: the type or an attribute is not one that the kind has, or the scope cannot be written from here.
+        Conflict: the title is taken and ``if_exists`` is ``error``, or the topic is of another kind; the data has the
+            id.
+        Invalid: the kind has no such type or attribute, or the scope cannot be written from here.
     """
     return write_memories(commands=[command])[0]
 
 
 def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
-    """Write many memories of one scope, 500 to a transaction; an error keeps the transactions before it.
+    """Write many memories of one scope, 500 per transaction; an error keeps the transactions before it.
 
     Raises:
         Conflict, Invalid: as ``write_memory``.
     """
     results: list[WriteResult] = []
     if len({command.scope for command in commands}) > 1:
-        raise Invalid("a batch has one scope; write each scope's memories in a call of its own")
+        raise Invalid("all memories of a batch must have the same scope; write each scope in a call of its own")
     for start in range(0, len(commands), _BATCH):
         batch = commands[start : start + _BATCH]
         with scopes.writing(batch[0].scope) as scope:
@@ -73,7 +73,6 @@ def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[Write
 
 
 def _with_similar(result: WriteResult, state: MemoryState) -> WriteResult:
-    """Name what says nearly the same as a memory that is new; an import is not asked to look."""
     if result.status is not WriteStatus.CREATED:
         return result
     return result.model_copy(update={"similar": similar_memories(result.id, state)})
@@ -90,8 +89,8 @@ def _written(command: MemoryWrite, scope: MemoryScope, policy: Policy) -> Memory
         fields["scope"] = scope
     fields["author"] = command.author or current_origin().actor
     written = MemoryWritten(**fields)
-    standing = policy.of_new(written)
-    return written.model_copy(update={"review": standing}) if standing else written
+    review = policy.of_new(written)
+    return written.model_copy(update={"review": review}) if review else written
 
 
 def _write(command: MemoryWrite, draft: Draft[MemoryWritten], existing: ExistingMemories) -> WriteResult:
@@ -101,30 +100,30 @@ def _write(command: MemoryWrite, draft: Draft[MemoryWritten], existing: Existing
     payload, key = draft.payload, command.idempotency_key
     topic = existing.of_topic(payload)
     if topic:
-        return _meet_topic(topic, draft, key)
+        return _write_to_topic(topic, draft, key)
     same = None if payload.topic_key or command.named else existing.of_content(payload)
     if same:
         return _count_up(same, key)
     titled = None if payload.topic_key else existing.of_title(payload)
     if titled:
-        return _meet_title(titled, command, draft)
+        return _write_to_title(titled, command, draft)
     event = log.append(draft, entity="memory", idempotency_key=key)
     existing.add(event.position, payload)
     return with_review_status(written(event.position, 1, WriteStatus.CREATED, payload, draft), payload.review)
 
 
-def _meet_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
+def _write_to_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
     payload = draft.payload
     if payload.kind is not existing.state.kind:
         raise Conflict(
-            f"topic {payload.topic_key!r} is the {existing.state.kind} #{existing.id}; write it with "
+            f"topic {payload.topic_key!r} belongs to the {existing.state.kind} #{existing.id}; write it with "
             f"kind={existing.state.kind}, or choose another topic_key",
             id=existing.id,
         )
     return _revise(existing, draft, key) if existing.differs(payload) else kept(existing, WriteStatus.UNCHANGED)
 
 
-def _meet_title(existing: Existing, command: MemoryWrite, draft: Draft[MemoryWritten]) -> WriteResult:
+def _write_to_title(existing: Existing, command: MemoryWrite, draft: Draft[MemoryWritten]) -> WriteResult:
     if command.if_exists is IfExists.KEEP:
         return kept(existing, WriteStatus.KEPT)
     if command.if_exists is IfExists.UPDATE:

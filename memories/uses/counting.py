@@ -1,5 +1,3 @@
-"""The rows of what became of memories. What is no memory of the store, or no longer, is never counted."""
-
 from __future__ import annotations
 
 import json
@@ -23,26 +21,27 @@ _NAMES = [use.value for use in Use]
 
 
 def count(use: Use, counts: Mapping[int, int], at: datetime) -> None:
-    """Add to how often memories came to use so.
+    """Add to the use counts of memories; ids without a memory are ignored.
 
     Args:
-        use: anything but citations, which ``cite`` keeps.
-        counts: how often, by id.
-        at: when the last time was.
+        use: any but citations, which ``cite`` counts.
+        counts: by id.
+        at: time of the last use.
     """
     named, when = ", ".join(_NAMES), _WHEN[use]
     values = ", ".join("CAST(j.value AS integer)" if name == use else "0" for name in _NAMES)
+    # Upserts one row per memory that exists: adds the counts, and keeps the later time
     rows.execute(
         f"INSERT INTO memories_memoryuse (memory_id, {named}, {when}) SELECT m.id, {values}, %s "
         f"FROM {int_entries()} AS j CROSS JOIN memories_memory AS m ON m.id = CAST(j.key AS integer) WHERE true "
         f"ON CONFLICT (memory_id) DO UPDATE SET {use.value} = {use.value} + excluded.{use.value}, "
         f"{when} = {greatest(f'coalesce({when}, excluded.{when})', f'excluded.{when}')}",
-        [rows.time_value(at), json.dumps({str(each): number for each, number in counts.items()})],
+        [rows.time_value(at), json.dumps({str(memory_id): number for memory_id, number in counts.items()})],
     )
 
 
 def cite(ids: Collection[int], *, by: str, at: datetime) -> None:
-    """Keep that the stream ``by`` names memories; one counts once, however often it does, and names itself in vain."""
+    """Record that stream ``by`` names memories: each counts once, and a memory citing itself does not."""
     rows.execute(
         f"INSERT INTO memories_memorycitation (memory_id, stream_id, cited_at) SELECT id, %s, %s FROM memories_memory "
         f"WHERE id IN {IDS} AND %s <> 'memory:' || id "
@@ -64,13 +63,12 @@ def _count_citations(ids: Collection[int]) -> None:
 
 
 def forget_memory(memory_id: int) -> None:
-    """Drop what became of a memory that is erased."""
     rows.execute("DELETE FROM memories_memorycitation WHERE memory_id = %s", [memory_id])
     rows.execute("DELETE FROM memories_memoryuse WHERE memory_id = %s", [memory_id])
 
 
 def forget_citing(stream: str) -> None:
-    """Take back the citations of a stream that is erased: a rebuild can't know them either."""
+    """Delete the citations of an erased stream, which a rebuild could not find either."""
     cited = [
         row[0] for row in rows.fetch("SELECT memory_id FROM memories_memorycitation WHERE stream_id = %s", [stream])
     ]
@@ -86,21 +84,18 @@ def forget_citing(stream: str) -> None:
 
 Texts = Callable[[Any], tuple[str, ...]]
 
+# Excludes references to other scopes (``global#12``) and forges (``PR #12``, ``owner/name#12``), colours and entities
 _NAMED = re.compile(
     r"(\b(?:PR|MR|issue|ticket|pull request|merge request)\s{1,3}|[\w#&/])?#(\d{1,15})\b", re.IGNORECASE
 )
-"""Not of another scope (``global#12``), nor of a forge (``PR #12``, ``owner/name#12``), nor a colour or an entity."""
 
 
 def named_in(*texts: str) -> set[int]:
-    """Return the ids that the texts name."""
     named = (text for text in texts if "#" in text)
     return {int(number) for text in named for before, number in _NAMED.findall(text) if not before}
 
 
 def define_citing(event_type: EventType[Any], texts: Texts) -> None:
-    """Register that such an event cites what the ``texts`` of its payload name."""
-
     @projects(event_type)
     def keep_citations(event: Event[Any]) -> None:
         ids = named_in(*texts(event.payload))
@@ -121,13 +116,14 @@ def _of_message(payload: Message) -> tuple[str, ...]:
 
 
 def cite_again(stream: str) -> None:
-    """Cite what the messages that a stream still has name; what came after a message it cannot name."""
+    # A message cannot cite what was written after it
     for position, occurred_at, content in rows.fetch(_MESSAGES_LEFT, [ASSISTANT_MESSAGE.name, stream]):
-        earlier = {each for each in named_in(content) if each < position}
+        earlier = {memory_id for memory_id in named_in(content) if memory_id < position}
         if earlier:
             cite(earlier, by=stream, at=clock.from_text(occurred_at))
 
 
+# The unary plus keeps SQLite from the index on event_type, which is slower here than the one on stream_id
 _MESSAGES_LEFT = (
     f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
     "WHERE +event_type = %s AND stream_id = %s AND payload_json IS NOT NULL ORDER BY position"

@@ -1,8 +1,4 @@
-"""Folding notes into the log. Each line counts once, wherever the process is killed.
-
-Files are renamed first, so that no reader writes to them any more. The event that has their counts names them, and
-they go when it is kept: one that is still there, and named by the last such event, is not counted again.
-"""
+"""Folds notes of reads into events. Each note counts once, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -30,8 +26,11 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import current_store
 
+# Protocol: files are renamed first, so that no reader appends to them. The event with their counts names them, and they
+# are deleted once it is committed: a file that is still there and named by the last such event is not counted again.
+
+# Use counts outlive a deleted memory this long, in case it is restored
 AFTER = timedelta(days=30)
-"""So long after a memory was deleted its statistics stay, lest it is restored."""
 _AT_ONCE = 500
 _DELETED = (
     "SELECT u.memory_id FROM memories_memoryuse u JOIN memories_memory m ON m.id = u.memory_id "
@@ -40,8 +39,6 @@ _DELETED = (
 
 
 class UsesPruned(Payload):
-    """What became of these memories is forgotten."""
-
     memory_ids: list[int]
 
 
@@ -57,10 +54,10 @@ USES_PRUNED = define_event(
 
 
 def prune_uses(*, until: float) -> int:
-    """Forget the use of memories of the current store that were deleted a month ago; return how many there were.
+    """Delete the use counts of memories that were deleted a month ago; return their number.
 
     Args:
-        until: when to leave the rest for the next time, on the monotonic clock; some is done in any case.
+        until: monotonic time at which to stop; at least one batch is done.
     """
     total = 0
     while (count := _prune_some()) and time.monotonic() < until:
@@ -79,28 +76,27 @@ def _prune_some() -> int:
 
 @projects(USES_PRUNED)
 def forget_uses(event: Event[UsesPruned]) -> None:
-    """Drop the rows."""
     listed = [json.dumps(event.payload.memory_ids)]
     rows.execute(f"DELETE FROM memories_memorycitation WHERE memory_id IN {IDS}", listed)
     rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {IDS}", listed)
 
 
 _TAKEN = ".taken"
+# Small files per event, which bounds its size
 _FILES_AT_ONCE = 4
-"""So many small files make one event, which bounds its size."""
 _STREAM = "uses"
 
 
 def count_uses() -> int:
-    """Fold the notes of the current store into events; return how many uses they had.
+    """Fold the notes of the current store into events; return the number of uses.
 
-    Nothing happens where another process is at it.
+    Does nothing while another process does it.
     """
     folder = folder_of(current_store())
     if not folder.is_dir():
         return 0
-    with _only_one(folder) as alone:
-        return _fold_all(folder) if alone else 0
+    with _exclusive(folder) as acquired:
+        return _fold_all(folder) if acquired else 0
 
 
 def _fold_all(folder: Path) -> int:
@@ -114,7 +110,7 @@ def _fold_all(folder: Path) -> int:
 
 
 @contextmanager
-def _only_one(folder: Path) -> Iterator[bool]:
+def _exclusive(folder: Path) -> Iterator[bool]:
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield try_lock(descriptor)
@@ -122,13 +118,13 @@ def _only_one(folder: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
+# Renames the files away from the readers; returns them with those left by a killed process, oldest first
 def _take(folder: Path) -> list[Path]:
-    """Take all files away from the readers, and return them with those that were taken before, the oldest first."""
     for path in folder.glob(f"*{WAITING}"):
         taken = path.with_name(f"{time.time_ns()}-{path.stem}{_TAKEN}")
         path.rename(taken)
         with taken.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # a reader that has opened it before writes to its end
+            fcntl.flock(file, fcntl.LOCK_EX)  # waits for a reader that opened it before the rename
     return sorted(folder.glob(f"*{_TAKEN}"))
 
 
@@ -137,8 +133,11 @@ def _fold(files: Sequence[Path]) -> int:
     counts: dict[Use, Counter[int]] = {}
     for note in notes:
         counts.setdefault(note.use, Counter()).update(note.ids)
-    known = _memories_among({each for counted in counts.values() for each in counted})
-    uses = {use: {each: count for each, count in counted.items() if each in known} for use, counted in counts.items()}
+    existing = _memories_among({memory_id for counted in counts.values() for memory_id in counted})
+    uses = {
+        use: {memory_id: count for memory_id, count in counted.items() if memory_id in existing}
+        for use, counted in counts.items()
+    }
     uses = {use: counted for use, counted in uses.items() if counted}
     if uses:
         last = datetime.fromtimestamp(max(note.at for note in notes), UTC)

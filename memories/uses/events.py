@@ -1,5 +1,3 @@
-"""What is written down of reads, many at once."""
-
 from __future__ import annotations
 
 from enum import StrEnum
@@ -14,35 +12,33 @@ from memoryhub.core.schemas import Generated, Instant, Payload
 
 
 class Use(StrEnum):
-    """What happened to a memory; each is a column of ``MemoryUse``."""
+    """A way to use a memory; each is a column of ``MemoryUse``."""
 
+    # Included in a context pack
     GIVEN = "given"
-    """A context pack told it."""
+    # Shown by a search or query
     FOUND = "found"
-    """A search or a query showed it."""
+    # Read by id or name
     FETCHED = "fetched"
-    """It was asked for by id or name."""
+    # Named by a later memory, decision, answer or summary
     CITED = "cited"
-    """A later memory, decision, answer or summary names it."""
+    # Got a new version
     UPDATED = "updated"
-    """It got a new version."""
 
 
+# Uses without an event of their own; for packs, only those of memories in other stores
 NOTED = (Use.GIVEN, Use.FOUND, Use.FETCHED)
-"""What leaves no event by itself; of packs, what they told of other stores than their own."""
 
 
 NotesFile = Annotated[str, Generated(r"\d{1,20}-\d{2}(?:\.[a-z]+){0,2}", "the name of a file of notes")]
 
 
 class MemoriesUsed(Payload):
-    """Memories were shown; how often, by kind of use and id."""
-
     uses: dict[Use, dict[int, int]] = Field(default_factory=dict)
+    # Time of the last use, ISO 8601
     used_at: Instant
-    """When the last of them was; ISO 8601."""
+    # The files of notes in these counts
     files: list[NotesFile]
-    """The files of notes that are in these counts: one that is still there was folded already."""
 
 
 MEMORIES_USED = define_event(

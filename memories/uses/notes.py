@@ -1,8 +1,4 @@
-"""Notes of what was read: a line a read, ids alone, in a small file beside the store's. Nothing waits for the disk.
-
-A process has the file of its number's slot, so that few share one, and a store has 16 at most, each bounded: where no
-worker folds them, notes are left out, and nothing else happens. A note that can't be written is left out too.
-"""
+"""Notes of reads: one line with ids per read, in a small file beside the store. Never waits for the disk."""
 
 from __future__ import annotations
 
@@ -20,42 +16,41 @@ from memories.uses.events import NOTED, Use
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.store import Scope, StoreId, current_store
 
+# A process writes to the file of its slot (pid modulo 16), so few share a lock. Files are bounded: where no worker
+# folds them, or a write fails, notes are dropped.
+
 FOLDER = "uses"
 WAITING = ".notes"
+# Of one file
 MAX_BYTES = 64 * 1024
-"""Of one file."""
 
 _SLOTS = 16
 _AT_ONCE = 100
+# Interfaces used by agents and scripts; what a person reads in the admin is not a use
 _AGENTS = frozenset({"mcp", "rest", "hook"})
-"""The doors by which agents and scripts read. What a person looks at, or a test asks, is no use."""
 
 _LETTERS = {use.value[:2]: use for use in NOTED}
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line."""
-
+    # Unix time
     at: float
-    """Seconds since 1970."""
     use: Use
     ids: tuple[int, ...]
 
 
 def folder_of(store: StoreId) -> Path:
-    """Return where a store's notes are. It may not exist yet."""
     return store.path.parent / FOLDER
 
 
 def note_read(use: Use, ids: Sequence[int], store: StoreId | None = None) -> None:
-    """Note that an agent was shown memories of the current store, or of ``store``; not of a view of the past."""
     if ids and current_origin().source in _AGENTS:
         _note(store or current_store(), use, ids)
 
 
 def note_found(hits: Iterable[Mapping[str, Any]], stores: Mapping[str, StoreId]) -> None:
-    """Note that an agent was shown hits, each with its ``id`` and ``scope``; ``stores`` are by scope."""
+    """Note that an agent was shown hits, each with ``id`` and ``scope``; ``stores`` are by scope."""
     by_store: dict[StoreId, list[int]] = {}
     for hit in hits:
         by_store.setdefault(stores[hit["scope"]], []).append(hit["id"])
@@ -64,13 +59,13 @@ def note_found(hits: Iterable[Mapping[str, Any]], stores: Mapping[str, StoreId])
 
 
 def note_packed(references: Iterable[str], chain: Sequence[Level]) -> None:
-    """Note what a pack told of wider scopes; what it told of its own store is in its event.
+    """Note what a pack included from wider scopes; those of its own store are in its event.
 
     Args:
         references: such as ``#412`` and ``global#12``.
-        chain: the stores that they may name.
+        chain: the visible stores.
     """
-    named = [each.partition("#") for each in references]
+    named = [reference.partition("#") for reference in references]
     for level in chain[1:]:
         ids = [int(number) for scope, _, number in named if scope == level.scopes[-1]]
         if ids:
@@ -87,12 +82,11 @@ def _note(store: StoreId, use: Use, ids: Sequence[int]) -> None:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """Add a whole line to a file that is not full; again where the job has taken it away meanwhile."""
     while True:
-        descriptor = _opened(path)
+        descriptor = _open(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if not _is_still(path, descriptor):
+            if not _is_still(path, descriptor):  # the job has renamed it: open a new one
                 continue
             size = os.fstat(descriptor).st_size
             if size + len(line) <= MAX_BYTES and os.write(descriptor, line) < len(line):
@@ -102,7 +96,7 @@ def _append(path: Path, line: bytes) -> None:
             os.close(descriptor)
 
 
-def _opened(path: Path) -> int:
+def _open(path: Path) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
         return os.open(path, flags, 0o600)
@@ -119,7 +113,6 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def read_notes(path: Path) -> Iterator[Note]:
-    """Yield the notes of a file; a line that is none is left out."""
     for line in path.read_bytes().decode("ascii", "replace").splitlines():
         with contextlib.suppress(ValueError, KeyError):
             at, letters, *ids = line.split()

@@ -1,5 +1,3 @@
-"""Telling what became of memories."""
-
 from __future__ import annotations
 
 import json
@@ -15,15 +13,15 @@ from memoryhub.config.project_settings import project_settings
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 
+# Use adds at most this share to a score: it decides between nearly equal answers
 MOST = 0.10
-"""What use adds to a score at most: it decides between answers that are nearly as good, and no more."""
 
+# Points at which half of it is reached. Being given or found does not count, or what is shown often would be shown more
+# often for that alone.
 _HALF = 5
-"""With so much use, half of it. That a pack or a search showed something is none: what is shown often would be shown
-more often for that alone."""
 
-_LOOKED_AT = 200
-"""So many of the best hits are weighed: a tenth lifts none of the others onto a first page."""
+# Top hits that are weighted: a tenth lifts no other onto a first page
+_WEIGHTED = 200
 
 _USED = (
     "SELECT memory_id, fetched + updated + 2 * cited FROM memories_memoryuse "
@@ -32,45 +30,45 @@ _USED = (
 
 
 def use_weights(ids: Sequence[int]) -> dict[int, float]:
-    """Return 1 to 1.1 for each of the best ids that was fetched, cited or updated, unless ``rank_by_use`` is off."""
-    used = rows.fetch(_USED, [json.dumps(list(ids[:_LOOKED_AT]))])
+    """Return a factor of 1 to 1.1 for each used id, unless ``rank_by_use`` is off."""
+    used = rows.fetch(_USED, [json.dumps(list(ids[:_WEIGHTED]))])
     if not used or not project_settings().rank_by_use:
         return {}
-    return {each: weight_of(points) for each, points in used}
+    return {memory_id: weight_of(points) for memory_id, points in used}
 
 
 def weight_of(points: int) -> float:
-    """Return the weight for so much use: 1.05 at five points, never as much as 1.1."""
+    """Return the factor for points of use: 1.05 at five points, always below 1.1."""
     return 1 + MOST * points / (points + _HALF)
 
 
 class UseView(BaseModel):
-    """What became of a memory, as every door shows it."""
+    """Use of a memory, as JSON."""
 
+    # Packs that included it
     given: int = 0
-    """Packs that told it."""
+    # Times a search or query showed it
     found: int = 0
-    """Times that a search or a query showed it."""
+    # Times it was read by id or name
     fetched: int = 0
-    """Times that it was asked for by id or name."""
+    # Memories, decisions, answers and summaries that name it
     cited: int = 0
-    """Memories, decisions, answers and summaries that name it."""
+    # Versions after the first
     updated: int = 0
-    """Versions after its first."""
+    # Given by packs, but never used
     ignored: bool = False
-    """Whether packs told it and nothing else became of it."""
     last_given_at: datetime | None = None
+    # When it was last found, fetched, cited or updated
     last_used_at: datetime | None = None
-    """When it was last found, fetched, cited or updated."""
 
 
 _NOTHING = UseView().model_dump(mode="json")
 
 
 def uses_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return what became of memories of the current store as JSON data, by id."""
-    known = {use.memory_id: _shown(use) for use in MemoryUse.objects.filter(memory_id__in=list(ids))}
-    return {each: known.get(each, _NOTHING) for each in ids}
+    """Return the use of memories of the current store as JSON data, by id."""
+    used = {use.memory_id: _shown(use) for use in MemoryUse.objects.filter(memory_id__in=list(ids))}
+    return {memory_id: used.get(memory_id, _NOTHING) for memory_id in ids}
 
 
 def _shown(use: MemoryUse) -> dict[str, Any]:

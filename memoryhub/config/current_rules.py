@@ -23,11 +23,7 @@ _cache: dict[tuple[str, str], tuple[float, CustomRules]] = {}
 
 @custom_rules_from
 def current_rules() -> CustomRules:
-    """Return the rules and the allowlist of the current store; empty if no store is current.
-
-    Raises:
-        Invalid: a setting is not valid; the message names where it is set.
-    """
+    """Return the rules and the allowlist of the current store; empty if no store is current."""
     alias = current_alias.get()
     if alias is None:
         return compiled_rules((), ())

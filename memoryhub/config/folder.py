@@ -40,10 +40,6 @@ def folder_settings_checked_by(check: Check) -> Check:
 def read_folder(directory: Path, project: str) -> FolderSettings:
     """Return the settings of the nearest file; none if there is no file or it belongs to another project.
 
-    Args:
-        directory: the client's working folder.
-        project: the id of the served project.
-
     Raises:
         Invalid: the file cannot be read or has a key that is not allowed; the message names file, key and fix.
     """

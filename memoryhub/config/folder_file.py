@@ -31,11 +31,7 @@ _NOT_ABOVE_DEFAULT = ("ack_token_minutes", "conflict_window_seconds")
 
 @folder_settings_checked_by
 def check_folder(path: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a file.
-
-    Raises:
-        Invalid: a key is unknown or not allowed in this file, or its value is.
-    """
+    """Return the settings of a file."""
     values = {name: value for name, value in found.items() if name not in NO_SETTINGS}
     for name in values:
         if name not in MAY_SAY:

@@ -49,11 +49,7 @@ def identify_project(*, project: str | None, directory: Path) -> str:
 
 
 def check_project_id(value: object, source: str) -> str:
-    """Return the value if it is a project id.
-
-    Raises:
-        Invalid: it is not; the message names ``source``.
-    """
+    """Return the value if it is a project id; otherwise raise Invalid, naming ``source``."""
     if isinstance(value, str) and _SLUG.fullmatch(value):
         return value
     raise Invalid(
@@ -97,11 +93,7 @@ def bound_folders(project_id: str) -> list[Path]:
 
 
 def settings_of_folder(directory: Path) -> tuple[Path | None, dict[str, Any]]:
-    """Return the settings file for a folder, and its keys; None if there is none.
-
-    Raises:
-        Invalid: it cannot be read.
-    """
+    """Return the settings file for a folder, and its keys; None if there is none."""
     directory = directory.resolve()
     return _nearest(directory, find_repository(directory))
 

@@ -36,11 +36,7 @@ Layers = dict[str, tuple[str, Any]]
 
 
 def decided(names: Collection[str]) -> Layers:
-    """Return the settings that any source sets for the current store, with their source.
-
-    Raises:
-        Unavailable: ``config.toml`` or a variable cannot be read; the message names it, the line and the fix.
-    """
+    """Return the settings that any source sets for the current store, with their source."""
     folder = current_folder()
     layers: Layers = {name: (folder.path, value) for name, value in folder.values.items()}
     layers |= {name: (PROJECT, value) for name, value in _of_the_project().items()}
@@ -48,11 +44,7 @@ def decided(names: Collection[str]) -> Layers:
 
 
 def decided_outside(names: Collection[str]) -> Layers:
-    """Return the settings that the environment or ``config.toml`` sets for all projects.
-
-    Raises:
-        Unavailable: as ``decided``.
-    """
+    """Return the settings that the environment or ``config.toml`` sets for all projects, with their source."""
     config = {name: value for name, value in read_config().items() if name in names}
     layers: Layers = {name: (f"{CONFIG_FILE} in the home folder", value) for name, value in config.items()}
     return layers | {name: (_variable(name), value) for name, value in _from_environment(names).items()}
@@ -64,11 +56,7 @@ def config_path() -> Path:
 
 
 def read_config() -> dict[str, Any]:
-    """Return the content of ``config.toml``; empty if it does not exist.
-
-    Raises:
-        Unavailable: it cannot be read; the message names the file, the line and the fix.
-    """
+    """Return the content of ``config.toml``; empty if it does not exist. Raises Unavailable with file, line and fix."""
     path = config_path()
     try:
         return _parsed(path, path.stat().st_mtime_ns)

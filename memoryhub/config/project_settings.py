@@ -112,11 +112,7 @@ class ProjectSettings(BaseModel):
 
 
 def project_settings() -> ProjectSettings:
-    """Return the settings of the current store's project for the current folder.
-
-    Raises:
-        Unavailable: a source cannot be read or has an invalid value; the message names it.
-    """
+    """Return the settings of the current store's project for the current folder."""
     layers = decided(ProjectSettings.model_fields)
     try:
         return ProjectSettings(**{name: value for name, (_, value) in layers.items()})
@@ -126,20 +122,12 @@ def project_settings() -> ProjectSettings:
 
 
 def settings_decided_by() -> dict[str, str]:
-    """Return the source of each setting that any source sets.
-
-    Raises:
-        Unavailable: as ``project_settings``.
-    """
+    """Return the source of each setting that any source sets."""
     return {name: by for name, (by, _) in decided(ProjectSettings.model_fields).items()}
 
 
 def settings_decided_elsewhere() -> dict[str, str]:
-    """Return the settings that the project itself cannot change, with their source.
-
-    Raises:
-        Unavailable: as ``project_settings``.
-    """
+    """Return the settings that the project itself cannot change, with their source."""
     return {name: by for name, (by, _) in decided_outside(ProjectSettings.model_fields).items()}
 
 
@@ -163,11 +151,7 @@ def unknown_in_config() -> list[str]:
 
 
 def check_settings(values: Mapping[str, Any]) -> ProjectSettings:
-    """Return ``values`` as settings; missing ones and None take the default.
-
-    Raises:
-        Invalid: a name is unknown or a value is invalid.
-    """
+    """Return ``values`` as settings; missing ones and None take the default."""
     unknown = sorted(set(values) - set(ProjectSettings.model_fields))
     if unknown:
         known = ", ".join(ProjectSettings.model_fields)

@@ -1,5 +1,3 @@
-"""The core app: its tables are in every store."""
-
 from django.apps import AppConfig
 
 

@@ -24,20 +24,12 @@ def to_text(moment: datetime) -> str:
 
 @lru_cache(maxsize=256)
 def from_text(text: str) -> datetime:
-    """Parse any ISO 8601 time; without a zone it is UTC.
-
-    Raises:
-        ValueError: not ISO 8601, or outside the years 1 to 9999.
-    """
+    """Parse any ISO 8601 time; without a zone it is UTC. Raises ValueError outside the years 1 to 9999."""
     return in_utc(datetime.fromisoformat(text))
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Convert to UTC; a time without a zone is in UTC already.
-
-    Raises:
-        ValueError: outside the years 1 to 9999 in UTC.
-    """
+    """Convert to UTC; a time without a zone is in UTC already."""
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     try:

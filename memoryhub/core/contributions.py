@@ -20,7 +20,6 @@ def define_part(view: str, name: str, part: Part) -> None:
 
 
 def parts_of(view: str, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return the registered fields of a view, by id and name; empty ones are left out."""
     fields: dict[int, dict[str, Any]] = {entity: {} for entity in ids}
     for name, part in _parts.get(view, {}).items() if ids else ():
         for entity, value in part(ids).items():
@@ -29,7 +28,6 @@ def parts_of(view: str, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
 
 
 def define_statistics(name: str, count: Statistics) -> None:
-    """Register counts of the current store under a name."""
     _statistics[name] = count
 
 
@@ -43,5 +41,4 @@ def define_opening(opening: Opening) -> None:
 
 
 def opening_of(session_id: str) -> str:
-    """Return the text for a starting session; empty if there is none."""
     return "\n".join(filter(None, (opening(session_id) for opening in _openings)))

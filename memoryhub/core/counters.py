@@ -50,7 +50,6 @@ class CounterFile:
 
 
 def read_sums() -> Values:
-    """Return the sums of all processes' counts, by store and key."""
     with _locked() as folder:
         ended, folded = _read_ended(folder)
         for path in _process_files(folder):

@@ -26,13 +26,7 @@ _shown_by: dict[str, str] = {}
 
 
 def define_entity(entity_type: str, sql: str, *, shown_by: str = "memory_search") -> None:
-    """Register an entity type.
-
-    Args:
-        entity_type: its name for callers.
-        sql: selects ``id, title, kind, deleted`` of all entities.
-        shown_by: the tool that shows one.
-    """
+    """Register an entity type. ``sql`` selects ``id, title, kind, deleted``; ``shown_by`` is a tool."""
     _shown_by[entity_type] = shown_by
     _sources[entity_type] = f"SELECT '{entity_type}', id, title, kind, deleted FROM ({sql})"
 
@@ -42,7 +36,7 @@ def entity_types() -> list[str]:
 
 
 def find_entities(ids: Iterable[int]) -> dict[int, Entity]:
-    """Return the entities with these ids in the current store, including deleted ones, in one query."""
+    """Return the entities with these ids, including deleted ones, in one query."""
     wanted = ", ".join(str(int(entity_id)) for entity_id in sorted(set(ids)))
     if not wanted:
         return {}
@@ -52,11 +46,7 @@ def find_entities(ids: Iterable[int]) -> dict[int, Entity]:
 
 
 def require_entities(wanted: str, ids: Sequence[int]) -> list[Entity]:
-    """Return the entities with these ids, in order, all of type ``wanted``.
-
-    Raises:
-        NotFound: one is missing or has another type, which the message names.
-    """
+    """Return the entities with these ids, in order; NotFound unless all are of type ``wanted``."""
     found = find_entities(ids)
     if any(entity_id not in found or found[entity_id].type != wanted for entity_id in ids):
         raise not_found(wanted, ids)
@@ -64,7 +54,6 @@ def require_entities(wanted: str, ids: Sequence[int]) -> list[Entity]:
 
 
 def not_found(wanted: str, ids: Sequence[int], **data: Any) -> NotFound:
-    """Return an error that names what the ids are instead of a ``wanted``, or which do not exist."""
     found = find_entities(ids)
     others = [entity for entity in found.values() if entity.type != wanted]
     if others:

@@ -12,8 +12,6 @@ PROBLEMS_PATH = "/api/v1/problems/"
 
 
 class HubError(Exception):
-    """Base of all errors that callers may see."""
-
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
@@ -24,7 +22,6 @@ class HubError(Exception):
         self.data = data
 
     def as_problem(self) -> dict[str, Any]:
-        """Return an RFC 9457 problem object."""
         title = self.code.replace("_", " ").title()
         return {
             "type": f"{PROBLEMS_PATH}{self.code}",
@@ -144,7 +141,6 @@ HTTP_PROBLEMS = {
 
 
 def describe_problem(code: str) -> dict[str, Any] | None:
-    """Return the document behind a problem's ``type``, or None for an unknown code."""
     status, meaning = _known_problems().get(code, (0, ""))
     return {"code": code, "status": status, "meaning": meaning} if status else None
 

@@ -1,5 +1,3 @@
-"""Model fields of the stores."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -11,7 +11,6 @@ _POLL_SECONDS = 0.005
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the exclusive lock of an open file; return False if another descriptor holds it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -23,6 +23,6 @@ def uuid7() -> str:
 
 
 def short_id() -> str:
-    """Return ten characters (50 bits) for names that people and models copy, such as a session's."""
+    # 50 bits in ten characters, for names that people and models copy, such as a session's.
     value = int.from_bytes(random_bytes(7))
     return "".join(_SHORT_ALPHABET[value >> shift & 31] for shift in range(0, 50, 5))

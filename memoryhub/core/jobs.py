@@ -45,16 +45,11 @@ class Run:
         return time.monotonic() > self.until
 
     def report(self, done: int, total: int = 0) -> None:
-        """Report progress; ``total`` is 0 if it is unknown."""
         self.done, self.total = done, total
         self._on_progress(done, total)
 
     def require_time(self) -> None:
-        """Stop if the time is up, for work that must start again rather than continue.
-
-        Raises:
-            Unavailable: the time is up.
-        """
+        """Stop if the time is up, for work that must start again rather than continue."""
         if self.over:
             raise Unavailable(f"it takes longer than its {self._seconds:.0f} s; run it by hand, which has no limit")
 
@@ -95,17 +90,7 @@ def define_job(
     cap: float = 300.0,
     opened: bool = True,
 ) -> Job:
-    """Register a job. It must survive being killed at any point, and continue or start again in the next run.
-
-    Args:
-        name: lower case, words separated by spaces: ``expire turns``.
-        does: one sentence.
-        work: runs in the current store, with ``source="job"`` and the job's name as the actor of its events.
-        every: how often the schedule runs it.
-        over: the stores that it runs over.
-        cap: time limit in seconds per store.
-        opened: off if ``work`` opens ``run.store`` itself.
-    """
+    """Register a job, a function that must survive being killed at any point, and then continue or start again."""
     _jobs[name] = Job(name, does, work, every, over, cap, opened)
     return _jobs[name]
 
@@ -115,11 +100,6 @@ def defined_jobs() -> list[Job]:
 
 
 def find_job(name: str) -> Job:
-    """Return the job with a name or slug.
-
-    Raises:
-        Invalid: there is none; the data lists the existing ones.
-    """
     found = _jobs.get(name.strip().lower().replace("-", " "))
     if found is None:
         raise Invalid(f"there is no job {name[:64]!r}", choices=[job.slug for job in _jobs.values()])

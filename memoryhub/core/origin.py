@@ -35,7 +35,6 @@ def current_origin() -> Origin:
 
 @contextmanager
 def use_origin(**changes: str) -> Iterator[Origin]:
-    """Change fields of the current origin inside the block."""
     origin = replace(_current.get(), **changes)
     token = _current.set(origin)
     try:

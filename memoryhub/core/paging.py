@@ -38,11 +38,6 @@ def encode_cursor(*parts: Any) -> str:
 
 
 def decode_cursor(cursor: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
-    """Return the parts of a cursor, or None if there is none.
-
-    Raises:
-        Invalid: it is not a cursor of this list.
-    """
     if cursor is None:
         return None
     try:
@@ -63,16 +58,7 @@ def page(
     line: Callable[[dict[str, Any]], str],
     max_tokens: int | None,
 ) -> Listing:
-    """Cut ``items`` to the token budget, and set the next cursor.
-
-    Args:
-        items: the page as JSON data.
-        total: the number of results on all pages.
-        more: whether other results follow ``items``.
-        cursor_of: returns the cursor that continues after an item.
-        line: returns an item as text, to count its tokens.
-        max_tokens: the budget, or None.
-    """
+    """Cut ``items`` to the token budget, count tokens by ``line``, and set the next cursor."""
     listing = fit_page(items, [line(item) for item in items], total=total, more=more, max_tokens=max_tokens)
     if listing.meta.has_more and listing.results:
         listing.meta.next_cursor = cursor_of(listing.results[-1])
@@ -89,17 +75,7 @@ def fit_page(
     mode: str | None = None,
     note: str | None = None,
 ) -> Listing:
-    """Cut ``items`` to the token budget as ``page`` does; the caller sets the cursor.
-
-    Args:
-        items: the page as JSON data.
-        lines: each item as text, to count its tokens.
-        total: the number of results on all pages.
-        more: whether other results follow ``items``.
-        max_tokens: the budget, or None.
-        mode: how a search was done, if it is one.
-        note: a remark on that.
-    """
+    """Cut ``items`` to the token budget by their ``lines``; the caller sets the cursor."""
     kept = fit(list(map(hanging, lines)), max_tokens, lambda text: text)
     meta = Meta(
         total_count=total,

@@ -73,7 +73,6 @@ _grant: ContextVar[Grant] = ContextVar("grant", default=EVERYTHING)
 
 
 def may(user: Any, act: Act) -> bool:
-    """Return whether an active user has the permission for an act."""
     return bool(user.is_active and user.has_perm(PERMISSIONS[act]))
 
 
@@ -82,41 +81,20 @@ def grant_of(user: Any) -> Grant:
 
 
 def require(user: Any, act: Act, *, to: str = "") -> None:
-    """Check that a user may do ``act``.
-
-    Args:
-        user: Django's user.
-        act: what is needed.
-        to: the action in words, if it is narrower than the act.
-
-    Raises:
-        Forbidden: the message names the roles that may.
-    """
+    """Raise Forbidden unless a user may do ``act``; ``to`` names a narrower action for the message."""
     if not may(user, act):
         name = user.get_username() or "a visitor"
         raise Forbidden(f"{name} {_lacking(act, to)}; ask an owner for it", needs=act.value)
 
 
 def demand(act: Act, *, to: str = "") -> None:
-    """Check that the current caller may do ``act``.
-
-    Args:
-        act: what is needed.
-        to: the action in words, if it is narrower than the act.
-
-    Raises:
-        Forbidden: the caller's role or token does not allow it.
-    """
+    """Raise Forbidden unless the current caller may do ``act``; ``to`` names a narrower action for the message."""
     if act not in _grant.get().acts:
         raise Forbidden(f"this caller {_lacking(act, to)}, or a token with {verb_for(act)}", needs=act.value)
 
 
 def demand_hub() -> None:
-    """Check that the caller has access to the whole hub.
-
-    Raises:
-        Forbidden: their token is limited to some projects.
-    """
+    """Raise Forbidden if the caller's token is limited to some projects."""
     if _grant.get().projects is not None:
         raise Forbidden(
             "this token is limited to some projects; use another for organisations, the global scope and the hub"
@@ -124,13 +102,11 @@ def demand_hub() -> None:
 
 
 def reaches(project: str) -> bool:
-    """Return whether the caller may see a project."""
     projects = _grant.get().projects
     return projects is None or project in projects
 
 
 def reached(projects: Iterable[str]) -> list[str]:
-    """Return the projects that the caller may see."""
     return [project for project in projects if reaches(project)]
 
 
@@ -144,7 +120,6 @@ def use_grant(grant: Grant) -> Iterator[None]:
 
 
 def verb_for(act: Act) -> str:
-    """Return the least token scope that allows an act."""
     return next(verb for verb, acts in VERBS.items() if act in acts)
 
 

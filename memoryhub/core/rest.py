@@ -31,15 +31,11 @@ class Problem(BaseModel):
 
 
 def problems(*statuses: int) -> dict[int, type[Problem]]:
-    """Return the part of a route's ``response`` that documents these errors."""
     return dict.fromkeys(statuses, Problem)
 
 
 def without(command: type[Command], *names: str, called: str = "") -> type[Command]:
-    """Return the schema of ``command`` without the fields that a route takes from its path or a header.
-
-    ``called`` names the schema if another route leaves out other fields of the same command.
-    """
+    """Return the schema of ``command`` without the fields that a route takes from its path or a header."""
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in command.model_fields.items() if name not in names
     }
@@ -47,11 +43,6 @@ def without(command: type[Command], *names: str, called: str = "") -> type[Comma
 
 
 def command_of(schema: type[C], body: Command, **fields: Any) -> C:
-    """Combine a body with fields from elsewhere into a command.
-
-    Raises:
-        Invalid: together they break a rule.
-    """
     try:
         return schema.model_validate({**body.model_dump(exclude_unset=True), **fields})
     except ValidationError as error:
@@ -63,11 +54,7 @@ def entity_tag(version: int) -> str:
 
 
 def version_of_tag(if_match: str | None) -> int | None:
-    """Return the version in ``If-Match``; None if the header is absent or ``*``.
-
-    Raises:
-        Invalid: it is not an entity tag of a memory.
-    """
+    """Return the version in ``If-Match``; None if the header is absent or ``*``."""
     if if_match is None or if_match == "*":
         return None
     if not re.fullmatch(_ENTITY_TAG, if_match):

@@ -74,7 +74,6 @@ def secret_matches(given: str, expected: str) -> bool:
 
 
 def secret_problem(name: str) -> str:
-    """Return what is wrong with a secret file, or "" if it is valid or does not exist."""
     path = _path(name)
     try:
         text = _text_of(path)

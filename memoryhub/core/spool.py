@@ -47,7 +47,6 @@ class Broken:
 
 
 def folder() -> Path:
-    """Return the spool's folder, which may not exist yet."""
     return env.home() / FOLDER
 
 
@@ -61,7 +60,6 @@ def line_of(kept: Kept) -> str:
 
 
 def reject(key: str, reason: str) -> None:
-    """Record that an event could not be stored, without its content."""
     line = json.dumps({"id": key, "reason": reason[:200]}) + "\n"
     _append(_made(_made(folder()) / REJECTED) / "unreadable.jsonl", line.encode("utf-8", "replace"))
 
@@ -126,11 +124,8 @@ def only_taker() -> Iterator[bool]:
 
 @contextmanager
 def taking(*, seconds: float = TAKER_SECONDS) -> Iterator[None]:
-    """Be the only process that drains the spool inside the block, even if it is empty.
-
-    Raises:
-        Locked: another process drained it for all of ``seconds``.
-    """
+    """Be the only process that drains the spool inside the block, even if it is empty."""
+    # Lock order: this lock before the store's, as the drain takes them (decision 31).
     descriptor = os.open(_made(folder()) / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not lock(descriptor, seconds=seconds):
@@ -155,7 +150,6 @@ def take() -> list[Path]:
 
 
 def read(path: Path) -> tuple[list[Kept], list[Broken]]:
-    """Return the events of a file in the order in which they happened, and the broken lines."""
     events: list[Kept] = []
     broken: list[Broken] = []
     for raw in path.read_bytes().splitlines():
@@ -168,11 +162,6 @@ def read(path: Path) -> tuple[list[Kept], list[Broken]]:
 
 
 def parsed(line: str) -> Kept:
-    """Return the event of a line.
-
-    Raises:
-        ValueError, TypeError, RecursionError: it is not an event.
-    """
     kept = Kept(**json.loads(line))
     texts = (kept.id, kept.client, kept.event, kept.project)
     if not all(isinstance(text, str) for text in texts) or not isinstance(kept.payload, dict):

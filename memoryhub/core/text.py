@@ -41,17 +41,17 @@ def flat(text: str) -> str:
 
 
 def first_line(text: object, longest: int = 200) -> str:
-    """Return the first line of a text, cut to ``longest`` characters; blank lines before it are skipped."""
+    """Return the first line that is not blank, cut to ``longest`` characters."""
     return str(text).strip().split("\n", 1)[0][:longest]
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return ``text``; where it has more than ``longest`` characters, its beginning and an ellipsis."""
+    """Return ``text``, cut with an ellipsis if it is longer than ``longest``."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def one_line(text: str, longest: int) -> str:
-    """Return ``text`` on one line, each run of whitespace one space, shortened to ``longest`` characters."""
+    """Return ``text`` with runs of whitespace as one space, cut to ``longest`` characters."""
     return shortened(" ".join(text.split()), longest)
 
 
@@ -62,12 +62,10 @@ def as_name(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """Indent every line of ``text``."""
     return "\n".join(f"{INDENT}{line}".rstrip() for line in text.splitlines())
 
 
 def hanging(text: str) -> str:
-    """Indent all lines of ``text`` but the first, which follows a label."""
     if not _BREAK.search(text):
         return text
     first, *others = text.splitlines()

@@ -116,11 +116,7 @@ def explain(error: ValidationError) -> str:
 
 
 def command_from(schema: type[C], options: dict[str, Any]) -> C:
-    """Build a command from command-line options or form data; missing and None values take the default.
-
-    Raises:
-        Invalid: an option breaks a rule.
-    """
+    """Build a command from options or form data; missing and None values take the default."""
     given = {name: options[name] for name in schema.model_fields if options.get(name) is not None}
     try:
         return schema.model_validate(given)
@@ -129,7 +125,6 @@ def command_from(schema: type[C], options: dict[str, Any]) -> C:
 
 
 def explain_faults(faults: Sequence[Any]) -> str:
-    """Like ``explain``, for faults as pydantic lists them."""
     first, *others = _one_for_each_field(faults)
     sentence = _sentence(first)
     shown = _shown(first)

@@ -1,4 +1,4 @@
-"""What each word of the story does: a call of the service that a client, an agent or a person would have made."""
+"""Steps of the story: each calls the service that a client, an agent or a person would use."""
 
 from __future__ import annotations
 
@@ -40,30 +40,28 @@ Step = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Stage:
-    """Where a scene is told, and the ids of what came of earlier steps by their names."""
+    """The current scene, and the ids of earlier steps by name."""
 
     directory: str
     ids: dict[str, int] = field(default_factory=dict)
     session: str = ""
     client: str = ""
-    told: int = 0
+    events: int = 0
 
-    def tell(self, step: Step) -> None:
-        """Do what a step says."""
+    def play(self, step: Step) -> None:
         word = next(iter(step))
         fields = {name: self._resolved(value) for name, value in step.items() if name not in ("as", "wait", "by")}
         with use_origin(turn_id=self._turn(), actor=step.get("by", self.client)):
-            made = _WORDS[word](self, fields)
+            result = _WORDS[word](self, fields)
         if "as" in step:
-            self.ids[step["as"]] = int(made)
+            self.ids[step["as"]] = int(result)
 
-    def hook(self, event: Mapping[str, str], **told: Any) -> None:
-        """Have the client tell something at one of its hooks, which it names by a name of its own."""
-        self.told += 1
-        told |= {"session_id": self.session, "cwd": self.directory}
-        heard = parse_hook(client=self.client, event=event[self.client], data=told)
+    def hook(self, event: Mapping[str, str], **data: Any) -> None:
+        self.events += 1
+        data |= {"session_id": self.session, "cwd": self.directory}
+        hook_event = parse_hook(client=self.client, event=event[self.client], data=data)
         with use_origin(source="hook", turn_id=""):
-            capture(event=heard, idempotency_key=f"demo-{self.told}")
+            capture(event=hook_event, idempotency_key=f"demo-{self.events}")
 
     def _turn(self) -> str:
         turns = Turn.objects.filter(session_id=self.session, status=TurnStatus.OPEN)
@@ -72,7 +70,7 @@ class Stage:
     def _resolved(self, value: Any) -> Any:
         if isinstance(value, str) and value.startswith("@"):
             return self.ids[value[1:]]
-        return [self._resolved(each) for each in value] if isinstance(value, list) else value
+        return [self._resolved(item) for item in value] if isinstance(value, list) else value
 
 
 _PROMPT = {"claude-code": "UserPromptSubmit", "gemini-cli": "BeforeAgent"}
@@ -89,10 +87,10 @@ def _prompt(stage: Stage, step: Step) -> None:
 
 def _run(stage: Stage, step: Step) -> None:
     output, code = step["output"], step.get("fails", 0)
-    told = f"{output}\nExit code: {code}"
-    response = {"stdout": output, "exit_code": code, "llmContent": told}
+    text = f"{output}\nExit code: {code}"
+    response = {"stdout": output, "exit_code": code, "llmContent": text}
     call = {"tool_name": _SHELL[stage.client], "tool_input": {"command": step["run"]}, "tool_response": response}
-    stage.hook(_FAILED if code else _DONE, **call, error=told)
+    stage.hook(_FAILED if code else _DONE, **call, error=text)
 
 
 def _edit(stage: Stage, step: Step) -> None:
@@ -127,7 +125,7 @@ def _relate(_: Stage, step: Step) -> int:
 def _commit(_: Stage, step: Step) -> int:
     files = [{"path": path, "insertions": more, "deletions": less} for path, more, less in step["files"]]
     body = f"\n\nThis reverts commit {_sha(step['undoes'])}." if "undoes" in step else ""
-    said = {
+    fields = {
         "sha": _sha(step["commit"]),
         "message": step["commit"] + body,
         "author": "Maya Lind <maya@tidewatch.example>",
@@ -135,7 +133,7 @@ def _commit(_: Stage, step: Step) -> int:
         "files": files,
         "decision_ids": step.get("implements", []),
     }
-    return int(record_commit(command=CommitRead.model_validate(said)).id)
+    return int(record_commit(command=CommitRead.model_validate(fields)).id)
 
 
 def _sha(subject: str) -> str:
@@ -167,8 +165,8 @@ def _accept(_: Stage, step: Step) -> int:
     return review_memory(command=ReviewVerdict(**_named(step, "id"), verdict=Verdict.ACCEPTED)).id
 
 
+# The step's first value is the field `first` of a command.
 def _named(step: Step, first: str) -> dict[str, Any]:
-    """Return a step as the fields of a command; its first word is the field ``first``."""
     (_, value), *rest = step.items()
     return {first: value, **dict(rest)}
 

@@ -1,12 +1,18 @@
-"""The sample project: made in a store of its own, never mixed with anything else, and taken away again."""
+"""The sample project: create and remove it; its content is in ``story.toml``."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import tomllib
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub import env
 from memoryhub.core import clock
@@ -16,48 +22,77 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
 from memoryhub.demo.player import Stage
-from memoryhub.demo.story import Scene, story
 from memoryhub.ops.backups.copying import folder_of
 from memoryhub.registry.projects import ProjectCreate, create_project
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 
+# Trace id of the story's events; other events were written by someone else.
 TRACE = "memory-hub demo"
-"""The trace of every event that the story has written; what lacks it somebody else did."""
 _HUBS_OWN = "job"
 _STEP_MINUTES = 3.0
+_FILE = Path(__file__).with_name("story.toml")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Page(_Part):
+    path: str
+    see: str
+
+
+class Scene(_Part):
+    """A session of an agent or, with ``person``, a person's work in the admin."""
+
+    session: str = ""
+    person: str = ""
+    client: str = "claude-code"
+    purpose: str = ""
+    days_ago: int = Field(ge=1)
+    at: time
+    steps: tuple[dict[str, Any], ...]
+
+    def begins(self, now: datetime) -> datetime:
+        return datetime.combine(now.date() - timedelta(days=self.days_ago), self.at, tzinfo=now.tzinfo)
+
+
+class Story(_Part):
+    project: dict[str, Any]
+    scene: tuple[Scene, ...]
+    pages: tuple[Page, ...]
+
+
+@cache
+def story() -> Story:
+    return Story.model_validate(tomllib.loads(_FILE.read_text("utf-8")))
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """How many events the store has, and how many of them neither the story nor a job has written."""
+    """Counts of all events, and of those that neither the story nor a job wrote."""
 
     events: int
     others: int
 
     @property
     def is_demo(self) -> bool:
-        """Whether the store was made by the story."""
         return self.others < self.events
 
 
 def demo_store() -> StoreId:
-    """Return the id of the sample project's store."""
     return project_store(story().project["id"])
 
 
 def make_demo() -> int:
-    """Make the sample project and return how many events it has.
-
-    Raises:
-        Conflict: there is a project of its id already.
-    """
+    """Create the sample project and return its number of events."""
     store = demo_store()
     if store.path.exists():
         found = contents()
         if found.is_demo:
-            raise Conflict(f"the project {store.name!r} is there already; --remove takes it away")
-        raise Conflict(f"there is a project {store.name!r} with {_events(found.events)} of its own; it is left alone")
+            raise Conflict(f"the project {store.name!r} already exists; delete it with --remove")
+        raise Conflict(f"a project {store.name!r} with {_events(found.events)} of its own exists; nothing was changed")
     now = clock.now()
     stage = Stage(directory=story().project["root_path"])
     first = story().scene[0].begins(now) - timedelta(hours=1)
@@ -70,40 +105,35 @@ def make_demo() -> int:
 
 
 def remove_demo(*, also_others: bool = False) -> int:
-    """Delete the sample project's store and return how many events it had.
+    """Delete the sample project's store and return its number of events.
 
     Args:
-        also_others: though somebody else has written to it since.
+        also_others: delete it even if someone else has written to it.
 
     Raises:
-        NotFound: it is not there.
-        Conflict: it is no sample project, or somebody else has written to it.
+        NotFound: it does not exist.
+        Conflict: it is not the sample project, or someone else has written to it.
     """
     store = demo_store()
     if not store.path.exists():
-        raise NotFound(f"there is no project {store.name!r}; `memory-hub demo` makes it")
+        raise NotFound(f"there is no project {store.name!r}; create it with `memory-hub demo`")
     found = contents()
     if not found.is_demo:
-        raise Conflict(f"the project {store.name!r} is not the sample one; it is left alone")
+        raise Conflict(f"the project {store.name!r} is not the sample project; nothing was deleted")
     if found.others and not also_others:
         raise Conflict(
-            f"the project {store.name!r} has {_events(found.others)} beyond the sample's; add --force to delete it "
-            "with what was done in it since"
+            f"the project {store.name!r} has {_events(found.others)} beyond the sample's; add --force to delete "
+            "them too"
         )
     forget(store)
-    gone = env.home() / f".demo-removed-{os.getpid()}"
-    store.path.parent.rename(gone)  # at once for everybody; a store without its folder is none
-    shutil.rmtree(gone)
-    shutil.rmtree(folder_of(store), ignore_errors=True)  # backups without a store are what a lost store leaves
+    removed = env.home() / f".demo-removed-{os.getpid()}"
+    store.path.parent.rename(removed)  # atomic: a store without its folder does not exist
+    shutil.rmtree(removed)
+    shutil.rmtree(folder_of(store), ignore_errors=True)  # backups without a store would look like those of a lost store
     return found.events
 
 
 def contents() -> Contents:
-    """Return whose events the store has.
-
-    Raises:
-        Unavailable: it can't be read.
-    """
     with use_store(demo_store()):
         events = RawEvent.objects.all()
         return Contents(events.count(), events.exclude(trace_id=TRACE).exclude(source=_HUBS_OWN).count())
@@ -125,11 +155,11 @@ def _play(scene: Scene, stage: Stage, now: datetime) -> None:
         for step in scene.steps:
             moment += timedelta(minutes=step.get("wait", _STEP_MINUTES))
             with clock.frozen(moment):
-                stage.tell(step)
+                stage.play(step)
 
 
+# As a client starts a session: with the context pack.
 def _open(scene: Scene, directory: str) -> None:
-    """Begin a session as its client does: it gets the pack of what is known."""
     command = SessionStart(session_id=scene.session, purpose=scene.purpose, directory=directory)
     with use_origin(source="hook"):
         start_session(command=command)

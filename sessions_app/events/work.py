@@ -118,8 +118,6 @@ class IterationStarted(Payload):
 
 
 class IterationAdvanced(Payload):
-    """A phase was completed, and another may have started."""
-
     iteration_id: int
     completed: str = ""
     phase: str = ""
@@ -173,7 +171,7 @@ def _bounded(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
     size = len(json.dumps(metadata, ensure_ascii=False, allow_nan=False))
     if size > MAX_METADATA_CHARACTERS:
         raise ValueError(
-            f"it has {size:,} characters as JSON, but at most {MAX_METADATA_CHARACTERS:,} are allowed; "
+            f"it has {size:,} characters as JSON and may have at most {MAX_METADATA_CHARACTERS:,}; "
             "write longer texts as a memory and give its id here"
         )
     return metadata

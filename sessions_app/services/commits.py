@@ -38,9 +38,9 @@ def record_commit(*, command: CommitRead, directory: Path | None = None) -> Comm
         require_entities("decision", command.decision_ids)
         if command.iteration_id is not None:
             find_iteration(command.iteration_id)
-        known: Commit | None = Commit.objects.filter(sha=record.sha).first()
-        if known:
-            _link_known(known, command)
+        existing: Commit | None = Commit.objects.filter(sha=record.sha).first()
+        if existing:
+            _link_existing(existing, command)
         else:
             payload = _recorded(record).model_copy(update=_links(command))
             log.append(log.prepare(COMMIT_RECORDED, payload), stream=_stream(record.sha))
@@ -57,7 +57,7 @@ def _links(command: CommitRead) -> dict[str, Any]:
     return links
 
 
-def _link_known(commit: Commit, command: CommitRead) -> None:
+def _link_existing(commit: Commit, command: CommitRead) -> None:
     linked = _linked_already(commit.sha)
     new = [decision for decision in command.decision_ids if linked.get(decision) != command.link_type]
     moved = command.iteration_id if command.iteration_id != commit.iteration_id else None
@@ -90,9 +90,9 @@ def _from_git(command: CommitRead, directory: Path) -> CommitRecord | None:
 
 
 def _from_fields(command: CommitRead) -> CommitRecord:
-    known: Commit | None = Commit.objects.filter(sha__startswith=command.sha.lower()).order_by("id").first()
-    if known:
-        return CommitRecord(sha=known.sha, committed_at=known.committed_at)
+    existing: Commit | None = Commit.objects.filter(sha__startswith=command.sha.lower()).order_by("id").first()
+    if existing:
+        return CommitRecord(sha=existing.sha, committed_at=existing.committed_at)
     if command.message is None or len(command.sha) not in (40, 64):
         raise NotFound(f"git finds no commit {command.sha!r}; pass its directory, or the full sha and message")
     return CommitRecord(

@@ -96,7 +96,7 @@ class ConflictTests(AdminTestCase):
     def test_a_settled_one_is_not_settled_twice(self) -> None:
         self.settle(resolution="keep_b")
         page = self.settle(resolution="keep_a")
-        self.assertIn(f"Nothing was settled. Conflict #{self.conflict_id} was settled with keep_b by owner.", page)
+        self.assertIn(f"Nothing was settled. Conflict #{self.conflict_id} was resolved with keep_b by owner.", page)
         self.assertEqual(self.memory(self.memory_id).version, 3)
         self.assertNotIn("Settle it", self.page(f"{self.one}change/"))
 

@@ -212,7 +212,7 @@ class PromoteTests(KindTestCase):
     def test_what_holds_for_the_project_is_not_promoted(self) -> None:
         memory_id = self.write("For all")
         page = self.post(f"memories/memory/{memory_id}/promote/")
-        self.assertIn("Promote is for what is in scope session", page)
+        self.assertIn("Promote is for memories in scope session", page)
         self.assertNotIn("memory_write", page)
 
 

@@ -91,13 +91,13 @@ class RelationTests(AdminTestCase):
         cases = (
             ("depends_on", "999", "there is no"),
             ("depends_on", "", "'target' must not be empty"),
-            ("depends_on", str(self.rule), "one and the same"),
+            ("depends_on", str(self.rule), "are the same"),
             ("related_to", str(gone), "is deleted"),
             ("loves", str(self.tool), "'relation' must be one of"),
         )
         for relation, target, said in cases:
             self.assertIn(said, self.relate(relation, target), (relation, target))
-        self.assertIn("would close a circle", self.relate("depends_on", str(self.rule), self.tool))
+        self.assertIn("would create a cycle", self.relate("depends_on", str(self.rule), self.tool))
         self.assertEqual(len(self.relations()), 1)
 
     def test_the_title_of_a_number_is_looked_up(self) -> None:

@@ -244,7 +244,7 @@ class DeletingTests(AdminTestCase):
         memory_id = self.write("A choice")
         self.post(f"memories/memory/{memory_id}/delete/")
         rival = self.write("A choice", "another text")
-        self.assertIn(f"#{rival} has the topic or title", self.post(f"memories/memory/{memory_id}/restore/"))
+        self.assertIn(f"#{rival} has taken the topic or title", self.post(f"memories/memory/{memory_id}/restore/"))
 
     def test_the_chosen_are_deleted_and_restored_at_once(self) -> None:
         chosen = [self.write("one", "1"), self.write("two", "2")]

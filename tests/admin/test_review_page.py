@@ -45,7 +45,15 @@ class ReviewPageTests(AdminTestCase):
         html = self.page(f"{QUEUE}{self.first}/")
         self.assertIn("After a <strong>timeout</strong>.", html)
         said = text_of(html)
-        for text in ("1 of 2", "Why it waits: everything is reviewed.", "agent", "mcp", "s-1", f"#{self.first}", "net"):
+        for text in (
+            "1 of 2",
+            "Why it waits: policy reviews all writes.",
+            "agent",
+            "mcp",
+            "s-1",
+            f"#{self.first}",
+            "net",
+        ):
             self.assertIn(text, said)
 
     def test_a_verdict_leads_to_the_next_item_and_is_taken_back(self) -> None:
@@ -57,13 +65,13 @@ class ReviewPageTests(AdminTestCase):
         self.assertEqual(self.standing(self.second), ("rejected", "We use spaces."))
         said = text_of(self.post(f"{QUEUE}undo/"))
         self.assertIn(f"Took the verdict on #{self.second} “Use tabs” back", said)
-        self.assertIn("Why it waits: everything is reviewed.", said)
+        self.assertIn("Why it waits: policy reviews all writes.", said)
 
     def test_what_has_changed_meanwhile_is_shown_again_instead(self) -> None:
         with self.store("alpha", actor="agent", source="mcp"):
             update_memory(command=MemoryUpdate(id=self.first, content="After a lock."))
         said = text_of(self.say(self.first, "accept", base_version="1"))
-        self.assertIn(f"#{self.first} is at version 2 now, and you looked at version 1", said)
+        self.assertIn(f"#{self.first} is at version 2 now, but you reviewed version 1", said)
         self.assertIn("After a lock.", said)
         self.assertEqual(self.standing(self.first)[0], "proposed")
 

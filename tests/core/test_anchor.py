@@ -1,4 +1,4 @@
-"""A log that is not the one that was acknowledged: writes are refused at every door, reads go on and say so."""
+"""Writes to a log that differs from its anchor are refused by every interface; reads continue with a warning."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ def write(title: str) -> int:
     return services.write_memory(command=MemoryWrite(title=title, content=f"about {title}")).id
 
 
+# Five events are copied aside, five more are acknowledged, and then the older file is restored.
 class CutLogTests(HubTestCase):
-    """Five events are kept aside, five more are acknowledged, and then the older file is put back."""
-
     def setUp(self) -> None:
         super().setUp()
         with self.store("alpha"):
@@ -122,7 +121,7 @@ class LostFileTests(HubTestCase):
         if how == "empty":
             ALPHA.path.touch()
 
-    def test_a_store_that_is_gone_or_empty_beside_its_anchor_is_never_made_again(self):
+    def test_a_missing_or_empty_store_beside_its_anchor_is_never_recreated(self):
         for how, message in (("gone", "is gone, though its log had events"), ("empty", "is empty")):
             with self.subTest(how):
                 self.lose(how)
@@ -168,11 +167,9 @@ class AnchorLockTests(HubTestCase):
 
 
 class DoorTests(McpTestCase):
-    """The same at the doors: MCP over stdio, REST, and the command line."""
-
     home: Path
 
-    def test_every_door_refuses_the_write_reads_on_and_says_so(self):
+    def test_every_interface_refuses_the_write_and_warns_in_reads(self):
         with temporary_home() as home, serving("--no-worker", home=home) as web:
             mcp = self.connect(home=home)
             mcp.say("memory_write", title="kept", content="an early one")
@@ -231,7 +228,7 @@ class DoorTests(McpTestCase):
 
 
 class PackTests(McpTestCase):
-    def test_a_locked_store_still_gives_a_pack_and_says_that_it_is_not_recorded(self):
+    def test_a_locked_store_still_gives_a_pack_with_a_note_that_it_is_not_recorded(self):
         server = self.connect()
         server.say("memory_write", title="a fact", content="to be packed")
         with closing(sqlite3.connect(self.home / "projects/alpha/events.db", isolation_level=None)) as other:

@@ -1,5 +1,3 @@
-"""The past: what the store said at a position or a time, from its log alone, and never what was erased."""
-
 from __future__ import annotations
 
 import logging
@@ -30,7 +28,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HIDDEN = "the colour of the door is vermilion"
 
 
-def tell(start: datetime = NOON) -> None:
+def write_history(start: datetime = NOON) -> None:
     """One event a minute: #1 written, #2 written, #3 revises #1, #4 deletes #2."""
     steps: list[Any] = [
         lambda: write("Use WAL", "Readers never block.", tags=["storage"]),
@@ -46,7 +44,7 @@ def tell(start: datetime = NOON) -> None:
 class PastTests(StoreTestCase):
     def setUp(self) -> None:
         super().setUp()
-        tell()
+        write_history()
 
     def titles(self, moment: object) -> list[str]:
         listing = list_memories(command=MemoryList(as_of=moment))
@@ -154,7 +152,7 @@ class KeptViewsTests(StoreTestCase):
                 self.assertFalse(Memory.objects.filter(id=3).exists())
         self.assertEqual(self.files_with(HIDDEN), [])
 
-    def test_views_that_a_killed_process_could_not_remove_go_at_the_next_question(self) -> None:
+    def test_views_left_by_a_killed_process_are_removed_at_the_next_read(self) -> None:
         with as_of(3):
             pass
         left = next((self.home / "cache" / "views").glob("*-3-*"))
@@ -180,11 +178,11 @@ class DoorTests(RestTestCase):
     def setUp(self) -> None:
         super().setUp()
         with self.store("alpha"):
-            tell()
+            write_history()
 
     def test_rest_answers_as_of(self) -> None:
         def results(path: str) -> list[str]:
-            return [each["title"] for each in self.call("GET", f"projects/alpha/{path}").data["results"]]
+            return [memory["title"] for memory in self.call("GET", f"projects/alpha/{path}").data["results"]]
 
         self.assertEqual(results("memories?as_of=1"), ["Use WAL"])
         self.assertEqual(results("search?query=green&as_of=2026-11-20T12:02:00Z"), ["Tea"])
@@ -197,17 +195,17 @@ class DoorTests(RestTestCase):
     def test_the_tools_answer_as_of(self) -> None:
         load_tools()
 
-        def said(tool: str, **arguments: object) -> str:
+        def answer(tool: str, **arguments: object) -> str:
             found = find_tool(tool)
             assert found
             with self.store("alpha"):
                 return found.handler(found.input.model_validate(arguments)).text
 
-        self.assertIn("Use WAL\n", said("memory_get", ids=[1], as_of=2))
-        self.assertIn("#2 note", said("memory_search", query="green", as_of=3))
-        self.assertIn("nothing found", said("memory_search", query="green", as_of=4))
-        self.assertIn("(1 of 1)", said("memory_list", as_of=1))
-        self.assertIn("events: 3", said("memory_stats", as_of=3))
+        self.assertIn("Use WAL\n", answer("memory_get", ids=[1], as_of=2))
+        self.assertIn("#2 note", answer("memory_search", query="green", as_of=3))
+        self.assertIn("nothing found", answer("memory_search", query="green", as_of=4))
+        self.assertIn("(1 of 1)", answer("memory_list", as_of=1))
+        self.assertIn("events: 3", answer("memory_stats", as_of=3))
 
     def test_the_commands_answer_as_of(self) -> None:
         def printed(*arguments: str) -> str:

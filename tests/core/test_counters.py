@@ -1,5 +1,3 @@
-"""Counts are true across processes, and nothing is lost or doubled when those that have ended are folded into one."""
-
 from __future__ import annotations
 
 import os
@@ -33,7 +31,7 @@ sys.stdin.read()
 
 class CounterTestCase(HubTestCase):
     def start(self, times: int) -> subprocess.Popen[str]:
-        """Return a process that has counted ``times`` times, and ends when its input does."""
+        """Start a process that counts ``times`` times and ends with its input."""
         process = subprocess.Popen(
             [sys.executable, "-c", COUNT.format(root=str(ROOT), times=times)],
             stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""SQL in two forms: SQLite's is run, PostgreSQL's is compared as text; and which modules keep to SQLite."""
+"""SQL in two forms: SQLite's is run, PostgreSQL's is compared as text. Also: which modules are for SQLite only."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _is_sqlite_only(text: str) -> bool:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    """Yield the string literals of a module but its docstrings; a value in one stands as ``{}``."""
+    """Yield a module's string literals without docstrings; f-string values become ``{}``."""
     tree = ast.parse(path.read_text())
     left_out = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     left_out |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}

@@ -1,5 +1,3 @@
-"""Entities: what an id names, for many ids at once."""
-
 from __future__ import annotations
 
 from django.db import connections
@@ -32,7 +30,7 @@ class EntityTests(HubTestCase):
             Entity("memory", gone, "Gone", "observation", deleted=True),
         ]
         found = find_entities(range(head()[0] + 100))
-        self.assertEqual(found, {each.id: each for each in wanted})
+        self.assertEqual(found, {entity.id: entity for entity in wanted})
         self.assertEqual(find_entities([]), {})
 
     def test_every_number_of_ids_is_one_statement(self) -> None:

@@ -1,5 +1,3 @@
-"""Erasing single events: only those that stand alone, and a rebuild comes out the same."""
-
 from __future__ import annotations
 
 from memories import selectors, services
@@ -22,7 +20,7 @@ class EraseEventsTests(HubTestCase):
         self.memory = services.write_memory(command=MemoryWrite(title="Use WAL", content="Readers never block.")).id
         start_session(command=SessionStart(session_id="s-1"))
         turn = begin_turn(command=TurnBegin(session_id="s-1", turn_id="t-1"))
-        said = [
+        messages = [
             ("message.user", "What about marmalade?"),
             ("message.assistant", f"As #{self.memory} says, and the marmalade recipe."),
             ("message.assistant", f"Also #{self.memory}, with cardamom."),
@@ -30,7 +28,7 @@ class EraseEventsTests(HubTestCase):
         ]
         self.positions = [
             append_event(command=EventAppend(type=name, payload={"content": text}, ack_token=turn.ack_token)).position
-            for name, text in said
+            for name, text in messages
         ]
 
     def found(self, words: str) -> list[int]:

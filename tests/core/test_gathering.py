@@ -1,4 +1,4 @@
-"""Inserts that wait for one another are never missed, whoever looks, and go with their transaction."""
+"""Batched inserts are visible to every reader, and end with their transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GatheringTests(HubTestCase):
         for name in names:
             rows.insert(MemoryTag, tag=name, memory_id=1)
 
-    def test_a_statement_that_names_the_table_sees_what_waits(self) -> None:
+    def test_a_statement_that_names_the_table_sees_batched_rows(self) -> None:
         with self.gathering():
             self.tag("one", "two")
             self.assertEqual(rows.fetch(COUNT), [(2,)])
@@ -38,7 +38,7 @@ class GatheringTests(HubTestCase):
             rows.execute("DELETE FROM memories_memorytag WHERE tag = %s", ["three"])
         self.assertEqual(rows.fetch(COUNT), [(2,)])
 
-    def test_a_query_of_a_model_sees_what_waits(self) -> None:
+    def test_a_query_of_a_model_sees_batched_rows(self) -> None:
         with self.gathering():
             self.tag("one")
             self.assertTrue(MemoryTag.objects.filter(tag="one").exists())
@@ -57,7 +57,7 @@ class GatheringTests(HubTestCase):
         self.assertEqual(sorted(found), [(1,), (2,)])
         self.assertEqual(rows.fetch("SELECT 1 FROM search_fts WHERE search_fts MATCH 'heron'"), [])
 
-    def test_more_rows_than_may_wait_all_arrive(self) -> None:
+    def test_more_rows_than_one_batch_all_arrive(self) -> None:
         with self.gathering():
             self.tag(*(f"tag-{number}" for number in range(1201)))
         self.assertEqual(rows.fetch(COUNT), [(1201,)])

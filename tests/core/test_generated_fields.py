@@ -1,4 +1,4 @@
-"""What the hub generates passes the sanitiser unchanged, in every type of event, whatever the rules find in it."""
+"""Generated values pass the sanitiser unchanged in every event type."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from memoryhub.core.secrets.shapes import GENERATED, payload_shape
 from tests.support import HubTestCase
 
 SECRET = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+# What a key of ClickHouse begins with, and one in 65,536 digests.
 KEY = "4b1d"
-"""What a key of ClickHouse begins with, and one in 65,536 digests."""
+# A project's own rule that finds a secret in every text, time and digest.
 EVERYTHING = compile_rules([CustomRule("all", r"[\w:. #-]{4,}")], ())
-"""A project's own rule that finds a secret in every text, time and digest."""
 TYPES = sorted(known.name for known in event_types() if "." in known.name)
 
 DIGEST = KEY + hashlib.sha256(b"a digest").hexdigest()[4:]
+# By format, a value that the rules would mask inside a longer word; of other formats, any value.
 EXAMPLES = {"[0-9a-f]{64}": DIGEST, "[0-9a-f]{7,40}|[0-9a-f]{64}": DIGEST[:40]}
-"""By format, a value that the rules would mask inside a longer word; of other formats, any value."""
 
 
 def schema_of(name: str) -> EventType[Any]:
@@ -63,9 +63,8 @@ def _marks(annotation: Any) -> Iterator[Generated]:
             yield from _marks(argument)
 
 
+# Builds payloads with a secret in every text and valid generated values.
 class Maker:
-    """Makes a payload with a secret in every text; what is generated is a value of its format."""
-
     def __init__(self, generated: dict[str, str]) -> None:
         self._generated = generated
 
@@ -93,7 +92,7 @@ class Maker:
         if origin is dict:
             return {self._of(arguments[0]): self._of(arguments[1])}
         if origin is tuple:
-            return [self._of(each) for each in arguments]
+            return [self._of(argument) for argument in arguments]
         if origin is list:
             return [self._of(arguments[0])]
         return self._plain(annotation)
@@ -203,7 +202,7 @@ class GeneratedFieldsInAStoreTests(HubTestCase):
 
 
 def _salt_for(text: str) -> bytes:
-    """Return a salt with which the digest of a text begins as a key does."""
+    """Return a salt with which the text's digest begins like a key."""
     return next(
         salt for number in range(2**24) if payload_digest((salt := number.to_bytes(16)).hex(), text).startswith(KEY)
     )

@@ -1,5 +1,3 @@
-"""Which project a folder belongs to, with real repositories, worktrees and submodules."""
-
 import os
 import re
 import subprocess

@@ -1,5 +1,3 @@
-"""Where two projects could be meant: what decides, and the choices where nothing does."""
-
 import json
 import os
 import stat
@@ -111,11 +109,11 @@ class BindTest(IdentityTestCase):
         self.assertEqual(len(json.loads(note.read_text())["origins"]), 1)
         self.assertIn("acme", note.read_text())
 
-    def test_nothing_is_made_where_there_is_no_store(self) -> None:
+    def test_nothing_is_created_without_a_store(self) -> None:
         bind_project("alpha", self.repository("alpha"))
         self.assertEqual(list(self.home.iterdir()), [])
 
-    def test_a_broken_note_is_as_none(self) -> None:
+    def test_a_broken_note_counts_as_missing(self) -> None:
         folder = self.repository("alpha")
         self.store("alpha")
         for content in ("", "{", "[]", '{"origins": 7}', '{"origins": [7]}'):

@@ -1,5 +1,3 @@
-"""The log: nothing acknowledged is lost, nothing can be changed unseen, a rebuild comes out the same."""
-
 from __future__ import annotations
 
 import sqlite3
@@ -62,7 +60,7 @@ class AppendTests(StoreTestCase):
         self.assertEqual((event.source, event.actor, event.session_id), ("mcp", "claude", "s1"))
         self.assertEqual(event.project_id, "alpha")
 
-    def test_an_error_inside_leaves_nothing(self):
+    def test_an_error_rolls_everything_back(self):
         with self.assertRaises(RuntimeError), log.transaction():
             write("One", "1")
             write("Two", "2")
@@ -77,7 +75,7 @@ class AppendTests(StoreTestCase):
         self.assertEqual((again.id, again.status), (first.id, first.status))
         self.assertEqual(log.head()[0], 1)
 
-    def test_a_key_that_was_used_for_something_else_is_refused(self):
+    def test_a_key_of_another_action_is_refused(self):
         memory = write("One", "1", idempotency_key="k")
         with self.assertRaisesRegex(Conflict, "idempotency_key is already used by a memory.written event"):
             services.delete_memory(command=MemoryTouch(id=memory.id, idempotency_key="k"))
@@ -179,12 +177,12 @@ class VerifyTests(StoreTestCase):
         self.assertEqual(found.broken_position, 5)
         self.assertIn("tail was cut", found.reason)
 
-    def test_a_log_written_anew_is_found_by_the_anchor(self):
+    def test_a_rewritten_log_is_found_by_the_anchor(self):
         anchor = anchor_path(project_store("alpha"))
         anchor.write_text(f"3 {'ab' * 32}".ljust(127) + "\n")
         self.assertEqual(log.verify().broken_position, 3)
 
-    def test_an_unreadable_anchor_is_said(self):
+    def test_an_unreadable_anchor_is_reported(self):
         anchor_path(project_store("alpha")).write_text("nonsense")
         self.assertIn("anchor", log.verify().reason)
 
@@ -224,9 +222,8 @@ class AnyTextTests(StoreTestCase):
         self.assertTrue(log.verify().ok)
 
 
+# Any interleaving of writes, erasures and rebuilds keeps the chain, and a rebuild gives the same rows.
 class LogMachine(RuleBasedStateMachine):
-    """Any interleaving of writes, erasures and rebuilds keeps the chain, and a rebuild gives the same rows."""
-
     ids = Bundle("ids")
     store_number: ClassVar[int] = 0
 

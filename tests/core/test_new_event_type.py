@@ -1,4 +1,4 @@
-"""Two invented event types, declared in this file alone, pass through every door."""
+"""Two event types declared only here pass through every interface."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ class MemoryStarred(Payload):
 
 
 def define_invented() -> tuple[EventType[QuestionAsked], EventType[MemoryStarred]]:
-    """Declare what a client says, and a change of a memory with the effect that takes it back."""
     asked = define_event(
         "question.asked",
         QuestionAsked,
@@ -155,7 +154,7 @@ class OtherDoorTests(InventedTestCase, RestTestCase):
     def test_rest_appends_and_reads_it(self) -> None:
         position = self.append()
         found = self.call("GET", "projects/alpha/events?type=question.asked").data["results"]
-        self.assertEqual([(position, "question.asked")], [(each["position"], each["event_type"]) for each in found])
+        self.assertEqual([(position, "question.asked")], [(event["position"], event["event_type"]) for event in found])
         shown = self.call("GET", f"projects/alpha/timeline?id={position}").data
         self.assertIn("Is it a zebrafish?", str(shown))
 
@@ -167,7 +166,7 @@ class OtherDoorTests(InventedTestCase, RestTestCase):
         for tool_name, arguments in (("audit_replay", {"type": ["question.asked"]}), ("memory_timeline", {})):
             self.assertRegex(self.answer(tool_name, **arguments), rf"#{position} .*question.asked.*zebrafish")
 
-    def test_it_is_found_and_packs_tell_what_was_asked(self) -> None:
+    def test_it_is_found_and_packs_quote_the_question(self) -> None:
         position = self.append()
         with self.store():
             self.assertEqual([position], [hit["id"] for hit in search(command=MemorySearch(query="zebrafish")).results])
@@ -182,7 +181,9 @@ class OtherDoorTests(InventedTestCase, RestTestCase):
             rule = {"what": "captured", "event_type": "question.asked", "after_days": 30}
             change_settings(command=SettingsChange(settings={"retention": [rule]}))
             going = plan_retention(command=RetentionPlanRequest()).going
-        self.assertEqual([("captured", "question.asked", 1)], [(each.what, each.sub, each.things) for each in going])
+        self.assertEqual(
+            [("captured", "question.asked", 1)], [(group.what, group.sub, group.things) for group in going]
+        )
 
     def test_its_caller_needs_the_act_that_it_declares(self) -> None:
         memory_id = self.write()
@@ -226,7 +227,7 @@ class RollbackTests(InventedTestCase):
             [("questions", "Questions asked", "to Ada: Is it?"), ("stars", "Memories starred", "Clean")],
             [(group.name, group.title, group.shown[0].title) for group in shown.trace.direct],
         )
-        self.assertEqual(({"quarantine": 1}, [self.memory_id]), (shown.counts, [each.id for each in shown.left]))
+        self.assertEqual(({"quarantine": 1}, [self.memory_id]), (shown.counts, [left.id for left in shown.left]))
         made = self.do()
         self.assertEqual([{"do": "quarantine", "id": asked}], find_rollback(made.id).steps)
         undo_rollback(command=RollbackUndo(id=made.id))
@@ -249,6 +250,6 @@ class RollbackTests(InventedTestCase):
         self.star(starred=False, **BAD)
         later = self.star(starred=False)
         shown = preview(command=RollbackPlan(session_id="s-bad", action="undo"))
-        self.assertEqual(({}, [f"changed since by ada at #{later}"]), (shown.counts, [each.why for each in shown.left]))
+        self.assertEqual(({}, [f"changed since by ada at #{later}"]), (shown.counts, [left.why for left in shown.left]))
         self.do(action="undo", include=["changed_since"])
         self.assertTrue(self.is_starred())

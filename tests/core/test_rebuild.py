@@ -1,5 +1,3 @@
-"""Rebuild: the log applied beside the store gives the same tables, and only what was asked for is replaced."""
-
 from __future__ import annotations
 
 import subprocess
@@ -85,7 +83,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertTrue(report.identical and all(table.replaced for table in report.tables))
         self.assertEqual(report.events, 3)
 
-    def test_what_was_spoilt_is_named_and_mended(self) -> None:
+    def test_changed_rows_are_named_and_repaired(self) -> None:
         self.spoil()
         self.assertEqual(self.found("green"), [])
         report = self.report()
@@ -150,7 +148,7 @@ class RebuildTests(SpoiltStoreTestCase):
         log.rebuild()
         self.assertEqual(list((self.home / "cache" / "views").glob(".draft*")), [])
 
-    def test_what_others_write_meanwhile_is_in_it(self) -> None:
+    def test_concurrent_writes_are_included(self) -> None:
         services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(4500)])
         written: list[int] = []
 
@@ -171,7 +169,7 @@ class RebuildTests(SpoiltStoreTestCase):
             written.append(write(f"meanwhile {number}", f"written in between, {number}").id)
         connections.close_all()
 
-    def test_an_erasure_meanwhile_begins_it_anew(self) -> None:
+    def test_an_erasure_during_the_rebuild_restarts_it(self) -> None:
         services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(2500)])
         erased: list[int] = []
 

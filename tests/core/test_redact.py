@@ -1,5 +1,3 @@
-"""Redaction: the text is in no table and no file, the rest is as it was, the chain holds."""
-
 from __future__ import annotations
 
 import json
@@ -70,7 +68,7 @@ class RedactTests(HubTestCase):
         anchor = read_anchor(current_store())
         self.assertEqual((anchor.position, anchor.digest) if anchor else None, log.head())
 
-    def test_a_second_look_that_fails_does_not_undo_what_is_done(self):
+    def test_a_failed_second_comparison_does_not_undo_the_redaction(self):
         rows.execute("INSERT INTO projection_offsets (projector, position) VALUES ('embeddings-1', 3)")
         failure = mock.patch.object(Replacing, "settle", side_effect=DatabaseError("database is locked"))
         with failure, self.assertLogs("memoryhub.core.log.redact", "WARNING") as logs:

@@ -1,4 +1,4 @@
-"""Putting in place what a copy has, while others write: nothing of theirs is lost, and nothing stays half done."""
+"""Replacing rows while others write: no write is lost, and nothing is left half done."""
 
 from __future__ import annotations
 
@@ -91,7 +91,6 @@ class ReplacingTests(StoreTestCase):
 
     @contextmanager
     def copied(self) -> Iterator[Replacing]:
-        """Make a copy of the store, and hand out what brings it in."""
         store, last = current_store(), log.head()[0]
         with temporary_copy(store):
             follow(store.path, up_to=last)
@@ -110,7 +109,7 @@ class ReplacingTests(StoreTestCase):
     def title(self, memory_id: int) -> str:
         return str(Memory.objects.get(id=memory_id).title)
 
-    def test_what_differs_is_put_in_place_with_what_came_after_the_look(self) -> None:
+    def test_differing_rows_are_replaced_together_with_late_events(self) -> None:
         with self.copied() as replacing:
             with replacing.compared() as differing:
                 self.elsewhere(lambda: write("Coffee", "Black, at nine."))
@@ -121,13 +120,13 @@ class ReplacingTests(StoreTestCase):
         self.assertEqual([hit["title"] for hit in search(command=MemorySearch(query="nine")).results], ["Coffee"])
         self.assertTrue(log.rebuild().identical)
 
-    def test_the_look_is_at_one_moment_of_the_store(self) -> None:
+    def test_the_comparison_reads_one_snapshot(self) -> None:
         with self.copied() as replacing, replacing.compared():
             before = rows.fetch("SELECT count(*) FROM live.memories_memory")
             self.elsewhere(lambda: write("Coffee", "Black, at nine."))
             self.assertEqual(rows.fetch("SELECT count(*) FROM live.memories_memory"), before)
 
-    def test_what_a_late_event_changes_in_the_store_alone_is_mended_after_it(self) -> None:
+    def test_a_row_that_a_late_event_changes_only_in_the_store_is_repaired(self) -> None:
         def change() -> None:
             write("Coffee", "Black, at nine.")
             rows.execute("UPDATE memories_memory SET title = 'wrong too' WHERE id = %s", [self.second.id])
@@ -143,7 +142,7 @@ class ReplacingTests(StoreTestCase):
         self.assertEqual((found, self.title(self.second.id)), (["wrong too"], "Tea"))
         self.assertTrue(log.rebuild().identical)
 
-    def test_nothing_is_put_in_place_where_something_was_erased_meanwhile(self) -> None:
+    def test_nothing_is_replaced_if_something_was_erased_meanwhile(self) -> None:
         with self.copied() as replacing:
             with replacing.compared():
                 self.elsewhere(lambda: log.erase_streams([f"memory:{self.second.id}"], reason="asked"))
@@ -151,7 +150,7 @@ class ReplacingTests(StoreTestCase):
                 self.fail("the lock was given")
         self.assertEqual(list(Memory.objects.values_list("title", flat=True)), ["wrong"])
 
-    def test_nothing_is_put_in_place_where_a_backup_was_restored_meanwhile(self) -> None:
+    def test_nothing_is_replaced_if_a_backup_was_restored_meanwhile(self) -> None:
         backup = back_up_store().path
         write("Coffee", "Black, at nine.")
 
@@ -191,11 +190,11 @@ class WithOthersTests(StoreTestCase):
     def test_a_redaction_loses_nothing_of_what_four_others_write_meanwhile(self) -> None:
         with self.spawn(WRITERS) as writers:
             assert writers.stdout
-            said = [writers.stdout.readline()]
+            first = [writers.stdout.readline()]
             log.redact_payloads(self.payloads(), what="a word")
             output, errors = writers.communicate("", timeout=DEADLINE_SECONDS)
         self.assertEqual((writers.returncode, errors), (0, ""))
-        written = dict(line.split(" ", 1) for line in [*said, *output.splitlines(keepends=True)])
+        written = dict(line.split(" ", 1) for line in [*first, *output.splitlines(keepends=True)])
         titles = dict(Memory.objects.values_list("id", "title"))
         self.assertEqual({key: f"{titles.get(int(key))}\n" for key in written}, written)
         self.assertTrue(log.verify().ok, log.verify().reason)

@@ -1,5 +1,3 @@
-"""Sanitising: passwords and keys as the formats of many programs write them."""
-
 import json
 from unittest import TestCase
 
@@ -112,7 +110,7 @@ class PasswordsInFormatsTest(TestCase):
 
 
 class NoSecretsInFormatsTest(TestCase):
-    def test_what_only_stands_where_secrets_do_stays(self) -> None:
+    def test_other_values_in_the_place_of_secrets_stay(self) -> None:
         for text in (
             "see https://user:pass@example.org/ and http://username:password@host",
             '"NextToken": "CpHNsscimcV5oH7bSbub03CI2Qms5pNpNm53MNlR0YcXAkp0xFl"',

@@ -1,4 +1,4 @@
-"""Sanitising: the result stays as it is, whatever went in; and no rule can be made to read for long."""
+"""Sanitising is idempotent, and no rule can be made slow."""
 
 import ast
 import re

@@ -1,5 +1,3 @@
-"""Secret files: whole or not there, one secret however many processes ask first, and never an empty one."""
-
 from __future__ import annotations
 
 import os
@@ -30,8 +28,8 @@ class SecretFileTests(HubTestCase):
 
     def finish(self, process: subprocess.Popen[str]) -> tuple[str, str]:
         with process:
-            said, errors = process.communicate(timeout=120)
-        return said.strip(), errors
+            printed, errors = process.communicate(timeout=120)
+        return printed.strip(), errors
 
     def test_processes_that_ask_together_get_one_secret(self) -> None:
         for before in (None, "", "\n"):
@@ -47,8 +45,8 @@ class SecretFileTests(HubTestCase):
         for before in (None, b""):
             if before is not None:
                 (self.home / "token").write_bytes(before)
-            said, errors = self.finish(self.start(_ASK_WITHOUT_ROOM))
-            self.assertEqual(said, "")
+            printed, errors = self.finish(self.start(_ASK_WITHOUT_ROOM))
+            self.assertEqual(printed, "")
             self.assertIn(f"the secret file {self.home}/token cannot be written: File too large", errors)
             self.assertEqual((self.home / "token").exists(), before is not None)
             self.assertEqual([path.name for path in self.home.glob("*.new")], [])

@@ -1,5 +1,3 @@
-"""Stores: private files, one project cannot see another, upgrades with a backup, failures in one sentence."""
-
 from __future__ import annotations
 
 import os
@@ -101,7 +99,7 @@ class ClosingTests(HubTestCase):
 
 
 class CreationTests(HubTestCase):
-    def test_a_store_is_made_only_when_asked(self):
+    def test_a_store_is_created_only_on_request(self):
         with self.assertRaisesRegex(NotFound, "there is no project 'alpha'"), use_store(ALPHA):
             pass
         self.assertFalse(ALPHA.path.exists())
@@ -126,7 +124,7 @@ class CreationTests(HubTestCase):
             wanted = 0o700 if path.is_dir() else 0o600
             self.assertEqual(stat.S_IMODE(path.stat().st_mode), wanted, path)
 
-    def test_a_damaged_template_is_built_again_and_not_copied(self):
+    def test_a_damaged_template_is_rebuilt_and_not_copied(self):
         template = files.template_path()
         for content in (b"", b"no database " * 999):
             template.unlink()
@@ -297,7 +295,7 @@ class FailureTests(HubTestCase):
             self.assertEqual(Memory.objects.count(), 1)
         self.assertIn("integrity check: ok", logs.output[0])
 
-    def test_a_lost_folder_is_not_made_anew_in_silence(self):
+    def test_a_lost_folder_is_not_silently_recreated(self):
         shutil.rmtree(ALPHA.path.parent)
         with (
             self.assertRaisesRegex(Unavailable, "memory database unavailable: the file of 'alpha' is gone"),
@@ -314,7 +312,7 @@ class FailureTests(HubTestCase):
             self.assertEqual(Memory.objects.count(), 1)
             self.assertTrue(log.verify().ok)
 
-    def test_a_replaced_file_is_opened_anew(self):
+    def test_a_replaced_file_is_reopened(self):
         with use_store(BETA, create=True):
             write("beta's own")
             connections[BETA.alias].cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,5 +1,3 @@
-"""What is wrong with an input is said in one sentence that a caller can act on."""
-
 from __future__ import annotations
 
 from datetime import datetime
@@ -14,13 +12,13 @@ from memories.schemas.links import TagAttach
 from memoryhub.core.schemas import EntityId, Line, Tag
 from memoryhub.core.validation import explain, explain_faults
 
+# Errors that only a caller in Python can make.
 OF_PYTHON = set(
     "no_such_attribute needs_python_object get_attribute_error dataclass_exact_type default_factory_not_called "
     "iteration_error missing_sentinel_error ellipsis_error is_instance_of is_subclass_of callable_type arguments_type "
     "unexpected_positional_argument missing_positional_only_argument missing_keyword_only_argument "
     "multiple_argument_values".split()
 )
-"""Errors that only a caller in Python can make."""
 CONTEXT = {
     **dict.fromkeys("max_length min_length gt ge lt le multiple_of max_digits decimal_places whole_digits".split(), 3),
     **dict.fromkeys("expected expected_tags expected_schemes discriminator pattern error encoding".split(), "'a'"),
@@ -122,7 +120,7 @@ class ExplainingErrors(SimpleTestCase):
                 fault = {"type": kind, "loc": ("field",), "input": [1], "msg": "Raw words", "ctx": CONTEXT}
                 self.assertRegex(explain_faults([fault]), r"^'field' (must|is|cannot) (?!not valid: raw)")
 
-    def test_a_choice_of_a_union_is_told_from_a_field_of_its_name(self) -> None:
+    def test_a_choice_of_a_union_is_not_confused_with_a_field_of_that_name(self) -> None:
         faults = [
             {"type": "int_type", "loc": ("date",), "input": "x"},
             {"type": "missing", "loc": ("time",), "input": {}},
@@ -148,7 +146,7 @@ class ExplainingErrors(SimpleTestCase):
     def test_long_values_are_not_repeated(self) -> None:
         self.assertEqual(self.explained(title="y" * 1000), "'title' must have at most 5 characters")
 
-    def test_a_whole_that_is_no_object(self) -> None:
+    def test_an_input_that_is_not_an_object(self) -> None:
         with self.assertRaises(ValidationError) as caught:
             Input.model_validate("text")
         self.assertEqual(explain(caught.exception), "the input must be an object, not 'text'")

@@ -1,5 +1,3 @@
-"""The keeper of the write-ahead logs."""
-
 from __future__ import annotations
 
 import sqlite3
@@ -36,7 +34,7 @@ class KeeperTests(HubTestCase):
         self.assertEqual(wal.shorten_all(limit=before), [])
         self.assertEqual(self.log.stat().st_size, before)
 
-    def test_a_reader_that_holds_on_is_waited_for_and_then_left_in_peace(self) -> None:
+    def test_a_long_reader_is_awaited_and_then_left_alone(self) -> None:
         with closing(sqlite3.connect(self.path, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM filler").fetchall()
@@ -53,7 +51,7 @@ class KeeperTests(HubTestCase):
         with self.assertLogs("memoryhub.core.stores.wal", "WARNING"):
             self.assertEqual(wal.shorten_all(limit=500_000), [self.path])
 
-    def test_the_keeper_goes_on_until_it_is_told_to_stop(self) -> None:
+    def test_the_keeper_runs_until_it_is_stopped(self) -> None:
         stop = threading.Event()
         keeper = threading.Thread(target=wal.keep, args=[stop], kwargs={"every": 0.01})
         keeper.start()

@@ -52,7 +52,7 @@ class CaptureDecisionsTests(RestTestCase):
             with self.subTest(source=source), self.store("alpha"), use_origin(source=source, actor="ann"):
                 self.assertTrue(self.record(f"By {source}"))
 
-    def test_it_is_taken_back(self):
+    def test_a_setting_can_be_reset(self):
         with self.store("alpha", source="mcp"):
             change_settings(command=SettingsChange(settings={"capture_decisions": None}))
             self.assertTrue(self.record("Use Rust"))

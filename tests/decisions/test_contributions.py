@@ -32,7 +32,7 @@ class CommitLinkTests(DecisionsTestCase):
     def test_a_new_commit_is_linked_with_what_is_named(self):
         first, second = self.record("WAL").id, self.record("Locks").id
         found = self.read(decision_ids=[first, second], link_type="relates")
-        self.assertEqual([(each["id"], each["link_type"]) for each in found["decisions"]], [
+        self.assertEqual([(link["id"], link["link_type"]) for link in found["decisions"]], [
             (first, "relates"), (second, "relates"),
         ])  # fmt: skip
 
@@ -46,16 +46,16 @@ class CommitLinkTests(DecisionsTestCase):
             self.read(decision_ids=[decision], link_type="reverts")["decisions"][0]["link_type"], "reverts"
         )
 
-    def test_what_is_no_decision_is_refused_and_nothing_is_recorded(self):
+    def test_an_unknown_decision_is_refused_and_nothing_is_recorded(self):
         memory = write_memory(command=MemoryWrite(title="T", content="x")).id
-        for wrong, said in ((memory, f"#{memory} is a memory, not a decision"), (99, "there is no decision #99")):
-            with self.assertRaisesRegex(NotFound, said):
+        for wrong, message in ((memory, f"#{memory} is a memory, not a decision"), (99, "there is no decision #99")):
+            with self.assertRaisesRegex(NotFound, message):
                 self.read(decision_ids=[wrong])
         with self.assertRaisesRegex(NotFound, "no iteration #99"):
             self.read(iteration_id=99)
         self.assertEqual(log.head()[0], memory)
 
-    def test_a_commit_goes_to_the_iteration_that_is_named_and_is_found_by_what_that_is_about(self):
+    def test_a_commit_joins_the_named_iteration_and_is_found_by_its_description(self):
         earlier = start_iteration(command=IterationStart(command="fix", description="Mend the turnstile")).id
         complete_iteration(command=IterationComplete())
         active = start_iteration(command=IterationStart(command="feature", description="Paint the fence")).id
@@ -65,9 +65,9 @@ class CommitLinkTests(DecisionsTestCase):
         self.assertEqual(hit["title"], "Open stores")
         self.assertEqual(search(command=MemorySearch(query="fence", sources=["commit"])).results, [])
         commits = get_iteration(command=IterationGet(id=earlier))["commits"]
-        self.assertEqual([each["sha"] for each in commits], [SHA])
+        self.assertEqual([commit["sha"] for commit in commits], [SHA])
         in_iteration = search(command=MemorySearch(query="stores", iteration_id=earlier)).results
-        self.assertEqual([each["source"] for each in in_iteration], ["commit"])
+        self.assertEqual([hit["source"] for hit in in_iteration], ["commit"])
         self.assertEqual(search(command=MemorySearch(query="stores", iteration_id=active)).results, [])
 
     def test_a_rebuild_comes_out_the_same(self):
@@ -80,15 +80,15 @@ class CommitLinkTests(DecisionsTestCase):
         self.assertEqual(self.read(), before)
 
 
-class ToldTests(DecisionsTestCase):
-    def test_a_session_that_begins_is_told_the_decisions_that_stand(self):
+class PackAndSearchTests(DecisionsTestCase):
+    def test_the_context_pack_lists_decisions_in_force(self):
         first = self.record("Use WAL").id
         self.record("Use a server", supersedes=[first])
         self.record("Use threads", status="proposed")
-        told = pack_context(command=ContextPackRequest()).body.text
-        self.assertRegex(told, r"decided \d{4}-\d\d-\d\d Use a server: Choose Use a server\.")
-        self.assertRegex(told, r"decided proposed \S+ Use threads")
-        self.assertNotIn("Use WAL", told)
+        pack = pack_context(command=ContextPackRequest()).body.text
+        self.assertRegex(pack, r"decided \d{4}-\d\d-\d\d Use a server: Choose Use a server\.")
+        self.assertRegex(pack, r"decided proposed \S+ Use threads")
+        self.assertNotIn("Use WAL", pack)
 
     def test_decisions_are_in_the_chronology_of_their_iteration(self):
         self.record("Before")
@@ -102,7 +102,7 @@ class ToldTests(DecisionsTestCase):
 
 
 class AskingTests(DecisionsTestCase):
-    def test_the_words_that_ask_for_decisions_are_not_looked_for(self):
+    def test_words_that_ask_for_decisions_are_not_search_terms(self):
         for question in (
             "What did we decide about locking?",
             "what have we already decided on locking",
@@ -130,8 +130,8 @@ class AskingTests(DecisionsTestCase):
         self.assertEqual(found("locking"), [memory, decision])
 
 
-class StandingTests(DecisionsTestCase):
-    def test_what_stands_is_found_by_the_words_of_any_that_it_replaced_and_before_them(self):
+class SuccessorTests(DecisionsTestCase):
+    def test_a_decision_is_found_by_the_words_of_those_it_replaced_and_ranks_before_them(self):
         first = self.record("Locking", context="Readers wait").id
         second = self.record("Retries", supersedes=[first]).id
         third = self.record("Write-ahead", supersedes=[second]).id
@@ -139,7 +139,7 @@ class StandingTests(DecisionsTestCase):
         self.assertEqual([hit["id"] for hit in hits], [third, first])
         self.assertIn(f"now #{third}", hits[1]["note"])
 
-    def test_what_a_filter_keeps_out_stays_out(self):
+    def test_filters_also_apply_to_successors(self):
         first = self.record("Locking", context="Readers wait").id
         start_iteration(command=IterationStart(command="fix"))
         second = self.record("Retries", supersedes=[first]).id

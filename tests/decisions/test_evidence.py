@@ -59,7 +59,7 @@ class EvidenceTests(DecisionsTestCase):
         found = self.get(decision)
         self.assertEqual((found["artifacts"], found["commits"][0]["link_type"]), ([], "implements"))
 
-    def test_evidence_can_be_added_later_and_is_there_once(self):
+    def test_evidence_can_be_added_later_and_is_stored_once(self):
         decision = self.record("Use WAL").id
         for _ in range(2):
             command = DecisionEvidence(id=decision, files=["./core/wal.py"], validations=["250 power cuts, none lost"])
@@ -67,7 +67,7 @@ class EvidenceTests(DecisionsTestCase):
         kinds = list(ArtifactLink.objects.order_by("kind").values_list("kind", "value"))
         self.assertEqual(kinds, [("file_path", "core/wal.py"), ("validation", "250 power cuts, none lost")])
 
-    def test_no_evidence_is_refused(self):
+    def test_empty_evidence_is_refused(self):
         decision = self.record("Use WAL").id
         with self.assertRaisesRegex(Invalid, "pass at least one of commits, files"):
             services.add_evidence(command=DecisionEvidence(id=decision))
@@ -75,7 +75,7 @@ class EvidenceTests(DecisionsTestCase):
 
 class FileTests(DecisionsTestCase):
     def behind(self, path: str) -> list[int]:
-        return [each["id"] for each in selectors.get_decisions(command=DecisionGet(file_path=path))]
+        return [decision["id"] for decision in selectors.get_decisions(command=DecisionGet(file_path=path))]
 
     def test_a_file_gives_the_decisions_behind_it_those_with_most_commits_on_it_first(self):
         wal, locks = self.record("WAL").id, self.record("Locks").id
@@ -90,7 +90,7 @@ class FileTests(DecisionsTestCase):
         decision = self.record("WAL", files=["core/wal.py"]).id
         self.assertEqual(self.behind("core"), [decision])
 
-    def test_a_file_with_nothing_behind_it_says_so(self):
+    def test_a_file_without_decisions_is_not_found(self):
         with self.assertRaisesRegex(NotFound, "there is no decision behind 'core/x.py'"):
             self.behind("core/x.py")
 

@@ -54,7 +54,7 @@ _COMPARED = "title context chosen rationale alternatives impact phase topic stat
 
 
 class RoundTripTests(DecisionsTestCase):
-    def test_what_is_exported_comes_back_as_the_same_decisions_and_edges(self):
+    def test_exported_decisions_are_imported_unchanged(self):
         @settings(max_examples=20, deadline=None, phases=[Phase.generate])  # each example makes two stores
         @given(st.lists(DECISIONS, min_size=1, max_size=5), st.uuids().map(str))
         def check(decisions: list[dict[str, Any]], name: str) -> None:
@@ -78,12 +78,12 @@ class RoundTripTests(DecisionsTestCase):
         """Record each with edges to those before it, and relations that make no lineage to those after it."""
         ids: list[int] = []
         for decision in decisions:
-            said = {name: value for name, value in decision.items() if name != "edges"}
+            fields = {name: value for name, value in decision.items() if name != "edges"}
             named: dict[str, Any] = {}
             for relation, number in decision["edges"]:
                 if number < len(ids):
                     named.setdefault(relation, []).append(ids[number])
-            command = DecisionRecord.model_validate({**said, **named, "branch": True})
+            command = DecisionRecord.model_validate({**fields, **named, "branch": True})
             ids.append(services.record_decision(command=command).id)
         for start, decision in zip(ids, decisions, strict=True):
             for relation, number in decision["edges"]:
@@ -120,18 +120,20 @@ class MadrTests(DecisionsTestCase):
         self.assertEqual(later.split("---\n\n")[1], body)
         self.assertNotIn("chosen:", later)
 
-    def test_what_markdown_cannot_say_stands_in_the_front_matter(self):
+    def test_fields_that_markdown_cannot_express_are_in_the_front_matter(self):
         self.record("Use `WAL`", context="## Context\n\n```\nopen")
         (text,) = madr_files(chosen_decisions()).values()
         self.assertIn('title: "Use `WAL`"\ncontext: "## Context\\n\\n```\\nopen"\n', text)
 
-    def test_a_lineage_is_what_led_to_it_and_what_came_of_it(self):
+    def test_a_lineage_has_ancestors_and_descendants(self):
         first = self.record("One").id
         second = self.record("Two", refines=[first]).id
         third = self.record("Three", supersedes=[second]).id
         other = self.record("Other", relates_to=[first]).id
-        self.assertEqual([each["id"] for each in chosen_decisions(ids=[second], lineage=True)], [first, second, third])
-        self.assertEqual([each["id"] for each in chosen_decisions(ids=[other, first])], [first, other])
+        self.assertEqual(
+            [decision["id"] for decision in chosen_decisions(ids=[second], lineage=True)], [first, second, third]
+        )
+        self.assertEqual([decision["id"] for decision in chosen_decisions(ids=[other, first])], [first, other])
         with self.assertRaises(NotFound):
             chosen_decisions(ids=[99])
 
@@ -167,7 +169,7 @@ class CommandTests(DecisionsTestCase):
             self.assertEqual(self.export("--out", str(self.out)), f"wrote 2 decisions to {self.out}\n")
         mine = self.out / "0001-one.md"
         mine.write_text("Mine.")
-        with self.assertRaisesRegex(CommandError, "0001-one.md is there and differs; pass --force"):
+        with self.assertRaisesRegex(CommandError, "0001-one.md exists and differs; use --force"):
             self.export("--out", str(self.out))
         self.assertEqual(mine.read_text(), "Mine.")
         self.export("--out", str(self.out), "--force")
@@ -177,8 +179,8 @@ class CommandTests(DecisionsTestCase):
         self.assertTrue(self.export("#1").startswith("---\nstatus: "))
         self.assertTrue(self.export("--format", "mermaid", "--lineage", "1").startswith("flowchart BT\n"))
 
-    def test_what_makes_no_sense_is_refused_in_a_sentence(self):
-        for arguments, sentence in ((["x"], "'x' is no id"), (["--lineage"], "needs the ids"), (["99"], "#99")):
+    def test_contradictory_arguments_are_refused_in_one_sentence(self):
+        for arguments, sentence in ((["x"], "'x' is not an id"), (["--lineage"], "needs ids"), (["99"], "#99")):
             with self.subTest(arguments), self.assertRaisesRegex(CommandError, sentence):
                 self.export(*arguments)
         self.assertEqual(Decision.objects.count(), 2)

@@ -18,7 +18,7 @@ from tests.decisions.base import DecisionsTestCase
 
 Edge = tuple[int, str, int]
 PICK = st.integers(0, 20)
-RELATION = st.sampled_from(["supersedes", *(str(each) for each in EdgeRelation)])
+RELATION = st.sampled_from(["supersedes", *map(str, EdgeRelation)])
 STATUS = st.sampled_from(["proposed", "accepted", "deprecated", "rejected"])
 OPEN = ("proposed", "accepted")
 
@@ -44,7 +44,7 @@ class Reference:
 
     def heads(self, number: int) -> set[int]:
         above = {step for step, _ in self.walk(number, ("supersedes",), up=True)} | {number}
-        return {each for each in above if not self.superseding(each)}
+        return {node for node in above if not self.superseding(node)}
 
     def walk(self, number: int, relations: tuple[str, ...], *, up: bool) -> set[tuple[int, int]]:
         """Return what can be reached, each with the least number of steps to it."""
@@ -56,7 +56,7 @@ class Reference:
                 if near == here and relation in relations and far not in depths:
                     depths[far] = depths[here] + 1
                     queue.append(far)
-        return {(each, depth) for each, depth in depths.items() if depth}
+        return {(node, depth) for node, depth in depths.items() if depth}
 
 
 class History(RuleBasedStateMachine):
@@ -122,7 +122,7 @@ class History(RuleBasedStateMachine):
         edge = (near, relation, far)
         command = DecisionLink.model_validate({"id": near, "relation": relation, "to": far, "branch": branch})
         is_circle = relation in LINEAGE and near in {
-            each for each, _ in self.reference.walk(far, tuple(LINEAGE), up=False)
+            node for node, _ in self.reference.walk(far, tuple(LINEAGE), up=False)
         }
         is_second = relation == "supersedes" and self.reference.superseding(far) and not branch
         if near == far:
@@ -178,7 +178,7 @@ class History(RuleBasedStateMachine):
         for number in self.ids:
             self.case.assertEqual(set(found[number]), self.reference.heads(number))
         if not self.reference.branched:
-            self.case.assertEqual({len(each) for each in found.values()} - {1}, set())
+            self.case.assertEqual({len(heads) for heads in found.values()} - {1}, set())
 
 
 class GraphTests(DecisionsTestCase):

@@ -1,4 +1,4 @@
-"""Architecture decision records, in each dialect that people write them in, brought in once and again."""
+"""Import of architecture decision records in every supported format, once and again."""
 
 from __future__ import annotations
 
@@ -146,7 +146,9 @@ class ReadingTests(SimpleTestCase):
         adr = read_adr(MADR_2)
         self.assertEqual((adr.status, adr.author, str(adr.decided_at)[:10]), ("accepted", "Ada, Bob", "2020-01-02"))
         self.assertEqual(adr.context, "Technical Story: tests are hard to read\n\nHow to write assertions?")
-        self.assertEqual((adr.chosen, [each.option for each in adr.alternatives]), ("Plain JUnit5", ["Hamcrest"]))
+        self.assertEqual(
+            (adr.chosen, [alternative.option for alternative in adr.alternatives]), ("Plain JUnit5", ["Hamcrest"])
+        )
         because = "it is a standard. Others come and go."
         follows = "### Positive Consequences\n\n* readable\n\n### Negative Consequences\n\n* verbose"
         self.assertEqual(adr.rationale, f"{because}\n\n{follows}")
@@ -157,7 +159,7 @@ class ReadingTests(SimpleTestCase):
         self.assertEqual((adr.status, adr.author, str(adr.decided_at)[:10]), ("proposed", "Ada, Bob", "2024-03-01"))
         self.assertEqual(adr.context, "### Decision Drivers\n\n* Readable")
         why_not = "* Bad, because it is old\n\n#### Even so\n\nIt works."
-        alternatives = [(each.option, each.why_not) for each in adr.alternatives]
+        alternatives = [(alternative.option, alternative.why_not) for alternative in adr.alternatives]
         self.assertEqual((adr.chosen, alternatives), ("Plain JUnit5", [("Hamcrest", why_not), ("AssertJ", "")]))
         self.assertTrue(adr.rationale.startswith("it is\na standard.\n\n### Consequences\n\n* Bad"), adr.rationale)
         self.assertTrue(adr.rationale.endswith("* Good, because it is there"), adr.rationale)
@@ -168,10 +170,10 @@ class ReadingTests(SimpleTestCase):
         adr = read_adr(
             "# T\n\n## Decision\n\nSQLite.\n\n## Alternatives\n\n- **Redis** — a process\n  to run\n- Files\n"
         )
-        alternatives = [(each.option, each.why_not) for each in adr.alternatives]
+        alternatives = [(alternative.option, alternative.why_not) for alternative in adr.alternatives]
         self.assertEqual(alternatives, [("Redis", "a process to run"), ("Files", "")])
 
-    def test_what_decides_nothing_is_no_record(self):
+    def test_a_text_without_a_decision_is_no_record(self):
         for text in (
             "",
             "# Notes\n\nSome.",
@@ -181,7 +183,7 @@ class ReadingTests(SimpleTestCase):
             with self.subTest(text), self.assertRaisesRegex(Invalid, "no section Decision or Decision Outcome"):
                 read_adr(text)
 
-    def test_statuses_go_by_the_words_that_people_use(self):
+    def test_common_status_words_are_parsed(self):
         for text, status in (
             ("", "accepted"),
             ("**Approved** in May", "accepted"),
@@ -195,7 +197,7 @@ class ReadingTests(SimpleTestCase):
         with self.assertRaisesRegex(Invalid, "status 'Frobnicated' is unknown; use one of proposed, accepted"):
             status_of("Frobnicated")
 
-    def test_dates_go_by_the_forms_that_people_use(self):
+    def test_common_date_formats_are_parsed(self):
         for text in ("2024-03-01", "2024-03-01 (amended 2025-01-01)", "01.03.2024", "2024/03/01", "March 1, 2024"):
             self.assertEqual(moment_of(text), datetime(2024, 3, 1, tzinfo=UTC), text)
         with self.assertRaisesRegex(Invalid, "date 'soon' is not a date"):
@@ -293,7 +295,7 @@ class ImportingTests(DecisionsTestCase):
         services.mark_decision(command=DecisionMark(id=self.of("0001-one.md").id, status="deprecated"))
         self.assertEqual((self.bring_in().unchanged, self.of("0001-one.md").status), (1, "deprecated"))
 
-    def test_what_a_person_has_superseded_is_not_superseded_by_an_edit_of_its_file(self):
+    def test_an_edited_file_does_not_supersede_what_a_person_superseded(self):
         self.write("0001-one.md", nygard("1. One"))
         self.bring_in()
         command = DecisionSupersede.model_validate({"id": self.of("0001-one.md").id, "chosen": "By hand."})
@@ -311,7 +313,7 @@ class ImportingTests(DecisionsTestCase):
         self.assertRegex(report.problems[0][1], "has been erased and is not imported again")
         self.assertFalse(Decision.objects.exists())
 
-    def test_bad_files_are_named_and_the_others_go_on(self):
+    def test_bad_files_are_reported_and_the_others_imported(self):
         self.write("0001-one.md", nygard("1. One"))
         self.write("0002-none.md", "# Notes\n\nNothing.\n")
         self.write("0003-status.md", nygard("3. Three", status="Frobnicated"))
@@ -321,13 +323,13 @@ class ImportingTests(DecisionsTestCase):
         self.write("README.md", "# Decisions\n")
         report = self.bring_in()
         self.assertEqual((report.created, self.of("0005-lost.md").status), (2, "deprecated"))
-        said = dict(reversed(report.problems))
+        problems = dict(reversed(report.problems))
         self.assertEqual(
-            sorted(said),
+            sorted(problems),
             [f"000{number}-{name}.md" for number, name in enumerate(("none", "status", "long", "lost", "binary"), 2)],
         )
-        self.assertIn("'title' must have at most 200 characters", said["0004-long.md"])
-        self.assertIn("leads to 0009-lost.md, which is not a record in this folder", said["0005-lost.md"])
+        self.assertIn("'title' must have at most 200 characters", problems["0004-long.md"])
+        self.assertIn("leads to 0009-lost.md, which is not a record in this folder", problems["0005-lost.md"])
 
     def test_links_that_close_a_circle_are_reported(self):
         self.write("0001-one.md", nygard("1. One", status="Refines [2](0002-two.md)"))
@@ -345,14 +347,14 @@ class ImportingTests(DecisionsTestCase):
         self.assertNotIn(token, self.of("0001-one.md").chosen)
         self.assertNotIn("Bob", str(Decision.objects.values().get()))
 
-    def test_the_command_says_what_was_done_and_names_what_could_not_be(self):
+    def test_the_command_reports_imported_and_failed_files(self):
         self.write("0001-one.md", nygard("1. One"))
         self.write("0002-none.md", "# Notes\n")
-        said = self.run_command()[0]
-        self.assertRegex(said, r"\Aimported 1 decision \(1 new, .* 0 unchanged\) and 0 edges into alpha in \d")
+        output = self.run_command()[0]
+        self.assertRegex(output, r"\Aimported 1 decision \(1 new, .* 0 unchanged\) and 0 edges into alpha in \d")
         self.write("0001-one.md", nygard("1. One", decision="Otherwise."))
-        said, errors = self.run_command()
-        self.assertRegex(said, r"\A0001-one.md has changed: #\d+ supersedes #\d+\n")
+        output, errors = self.run_command()
+        self.assertRegex(output, r"\A0001-one.md has changed: #\d+ supersedes #\d+\n")
         self.assertIn("0002-none.md: there is no section Decision", errors)
 
     def run_command(self) -> tuple[str, str]:

@@ -18,7 +18,7 @@ def decision(number: int, status: str = "accepted", title: str = "") -> dict[str
 
 def drawn(edges: list[Edge], current: int) -> Drawing:
     ids = sorted({current, *(end for start, _, target in edges for end in (start, target))})
-    return draw_lineage([decision(each) for each in ids], edges, current)
+    return draw_lineage([decision(number) for number in ids], edges, current)
 
 
 def columns(drawing: Drawing) -> dict[int, float]:
@@ -64,7 +64,7 @@ class DrawLineageTests(SimpleTestCase):
         self.assertTrue(node.lines[-1].endswith("…"))
 
     def test_labels_of_edges_that_meet_do_not_cover_each_other(self) -> None:
-        drawing = drawn([(each, "depends_on", 1) for each in range(2, 12)], current=1)
+        drawing = drawn([(number, "depends_on", 1) for number in range(2, 12)], current=1)
         heights = sorted(line.y for line in drawing.lines)
         self.assertTrue(all(below - above >= 15 for above, below in pairwise(heights)))
 

@@ -15,9 +15,9 @@ from tests.decisions.base import DecisionsTestCase
 
 
 class RecordTests(DecisionsTestCase):
-    def test_everything_that_is_said_is_kept(self):
+    def test_every_field_is_stored(self):
         iteration = start_iteration(command=IterationStart(command="feature"))
-        said = {
+        fields = {
             "context": "Readers wait.",
             "alternatives": [{"option": "MVCC", "why_not": "too much"}, "Nothing"],
             "rationale": "Measured.",
@@ -25,10 +25,10 @@ class RecordTests(DecisionsTestCase):
             "phase": "design",
             "topic": "storage",
         }
-        found = self.get(self.record("Use WAL", **said).id)
-        kept = {name: found[name] for name in said}
+        found = self.get(self.record("Use WAL", **fields).id)
+        kept = {name: found[name] for name in fields}
         alternatives = [{"option": "MVCC", "why_not": "too much"}, {"option": "Nothing", "why_not": ""}]
-        self.assertEqual(kept, {**said, "alternatives": alternatives})
+        self.assertEqual(kept, {**fields, "alternatives": alternatives})
         evidence = (found["status"], found["author"], found["session_id"], found["iteration_id"])
         self.assertEqual(evidence, ("accepted", "ada", "s-1", iteration.id))
 
@@ -44,13 +44,13 @@ class RecordTests(DecisionsTestCase):
         self.assertTrue(result.redacted)
         self.assertNotIn(token, str(self.get(result.id)))
 
-    def test_what_it_names_must_be_there(self):
+    def test_named_decisions_and_commits_must_exist(self):
         for fields in ({"supersedes": [7]}, {"relates_to": [7]}, {"commits": ["#7"]}):
             with self.subTest(fields), self.assertRaisesRegex(NotFound, "no (decision|commit) #7 here"):
                 self.record("Use WAL", **fields)
         self.assertEqual(log.head()[0], 0)
 
-    def test_status_superseded_cannot_be_said(self):
+    def test_status_superseded_cannot_be_set(self):
         with self.assertRaisesRegex(Invalid, "superseded cannot be set"):
             self.record("Use WAL", status="superseded")
 
@@ -60,17 +60,17 @@ class SupersedeTests(DecisionsTestCase):
         command = DecisionSupersede.model_validate({"id": decision_id, "chosen": chosen, **fields})
         return services.supersede_decision(command=command).id
 
-    def test_the_earlier_is_superseded_and_knows_what_stands(self):
+    def test_the_earlier_decision_is_superseded_and_names_its_head(self):
         first = self.record("Port", topic="net", impact="high").id
         second = self.supersede(first, "9000")
         third = self.supersede(second, "7000")
         found = self.get(first)
-        told = (found["status"], found["superseded_by"], found["heads"])
-        self.assertEqual(told, ("superseded", [second], [third]))
+        state = (found["status"], found["superseded_by"], found["heads"])
+        self.assertEqual(state, ("superseded", [second], [third]))
         latest = self.get(third)
         self.assertEqual((latest["title"], latest["topic"], latest["impact"]), ("Port", "net", "high"))
 
-    def test_superseding_what_is_superseded_names_the_head(self):
+    def test_superseding_a_superseded_decision_names_the_head(self):
         first = self.record("Port").id
         second = self.supersede(first, "9000")
         with self.assertRaisesRegex(Conflict, f"#{first} is already superseded and #{second} is in force") as caught:
@@ -112,7 +112,7 @@ class GraphTests(DecisionsTestCase):
         services.link_decisions(command=DecisionLink(id=first, relation="conflicts_with", to=second))
         self.assertEqual(self.get(first)["edges"][0]["to"], second)
 
-    def test_the_same_edge_again_changes_nothing(self):
+    def test_adding_an_edge_again_changes_nothing(self):
         first = self.record("One").id
         second = self.record("Two", refines=[first]).id
         again = services.link_decisions(command=DecisionLink(id=second, relation="refines", to=first))
@@ -138,27 +138,27 @@ class GraphTests(DecisionsTestCase):
 
 
 class ReadTests(DecisionsTestCase):
-    def test_a_topic_gives_what_stands_before_what_led_to_it(self):
+    def test_a_topic_lists_decisions_in_force_before_superseded_ones(self):
         first = self.record("Port", topic="net").id
         second = self.record("Port", topic="net", supersedes=[first]).id
         found = selectors.get_decisions(command=DecisionGet(topic="net"))
-        self.assertEqual([each["id"] for each in found], [second, first])
+        self.assertEqual([decision["id"] for decision in found], [second, first])
 
     def test_pages_neither_skip_nor_repeat(self):
         ids = [self.record(f"Decision {number}").id for number in range(5)]
         seen, cursor = [], None
         for _ in range(3):
             page = selectors.list_decisions(command=DecisionList(limit=2, cursor=cursor))
-            seen += [each["id"] for each in page.results]
+            seen += [decision["id"] for decision in page.results]
             cursor = page.meta.next_cursor
             self.record("Meanwhile")
         self.assertEqual(seen, ids[::-1])
 
-    def test_one_of_ids_topic_and_file_is_asked_for(self):
+    def test_exactly_one_of_ids_topic_and_file_is_required(self):
         with self.assertRaisesRegex(Invalid, "give one of ids, topic and file_path; got none"):
             selectors.get_decisions(command=DecisionGet())
 
-    def test_a_search_puts_what_stands_first_and_says_what_it_superseded(self):
+    def test_a_search_ranks_decisions_in_force_first_and_names_superseded_ones(self):
         first = self.record("Database", chosen="PostgreSQL for storage, since teams share it.").id
         second = self.record("Store", chosen="SQLite, one file a project.", supersedes=[first]).id
         found = search(command=MemorySearch(query="what did we decide about PostgreSQL storage")).results
@@ -166,7 +166,7 @@ class ReadTests(DecisionsTestCase):
         self.assertIn(f"supersedes #{first}", found[0]["note"])
         self.assertIn(f"superseded, now #{second}", found[1]["note"])
 
-    def test_beta_sees_nothing_of_it(self):
+    def test_another_project_is_not_affected(self):
         self.record("Use WAL")
         with self.store("beta"):
             self.assertEqual(selectors.list_decisions(command=DecisionList()).meta.total_count, 0)

@@ -1,5 +1,3 @@
-"""The sample project shows all there is to see, and is mixed with nothing."""
-
 from __future__ import annotations
 
 import io
@@ -19,8 +17,7 @@ from memories.schemas import MemoryWrite
 from memoryhub.core import clock, log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import use_store
-from memoryhub.demo.project import TRACE, demo_store, make_demo
-from memoryhub.demo.story import story
+from memoryhub.demo.project import TRACE, demo_store, make_demo, story
 from memoryhub.ops.backups.making import back_up_store
 from sessions_app.models import Commit, Session
 from tests.admin.base import AdminTestCase
@@ -37,18 +34,18 @@ class DemoTests(AdminTestCase):
             self.demo(*arguments)
         self.assertEqual(caught.exception.returncode, code)
 
-    def test_every_page_that_is_named_is_there(self):
-        said = self.demo()
+    def test_every_named_page_exists(self):
+        output = self.demo()
         for page in story().pages:
             address = f"/p/demo/admin/{page.path}"
-            self.assertIn(f"  {address} ", said)
+            self.assertIn(f"  {address} ", output)
             self.assertEqual(self.client.get(address, follow=True).status_code, 200, address)
         with mock.patch("memoryhub.ops.serving.lock.find_running") as found:
             found.return_value.address = "http://127.0.0.1:8321/"
             self.demo("--remove")
             self.assertIn("  http://127.0.0.1:8321/p/demo/admin/decisions/decision/ ", self.demo())
 
-    def test_it_shows_what_it_promises_and_can_be_proven(self):
+    def test_its_content_is_complete_and_its_log_is_valid(self):
         make_demo()
         with self.store("demo", create=False):
             self.assertEqual(Decision.objects.filter(status=DecisionStatus.SUPERSEDED).count(), 2)
@@ -75,35 +72,35 @@ class DemoTests(AdminTestCase):
             self.assertTrue(log.rebuild().identical)
 
     def samples(self) -> Iterator[None]:
-        """Let each pass of a loop take another eighth of the log for its sample."""
+        # Each pass of the loop compares another eighth of the log.
         last = log.head()[0]
         for first in range(1, 9):
             with mock.patch("memoryhub.core.log.comparing._positions", return_value=[*range(first, last + 1, 8)]):
                 yield
 
-    def test_it_is_made_once_and_taken_away_again(self):
+    def test_it_is_created_once_and_removed(self):
         self.assertIn("created project demo with ", self.demo())
-        self.refused(5, "project 'demo' is there already; --remove takes it away")
+        self.refused(5, "project 'demo' already exists; delete it with --remove")
         with self.store("demo", source="job", actor="expire turns"):
             services.write_memory(command=MemoryWrite(title="By a job", content="of the hub"))
         with use_store(demo_store()):
             back_up_store()
         self.assertIn("deleted project demo", self.demo("--remove"))
         self.assertFalse(list(self.home.rglob("*demo*")), "something of it is left")
-        self.refused(3, "there is no project 'demo'; `memory-hub demo` makes it", "--remove")
+        self.refused(3, "there is no project 'demo'; create it with `memory-hub demo`", "--remove")
         self.refused(2, "--force needs --remove", "--force")
 
-    def test_what_others_wrote_is_not_taken_by_accident(self):
+    def test_events_of_others_are_deleted_only_with_force(self):
         self.demo()
         with self.store("demo", source="admin", actor="anna"):
             services.write_memory(command=MemoryWrite(title="My own", content="Note of a person who looked around"))
         self.refused(5, "the project 'demo' has 1 event beyond the sample's; add --force", "--remove")
         self.assertIn("deleted", self.demo("--remove", "--force"))
 
-    def test_a_project_of_that_id_is_left_alone(self):
+    def test_another_project_of_that_id_is_not_changed(self):
         with self.store("demo"):
             services.write_memory(command=MemoryWrite(title="Mine", content="A real project of that name"))
-        self.refused(5, "a project 'demo' with 1 event of its own; it is left alone")
-        self.refused(5, "'demo' is not the sample one", "--remove", "--force")
+        self.refused(5, "a project 'demo' with 1 event of its own exists")
+        self.refused(5, "'demo' is not the sample project", "--remove", "--force")
         with self.store("demo"):
             self.assertEqual(RawEvent.objects.exclude(trace_id=TRACE).count(), 1)

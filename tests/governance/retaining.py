@@ -72,12 +72,12 @@ class RetentionTestCase(HubTestCase):
         return run
 
     def going(self) -> dict[str, int]:
-        return {f"{each.what} {each.sub}".strip(): each.things for each in self.plan().going}
+        return {f"{share.what} {share.sub}".strip(): share.things for share in self.plan().going}
 
     def kept(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for each in self.plan().kept:
-            found[each.says] = found.get(each.says, 0) + each.things
+        for share in self.plan().kept:
+            found[share.says] = found.get(share.says, 0) + share.things
         return found
 
     def erased(self) -> list[int]:

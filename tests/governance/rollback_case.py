@@ -41,7 +41,7 @@ class RollbackTestCase(HubTestCase):
     def roll_back(self, **fields: Any) -> RollbackView:
         wanted = {"session_id": "s-bad", **fields}
         with use_origin(actor="olga", session_id="", source="admin"):
-            token = self.preview(**{key: each for key, each in wanted.items() if key != "reason"}).confirm_token
+            token = self.preview(**{key: item for key, item in wanted.items() if key != "reason"}).confirm_token
             return roll_back(command=RollbackMake.model_validate({**wanted, "confirm_token": token}))
 
     def undo(self, rollback_id: int, reason: str = "") -> RollbackView:

@@ -56,7 +56,7 @@ class Thing:
     @property
     def touched(self) -> list[Happened]:
         return sorted(
-            (each for each in [*self.changes, *self.ends] if each.rolled_back), key=lambda each: each.position
+            (item for item in [*self.changes, *self.ends] if item.rolled_back), key=lambda event: event.position
         )
 
     @property
@@ -67,15 +67,15 @@ class Thing:
 def events_of(actor: str, void: Collection[int] = ()) -> list[Happened]:
     return [
         Happened(
-            each.position,
-            each.event_type,
-            each.stream_id,
-            each.actor == actor,
-            json.loads(each.payload_json or "{}"),
-            each.session_id,
+            event.position,
+            event.event_type,
+            event.stream_id,
+            event.actor == actor,
+            json.loads(event.payload_json or "{}"),
+            event.session_id,
         )
-        for each in RawEvent.objects.order_by("position")
-        if each.position not in void and (each.payload_json or each.event_type.startswith("memory."))
+        for event in RawEvent.objects.order_by("position")
+        if event.position not in void and (event.payload_json or event.event_type.startswith("memory."))
     ]
 
 
@@ -90,28 +90,28 @@ class Model:
         self.erased: set[int] = set()
         for event in self.events:
             self._take_in(event)
-        for each in self.erased:
-            self.things.pop(each, None)
+        for position in self.erased:
+            self.things.pop(position, None)
 
     def shown(self) -> Shown:
         return {
-            "memories": {each: shown for each in self.things if (shown := self._memory(self.things[each]))},
+            "memories": {item: shown for item in self.things if (shown := self._memory(self.things[item]))},
             "conflicts": self._conflicts(),
             "decisions": self._decisions(),
             "relations": self._relations(),
-            "tags": sorted(each.data["name"] for each in self._of("tag.created") if not self._set_aside(each)),
+            "tags": sorted(event.data["name"] for event in self._of("tag.created") if not self._set_aside(event)),
             "settings": self._register("project.configured", lambda data: data["settings"]),
             "profile": self._register("project.described", lambda data: data),
             "affirmed": {
-                each.entity: each.position
-                for each in self._of("thing.affirmed")
-                if not self._set_aside(each)
-                if each.entity not in self.erased
+                event.entity: event.position
+                for event in self._of("thing.affirmed")
+                if not self._set_aside(event)
+                if event.entity not in self.erased
             },
         }
 
     def _of(self, *types: str) -> list[Happened]:
-        return [each for each in self.events if each.type in types]
+        return [event for event in self.events if event.type in types]
 
     def _set_aside(self, event: Happened) -> bool:
         return self.acts and event.rolled_back
@@ -119,7 +119,7 @@ class Model:
     def _take_in(self, event: Happened) -> None:
         name, data = event.type, event.data
         if name == "payload.erased":
-            self.erased |= {int(each.partition(":")[2]) for each in data["streams"]}
+            self.erased |= {int(item.partition(":")[2]) for item in data["streams"]}
         elif name == "session.started" and data.get("mode") == "scratch":
             self.scratch.add(data["session_id"])
         elif name == "session.ended":
@@ -180,9 +180,9 @@ class Model:
             if thing is None or opened.data.get("conflicts_with") is None or self._is_hidden(thing):
                 continue
             resolved = [
-                each
-                for each in self._of("conflict.resolved")
-                if each.data["conflict_id"] == opened.position and not (each.rolled_back and self._reached(thing))
+                event
+                for event in self._of("conflict.resolved")
+                if event.data["conflict_id"] == opened.position and not (event.rolled_back and self._reached(thing))
             ]
             if not resolved and not (self.undo and self._reached(thing) and self._is_undone(thing, opened)):
                 found.append(opened.position)
@@ -192,22 +192,26 @@ class Model:
         return event.rolled_back or (thing.changed and event.position > thing.touched[0].position)
 
     def _decisions(self) -> dict[int, Any]:
-        recorded = {each.position: each for each in self._of("decision.recorded")}
-        shown = {each: self._status(each) for each in recorded if not self._is_gone(recorded[each])}
+        recorded = {event.position: event for event in self._of("decision.recorded")}
+        shown = {
+            decision_id: self._status(decision_id)
+            for decision_id in recorded
+            if not self._is_gone(recorded[decision_id])
+        }
         edges = self._edges(recorded)
         return {
-            each: (
+            decision_id: (
                 "superseded"
-                if status in ("accepted", "proposed") and self._heads(each, recorded) != {each}
+                if status in ("accepted", "proposed") and self._heads(decision_id, recorded) != {decision_id}
                 else status,
-                sorted((relation, to) for start, relation, to in edges if start == each),
-                sorted(self._notes(each)),
+                sorted((relation, to) for start, relation, to in edges if start == decision_id),
+                sorted(self._notes(decision_id)),
             )
-            for each, status in shown.items()
+            for decision_id, status in shown.items()
         }
 
     def _marks(self, decision: int) -> list[Happened]:
-        return [each for each in self._of("decision.marked") if each.entity == decision]
+        return [event for event in self._of("decision.marked") if event.entity == decision]
 
     def _is_gone(self, recorded: Happened) -> bool:
         marks = self._marks(recorded.position)
@@ -215,8 +219,8 @@ class Model:
         return self._set_aside(recorded) and not kept
 
     def _status(self, decision: int) -> str:
-        events = [each for each in self._of("decision.recorded", "decision.marked") if each.entity == decision]
-        told = [(each, each.data.get("status") or "accepted") for each in events if self._says_status(each)]
+        events = [event for event in self._of("decision.recorded", "decision.marked") if event.entity == decision]
+        told = [(event, event.data.get("status") or "accepted") for event in events if self._says_status(event)]
         if not self.undo or events[0].rolled_back or not any(event.rolled_back for event, _ in told):
             return str(told[-1][1])
         return str(self._clean(told))
@@ -235,18 +239,18 @@ class Model:
 
     def _said_edges(self, recorded: dict[int, Happened]) -> list[tuple[int, str, int, Happened]]:
         found = [
-            (each.position, edge["relation"], edge["to"], each)
-            for each in recorded.values()
-            for edge in each.data.get("edges", [])
+            (event.position, edge["relation"], edge["to"], event)
+            for event in recorded.values()
+            for edge in event.data.get("edges", [])
         ]
         linked = self._of("decision.linked")
         return [
             *found,
-            *((each.entity, each.data["edge"]["relation"], each.data["edge"]["to"], each) for each in linked),
+            *((item.entity, item.data["edge"]["relation"], item.data["edge"]["to"], item) for item in linked),
         ]
 
     def _edges(self, recorded: dict[int, Happened]) -> set[tuple[int, str, int]]:
-        gone = {each for each, event in recorded.items() if self._is_gone(event)}
+        gone = {decision_id for decision_id, event in recorded.items() if self._is_gone(event)}
         return {
             (start, relation, to)
             for start, relation, to, event in self._said_edges(recorded)
@@ -262,14 +266,14 @@ class Model:
             and relation == "supersedes"
             and not (event.type == "decision.linked" and self._set_aside(event))
         }
-        heads = {head for each in above for head in self._heads(each, recorded)}
+        heads = {head for decision_id in above for head in self._heads(decision_id, recorded)}
         return heads or (set() if self._is_gone(recorded[decision]) else {decision})
 
     def _notes(self, decision: int) -> set[str]:
         said = [
-            each for each in self._of("decision.evidenced") if each.entity == decision and not self._set_aside(each)
+            event for event in self._of("decision.evidenced") if event.entity == decision and not self._set_aside(event)
         ]
-        return {note["value"] for each in said for note in each.data["artifacts"]}
+        return {note["value"] for item in said for note in item.data["artifacts"]}
 
     def _relations(self) -> list[tuple[Any, ...]]:
         histories: dict[tuple[Any, ...], list[tuple[Happened, bool]]] = {}
@@ -286,7 +290,7 @@ class Model:
             return False
         event, is_made = given[-1]
         now = is_made and not self._set_aside(event)
-        removed = any(each.rolled_back and not made for each, made in given)
+        removed = any(item.rolled_back and not made for item, made in given)
         return bool(self._clean(given, False)) if self.undo and removed and not now else now
 
     def _register(self, event_type: str, values: Callable[[Shown], Shown]) -> Shown:

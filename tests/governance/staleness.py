@@ -49,7 +49,7 @@ class StalenessTestCase(DecisionsTestCase):
         return list_stale(command=StaleList(**fields)).results
 
     def due(self, **fields: Any) -> list[int]:
-        return [each["id"] for each in self.stale(**fields)]
+        return [item["id"] for item in self.stale(**fields)]
 
     def affirm(self, entity_id: int, **fields: Any) -> Any:
         return affirm(command=Affirm(id=entity_id, **fields))

@@ -1,5 +1,3 @@
-"""What is in quarantine is told of nowhere, and its names are free meanwhile."""
-
 from __future__ import annotations
 
 import json
@@ -137,7 +135,7 @@ class NamesTests(RollbackTestCase):
         fine = self.write("Deploy")
         self.assertEqual(4, len({bad, worse, good, fine}))
         self.undo(made.id)
-        topics = {each["id"]: each["topic_key"] for each in list_memories(command=MemoryList()).results}
+        topics = {memory["id"]: memory["topic_key"] for memory in list_memories(command=MemoryList()).results}
         self.assertEqual({bad: None, worse: None, good: "build/command", fine: None}, topics)
         self.assert_rebuilds()
 
@@ -151,8 +149,8 @@ class NamesTests(RollbackTestCase):
         again = create_relation(command=relation)
         create_tag(command=TagCreate(name="release", category="good"))
         self.undo(made.id)
-        self.assertEqual([again.id], [each["id"] for each in list_relations(command=RelationList()).results])
-        tags = {each["name"]: each["category"] for each in list_tags(command=TagList(limit=100)).results}
+        self.assertEqual([again.id], [relation["id"] for relation in list_relations(command=RelationList()).results])
+        tags = {tag["name"]: tag["category"] for tag in list_tags(command=TagList(limit=100)).results}
         self.assertEqual("good", tags["release"])
         self.assert_rebuilds()
 

@@ -1,5 +1,3 @@
-"""Redaction after the fact: shown first, done everywhere, proven by bytes."""
-
 from __future__ import annotations
 
 import json
@@ -141,7 +139,7 @@ class RedactionTests(HubTestCase):
         backup.parent.mkdir(exist_ok=True)
         backup.write_bytes(b"... " + WORD.encode())
         done = self.redact()
-        self.assertEqual([each.where for each in done.left], ["backups/alpha.db"])
+        self.assertEqual([left.where for left in done.left], ["backups/alpha.db"])
         self.assertIn("an earlier backup", done.left[0].why)
 
     def test_a_name_in_the_headers_is_told_of_before(self):
@@ -195,14 +193,12 @@ class RedactionTests(HubTestCase):
         with self.store("beta"):
             self.write("Of beta", f"{WORD} too.")
         done = self.redact()
-        self.assertEqual([each.where for each in done.left], ["projects/beta/events.db-wal"])
+        self.assertEqual([left.where for left in done.left], ["projects/beta/events.db-wal"])
         with self.store("beta"):
             self.assertEqual(self.preview().events, 1)
 
 
 class SpoolTests(HubTestCase):
-    """What hooks left for the hub is redacted too, though it is in no log yet."""
-
     def setUp(self) -> None:
         super().setUp()
         (self.home / "work" / "alpha").mkdir(parents=True)
@@ -280,7 +276,7 @@ class SpoolTests(HubTestCase):
     def test_a_selection_of_some_events_names_what_it_leaves(self):
         memory = services.write_memory(command=MemoryWrite(title="Who", content=f"{WORD} did.")).id
         pack_context(command=ContextPackRequest(query=f"what did {WORD} do"))
-        kept = {each.where for each in self.preview(ids=[memory]).kept}
+        kept = {share.where for share in self.preview(ids=[memory]).kept}
         self.assertEqual(kept, {"the query of 1 context pack", "1 hook event in the spool"})
         self.assertEqual(self.redact(ids=[memory]).spooled, 0)
         self.assertEqual(self.preview().spooled, 1)

@@ -1,5 +1,3 @@
-"""Redaction at its doors: the page, in a real browser by keyboard alone; REST; the command line."""
-
 from __future__ import annotations
 
 import io
@@ -152,5 +150,5 @@ class RedactionBrowserTests(BrowserTestCase):
         reply = self.server.api("POST", f"projects/{self.project}/redactions", {"pattern": "A(gain|nd)"})
         self.assertEqual((reply.status, json.loads(reply.body)["code"]), (409, "confirmation_required"))
         listed = self.server.api("GET", f"projects/{self.project}/redactions").json()
-        self.assertEqual([each["events"] for each in listed["results"]], [2])
+        self.assertEqual([item["events"] for item in listed["results"]], [2])
         self.assertEqual(self.server.api("POST", f"projects/{self.project}/redactions", {}).status, 422)

@@ -1,5 +1,3 @@
-"""Redaction where it is hard: names of fields, tags, limits, others at the same time, and a death half way."""
-
 from __future__ import annotations
 
 import json
@@ -73,7 +71,6 @@ class _RedactionCase(HubTestCase):
         self.assertTrue(log.rebuild().identical)
 
     def files_with(self, word: str) -> list[Path]:
-        """Read the home folder in another process: to close a store's file here would give up its locks."""
         return search_home({word}).left
 
 
@@ -157,9 +154,9 @@ class LimitTests(_RedactionCase):
         self.require_whole()
 
     def test_names_that_only_one_may_have_stay_apart(self):
-        one, two = (self.write(f"Of {each}", topic_key=f"initech-{each}") for each in "12")
-        for each in "12":
-            create_tag(command=TagCreate(name=f"umbrella-{each}"))
+        one, two = (self.write(f"Of {character}", topic_key=f"initech-{character}") for character in "12")
+        for character in "12":
+            create_tag(command=TagCreate(name=f"umbrella-{character}"))
         self.redact(pattern="(initech|umbrella)-[0-9]")
         self.assertNotEqual(self.memory(one).topic_key, self.memory(two).topic_key)
         self.assertEqual(Tag.objects.filter(name__contains="[redacted:removed]").count(), 2)
@@ -203,7 +200,7 @@ class WholeTests(_RedactionCase):
         long = " ".join(f"line {number} of the recipe" for number in range(1_000))
         self.write("Copy", f"As said: {long}")
         done = self.redact(whole=True, ids=[self.write("One", long)])
-        self.assertEqual([each.where for each in done.left], ["projects/alpha/events.db"])
+        self.assertEqual([left.where for left in done.left], ["projects/alpha/events.db"])
         self.assertIn("elsewhere in this store", done.left[0].why)
 
 
@@ -232,7 +229,7 @@ class AtTheSameTimeTests(_RedactionCase):
         written = self.write("One", "First tin, then zinc.")
         found = find_places(RedactionSelect(text="zinc"))
         self.redact(text="tin")
-        with self.assertRaisesRegex(Conflict, "look again"):
+        with self.assertRaisesRegex(Conflict, "preview the redaction again"):
             log.redact_payloads(found.payloads(), what="zinc", seen=found.erasure)
         self.assertEqual(self.memory(written).content, "First [REDACTED:removed], then zinc.")
 

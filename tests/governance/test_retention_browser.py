@@ -1,5 +1,3 @@
-"""Retention by keyboard alone, in a real browser: looked at, held, confirmed, run, and its report read."""
-
 from __future__ import annotations
 
 import unittest

@@ -1,5 +1,3 @@
-"""Retention at its doors: pages, REST, the command and the job say and do the same."""
-
 from __future__ import annotations
 
 import io
@@ -178,7 +176,7 @@ class RestTests(RestTestCase):
             memory = self.write()
             self.call("DELETE", f"projects/alpha/memories/{memory}")
         plan = self.call("GET", "projects/alpha/retention").data
-        self.assertEqual([(each["what"], each["things"]) for each in plan["going"]], [("deleted", 1)])
+        self.assertEqual([(share["what"], share["things"]) for share in plan["going"]], [("deleted", 1)])
         self.assertEqual(self.call("GET", "projects/beta/retention").data["going"], [])
         refused = self.call("POST", "projects/alpha/retention/run", {"digest": "0" * 64}, expect=412).data
         self.assertEqual(refused["plan"]["digest"], plan["digest"])

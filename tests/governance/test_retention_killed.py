@@ -1,5 +1,3 @@
-"""A run that is killed in the middle and run again ends as one that was never disturbed."""
-
 from __future__ import annotations
 
 import os
@@ -42,7 +40,7 @@ class KilledTests(RetentionTestCase):
         super().setUp()
         with log.transaction():
             for number in range(24):
-                self.session(f"s-{number}", *[f"message {number}.{each}" for each in range(30)], days=400 - number)
+                self.session(f"s-{number}", *[f"message {number}.{number}" for number in range(30)], days=400 - number)
             for number in range(60):
                 self.memory(f"memory {number}", days=300, deleted=200 - 3 * number)
 
@@ -70,7 +68,6 @@ class KilledTests(RetentionTestCase):
         return subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[2])
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill it once it has taken some, and before it has taken all."""
         until = time.monotonic() + DEADLINE_SECONDS
         while len(self.erased()) < 100:
             self.assertIsNone(process.poll(), "it ended before it could be killed")
@@ -83,7 +80,6 @@ class KilledTests(RetentionTestCase):
         return mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(folder))
 
     def end(self) -> tuple[object, ...]:
-        """All that a run leaves, but for the times at which it did so."""
         run = RetentionRun.objects.get()
         tables = {name: found for name, found in log.table_digests().items() if name != "governance_retentionrun"}
         documents = rows.fetch("SELECT rowid FROM search_fts WHERE search_fts MATCH 'message OR memory' ORDER BY rowid")

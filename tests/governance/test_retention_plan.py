@@ -1,5 +1,3 @@
-"""What retention would take, and what keeps each thing whose time is up."""
-
 from __future__ import annotations
 
 from decisions.schemas import DecisionRecord
@@ -56,7 +54,7 @@ class PlanTests(RetentionTestCase):
         (group,) = self.plan().going
         self.assertEqual((group.things, group.events), (9, 9))
         self.assertEqual(group.bytes, 9 * len('{"content":"message 0"}'))
-        self.assertEqual([each.id for each in group.samples], [*positions[:3], *positions[-2:]])
+        self.assertEqual([sample.id for sample in group.samples], [*positions[:3], *positions[-2:]])
         self.assertEqual(group.samples[0].text, "message 0")
         self.assertEqual(group.oldest, group.newest)
 
@@ -137,5 +135,5 @@ class KeepingTests(RetentionTestCase):
         from memories.services import delete_memory
 
         with days_ago(days):
-            for each in memories:
-                delete_memory(command=MemoryDelete(id=each))
+            for memory in memories:
+                delete_memory(command=MemoryDelete(id=memory))

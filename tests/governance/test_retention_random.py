@@ -1,5 +1,3 @@
-"""Whatever happened and whatever the rules are: what goes is what was said, and a rebuild comes out the same."""
-
 from __future__ import annotations
 
 import random
@@ -51,8 +49,6 @@ RULES = st.lists(
 
 
 class Story:
-    """Things that happen over two years, chosen by a seed; whatever the hub refuses does not happen."""
-
     def __init__(self, seed: int, steps: int) -> None:
         self.random = random.Random(seed)
         self.memories: list[int] = []
@@ -172,6 +168,5 @@ class RandomTests(RetentionTestCase):
         self.assert_sound()
 
     def found(self) -> dict[str, list[int]]:
-        """What the full-text index finds by each word, in the title, the text, and what stands beside it."""
         sql = "SELECT rowid FROM search_fts WHERE search_fts MATCH %s ORDER BY rowid"
         return {word: [row[0] for row in rows.fetch(sql, [word])] for word in WORDS}

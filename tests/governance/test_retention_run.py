@@ -1,5 +1,3 @@
-"""Running retention: exactly what was previewed goes, and what a rebuild makes is the same."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -43,10 +41,9 @@ class RunTests(RetentionTestCase):
         self.assert_sound()
 
     def told(self, report: Report) -> dict[str, Any]:
-        """What a report says of what goes, but for the words, which are gone."""
         told = report.model_dump(include=set(Report.model_fields))
         for share in told["going"]:
-            share["samples"] = [each["id"] for each in share["samples"]]
+            share["samples"] = [sample["id"] for sample in share["samples"]]
         return told
 
     def test_the_text_is_in_no_search_and_no_file(self):
@@ -114,7 +111,6 @@ class RunTests(RetentionTestCase):
         self.assertEqual(self.erased(), [])
 
     def cut_off_after(self, batches: int) -> None:
-        """Begin a run and leave it after some batches, as one that is killed does."""
         done = []
 
         def leave(*_: int) -> None:

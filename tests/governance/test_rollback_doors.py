@@ -1,5 +1,3 @@
-"""Roll-backs at their doors: the page, in a real browser by keyboard alone; REST; the command line."""
-
 from __future__ import annotations
 
 import io
@@ -83,7 +81,7 @@ class RollbackRestTests(RestTestCase):
         chosen = {"session_id": "s-bad", "action": "quarantine"}
         shown = self.call("POST", "projects/alpha/rollbacks/preview", chosen).data
         self.assertEqual({"quarantine": 1}, shown["counts"])
-        self.assertEqual([bad], [each["id"] for each in shown["trace"]["direct"][0]["shown"]])
+        self.assertEqual([bad], [item["id"] for item in shown["trace"]["direct"][0]["shown"]])
         refused = self.call("POST", "projects/alpha/rollbacks", chosen, expect=409).data
         self.assertEqual(("confirmation_required", shown["confirm_token"]), (refused["code"], refused["confirm_token"]))
         confirmed = {**chosen, "confirm_token": shown["confirm_token"], "reason": "lies"}
@@ -95,7 +93,7 @@ class RollbackRestTests(RestTestCase):
         undone = self.call("POST", f"projects/alpha/rollbacks/{made['id']}/undo", {"reason": "no"}).data
         self.assertEqual([], undone["undone_left"])
         listed = self.call("GET", "projects/alpha/rollbacks").data["results"]
-        self.assertEqual([(made["id"], "lies")], [(each["id"], each["reason"]) for each in listed])
+        self.assertEqual([(made["id"], "lies")], [(item["id"], item["reason"]) for item in listed])
         self.call("POST", f"projects/alpha/rollbacks/{made['id']}/undo", {}, expect=409)
         self.call("POST", "projects/alpha/rollbacks/preview", {}, expect=422)
 
@@ -111,16 +109,16 @@ class RollbackRestTests(RestTestCase):
         self.assertEqual({"mark": 1}, shown["counts"])
         self.assertEqual(
             [("1 × memory.seen", "nothing depends on this event")],
-            [(each["title"], each["why"]) for each in shown["left"]],
+            [(left["title"], left["why"]) for left in shown["left"]],
         )
         shown = self.call("POST", "projects/alpha/rollbacks/preview", {**wanted, "leave": [chosen]}).data
         self.assertEqual({}, shown["counts"])
-        self.assertEqual([chosen], [each["id"] for each in shown["left"] if each["why"] == "excluded by the request"])
+        self.assertEqual([chosen], [left["id"] for left in shown["left"] if left["why"] == "excluded by the request"])
 
     def test_a_relation_that_was_removed_stays_removed(self) -> None:
         one, other = (
-            self.call("POST", "projects/alpha/memories", {"title": each, "content": each}, expect=201).data["id"]
-            for each in ("One", "Other")
+            self.call("POST", "projects/alpha/memories", {"title": item, "content": item}, expect=201).data["id"]
+            for item in ("One", "Other")
         )
         wanted = {"source": str(one), "relation": "related_to", "target": str(other)}
         path = "projects/alpha/relations"

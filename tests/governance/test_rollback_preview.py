@@ -1,5 +1,3 @@
-"""What a source did, what came of it, and rolling that back."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -27,14 +25,14 @@ class QuarantineTests(RollbackTestCase):
         clean, bad = self.write("Clean"), self.write("Bad", rolled_back=True)
         made = self.roll_back(reason="it was fed lies")
         listed = list_memories(command=MemoryList()).results
-        self.assertEqual([clean], [each["id"] for each in listed])
+        self.assertEqual([clean], [item["id"] for item in listed])
         told = get_memories(command=MemoryGet(ids=[bad]))[0]
         self.assertEqual(
             f"in quarantine since #{made.id + 1}: roll-back #{made.id}: it was fed lies", told["quarantine"]
         )
         self.assert_rebuilds()
         self.undo(made.id)
-        self.assertEqual({clean, bad}, {each["id"] for each in list_memories(command=MemoryList()).results})
+        self.assertEqual({clean, bad}, {memory["id"] for memory in list_memories(command=MemoryList()).results})
         self.assert_rebuilds()
 
     def test_a_superseded_decision_stands_again_while_its_successor_is_in_quarantine(self) -> None:
@@ -60,7 +58,7 @@ class UndoTests(RollbackTestCase):
             change_settings(command=SettingsChange(settings={"ack_token_minutes": 99}))
         made = self.roll_back(action="undo")
         self.assertEqual({"delete": 1, "restore": 1, "revert": 1, "configure": 1}, made.counts)
-        told = {each["id"]: each["content"] for each in list_memories(command=MemoryList()).results}
+        told = {memory["id"]: memory["content"] for memory in list_memories(command=MemoryList()).results}
         self.assertEqual({kept: "Kept, it says.", gone: "Gone, it says."}, told)
         self.assertEqual(30, project_settings().ack_token_minutes)
         version = get_memories(command=MemoryGet(ids=[kept], versions=True))[0]["versions"][0]
@@ -68,7 +66,7 @@ class UndoTests(RollbackTestCase):
             (3, 1, f"roll-back #{made.id}"), (version["version"], version["base_version"], version["reason"])
         )
         self.undo(made.id)
-        told = {each["id"]: each["content"] for each in list_memories(command=MemoryList()).results}
+        told = {memory["id"]: memory["content"] for memory in list_memories(command=MemoryList()).results}
         self.assertEqual({kept: "Poisoned.", bad: "Bad, it says."}, told)
         self.assertEqual(99, project_settings().ack_token_minutes)
         self.assert_rebuilds()
@@ -77,7 +75,7 @@ class UndoTests(RollbackTestCase):
         bad = self.write("Bad", rolled_back=True)
         self.revise(bad, "Put right.")
         left = self.preview(action="undo").left
-        self.assertEqual([(bad, f"changed since by ada at #{bad + 1}")], [(each.id, each.why) for each in left])
+        self.assertEqual([(bad, f"changed since by ada at #{bad + 1}")], [(item.id, item.why) for item in left])
         self.assertEqual({"delete": 1}, self.preview(action="undo", include=["changed_since"]).counts)
 
     def test_undoing_leaves_what_others_changed_since_and_names_it(self) -> None:
@@ -107,11 +105,11 @@ class TraceTests(RollbackTestCase):
         self.revise(citing, f"As #{bad} says.")
         trace = self.preview().trace
         built = next(group for group in trace.derived if group.name == "built_on").shown
-        found = {(each.id, each.via, each.how, each.depth) for each in built}
+        found = {(item.id, item.via, item.how, item.depth) for item in built}
         self.assertEqual(
             {(refined, chosen, "refines", 1), (further, refined, "depends_on", 2), (citing, bad, "cites", 1)}, found
         )
-        self.assertNotIn(earlier, {each.id for each in built})
+        self.assertNotIn(earlier, {item.id for item in built})
         self.assertEqual({"quarantine": 2}, self.preview().counts)
         self.assertEqual({"quarantine": 5}, self.preview(include=["built_on"]).counts)
         self.assertEqual({"quarantine": 3}, self.preview(also=[further]).counts)
@@ -122,7 +120,7 @@ class TraceTests(RollbackTestCase):
         with use_origin(session_id="s-told"):
             pack = pack_context(command=ContextPackRequest(session_id="s-told")).id
             after = self.write("After it was told")
-        derived = {group.name: [each.id for each in group.shown] for group in self.preview().trace.derived}
+        derived = {group.name: [item.id for item in group.shown] for group in self.preview().trace.derived}
         self.assertEqual([pack], derived["packs"])
         self.assertEqual([after], derived["influenced"])
         self.assertEqual({"quarantine": 1}, self.preview().counts)

@@ -33,22 +33,31 @@ SEEDS = int(os.environ.get("MEMORY_HUB_TEST_ROLLBACKS", "12"))
 
 
 def told() -> dict[str, Any]:
-    """Return what the doors show of the store, without the numbers of versions, and times of changes."""
     memories = list_memories(command=MemoryList(limit=100)).results
     decisions = list_decisions(command=DecisionList(limit=100)).results
     relations = list_relations(command=RelationList(limit=100)).results
     found = search(command=MemorySearch(query="alpha beta gamma delta says", limit=100)).results
     return {
-        "memories": sorted((each["id"], each["title"], each["content"], each["topic_key"] or "") for each in memories),
+        "memories": sorted(
+            (memory["id"], memory["title"], memory["content"], memory["topic_key"] or "") for memory in memories
+        ),
         "decisions": [
-            (each["id"], each["status"], str(each["edges"]), str(each["superseded_by"]), str(each["artifacts"]))
-            for each in decisions
+            (
+                decision["id"],
+                decision["status"],
+                str(decision["edges"]),
+                str(decision["superseded_by"]),
+                str(decision["artifacts"]),
+            )
+            for decision in decisions
         ],
-        "relations": sorted((each["source"]["id"], each["relation"], each["target"]["id"]) for each in relations),
-        "tags": [(each["name"], each["category"]) for each in list_tags(command=TagList(limit=100)).results],
+        "relations": sorted(
+            (relation["source"]["id"], relation["relation"], relation["target"]["id"]) for relation in relations
+        ),
+        "tags": [(tag["name"], tag["category"]) for tag in list_tags(command=TagList(limit=100)).results],
         "settings": project_settings().model_dump(),
         "profile": profile().model_dump(exclude={"updated_at"}),
-        "found": sorted(each["id"] for each in found),
+        "found": sorted(item["id"] for item in found),
         **shown(),
     }
 
@@ -58,21 +67,21 @@ def shown() -> Shown:
     decisions = list_decisions(command=DecisionList(limit=100)).results
     said = profile().model_dump(exclude={"updated_at"})
     return {
-        "memories": {each.id: _memory(each) for each in memories},
-        "conflicts": sorted(each["id"] for each in list_conflicts(command=ConflictList(limit=100)).results),
+        "memories": {memory.id: _memory(memory) for memory in memories},
+        "conflicts": sorted(conflict["id"] for conflict in list_conflicts(command=ConflictList(limit=100)).results),
         "decisions": {
-            each["id"]: (
-                each["status"],
-                sorted((edge["relation"], edge["to"]) for edge in each["edges"]),
-                sorted(note["value"] for note in each["artifacts"]),
+            decision["id"]: (
+                decision["status"],
+                sorted((edge["relation"], edge["to"]) for edge in decision["edges"]),
+                sorted(note["value"] for note in decision["artifacts"]),
             )
-            for each in decisions
+            for decision in decisions
         },
         "relations": sorted(
             (row[0], *(sorted(row[1:]) if row[0] == "related_to" else row[1:]))
             for row in Relation.objects.values_list("relation", "source_id", "target_id")
         ),
-        "tags": sorted(each["name"] for each in list_tags(command=TagList(limit=100)).results if each["id"]),
+        "tags": sorted(tag["name"] for tag in list_tags(command=TagList(limit=100)).results if tag["id"]),
         "settings": dict(Setting.objects.values_list("name", "value")),
         "profile": {"description": said["description"]} if said["description"] else {},
         "affirmed": dict(Affirmation.objects.values_list("entity_id", "event")),
@@ -133,7 +142,6 @@ class RandomTests(DeedTestCase):
             self.assert_rebuilds()
 
     def check_second(self, fields: dict[str, Any]) -> None:
-        """A second roll-back, of what the others did, and its undo leave the first one as it was."""
         if self.preview(**fields).counts:
             before = told()
             second = self.roll_back(**fields)
@@ -143,18 +151,17 @@ class RandomTests(DeedTestCase):
 
     def check_leaving(self, fields: dict[str, Any]) -> None:
         things = [thing.id for group in self.preview(**fields).trace.direct for thing in group.shown]
-        for each in sorted(set(things))[::3]:
-            shown = self.preview(**fields, leave=[each])
-            self.assertNotIn(each, [step.id for step in shown.steps])
-            self.assertEqual(["excluded by the request"], [left.why for left in shown.left if left.id == each])
+        for item in sorted(set(things))[::3]:
+            shown = self.preview(**fields, leave=[item])
+            self.assertNotIn(item, [step.id for step in shown.steps])
+            self.assertEqual(["excluded by the request"], [left.why for left in shown.left if left.id == item])
 
     def model(self, events: list[Happened], fields: dict[str, Any]) -> Model:
         return Model(events, action=fields["action"], include_changed=bool(fields["include"]))
 
     def assert_as_modelled(self, left: list[Left], model: Model, before: Shown) -> None:
-        """Compare the store with the model, but for memories whose name another one has by now."""
         wanted = model.shown()
-        for each in left:
-            if "topic or title now" in each.why:
-                wanted["memories"][each.id] = before["memories"][each.id]
+        for item in left:
+            if "topic or title now" in item.why:
+                wanted["memories"][item.id] = before["memories"][item.id]
         self.assertEqual(wanted, shown())

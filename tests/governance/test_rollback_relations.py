@@ -1,5 +1,3 @@
-"""Relations that were removed and made again: what roll-back brings back, and what it does not."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -18,8 +16,6 @@ from tests.governance.rollback_case import ROLLED_BACK, RollbackTestCase
 
 
 class RelationTests(RollbackTestCase):
-    """Removing a relation and making an equal one gives it a new id: what counts is the two ends and the type."""
-
     def setUp(self) -> None:
         super().setUp()
         self.one, self.other = self.write("One"), self.write("Other")
@@ -34,7 +30,7 @@ class RelationTests(RollbackTestCase):
             delete_relation(command=RelationDelete(id=relation_id))
 
     def relations(self) -> list[int]:
-        return [each["id"] for each in list_relations(command=RelationList()).results]
+        return [relation["id"] for relation in list_relations(command=RelationList()).results]
 
     def remade(self) -> None:
         self.unrelate(self.relate(), rolled_back=True)

@@ -1,5 +1,3 @@
-"""Every event type declares how roll-back treats it, and whether it protects the thing that it happened to."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -45,8 +43,6 @@ FROM raw_events e WHERE position = %s
 
 
 class Invented(Payload):
-    """The payload of types that exist in these tests only."""
-
     memory_id: int = 0
 
 
@@ -119,7 +115,7 @@ class DeclarationTests(RollbackTestCase):
             for kind in (unknown, harmless):
                 log.append(log.prepare(kind, Invented()), stream="invented")
         del registry._types["invented.unknown"]
-        left = {each.title: each.why for each in self.preview().left}
+        left = {left.title: left.why for left in self.preview().left}
         self.assertEqual(
             {
                 "1 × invented.unknown": "this version can't roll back events of this type; they stay in force",
@@ -130,8 +126,6 @@ class DeclarationTests(RollbackTestCase):
 
 
 class ShieldTests(RollbackTestCase):
-    """A later event by others protects a poisoned thing only if it changed that thing."""
-
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(mock.patch.dict(registry._types))
@@ -140,7 +134,6 @@ class ShieldTests(RollbackTestCase):
         return thing in {step.id for step in self.preview().steps}
 
     def protects(self, thing: int, name: str) -> bool:
-        """Whether a clean caller's event of this type, the last of the thing's stream, keeps the thing in force."""
         self.assertTrue(self.is_set_aside(thing))
         with log.transaction():
             rows.execute("SAVEPOINT later")

@@ -1,5 +1,3 @@
-"""What undo takes back, thing by thing, and what it leaves."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -30,9 +28,8 @@ from tests.governance.rollback_case import ROLLED_BACK, RollbackTestCase
 
 class LeaveTests(RollbackTestCase):
     def left(self, chosen: int, **fields: Any) -> dict[str, int]:
-        """Return the counts of an undo that leaves a thing; that is all that was left, and only once."""
         shown = self.preview(action="undo", leave=[chosen], **fields)
-        self.assertEqual([(chosen, "excluded by the request")], [(each.id, each.why) for each in shown.left])
+        self.assertEqual([(chosen, "excluded by the request")], [(left.id, left.why) for left in shown.left])
         return shown.counts
 
     def test_a_decisions_status_is_left(self) -> None:
@@ -75,17 +72,15 @@ class LeaveTests(RollbackTestCase):
         with use_origin(**ROLLED_BACK):
             mark_decision(command=DecisionMark(id=chosen, status="rejected"))
         shown = self.preview(leave=[chosen])
-        self.assertEqual([(chosen, "excluded by the request")], [(each.id, each.why) for each in shown.left])
+        self.assertEqual([(chosen, "excluded by the request")], [(left.id, left.why) for left in shown.left])
 
 
 class ReversalTests(RollbackTestCase):
-    """What undo takes back beyond texts: reviews, conflicts, the end of a scratch session."""
-
     def view(self, memory_id: int) -> dict[str, Any]:
         return get_memories(command=MemoryGet(ids=[memory_id], include_deleted=True))[0]
 
     def conflicts(self) -> list[int]:
-        return [each["id"] for each in list_conflicts(command=ConflictList()).results]
+        return [conflict["id"] for conflict in list_conflicts(command=ConflictList()).results]
 
     def test_a_verdict_is_taken_back(self) -> None:
         change_settings(command=SettingsChange(settings={"review_policy": "all"}))
@@ -145,12 +140,12 @@ class ReversalTests(RollbackTestCase):
         with use_origin(**ROLLED_BACK):
             end_session(command=SessionEnd(session_id="s-scratch", discard=True, keep=[kept]))
         kept_so = [(kept, "kept at the end of its scratch session; stays kept")]
-        self.assertEqual(kept_so, [(each.id, each.why) for each in self.preview(action="undo").left])
+        self.assertEqual(kept_so, [(left.id, left.why) for left in self.preview(action="undo").left])
         made = self.roll_back(action="undo")
-        listed = {each["id"] for each in list_memories(command=MemoryList()).results}
+        listed = {memory["id"] for memory in list_memories(command=MemoryList()).results}
         self.assertEqual({kept, gone}, listed)
         self.undo(made.id)
-        self.assertEqual([kept], [each["id"] for each in list_memories(command=MemoryList()).results])
+        self.assertEqual([kept], [memory["id"] for memory in list_memories(command=MemoryList()).results])
         self.assert_rebuilds()
 
     def test_a_deletion_that_a_clean_caller_made_first_holds(self) -> None:
@@ -167,7 +162,7 @@ class ReversalTests(RollbackTestCase):
             with use_origin(**ROLLED_BACK):
                 delete_memory(command=MemoryDelete(id=last))
         self.assertEqual({"restore": 1}, self.roll_back(action="undo").counts)
-        self.assertEqual([last], [each["id"] for each in list_memories(command=MemoryList()).results])
+        self.assertEqual([last], [memory["id"] for memory in list_memories(command=MemoryList()).results])
 
     def test_a_text_is_not_put_back_under_a_title_that_another_has_now(self) -> None:
         first = self.write("Build")
@@ -199,7 +194,7 @@ class ReversalTests(RollbackTestCase):
         made = self.roll_back(session_id="", actor="mallory", action="undo")
         self.assertEqual({"delete": 1, "revert": 1}, made.counts)
         self.assertEqual([], self.undo(made.id).undone_left)
-        scopes = {each: (self.view(each)["scope"], self.view(each)["topic_key"]) for each in (first, second)}
+        scopes = {item: (self.view(item)["scope"], self.view(item)["topic_key"]) for item in (first, second)}
         self.assertEqual({first: ("project", "build/command"), second: ("session", "build/command")}, scopes)
         self.assert_rebuilds()
 
@@ -240,7 +235,7 @@ class ReversalTests(RollbackTestCase):
             mark_decision(command=DecisionMark(id=chosen, status="rejected"))
         made = self.roll_back(action="undo")
         log.erase_streams([f"decision:{chosen}"], reason="test")
-        self.assertEqual([(chosen, "erased since")], [(each.id, each.why) for each in self.undo(made.id).undone_left])
+        self.assertEqual([(chosen, "erased since")], [(left.id, left.why) for left in self.undo(made.id).undone_left])
 
     def test_evidence_and_edges_that_a_clean_caller_gave_too_stay(self) -> None:
         first, second = self.decide("SQLite"), self.decide("One file")
@@ -265,4 +260,4 @@ class ReversalTests(RollbackTestCase):
 
     def evidence(self, told: list[dict[str, Any]]) -> tuple[list[str], list[int]]:
         first, second = told
-        return [each["value"] for each in first["artifacts"]], [each["to"] for each in second["edges"]]
+        return [item["value"] for item in first["artifacts"]], [item["to"] for item in second["edges"]]

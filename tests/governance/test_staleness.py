@@ -1,5 +1,3 @@
-"""What should be looked at again: who governs what, which commits touch it, ages and ends."""
-
 from __future__ import annotations
 
 from datetime import timedelta
@@ -30,7 +28,7 @@ class GoverningTests(StalenessTestCase):
         commit = self.commit_now("Shorten tokens\n\nfor speed", "src/auth.py", "README.md")
         (found,) = self.stale()
         self.assertEqual((found["id"], found["kind"], found["type"]), (decision, "decision", "high"))
-        self.assertEqual([each["why"] for each in found["reasons"]], ["touched"])
+        self.assertEqual([reason["why"] for reason in found["reasons"]], ["touched"])
         self.assertEqual(found["governs"], ["src/auth.py"])
         (shown,) = found["commits"]
         self.assertEqual((shown["id"], shown["subject"], shown["author"]), (commit, "Shorten tokens", "Bo"))

@@ -1,5 +1,3 @@
-"""Affirming: what it settles, what it refuses, and the list of what waits for it."""
-
 from __future__ import annotations
 
 import random
@@ -30,7 +28,7 @@ class AffirmingTests(StalenessTestCase):
         self.commit_now("Second", "src/auth/b.py")
         (found,) = self.stale()
         self.assertEqual((found["affirmed_by"], found["commit_count"]), ("ada", 1))
-        self.assertEqual([each["subject"] for each in found["commits"]], ["Second"])
+        self.assertEqual([commit["subject"] for commit in found["commits"]], ["Second"])
 
     def test_the_history_of_a_thing_says_that_it_was_affirmed(self):
         decision = self.record("WAL").id
@@ -54,9 +52,9 @@ class AffirmingTests(StalenessTestCase):
         self.pass_time(hours=1)
         self.commit("d" * 40, f'Revert "Cache"\n\nThis reverts commit {sha}.', "src/cache.py")
         (found,) = self.stale(why="reverted")
-        self.assertEqual([each["why"] for each in found["reasons"]], ["reverted"])
+        self.assertEqual([reason["why"] for reason in found["reasons"]], ["reverted"])
         self.assertRegex(found["reasons"][0]["says"], "commit dddddddddd reverts cccccccccc")
-        self.assertEqual([each["sha"][0] for each in found["commits"]], ["d"])
+        self.assertEqual([commit["sha"][0] for commit in found["commits"]], ["d"])
         self.affirm(decision)
         self.assertEqual(self.due(), [])
 
@@ -102,8 +100,8 @@ class AffirmingTests(StalenessTestCase):
         erase_streams([f"memory:{things[0]}"], reason="asked to")
         before, due = list(Affirmation.objects.order_by("entity_id").values()), self.stale()
         self.assertTrue(before and due)
-        self.assertNotIn(things[0], [each["entity_id"] for each in before])
-        self.assertIn("", [each["reason"] for each in before])
+        self.assertNotIn(things[0], [item["entity_id"] for item in before])
+        self.assertIn("", [item["reason"] for item in before])
         report = log.rebuild()
         self.assertTrue(report.identical)
         self.assertEqual((list(Affirmation.objects.order_by("entity_id").values()), self.stale()), (before, due))
@@ -127,7 +125,7 @@ class ListingTests(StalenessTestCase):
         self.assertEqual((first.meta.total_count, first.meta.has_more), (7, True))
         self.affirm(first.results[0]["id"])
         rest = list_stale(command=StaleList(limit=20, cursor=first.meta.next_cursor, compact=True))
-        self.assertEqual([each["id"] for each in [*first.results, *rest.results]], things[::-1])
+        self.assertEqual([item["id"] for item in [*first.results, *rest.results]], things[::-1])
         self.assertEqual(set(rest.results[0]), {"id", "title"})
 
     def test_it_is_filtered_by_kind_and_reason(self):
@@ -151,7 +149,7 @@ class ListingTests(StalenessTestCase):
         assert first and second
         self.assertEqual((first.item["id"], first.number, first.total, first.before), (things[0], 1, 3, None))
         self.assertEqual((second.number, second.before, second.after), (2, things[0], things[2]))
-        self.assertEqual([each["title"] for each in first.next_ones], ["Guide 1", "Guide 2"])
+        self.assertEqual([item["title"] for item in first.next_ones], ["Guide 1", "Guide 2"])
         with self.assertRaisesRegex(NotFound, f"#{other} is not stale"):
             waiting(entity_id=other)
 
@@ -166,8 +164,8 @@ class ListingTests(StalenessTestCase):
     def test_what_no_longer_holds_is_retired(self):
         guideline, decision = self.guide("Validate", "src/"), self.record("Sign", files=["src/"]).id
         self.commit_now("Touch", "src/a.py")
-        said = [retire(command=Retire(id=each, reason="gone")) for each in (guideline, decision)]
-        self.assertEqual([each.title for each in said], ["Validate", "Sign"])
+        said = [retire(command=Retire(id=item, reason="gone")) for item in (guideline, decision)]
+        self.assertEqual([item.title for item in said], ["Validate", "Sign"])
         self.assertEqual((self.due(), self.get(decision)["status"]), ([], "deprecated"))
         self.assertIsNotNone(Memory.objects.get(id=guideline).deleted_at)
         with self.assertRaises(Gone):

@@ -1,5 +1,3 @@
-"""A person who looks at what may no longer hold, by keyboard alone, at a real browser and a real repository."""
-
 from __future__ import annotations
 
 import shutil

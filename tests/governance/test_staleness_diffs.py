@@ -1,5 +1,3 @@
-"""What commits changed in governed files, from real repositories."""
-
 from __future__ import annotations
 
 import shutil

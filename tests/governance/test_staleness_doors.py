@@ -1,5 +1,3 @@
-"""What should be looked at again, at the doors: REST, MCP's tools, context packs."""
-
 from __future__ import annotations
 
 from governance.tools import TOOLS
@@ -64,7 +62,7 @@ class RestTests(RestTestCase):
         commit = {"sha": "a" * 40, "message": "Shorten", "committed_at": "2040-01-01T00:00:00Z", "files": files}
         self.call("POST", "projects/alpha/commits", [commit])
         found = self.call("GET", "projects/alpha/stale?kind=decision&diff=true").data
-        self.assertEqual([each["id"] for each in found["results"]], [decision])
+        self.assertEqual([item["id"] for item in found["results"]], [decision])
         self.assertEqual(found["results"][0]["commits"][0]["files"], files)
         self.assertEqual(self.call("GET", "projects/beta/stale").data["results"], [])
         path = f"stale/{decision}/affirm"
@@ -73,7 +71,7 @@ class RestTests(RestTestCase):
             self.call("POST", f"projects/alpha/{path}", {"reason": "holds"}, Idempotency_Key="k").data for _ in range(2)
         ]
         self.assertEqual(
-            [(each["title"], each["is_new"]) for each in told], [("Sign tokens", True), ("Sign tokens", False)]
+            [(item["title"], item["is_new"]) for item in told], [("Sign tokens", True), ("Sign tokens", False)]
         )
         self.call("POST", f"projects/alpha/decisions/{decision}/status", {"status": "deprecated"})
         self.call("POST", f"projects/alpha/{path}", {}, expect=409)

@@ -1,5 +1,3 @@
-"""The page of what should be looked at again: what it shows, and what can be said there."""
-
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,5 +1,3 @@
-"""An agent that meets what may no longer hold, through a real server over stdio."""
-
 from __future__ import annotations
 
 import re

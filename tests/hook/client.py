@@ -22,10 +22,10 @@ from tests.web.server import DEADLINE_SECONDS, ROOT, poll
 
 
 def run_hook(
-    home: Path, event: str, told: Any, *options: str, client: str = "claude-code", **environment: str
+    home: Path, event: str, data: Any, *options: str, client: str = "claude-code", **environment: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ``memory-hub hook`` as a client does; ``told`` is the JSON or, as bytes, what is written as it is."""
-    content = told if isinstance(told, bytes) else json.dumps(told).encode()
+    """Run ``memory-hub hook`` as a client does; ``data`` is JSON data, or bytes that are written unchanged."""
+    content = data if isinstance(data, bytes) else json.dumps(data).encode()
     return subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), "hook", client, event, *options],
         check=False,
@@ -37,7 +37,7 @@ def run_hook(
 
 
 def environment_of(home: Path, **more: str) -> dict[str, str]:
-    """Return a client's environment; its hooks wait long for the hub, lest a busy machine makes them spool."""
+    # The hooks wait long for the hub, so that they do not spool on a busy machine.
     return {**os.environ, "MEMORY_HUB_HOME": str(home), "MEMORY_HUB_HOOK_SECONDS": f"{DEADLINE_SECONDS:g}", **more}
 
 
@@ -75,6 +75,7 @@ class Repository:
         return done.stdout
 
     def commit(self, name: str, content: str, message: str) -> str:
+        """Write a file, commit it, and return git's output."""
         (self.folder / name).write_text(content)
         self.git("add", name)
         return self.git("commit", "-m", message)
@@ -92,14 +93,16 @@ class ClaudeCode:
             "permission_mode": "default",
         }
 
-    def tell(self, event: str, **fields: Any) -> str:
+    def send(self, event: str, **fields: Any) -> str:
+        """Run the hook, and return what it printed."""
         done = run_hook(self._home, event, {**self._common, "hook_event_name": event, **fields})
         assert done.returncode == 0, done.stderr
         assert not done.stderr, done.stderr
         return done.stdout.decode()
 
     def start(self, source: str = "startup") -> str:
-        printed = self.tell("SessionStart", source=source, model="claude-sonnet")
+        """Begin, and return the context that is injected."""
+        printed = self.send("SessionStart", source=source, model="claude-sonnet")
         if not printed:
             return ""
         answer = json.loads(printed)["hookSpecificOutput"]
@@ -111,7 +114,7 @@ class ClaudeCode:
         self.tool("Bash", {"command": command, "description": "…"}, response)
 
     def tool(self, name: str, given: dict[str, Any], response: Any) -> None:
-        self.tell("PostToolUse", tool_name=name, tool_input=given, tool_response=response, tool_use_id="toolu_01")
+        self.send("PostToolUse", tool_name=name, tool_input=given, tool_response=response, tool_use_id="toolu_01")
 
 
 @contextmanager
@@ -130,15 +133,15 @@ class HookTestCase(unittest.TestCase):
         self.work = place / "alpha"
         self.work.mkdir()
 
-    def told(self, **fields: Any) -> dict[str, Any]:
+    def hook_data(self, **fields: Any) -> dict[str, Any]:
         return {"session_id": "s1", "cwd": str(self.work), **fields}
 
-    def assert_harmless(self, done: subprocess.CompletedProcess[bytes], *, says: str = "") -> None:
+    def assert_harmless(self, done: subprocess.CompletedProcess[bytes], *, message: str = "") -> None:
         """Exit code 0, nothing for the client to read, at most one line for people."""
         error = done.stderr.decode()
         self.assertEqual((done.returncode, done.stdout), (0, b""), error)
         self.assertLessEqual(error.count("\n"), 1, error)
         self.assertNotIn("Traceback", error)
-        self.assertIn(says, error)
-        if not says:
+        self.assertIn(message, error)
+        if not message:
             self.assertEqual(error, "")

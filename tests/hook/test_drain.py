@@ -41,7 +41,7 @@ while line := sys.stdin.readline():
         os.kill(child, signal.SIGKILL)
     os.write(1, f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\\n".encode())
 """
-"""Drains once for each line, in a process of its own that is killed after so many seconds; says how each ended."""
+"""Drains once for each line, in a process of its own that is killed after so many seconds; prints how each ended."""
 
 _WRITER = """
 import sys
@@ -55,10 +55,10 @@ _ASKER = """
 import sys
 from memoryhub.core import spool
 for number in range(100):
-    told = {"session_id": f"s-{sys.argv[1]}", "prompt": f"marmaladeish {sys.argv[1]}-{number}"}
+    data = {"session_id": f"s-{sys.argv[1]}", "prompt": f"marmaladeish {sys.argv[1]}-{number}"}
     spool.append(
         spool.Kept(id=f"{sys.argv[1]}-{number}", at=number, client="claude-code", event="UserPromptSubmit",
-                   project="alpha", payload=told)
+                   project="alpha", payload=data)
     )
 """
 
@@ -72,9 +72,9 @@ class DrainTestCase(HubTestCase):
         (self.home / "work" / "beta").mkdir()
 
     def keep(self, number: int, *, event: str = "UserPromptSubmit", project: str = "alpha", **fields: object) -> None:
-        told = {"session_id": "s1", "cwd": str(self.home / "work" / project), "prompt": f"Question {number}", **fields}
+        data = {"session_id": "s1", "cwd": str(self.home / "work" / project), "prompt": f"Question {number}", **fields}
         spool.append(
-            spool.Kept(id=f"hook-{number}", at=START + number, client="claude-code", event=event, payload=told)
+            spool.Kept(id=f"hook-{number}", at=START + number, client="claude-code", event=event, payload=data)
         )
 
     def prompts(self, project: str = "alpha") -> list[str]:
@@ -129,7 +129,7 @@ class DrainTests(DrainTestCase):
         self.assertEqual(self.prompts("alpha"), ["Question 0", "Question 2"])
         self.assertEqual(self.prompts("beta"), ["Question 1"])
 
-    def test_what_is_no_event_is_set_aside_and_the_rest_captured(self):
+    def test_broken_lines_are_set_aside_and_the_rest_captured(self):
         self.keep(1)
         self.keep(2, event="Unheard")
         self.keep(3, session_id="")
@@ -141,18 +141,18 @@ class DrainTests(DrainTestCase):
         rejects = spool.folder() / "rejected"
         rejected = [json.loads(line) for path in rejects.iterdir() for line in path.read_text().splitlines()]
         self.assertEqual(len(rejected), 7)
-        self.assertTrue(all(each["reason"] for each in rejected))
+        self.assertTrue(all(line["reason"] for line in rejected))
         self.assertEqual(self.waiting(), [])
 
-    def test_a_fault_of_our_own_in_one_event_does_not_hold_up_the_others(self):
+    def test_an_exception_in_one_event_does_not_block_the_others(self):
         for number in range(3):
             self.keep(number)
         real = capture_kept
 
-        def faulty(heard, kept):
+        def faulty(event, kept):
             if kept.id == "hook-1":
                 raise KeyError("a fault")
-            real(heard, kept)
+            real(event, kept)
 
         with mock.patch("memoryhub.ops.serving.drain.capture_kept", faulty):
             self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
@@ -191,14 +191,14 @@ class DrainTests(DrainTestCase):
             self.assertEqual(drain.drain(), Drained())
         self.assertEqual(drain.drain(), Drained(captured=1))
 
-    def test_without_a_spool_nothing_is_made(self):
+    def test_without_a_spool_nothing_is_created(self):
         self.assertEqual(drain.drain(), Drained())
         self.assertFalse(spool.folder().exists())
         self.assertEqual(list_projects(), [])
 
 
 class DrainAmongOthersTests(DrainTestCase):
-    def test_what_hooks_append_while_files_are_taken_away_is_never_lost(self):
+    def test_events_appended_while_spool_files_are_removed_are_not_lost(self):
         command = [sys.executable, "-c", _WRITER]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         writers = [subprocess.Popen([*command, str(number)], env=environment) for number in range(4)]

@@ -32,7 +32,7 @@ class WithoutHubTests(HookTestCase):
     def test_an_event_waits_in_a_private_file_with_its_time_and_an_id_of_its_own(self):
         before = time.time_ns() // 1_000_000
         for number in (1, 2):
-            self.assert_harmless(run_hook(self.home, "UserPromptSubmit", self.told(prompt=f"Question {number}")))
+            self.assert_harmless(run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt=f"Question {number}")))
         first, second = wait_for_spooled(self.home, 2)
         self.assertEqual(first["client"], "claude-code")
         self.assertEqual(first["event"], "UserPromptSubmit")
@@ -42,43 +42,43 @@ class WithoutHubTests(HookTestCase):
         for path in (self.home, *self.home.rglob("*")):
             self.assertEqual(path.stat().st_mode & 0o077, 0, path)
 
-    def test_what_is_no_json_is_dropped_with_one_line(self):
+    def test_invalid_json_is_dropped_with_one_line(self):
         for content in (b"", b"   ", b"nonsense", b'"text"', b"[1]", b"\xff\xfe", b"{"):
             with self.subTest(content=content):
-                self.assert_harmless(run_hook(self.home, "Stop", content), says="not a JSON object")
+                self.assert_harmless(run_hook(self.home, "Stop", content), message="not a JSON object")
         self.assertFalse((self.home / "spool").exists())
 
-    def test_what_only_looks_like_json_is_counted_without_its_content(self):
+    def test_lines_that_only_look_like_json_are_counted_without_content(self):
         self.assert_harmless(run_hook(self.home, "Stop", b'{"prompt": hunter2}'))
         rejected = self.home / "spool" / "rejected" / "unreadable.jsonl"
         poll(lambda: rejected.exists() and rejected.read_text(), what="the count of it")
         self.assertNotIn("hunter2", rejected.read_text())
         self.assertEqual(spooled(self.home), [])
 
-    def test_a_command_line_that_is_not_understood_is_explained_and_harms_nothing(self):
+    def test_an_invalid_command_line_prints_the_usage_and_harms_nothing(self):
         command = [sys.executable, str(ROOT / "manage.py"), "hook"]
         for arguments in ([], ["claude-code"], ["claude-code", "Stop", "more"], ["../x", "Stop"], ["a", "b c"]):
             done = subprocess.run(
                 [*command, *arguments], check=False, input=b"{}", capture_output=True, timeout=START_SECONDS
             )
-            self.assert_harmless(done, says="usage: memory-hub hook CLIENT EVENT")
+            self.assert_harmless(done, message="usage: memory-hub hook CLIENT EVENT")
 
     def test_a_project_that_is_named_is_kept_with_the_event(self):
         for options in (["--project", "beta"], ["--project=beta"]):
-            self.assert_harmless(run_hook(self.home, "Stop", self.told(), *options))
+            self.assert_harmless(run_hook(self.home, "Stop", self.hook_data(), *options))
         self.assertEqual([line["project"] for line in wait_for_spooled(self.home, 2)], ["beta", "beta"])
 
     def test_a_long_event_is_cut_with_a_note(self):
-        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", self.told(prompt="word " * 1_000_000)))
+        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="word " * 1_000_000)))
         prompt = wait_for_spooled(self.home)[0]["payload"]["prompt"]
         self.assertLess(len(prompt), 100_000)
         self.assertRegex(prompt, r"\[… \d+ characters left out …\]")
 
-    def test_an_event_without_end_is_dropped_with_one_line(self):
+    def test_an_endless_event_is_dropped_with_one_line(self):
         huge = b'{"prompt":"' + b"x" * (33 * 1024 * 1024) + b'"}'
-        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", huge), says="not kept")
+        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", huge), message="not kept")
 
-    def test_a_client_that_never_writes_its_event_is_not_waited_for_long(self):
+    def test_a_client_that_never_writes_its_event_times_out(self):
         command = [sys.executable, str(ROOT / "manage.py"), "hook", "claude-code", "Stop"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             self.assertEqual(process.wait(START_SECONDS), 0)
@@ -86,23 +86,23 @@ class WithoutHubTests(HookTestCase):
 
     def test_the_last_message_is_read_from_the_transcript_where_the_event_has_none(self):
         transcript = self.work / "transcript.jsonl"
-        said = [
+        lines = [
             {"type": "user", "message": {"role": "user", "content": "Go on"}},
             {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "Done so."}]}},
             {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "tool_use", "name": "Bash"}]}},
         ]
-        transcript.write_text("\n".join(map(json.dumps, said)) + "\n")
-        self.assert_harmless(run_hook(self.home, "Stop", self.told(transcript_path=str(transcript))))
+        transcript.write_text("\n".join(map(json.dumps, lines)) + "\n")
+        self.assert_harmless(run_hook(self.home, "Stop", self.hook_data(transcript_path=str(transcript))))
         self.assertEqual(wait_for_spooled(self.home)[0]["payload"]["last_assistant_message"], "Done so.")
 
     def test_a_home_that_cannot_be_written_harms_nothing(self):
         self.home.write_text("a file where the home should be")
-        done = run_hook(self.home, "Stop", self.told())
-        self.assert_harmless(done, says="is not a folder; set MEMORY_HUB_HOME to a folder that you can write to")
+        done = run_hook(self.home, "Stop", self.hook_data())
+        self.assert_harmless(done, message="is not a folder; set MEMORY_HUB_HOME to a folder that you can write to")
 
     def test_a_relative_home_is_refused(self):
-        done = run_hook(Path("relative/home"), "Stop", self.told())
-        self.assert_harmless(done, says="must be an absolute path")
+        done = run_hook(Path("relative/home"), "Stop", self.hook_data())
+        self.assert_harmless(done, message="must be an absolute path")
 
     def test_the_home_is_the_one_that_all_others_find(self):
         for value in ("", "~/x", "/absolute/z"):
@@ -118,7 +118,7 @@ class WithBadHubTests(HookTestCase):
         (self.home / "token").write_text(f"{_TOKEN}\n")
         self.listener = self.enterContext(socket.create_server(("127.0.0.1", 0)))
         self.received = b""
-        self.heard = threading.Event()
+        self.arrived = threading.Event()
 
     @contextmanager
     def hub(self, answer: bytes | None, *, held: bool = True) -> Iterator[None]:
@@ -150,69 +150,69 @@ class WithBadHubTests(HookTestCase):
                 self.addCleanup(stack.pop_all().close)
             else:
                 connection.sendall(answer)
-        self.heard.set()
+        self.arrived.set()
 
-    def check_told(self, key: str) -> None:
+    def check_received(self, key: str) -> None:
         self.assertIn(f"Idempotency-Key: {key}\r\n".encode(), self.received)
         self.assertIn(f"Authorization: Bearer {_TOKEN}\r\n".encode(), self.received)
 
-    def test_a_hub_that_does_not_answer_is_left_and_the_event_kept_under_the_same_key(self):
+    def test_without_an_answer_the_event_is_spooled_under_the_same_key(self):
         with self.hub(None):
-            self.assert_harmless(run_hook(self.home, "Stop", self.told(), MEMORY_HUB_HOOK_SECONDS=""))
+            self.assert_harmless(run_hook(self.home, "Stop", self.hook_data(), MEMORY_HUB_HOOK_SECONDS=""))
             kept = wait_for_spooled(self.home)[0]
-            self.assertTrue(self.heard.wait(DEADLINE_SECONDS))
-        self.check_told(kept["id"])
+            self.assertTrue(self.arrived.wait(DEADLINE_SECONDS))
+        self.check_received(kept["id"])
 
     def test_after_a_tool_the_client_waits_for_no_answer_and_the_event_is_kept_if_none_comes(self):
         """Neither for the process nor for its pipes, which ``run`` reads to their end; a child goes on waiting."""
-        told = json.dumps(self.told(tool_name="Bash", tool_input={"command": "ls"})).encode()
+        data = json.dumps(self.hook_data(tool_name="Bash", tool_input={"command": "ls"})).encode()
         environment = environment_of(self.home, MEMORY_HUB_HOOK_SECONDS="")
         command = [sys.executable, "-c", _PATIENT_CHILD]
         with self.hub(None):
             done = subprocess.run(
-                command, check=False, input=told, capture_output=True, env=environment, cwd=ROOT, timeout=START_SECONDS
+                command, check=False, input=data, capture_output=True, env=environment, cwd=ROOT, timeout=START_SECONDS
             )
             self.assert_harmless(done)
-            self.assertTrue(self.heard.wait(DEADLINE_SECONDS))
+            self.assertTrue(self.arrived.wait(DEADLINE_SECONDS))
             with self.assertRaises(BlockingIOError):  # the child has not hung up
                 self.connection.recv(1, socket.MSG_DONTWAIT)
             self.assertEqual(spooled(self.home), [])
             self.connection.close()
             kept = wait_for_spooled(self.home)[0]
-        self.check_told(kept["id"])
+        self.check_received(kept["id"])
 
-    def test_an_answer_that_is_cut_short_or_is_no_http_counts_for_none(self):
+    def test_a_truncated_or_invalid_answer_is_ignored(self):
         for number, answer in enumerate((b"", b"nonsense", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{")):
             with self.subTest(answer=answer), socket.create_server(("127.0.0.1", 0)) as self.listener:
                 self.received = b""
                 with self.hub(answer):
-                    self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+                    self.assert_harmless(run_hook(self.home, "Stop", self.hook_data()))
                 wait_for_spooled(self.home, number + 1)
 
-    def test_a_hub_that_fails_is_tried_again_later(self):
+    def test_events_are_spooled_when_the_hub_fails(self):
         with self.hub(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"):
-            self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+            self.assert_harmless(run_hook(self.home, "Stop", self.hook_data()))
         wait_for_spooled(self.home)
 
-    def test_what_a_hub_refuses_for_good_is_told_and_not_kept(self):
+    def test_a_permanent_refusal_is_reported_and_not_spooled(self):
         body = json.dumps({"detail": "it could be one of two", "choices": ["alpha", "beta"]}).encode()
         head = f"HTTP/1.1 422 Unprocessable\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         with self.hub(head + body):
-            done = run_hook(self.home, "Stop", self.told())
-        self.assert_harmless(done, says="it could be one of two (one of: alpha, beta); the event is not kept")
+            done = run_hook(self.home, "Stop", self.hook_data())
+        self.assert_harmless(done, message="it could be one of two (one of: alpha, beta); the event is not kept")
         self.assertEqual(spooled(self.home), [])
 
     def test_without_a_sound_token_nothing_is_sent_and_the_event_waits(self):
         with self.hub(None):
             for number, content in enumerate(("", "short\n", "x" * 40 + "\r\nX-Injected: yes")):
                 (self.home / "token").write_text(content)
-                self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+                self.assert_harmless(run_hook(self.home, "Stop", self.hook_data()))
                 wait_for_spooled(self.home, number + 1)
         self.assertEqual(self.received, b"")
 
-    def test_a_stranger_on_the_port_of_a_hub_that_has_died_is_told_nothing(self):
+    def test_another_process_on_the_port_of_a_dead_hub_receives_nothing(self):
         with self.hub(None, held=False):
-            self.assert_harmless(run_hook(self.home, "Stop", self.told()))
+            self.assert_harmless(run_hook(self.home, "Stop", self.hook_data()))
             wait_for_spooled(self.home)
         self.assertEqual(self.received, b"")
 

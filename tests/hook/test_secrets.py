@@ -1,4 +1,4 @@
-"""No secret that a client tells at a hook is in any file under the home, whether a hub runs or not."""
+"""No secret in hook data is in any file of the home, with and without a running hub."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class SecretsTests(HookTestCase):
         super().setUp()
         self.home = self.enterContext(temporary_home())
 
-    def tell_all(self) -> int:
-        """Tell each secret in a prompt, a command, its output, an edit and an unknown tool's input."""
+    def send_all(self) -> int:
+        """Send each secret in a prompt, a command, its output, an edit and an unknown tool's input."""
         everything = "\n".join(TEXTS.values())
         events: list[tuple[str, dict[str, Any]]] = [
             ("UserPromptSubmit", {"prompt": everything}),
@@ -27,7 +27,7 @@ class SecretsTests(HookTestCase):
             ("SessionEnd", {"reason": "other"}),
         ]
         for event, fields in events:
-            done = run_hook(self.home, event, self.told(**fields))
+            done = run_hook(self.home, event, self.hook_data(**fields))
             self.assert_harmless(done)
         return len(events)
 
@@ -40,12 +40,12 @@ class SecretsTests(HookTestCase):
 
     def test_with_a_hub(self):
         with serving("--no-worker", home=self.home):
-            self.tell_all()
+            self.send_all()
             self.assert_nowhere()
             self.assertEqual(len({event["event_type"] for event in replayed(self.home, "alpha")}), 9)
 
     def test_without_a_hub_and_after_it_has_drained_the_spool(self):
-        count = self.tell_all()
+        count = self.send_all()
         wait_for_spooled(self.home, count)
         self.assert_nowhere()
         with serving("--no-worker", home=self.home):

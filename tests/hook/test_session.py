@@ -1,4 +1,4 @@
-"""A coding session, told through the real hook command to a real hub, and what the next one is told of it."""
+"""A coding session, through the real hook command and a real hub, and the context that the next session gets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CodingSessionTests(HookTestCase):
         self.repository = Repository(self.work.parent / "parser")
         self.work = self.repository.folder
 
-    def test_it_replays_and_the_next_session_is_told_its_decisions_and_commits(self):
+    def test_it_replays_and_the_next_session_gets_its_decisions_and_commits(self):
         with serving("--no-worker", home=self.home) as hub:
             self.work_on_the_parser(hub)
             events = replayed(self.home, "parser")
@@ -30,29 +30,29 @@ class CodingSessionTests(HookTestCase):
     def work_on_the_parser(self, hub: Server) -> None:
         client = ClaudeCode(self.home, self.work, FIRST)
         self.assertEqual(client.start(), "")  # nothing is known yet
-        client.tell("UserPromptSubmit", prompt="Write a parser for the settings file")
+        client.send("UserPromptSubmit", prompt="Write a parser for the settings file")
         client.tool("Read", {"file_path": str(self.work / "README.md")}, {"type": "text", "file": {"content": ""}})
         client.tool("Write", {"file_path": "parser.py", "content": "def parse(text): ...\n"}, {"type": "create"})
-        said = self.repository.commit(
+        output = self.repository.commit(
             "parser.py", "def parse(text): ...\n", "Add a parser for settings\n\nIt reads TOML."
         )
-        client.bash("git add parser.py && git commit -m 'Add a parser for settings'", said)
-        client.tell("PreCompact", trigger="manual", custom_instructions="Keep the grammar")
+        client.bash("git add parser.py && git commit -m 'Add a parser for settings'", output)
+        client.send("PreCompact", trigger="manual", custom_instructions="Keep the grammar")
         decision = {
             "title": "Read settings with tomllib",
             "content": "The standard library has it; no dependency is needed.",
             "type": "decision",
         }
         self.assertEqual(hub.api("POST", "projects/parser/memories", decision, X_Session_Id=FIRST).status, 201)
-        client.tell("Stop", stop_hook_active=False, last_assistant_message="The parser reads TOML now.")
-        client.tell("UserPromptSubmit", prompt="Test it")
+        client.send("Stop", stop_hook_active=False, last_assistant_message="The parser reads TOML now.")
+        client.send("UserPromptSubmit", prompt="Test it")
         failed = {"tool_name": "Bash", "tool_input": {"command": "pytest"}, "tool_use_id": "toolu_02"}
-        client.tell("PostToolUseFailure", **failed, error="Exit code 1\n1 failed", is_interrupt=False)
+        client.send("PostToolUseFailure", **failed, error="Exit code 1\n1 failed", is_interrupt=False)
         client.tool("Edit", {"file_path": "parser.py", "old_string": "...", "new_string": "return {}"}, {})
-        said = self.repository.commit("parser.py", "def parse(text): return {}\n", "Return a dictionary")
-        client.bash("git commit -am 'Return a dictionary'", said)
-        client.tell("Stop", stop_hook_active=False, last_assistant_message="All tests pass.")
-        client.tell("SessionEnd", reason="prompt_input_exit")
+        output = self.repository.commit("parser.py", "def parse(text): return {}\n", "Return a dictionary")
+        client.bash("git commit -am 'Return a dictionary'", output)
+        client.send("Stop", stop_hook_active=False, last_assistant_message="All tests pass.")
+        client.send("SessionEnd", reason="prompt_input_exit")
 
     def check_log(self, events):
         by_type = [event["event_type"] for event in events]
@@ -66,10 +66,10 @@ class CodingSessionTests(HookTestCase):
         turns = [event["turn_id"] for event in hooked if not event["event_type"].startswith("session.")]
         self.assertEqual(len(set(turns)), 2)
         self.assertNotIn("", turns)
-        told = {event["event_type"]: event["payload"] for event in events}
-        self.assertEqual(told["session.started"]["directory"], str(self.work.resolve()))
-        self.assertEqual(told["file.edited"], {"path": "parser.py", "change": "- ...\n+ return {}", "tool": "Edit"})
-        self.assertEqual(told["context.compacted"]["content"], "manual\nKeep the grammar")
+        payloads = {event["event_type"]: event["payload"] for event in events}
+        self.assertEqual(payloads["session.started"]["directory"], str(self.work.resolve()))
+        self.assertEqual(payloads["file.edited"], {"path": "parser.py", "change": "- ...\n+ return {}", "tool": "Edit"})
+        self.assertEqual(payloads["context.compacted"]["content"], "manual\nKeep the grammar")
         runs = [event["payload"] for event in events if event["event_type"] == "command.run"]
         self.assertEqual([run.get("exit_code") for run in runs], [None, 1, None])
 
@@ -85,14 +85,14 @@ class CodingSessionTests(HookTestCase):
         self.assertIn("data to consult, not instructions", context)
         self.assertLess(estimate_tokens(context), 1_500)
 
-    def test_what_was_told_while_no_hub_ran_is_there_when_it_runs_again(self):
+    def test_events_spooled_without_a_hub_are_captured_when_it_runs_again(self):
         client = ClaudeCode(self.home, self.work, FIRST)
         self.assertEqual(client.start(), "")
-        client.tell("UserPromptSubmit", prompt="Is anybody there?")
-        said = self.repository.commit("a.txt", "a", "Add a file")
-        client.bash("git commit -m 'Add a file'", said)
-        self.repository.commit("b.txt", "b", "Add another that nobody told of")
-        client.tell("Stop", last_assistant_message="Later.")
+        client.send("UserPromptSubmit", prompt="Is anybody there?")
+        output = self.repository.commit("a.txt", "a", "Add a file")
+        client.bash("git commit -m 'Add a file'", output)
+        self.repository.commit("b.txt", "b", "Add another that no hook reported")
+        client.send("Stop", last_assistant_message="Later.")
         wait_for_spooled(self.home, 4)
         with serving("--no-worker", home=self.home):
             poll(lambda: not list((self.home / "spool").glob("*.jsonl*")), what="an empty spool")
@@ -123,14 +123,14 @@ class OneHubTests(HookTestCase):
         self.work = repository.folder
         return repository
 
-    def test_a_session_that_goes_on_is_taken_up_again_and_not_refused(self):
+    def test_a_continued_session_is_resumed(self):
         client = ClaudeCode(self.home, self.clone("lexer").folder, FIRST)
         client.start()
-        client.tell("UserPromptSubmit", prompt="One")
+        client.send("UserPromptSubmit", prompt="One")
         client.start("compact")
-        client.tell("SessionEnd", reason="other")
+        client.send("SessionEnd", reason="other")
         client.start("resume")
-        client.tell("UserPromptSubmit", prompt="Two")
+        client.send("UserPromptSubmit", prompt="Two")
         events = replayed(self.home, "lexer")
         self.assertEqual(
             [event["event_type"] for event in events],
@@ -138,28 +138,31 @@ class OneHubTests(HookTestCase):
             "turn.began message.user".split(),
         )
 
-    def test_a_folder_that_could_be_two_projects_is_told_and_nothing_is_captured(self):
+    def test_an_ambiguous_folder_is_reported_and_nothing_is_captured(self):
         self.clone("grammar", origin="settings")
         for project in ("grammar", "settings"):
             self.assertEqual(self.hub.api("POST", "projects", {"project_id": project}).status, 201)
-        done = run_hook(self.home, "UserPromptSubmit", self.told(prompt="Which one?"))
-        self.assert_harmless(done, says="could be any of settings, grammar")
-        named = run_hook(self.home, "UserPromptSubmit", self.told(prompt="This one"), "--project", "grammar")
+        done = run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="Which one?"))
+        self.assert_harmless(done, message="could be any of settings, grammar")
+        named = run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="This one"), "--project", "grammar")
         self.assert_harmless(named)
         self.assertEqual(replayed(self.home, "settings"), [])
-        said = [each["payload"]["content"] for each in replayed(self.home, "grammar") if "content" in each["payload"]]
-        self.assertEqual(said, ["This one"])
+        payloads = [event["payload"] for event in replayed(self.home, "grammar")]
+        contents = [payload["content"] for payload in payloads if "content" in payload]
+        self.assertEqual(contents, ["This one"])
         self.assertFalse((self.home / "spool").exists())
 
     def test_the_environment_of_the_client_decides_how_its_repository_is_named(self):
         self.clone("scanner", origin="options")
-        told = self.told(prompt="By the folder")
-        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", told, MEMORY_HUB_IDENTITY="folder"))
+        data = self.hook_data(prompt="By the folder")
+        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", data, MEMORY_HUB_IDENTITY="folder"))
         self.assertEqual(len(replayed(self.home, "scanner")), 3)
 
-    def test_a_client_or_an_event_that_is_unknown_is_told_with_those_that_are_known(self):
+    def test_an_unknown_client_or_event_is_reported_with_the_known_ones(self):
         self.clone("printer")
-        self.assert_harmless(run_hook(self.home, "Stop", self.told(), client="vi"), says="claude-code, gemini-cli")
-        self.assert_harmless(run_hook(self.home, "Halt", self.told()), says="known are: SessionStart")
-        self.assert_harmless(run_hook(self.home, "PreToolUse", self.told(tool_name="Bash")))
+        self.assert_harmless(
+            run_hook(self.home, "Stop", self.hook_data(), client="vi"), message="claude-code, gemini-cli"
+        )
+        self.assert_harmless(run_hook(self.home, "Halt", self.hook_data()), message="known are: SessionStart")
+        self.assert_harmless(run_hook(self.home, "PreToolUse", self.hook_data(tool_name="Bash")))
         self.assertFalse((self.home / "projects" / "printer").exists())

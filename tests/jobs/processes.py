@@ -114,12 +114,12 @@ class JobProcessesTestCase(HubTestCase):
     def _make_work(self, round_: int, memories: int) -> None:
         named = [f"{round_}-{number}" for number in range(memories)]
         with clock.frozen(clock.now() - timedelta(days=40 - round_ % 5)):
-            written = write_memories(commands=[MemoryWrite(title=each, content=f"text {each}") for each in named])
-            ids = [each.id for each in written]
+            written = write_memories(commands=[MemoryWrite(title=item, content=f"text {item}") for item in named])
+            ids = [item.id for item in written]
             for number in range(2):
                 start_session(command=SessionStart(session_id=f"s{round_}-{number}"))
                 begin_turn(command=TurnBegin(session_id=f"s{round_}-{number}", turn_id=f"t{round_}"))
-            for each in ids[:4]:
-                delete_memory(command=MemoryTouch(id=each))
+            for item in ids[:4]:
+                delete_memory(command=MemoryTouch(id=item))
         with use_origin(source="mcp"):
             note_read(Use.FETCHED, ids)

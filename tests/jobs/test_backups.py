@@ -1,5 +1,3 @@
-"""Backups of stores that are in use: each restores, verifies and rebuilds; and a restore loses nothing silently."""
-
 from __future__ import annotations
 
 import os
@@ -146,7 +144,8 @@ class BackupTests(BackupTestCase):
         shutil.copyfile(_hub_database(self.home), self.home / "hub.db")
         outcomes = run_job(job=find_job("backup"), asked_by="ada")
         self.assertEqual(
-            [(each.target.title, each.result) for each in outcomes], [("project alpha", "ok"), ("the hub", "ok")]
+            [(outcome.target.title, outcome.result) for outcome in outcomes],
+            [("project alpha", "ok"), ("the hub", "ok")],
         )
         self.assertEqual((len(backups_of(ALPHA)), len(backups_of(None))), (1, 1))
 

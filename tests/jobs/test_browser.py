@@ -1,5 +1,3 @@
-"""The page of the jobs by keyboard alone, on a screen of 400 pixels too."""
-
 from __future__ import annotations
 
 from selenium.webdriver.common.keys import Keys

@@ -1,5 +1,3 @@
-"""Read models and indexes are compared with the log: what was changed behind its back is found, and not replaced."""
-
 from __future__ import annotations
 
 import re
@@ -40,7 +38,6 @@ class ComparedTests(DoctorTestCase):
                 rows.execute(statement)
 
     def texts(self) -> list[str]:
-        """Return what doctor says of read models and of search, of a store that is otherwise well."""
         found = self.found()
         for what, mend in found.items():
             job = "reindex" if what.startswith(("the search index", "the full-text")) else "rebuild"
@@ -146,8 +143,8 @@ class ComparedTests(DoctorTestCase):
             later = clock.now() + timedelta(days=day)
             with mock.patch("memoryhub.core.clock.now", return_value=later):
                 said.append(self.verified())
-        self.assertEqual(sum("compared with the whole log" in each for each in said), 1, said)
-        self.assertEqual(sum("compared with a sample" in each for each in said), 6, said)
+        self.assertEqual(sum("compared with the whole log" in item for item in said), 1, said)
+        self.assertEqual(sum("compared with a sample" in item for item in said), 6, said)
         self.forge("UPDATE memories_memory SET content = 'forged'")
         self.assertIn(
             "read models differ from the log: memories_memory (60 rows: #1, #2, #3, …); run `memory-hub doctor`",

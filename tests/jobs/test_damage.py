@@ -1,5 +1,3 @@
-"""A store of which pages or parts of its schema are damaged: doctor proposes what brings back all that was written."""
-
 from __future__ import annotations
 
 import os

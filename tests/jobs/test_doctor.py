@@ -1,5 +1,3 @@
-"""What is wrong with a store or the hub is found, and said with how to mend it."""
-
 from __future__ import annotations
 
 import json
@@ -49,7 +47,7 @@ class DoctorTestCase(HubTestCase):
 
     def found(self) -> dict[str, str]:
         forget_all_stores()
-        return {each.what: each.mend for each in examine_store(ALPHA).findings}
+        return {finding.what: finding.mend for finding in examine_store(ALPHA).findings}
 
     def only(self) -> tuple[str, str]:
         ((what, mend),) = self.found().items()
@@ -107,7 +105,7 @@ class StoreTests(DoctorTestCase):
         self.assertIn("memory database unavailable", what)
         self.assertIn("memory-hub restore", mend)
         ALPHA.path.unlink()
-        lost = [each.where for each in examine_hub() if each.what == "the store's file is gone"]
+        lost = [finding.where for finding in examine_hub() if finding.what == "the store's file is gone"]
         self.assertEqual(lost, ["projects/alpha"])
 
     def test_what_a_rebuild_or_reindex_mends_is_said_so(self) -> None:
@@ -161,7 +159,7 @@ class HubTests(DoctorTestCase):
         (self.home / "hub.db").write_bytes(b"no database " * 1000)
         (self.home / "hub.db").chmod(0o600)
         code, found = self.doctor()
-        self.assertEqual((code, [each["where"] for each in found]), (15, ["the home folder", "hub.db"]))
+        self.assertEqual((code, [finding["where"] for finding in found]), (15, ["the home folder", "hub.db"]))
         self.assertIn("projects/alpha/events.db", found[0]["what"])
         self.assertIn("file is not a database", found[1]["what"])
 
@@ -213,7 +211,7 @@ class HubTests(DoctorTestCase):
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"), self.assertRaises(SystemExit) as ended:
             call_command("jobs", "backup", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
         self.assertEqual(ended.exception.code, 14)
-        self.assertIn("the last run of backup was failed", " ".join(each.what for each in examine_hub()))
+        self.assertIn("the last run of backup was failed", " ".join(finding.what for finding in examine_hub()))
 
     def test_one_store_may_be_examined_and_one_that_is_not_there_is_an_error(self) -> None:
         self.assertEqual(self.doctor("--project", "alpha"), (0, []))
@@ -271,19 +269,23 @@ class DiskTests(unittest.TestCase):
         return int(code), json.loads(found)
 
     def check_unopened(self, found: list[dict[str, str]], what: str, mend: str) -> None:
-        unopened = [each["where"] for each in found if what in each["what"]]
+        unopened = [finding["where"] for finding in found if what in finding["what"]]
         self.assertEqual(unopened, ["project alpha", "hub.db", "jobs.db"])
-        self.assertEqual({each["mend"] for each in found if what in each["what"]}, {f"{mend}, then run doctor again"})
+        self.assertEqual(
+            {finding["mend"] for finding in found if what in finding["what"]}, {f"{mend}, then run doctor again"}
+        )
         self.assertNotIn("damage", json.dumps(found))
 
     def test_a_full_disk_is_found_and_no_restore_is_advised(self) -> None:
         code, found = self.doctor_on("full")
         self.assertEqual(code, 15)
-        self.assertIn("the disk has 0 MB free", " ".join(each["what"] for each in found))
+        self.assertIn("the disk has 0 MB free", " ".join(finding["what"] for finding in found))
         self.check_unopened(found, "it cannot be opened while the disk is full", "make room on the disk")
 
     def test_a_read_only_disk_is_found_and_no_restore_is_advised(self) -> None:
         code, found = self.doctor_on("read-only")
         self.assertEqual(code, 15)
-        self.assertIn("it cannot be written", [each["what"] for each in found if each["where"] == "the home folder"])
+        self.assertIn(
+            "it cannot be written", [finding["what"] for finding in found if finding["where"] == "the home folder"]
+        )
         self.check_unopened(found, "it cannot be opened while its folder is read-only", "make the home folder writable")

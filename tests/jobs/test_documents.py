@@ -1,5 +1,3 @@
-"""What is written of the jobs is what they are."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""A process that is killed at any point of any job leaves nothing half done, and the next run ends what it began."""
-
 from __future__ import annotations
 
 import os
@@ -15,8 +13,8 @@ from memoryhub.ops import jobs  # noqa: F401 - defines all jobs
 from memoryhub.ops.jobs.status import models_behind
 from tests.jobs.processes import JobProcessesTestCase, Runner
 
+# For each job
 KILLS = int(os.environ.get("MEMORY_HUB_TEST_JOB_KILLS", "1"))
-"""For each job."""
 
 
 class KilledJobsTests(JobProcessesTestCase):

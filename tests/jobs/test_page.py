@@ -1,5 +1,3 @@
-"""The page of the jobs: who may see it, what it shows, and what its buttons do."""
-
 from __future__ import annotations
 
 import os

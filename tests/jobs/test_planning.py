@@ -1,5 +1,3 @@
-"""When jobs are run by themselves: changed by the service, the command and the page, and kept."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

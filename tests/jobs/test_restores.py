@@ -1,5 +1,3 @@
-"""What a restore meets in a store's place, what is not backed up for its sake, and hub.db."""
-
 from __future__ import annotations
 
 import shutil

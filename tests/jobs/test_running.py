@@ -1,5 +1,3 @@
-"""Running jobs: one at a time over a store, what was missed once, and never as running what has died."""
-
 from __future__ import annotations
 
 import os
@@ -50,7 +48,8 @@ class RunningTests(JobTestCase):
 
         outcomes = run_job(job=self.define(work), asked_by="ada")
         self.assertEqual(
-            [(each.target.title, each.result) for each in outcomes], [("project alpha", "ok"), ("project beta", "ok")]
+            [(outcome.target.title, outcome.result) for outcome in outcomes],
+            [("project alpha", "ok"), ("project beta", "ok")],
         )
         kept = JobRun.objects.get(store="store:project:alpha")
         told = (kept.job, kept.result, kept.done, kept.total, kept.message, kept.asked_by, kept.pid, kept.idle)
@@ -66,11 +65,12 @@ class RunningTests(JobTestCase):
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             outcomes = run_job(job=job, asked_by="ada")
         self.assertEqual(
-            [(each.result, each.message) for each in outcomes], [("failed", "the disk is full"), ("ok", "done")]
+            [(outcome.result, outcome.message) for outcome in outcomes],
+            [("failed", "the disk is full"), ("ok", "done")],
         )
         standing = status_of_job(job)
         self.assertEqual(
-            (standing.result, [each.target.title for each in standing.failures]), ("failed", ["project alpha"])
+            (standing.result, [failure.target.title for failure in standing.failures]), ("failed", ["project alpha"])
         )
 
     def test_a_second_run_over_the_same_store_says_who_is_at_it_and_does_nothing(self) -> None:
@@ -129,9 +129,9 @@ class DueTests(JobTestCase):
 
     def work_off_queue(self) -> int:
         tasks = list(OrmQ.objects.order_by("pk"))
-        for each in tasks:
-            jobs.run_scheduled(*each.task["args"], **{k: v for k, v in each.task["kwargs"].items() if k != "q_options"})
-            each.delete()
+        for task in tasks:
+            jobs.run_scheduled(*task.task["args"], **{k: v for k, v in task.task["kwargs"].items() if k != "q_options"})
+            task.delete()
         return len(tasks)
 
     def test_three_days_off_are_one_run_and_the_next_is_due_at_its_usual_time(self) -> None:
@@ -175,7 +175,7 @@ class DueTests(JobTestCase):
         with self.assertRaisesRegex(Unavailable, "no worker is running.*memory-hub jobs try-this"):
             ask_worker(job=self.job, alias=None, asked_by="ada")
         queue_now(job=self.job, targets=[Target(project_store("beta"))], asked_by="ada")
-        self.assertEqual([each.result for each in status_of_job(self.job).stores], ["never", "queued"])
+        self.assertEqual([store.result for store in status_of_job(self.job).stores], ["never", "queued"])
         self.work_off_queue()
         self.assertEqual((self.counted, JobRun.objects.get().asked_by), (["beta"], "ada"))
 
@@ -191,9 +191,9 @@ class ScheduleTests(HubTestCase):
     def test_a_migration_of_the_queue_installs_a_schedule_for_every_job_that_has_a_time(self) -> None:
         Schedule.objects.all().delete()
         call_command("migrate", database="jobs", verbosity=0, interactive=False)
-        timed = {each.name: each.every for each in defined_jobs() if each.every is not Every.DEMAND}
+        timed = {job.name: job.every for job in defined_jobs() if job.every is not Every.DEMAND}
         types = {Every.MINUTE: Schedule.MINUTES, Every.HOUR: Schedule.HOURLY, Every.DAY: Schedule.DAILY}
-        found = {each.name: each.schedule_type for each in Schedule.objects.all()}
+        found = {row.name: row.schedule_type for row in Schedule.objects.all()}
         self.assertEqual(found, {name: types[every] for name, every in timed.items()})
 
     def test_what_a_user_changed_stays_what_an_older_hub_made_is_brought_up_and_what_is_no_job_goes(self) -> None:

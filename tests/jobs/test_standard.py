@@ -1,5 +1,3 @@
-"""What each of the hub's own jobs does."""
-
 from __future__ import annotations
 
 from datetime import timedelta
@@ -22,9 +20,8 @@ BOTH = ("project alpha", "project beta")
 
 
 def run(name: str) -> dict[str, str]:
-    """Run a job over all stores; return what it did, where it did anything."""
     outcomes = run_job(job=find_job(name), asked_by="ada")
-    return {each.target.title: each.message for each in outcomes if each.message}
+    return {outcome.target.title: outcome.message for outcome in outcomes if outcome.message}
 
 
 class VerifyTests(HubTestCase):
@@ -75,7 +72,7 @@ class SessionJobsTests(HubTestCase):
 
     def test_turns_expire_in_every_project(self) -> None:
         self.assertEqual(run("expire turns"), dict.fromkeys(BOTH, "1 turn left open"))
-        self.assertEqual([self.states(each) for each in ("alpha", "beta")], [("active", "incomplete")] * 2)
+        self.assertEqual([self.states(name) for name in ("alpha", "beta")], [("active", "incomplete")] * 2)
         self.assertEqual(run("expire turns"), {})
 
     def test_sessions_end_in_every_project_and_say_who_ended_them(self) -> None:

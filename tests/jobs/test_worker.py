@@ -1,5 +1,3 @@
-"""The real worker: it does what was missed once, and what it was killed in again."""
-
 from __future__ import annotations
 
 import os

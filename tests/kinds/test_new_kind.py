@@ -45,8 +45,8 @@ class DeclarationTests(SimpleTestCase):
         declared = {field.name: getattr(GUIDELINE, field.name) for field in dataclasses.fields(Kind)}
         return Kind(**{**declared, "name": "rule", **changes})
 
-    def refuses(self, said: str, **changes: Any) -> None:
-        with self.assertRaisesRegex(ImproperlyConfigured, f"^kind '{changes.get('name', 'rule')}': .*{said}"):
+    def refuses(self, problem: str, **changes: Any) -> None:
+        with self.assertRaisesRegex(ImproperlyConfigured, f"^kind '{changes.get('name', 'rule')}': .*{problem}"):
             define_kind(self.declared(**changes))
 
     def test_what_is_left_out_is_named(self) -> None:
@@ -74,9 +74,9 @@ class DeclarationTests(SimpleTestCase):
             "no panel_title for priority": {"panel_title": ""},
             "declared after": {},
         }
-        for said, changes in wrong.items():
-            with self.subTest(said):
-                self.refuses(said, **changes)
+        for problem, changes in wrong.items():
+            with self.subTest(problem):
+                self.refuses(problem, **changes)
 
     def test_what_is_wrong_with_an_attribute_is_named(self) -> None:
         class Required(Payload):
@@ -105,6 +105,6 @@ class DeclarationTests(SimpleTestCase):
             "'file' governs files, so it must be a list": NoFiles,
             "'size' is shown as a bar": Endless,
         }
-        for said, attributes in wrong.items():
-            with self.subTest(said):
-                self.refuses(said, attributes=attributes, columns=(), order="name", entry=Entry(noun="rule"))
+        for problem, attributes in wrong.items():
+            with self.subTest(problem):
+                self.refuses(problem, attributes=attributes, columns=(), order="name", entry=Entry(noun="rule"))

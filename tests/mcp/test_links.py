@@ -63,7 +63,7 @@ class LinkToolsTests(McpTestCase):
         line = f"guideline #{self.first} Use WAL depends_on guideline #{self.second} Readers never block"
         self.assertIn(line, made)
         again = self.server.say("relation_create", source=self.first, relation="depends_on", target=self.second)
-        self.assertIn("was there already", again)
+        self.assertIn("existed already", again)
         circle = self.refused("relation_create", source=self.second, relation="depends_on", target=self.first)
         self.assertIn(f"path: {self.first}, {self.second}", circle)
         listed = self.server.say("memory_relation_list", entry_type="guideline", entry_id=self.second)
@@ -75,5 +75,5 @@ class LinkToolsTests(McpTestCase):
         gone = self.server.say(
             "memory_relation_delete", source_id=self.first, target_id=self.second, relation_type="depends_on"
         )
-        self.assertIn("took away: #", gone)
+        self.assertIn("deleted: #", gone)
         self.assertEqual(self.server.say("relation_list"), "no relation matches")

@@ -33,9 +33,9 @@ class PromptsTests(McpTestCase):
 
     def test_a_prompt_is_filled_with_its_arguments(self) -> None:
         text = self.get("session-start", purpose="make search faster")
-        self.assertIn("Begin a session of work: make search faster", text)
-        self.assertNotIn("Dwell", self.get("session-summary"))
-        self.assertIn("Dwell on: the index.", self.get("session-summary", focus="the index"))
+        self.assertIn("Start a work session: make search faster", text)
+        self.assertNotIn("Focus on", self.get("session-summary"))
+        self.assertIn("Focus on: the index.", self.get("session-summary", focus="the index"))
 
     def test_a_prompt_speaks_only_of_tools_that_there_are(self) -> None:
         load_tools()

@@ -1,5 +1,3 @@
-"""A project alpha in a session, its organisation acme and the global scope, to query."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -16,8 +14,6 @@ from tests.support import HubTestCase
 
 
 class AcmeTestCase(HubTestCase):
-    """Works in alpha, in session s-1; beta belongs to the same organisation acme, gamma to none."""
-
     def setUp(self) -> None:
         super().setUp()
         with use_store(org_store("acme"), create=True):

@@ -1,5 +1,3 @@
-"""The guidelines to begin with: loaded, loaded again, edited, deleted, removed, brought back."""
-
 from __future__ import annotations
 
 import os
@@ -29,10 +27,10 @@ RULE = "Keep times in UTC"
 
 class BootstrapTestCase(HubTestCase):
     def loaded(self) -> dict[str, Done]:
-        return {each.name: each.done for each in load_guidelines()}
+        return {outcome.name: outcome.done for outcome in load_guidelines()}
 
     def removed(self) -> dict[str, Done]:
-        return {each.name: each.done for each in remove_guidelines()}
+        return {outcome.name: outcome.done for outcome in remove_guidelines()}
 
     def names(self) -> set[str]:
         with use_store(GLOBAL_STORE):
@@ -52,24 +50,24 @@ class DataTests(BootstrapTestCase):
     def test_every_guideline_is_whole(self):
         found = guidelines().values()
         self.assertEqual(len(found), 13)
-        for each in found:
-            attributes: dict[str, Any] = each.attributes
+        for item in found:
+            attributes: dict[str, Any] = item.attributes
             self.assertTrue(
                 attributes["rationale"] and attributes["examples"]["good"] and attributes["examples"]["bad"]
             )
-            self.assertTrue(set(each.tags) <= set(PREDEFINED), each.tags)
-            self.assertTrue(each.tags and each.type)
-        self.assertEqual(len({each.title for each in found}), len(found))
+            self.assertTrue(set(item.tags) <= set(PREDEFINED), item.tags)
+            self.assertTrue(item.tags and item.type)
+        self.assertEqual(len({memory.title for memory in found}), len(found))
 
-    def test_nothing_of_it_looks_like_a_secret(self):
+    def test_no_guideline_looks_like_a_secret(self):
         load_guidelines()
         with use_store(GLOBAL_STORE):
-            kept = {each.title: (each.content, each.attributes) for each in KIND_MODELS["guideline"].objects.all()}
-        self.assertEqual(kept, {each.title: (each.content, each.attributes) for each in guidelines().values()})
+            kept = {row.title: (row.content, row.attributes) for row in KIND_MODELS["guideline"].objects.all()}
+        self.assertEqual(kept, {value.title: (value.content, value.attributes) for value in guidelines().values()})
 
 
 class LoadTests(BootstrapTestCase):
-    def test_a_project_inherits_them(self):
+    def test_a_project_inherits_the_guidelines(self):
         self.assertEqual(set(self.loaded().values()), {Done.ADDED})
         with self.store("alpha"):
             found = selectors.get_memories(command=MemoryGet(name=RULE))[0]
@@ -82,14 +80,14 @@ class LoadTests(BootstrapTestCase):
         self.assertEqual(set(self.loaded().values()), {Done.UNCHANGED})
         self.assertEqual(self.head(), before)
 
-    def test_what_was_edited_stays(self):
+    def test_an_edited_guideline_is_kept(self):
         load_guidelines()
         self.act(services.update_memory, MemoryUpdate, content="Keep times in Zurich's time.")
         self.assertEqual(self.loaded()[RULE], Done.EDITED)
         with use_store(GLOBAL_STORE):
             self.assertIn("Zurich", Memory.objects.get(title=RULE).content)
 
-    def test_a_guideline_of_the_same_name_stays(self):
+    def test_an_existing_guideline_of_the_same_name_is_kept(self):
         with use_store(GLOBAL_STORE, create=True), use_origin(actor="ada"):
             mine = MemoryWrite(title=RULE, content="Mine.", kind="guideline", scope="global")
             services.write_memory(command=mine)
@@ -99,10 +97,10 @@ class LoadTests(BootstrapTestCase):
         with use_store(GLOBAL_STORE):
             self.assertEqual(Memory.objects.get(title=RULE).content, "Mine.")
 
-    def test_a_better_text_replaces_what_nobody_edited(self):
+    def test_a_new_text_replaces_an_unedited_guideline(self):
         load_guidelines()
         better = {**guidelines()}
-        key = next(key for key, each in better.items() if each.title == RULE)
+        key = next(key for key, item in better.items() if item.title == RULE)
         better[key] = better[key].model_copy(update={"content": "Keep them in UTC, always."})
         with mock.patch.object(bootstrap, "guidelines", lambda: better):
             done = self.loaded()
@@ -112,26 +110,26 @@ class LoadTests(BootstrapTestCase):
 
 
 class RemoveTests(BootstrapTestCase):
-    def test_removing_without_a_global_store_makes_none(self):
+    def test_removing_without_a_global_store_creates_none(self):
         self.assertEqual(self.removed(), {})
         self.assertFalse(GLOBAL_STORE.path.exists())
 
-    def test_what_was_removed_comes_back_under_its_ids(self):
-        first = {each.name: each.id for each in load_guidelines()}
+    def test_removed_guidelines_are_restored_with_their_ids(self):
+        first = {outcome.name: outcome.id for outcome in load_guidelines()}
         self.assertEqual(set(self.removed().values()), {Done.REMOVED})
         self.assertEqual((self.names(), self.removed()), (set(), {}))
         again = load_guidelines()
-        self.assertEqual({each.name: each.id for each in again}, first)
-        self.assertEqual({each.done for each in again}, {Done.RESTORED})
+        self.assertEqual({entry.name: entry.id for entry in again}, first)
+        self.assertEqual({item.done for item in again}, {Done.RESTORED})
 
-    def test_what_was_edited_is_kept_and_named(self):
+    def test_an_edited_guideline_is_not_removed_but_reported(self):
         load_guidelines()
         self.act(services.update_memory, MemoryUpdate, tags=["mine"])
         done = self.removed()
         self.assertEqual((done.pop(RULE), set(done.values())), (Done.EDITED, {Done.REMOVED}))
         self.assertEqual(self.names(), {RULE})
 
-    def test_what_a_person_deleted_does_not_come_back(self):
+    def test_a_guideline_deleted_by_a_person_is_not_restored(self):
         load_guidelines()
         self.act(services.delete_memory, MemoryTouch)
         self.assertEqual(self.loaded()[RULE], Done.DELETED)
@@ -139,7 +137,7 @@ class RemoveTests(BootstrapTestCase):
         self.assertEqual(self.loaded()[RULE], Done.DELETED)
         self.assertNotIn(RULE, self.names())
 
-    def test_what_a_person_erased_does_not_come_back(self):
+    def test_a_guideline_erased_by_a_person_is_not_restored(self):
         load_guidelines()
         self.act(services.delete_memory, MemoryTouch)
         with self.assertRaises(ConfirmationRequired) as asked:
@@ -163,7 +161,7 @@ class CommandTests(BootstrapTestCase):
         call_command("bootstrap", *arguments, stdout=output)
         return output.getvalue().splitlines()
 
-    def test_it_says_what_it_did(self):
+    def test_the_command_reports_what_it_did(self):
         first = self.run_process()
         self.assertEqual(len(first), 14)
         self.assertRegex(first[0], r"^global#1 Never write secrets down: added$")

@@ -1,5 +1,3 @@
-"""Conflicts as they are listed and settled: both versions, what differs, and the names that older scripts use."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -45,28 +43,28 @@ class ListTests(ConflictsTestCase):
         self.assertIn(f"by eve session=s-1 event #{item['id']}: so says eve", text)
         self.assertIn("Use [-tabs-]{+spaces+} here.", text)
 
-    def test_a_long_difference_is_cut_with_a_word_on_where_the_rest_is(self):
+    def test_a_long_diff_is_cut_with_a_pointer_to_the_rest(self):
         self.dispute(bob="tabs " * 2_000, eve="spaces " * 2_000)
         text = conflict_text(self.listed().results[0])
         self.assertLess(len(text), SHOWN + 400)
-        self.assertIn("versions=true shows all)", text)
+        self.assertIn("versions=true shows the rest)", text)
 
-    def test_settled_ones_are_listed_on_request(self):
+    def test_resolved_conflicts_are_listed_on_request(self):
         self.dispute()
         (item,) = self.listed().results
         self.settle(item["id"], resolution="keep_a", reason="tabs it is")
         self.assertEqual(self.listed().meta.total_count, 0)
         (settled,) = self.listed(all=True).results
-        self.assertIn("(settled: keep_a by ada)", conflict_text(settled))
+        self.assertIn("(resolved: keep_a by ada)", conflict_text(settled))
         self.assertEqual((settled["reason"], settled["resolved_version"]), ("tabs it is", 4))
 
-    def test_all_scopes_that_hold_here_are_listed_nearest_first_in_pages(self):
+    def test_visible_scopes_are_listed_nearest_first_in_pages(self):
         for scope in ("global", "org", "project"):
             self.dispute(f"First of {scope}", scope)
             self.dispute(f"Second of {scope}", scope)
         self.dispute("Of this session", "session")
-        wanted = ["Of this session", *(f"{each} of project" for each in ("Second", "First"))]
-        wanted += [f"{each} of {scope}" for scope in ("org", "global") for each in ("Second", "First")]
+        wanted = ["Of this session", *(f"{entry} of project" for entry in ("Second", "First"))]
+        wanted += [f"{element} of {scope}" for scope in ("org", "global") for element in ("Second", "First")]
         seen, listing = [], self.listed(limit=2)
         while True:
             self.assertEqual(listing.meta.total_count, 7)
@@ -79,12 +77,12 @@ class ListTests(ConflictsTestCase):
         with self.store("beta"):
             self.assertEqual({item["scope"] for item in self.listed().results}, {"org", "global"})
 
-    def test_those_of_one_memory_are_listed_alone(self):
+    def test_conflicts_can_be_filtered_by_memory(self):
         self.dispute("One")
         memory_id = self.dispute("Two")
         self.assertEqual([item["title"] for item in self.listed(memory_id=memory_id).results], ["Two"])
 
-    def test_one_is_got_by_its_id(self):
+    def test_a_conflict_is_read_by_id(self):
         self.dispute("Rule", "org")
         (item,) = self.listed().results
         self.assertEqual(get_conflict(command=ConflictGet(id=item["id"], scope="org")), item)
@@ -93,7 +91,7 @@ class ListTests(ConflictsTestCase):
 
 
 class SettleTests(ConflictsTestCase):
-    def test_older_names_of_the_resolutions_are_accepted(self):
+    def test_old_names_of_resolutions_are_accepted(self):
         for given, standing in (("kept_version_a", "Use tabs here."), ("kept_version_b", "Use spaces here.")):
             with self.subTest(given):
                 memory_id = self.dispute(f"Rule {given}")
@@ -102,7 +100,7 @@ class SettleTests(ConflictsTestCase):
                 self.assertEqual(Memory.objects.get(id=memory_id).content, standing)
                 self.assertIn(f"settled conflict #{item['id']} with keep_{given[-1]}", settled_text(result))
 
-    def test_both_says_where_the_earlier_version_is_now(self):
+    def test_keeping_both_names_the_new_memory(self):
         self.dispute()
         result = self.settle(self.listed().results[0]["id"], resolution="both")
         self.assertIn(f"the earlier version is #{result.split_id} now", settled_text(result))

@@ -1,5 +1,3 @@
-"""Conflicts: two who write from one version are both kept, told, and can be settled."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -61,7 +59,7 @@ class ConflictsTestCase(HubTestCase):
 
 
 class DetectionTests(ConflictsTestCase):
-    def test_both_are_kept_and_the_later_is_flagged(self):
+    def test_both_versions_are_kept_and_the_later_is_flagged(self):
         conflict = self.at_once()
         versions = MemoryVersion.objects.order_by("version").values_list("version", "base_version", "conflicts_with")
         self.assertEqual(list(versions), [(1, None, None), (2, 1, None), (3, 1, 2)])
@@ -69,15 +67,15 @@ class DetectionTests(ConflictsTestCase):
         self.assertEqual((found.id, found.version_a, found.version_b, found.resolution), (conflict, 2, 3, ""))
         self.assertEqual(self.memory()["content"], "It listens on 7000.")
 
-    def test_the_later_writer_is_told(self):
+    def test_the_later_writer_is_informed(self):
         self.update("ada", "It listens on 9000.")
         result = self.update("bob", "It listens on 7000.")
         self.assertEqual((result.status, result.version), (WriteStatus.CONFLICT, 3))
 
-    def test_after_the_window_the_later_is_refused(self):
+    def test_after_the_window_the_later_write_is_refused(self):
         self.update("ada", "It listens on 9000.")
         self.later(5)
-        with self.assertRaisesRegex(errors.PreconditionFailed, "at version 2, and you read version 1"):
+        with self.assertRaisesRegex(errors.PreconditionFailed, "at version 2, but you read version 1"):
             self.update("bob", "It listens on 7000.")
         self.assertFalse(Conflict.objects.exists())
 
@@ -87,42 +85,42 @@ class DetectionTests(ConflictsTestCase):
         with mock.patch.dict("os.environ", MEMORY_HUB_CONFLICT_WINDOW_SECONDS="30"):
             self.assertEqual(self.update("bob", "It listens on 7000.").status, WriteStatus.CONFLICT)
 
-    def test_who_asks_for_the_current_version_is_refused_at_once(self):
+    def test_a_write_that_requires_the_current_version_is_refused(self):
         self.update("ada", "It listens on 9000.")
         with self.assertRaises(errors.PreconditionFailed):
             self.update("bob", "It listens on 7000.", must_be_current=True)
 
-    def test_one_who_read_the_current_version_or_names_none_makes_no_conflict(self):
+    def test_a_write_from_the_current_or_no_version_makes_no_conflict(self):
         self.update("ada", "It listens on 9000.")
         self.assertEqual(self.update("bob", "It listens on 7000.", base=2).status, WriteStatus.UPDATED)
         self.assertEqual(self.update("bob", "It listens on 6000.", base=None).status, WriteStatus.UPDATED)
 
-    def test_each_writer_that_had_not_seen_the_others_opens_one_conflict(self):
+    def test_each_unaware_writer_opens_one_conflict(self):
         self.at_once()
         self.update("cyd", "It listens on 5000.")
         pairs = Conflict.objects.order_by("id").values_list("version_a", "version_b")
         self.assertEqual(list(pairs), [(2, 3), (3, 4)])
 
-    def test_what_the_later_did_not_change_is_as_she_had_read_it(self):
+    def test_fields_that_the_later_writer_left_alone_are_as_they_were_read(self):
         self.update("ada", "It listens on 9000.", tags=["net"])
         self.update("bob", "It listens on 7000.")
         self.assertEqual(self.memory()["tags"], [])
 
-    def test_two_who_write_the_same_make_no_conflict(self):
+    def test_equal_writes_make_no_conflict(self):
         self.update("ada", "It listens on 9000.")
         self.assertEqual(self.update("bob", "It listens on 9000.").status, WriteStatus.UNCHANGED)
 
-    def test_every_answer_that_contains_the_memory_says_so_until_it_is_settled(self):
+    def test_every_answer_with_the_memory_names_the_conflict_until_it_is_resolved(self):
         conflict = self.at_once()
 
-        def told() -> list[list[int]]:
+        def shown() -> list[list[int]]:
             hit = selectors.search(command=MemorySearch(query="port")).results[0]
             listed = selectors.list_memories(command=MemoryList()).results[0]
             return [self.memory()["conflicts"], hit["conflicts"], listed["conflicts"]]
 
-        self.assertEqual(told(), [[conflict]] * 3)
+        self.assertEqual(shown(), [[conflict]] * 3)
         self.settle(conflict, "keep_b")
-        self.assertEqual(told(), [[]] * 3)
+        self.assertEqual(shown(), [[]] * 3)
 
 
 class ResolutionTests(ConflictsTestCase):
@@ -140,7 +138,7 @@ class ResolutionTests(ConflictsTestCase):
         result = self.settle(self.conflict, "keep_b")
         self.assertEqual((result.version, self.memory()["content"]), (3, "It listens on 7000."))
 
-    def test_merging_takes_the_text_that_is_given(self):
+    def test_merging_uses_the_given_text(self):
         result = self.settle(self.conflict, "merge", content="It listens on 9000, behind 7000.")
         self.assertEqual((result.version, self.memory()["content"]), (4, "It listens on 9000, behind 7000."))
 
@@ -152,12 +150,12 @@ class ResolutionTests(ConflictsTestCase):
         )
         self.assertEqual(self.memory()["content"], "It listens on 7000.")
 
-    def test_it_is_settled_once(self):
+    def test_a_conflict_is_resolved_once(self):
         self.settle(self.conflict, "keep_b")
-        with self.assertRaisesRegex(errors.Conflict, "was settled with keep_b by eve"):
+        with self.assertRaisesRegex(errors.Conflict, "was resolved with keep_b by eve"):
             self.settle(self.conflict, "keep_a")
 
-    def test_the_same_key_again_gives_the_first_answer(self):
+    def test_a_repeated_key_returns_the_first_answer(self):
         first = self.settle(self.conflict, "both", idempotency_key="k-1")
         self.assertEqual(self.settle(self.conflict, "both", idempotency_key="k-1"), first)
 
@@ -173,33 +171,33 @@ class ResolutionTests(ConflictsTestCase):
                 self.settle(**{"conflict": self.conflict, **fields})
         self.assertEqual(log.head()[0], before)
 
-    def test_of_a_deleted_memory_nothing_is_settled(self):
+    def test_conflicts_of_a_deleted_memory_cannot_be_resolved(self):
         services.delete_memory(command=MemoryTouch(id=self.memory_id))
         with self.assertRaisesRegex(errors.Gone, "restore it first"):
             self.settle(self.conflict, "keep_a")
 
-    def test_a_rebuild_comes_out_the_same(self):
+    def test_a_rebuild_gives_the_same_rows(self):
         self.settle(self.conflict, "both")
         self.assertTrue(log.rebuild().identical)
 
 
 class VersionTests(ConflictsTestCase):
-    def test_any_version_can_be_made_the_current_one_again(self):
+    def test_any_version_can_be_restored(self):
         self.update("ada", "It listens on 9000.", change_reason="moved")
         result = services.restore_memory(command=MemoryRestore(id=self.memory_id, version=1))
         self.assertEqual((result.version, self.memory()["content"]), (3, "The hub listens on 8321."))
         reasons = [version["reason"] for version in self.memory()["versions"]]
-        self.assertEqual(reasons, ["version 1 again", "moved", ""])
+        self.assertEqual(reasons, ["version 1 restored", "moved", ""])
 
-    def test_the_current_one_again_changes_nothing(self):
+    def test_restoring_the_current_version_changes_nothing(self):
         result = services.restore_memory(command=MemoryRestore(id=self.memory_id, version=1))
         self.assertEqual((result.status, result.version), (WriteStatus.UNCHANGED, 1))
 
-    def test_a_version_that_is_not_there_is_refused(self):
+    def test_an_unknown_version_is_refused(self):
         with self.assertRaisesRegex(errors.NotFound, f"#{self.memory_id} has no version 9"):
             services.restore_memory(command=MemoryRestore(id=self.memory_id, version=9))
 
-    def test_the_history_says_who_when_why_and_what_changed(self):
+    def test_the_history_shows_who_when_why_and_what_changed(self):
         self.update("bob", "The hub listens on 9000.", change_reason="moved")
         newest = self.memory()["versions"][0]
         self.assertEqual((newest["actor"], newest["reason"], newest["base_version"]), ("bob", "moved", 1))

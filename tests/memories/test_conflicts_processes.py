@@ -1,5 +1,3 @@
-"""Two processes that change the same memories at once: no version is lost, every conflict is told of once."""
-
 from __future__ import annotations
 
 import json
@@ -63,7 +61,7 @@ class TwoProcessesTests(HubTestCase):
         pipe, root = subprocess.PIPE, Path(__file__).parents[2]
         return subprocess.Popen(command, env=environment, cwd=root, stdout=pipe, stderr=pipe, text=True)
 
-    def test_no_version_is_lost_and_every_conflict_is_told_of_once(self):
+    def test_no_version_is_lost_and_every_conflict_is_reported_once(self):
         acknowledged = []
         writers = [self.spawn(name) for name in ("ada", "bob")]
         for writer in writers:
@@ -72,9 +70,9 @@ class TwoProcessesTests(HubTestCase):
             acknowledged += [json.loads(line) for line in output.splitlines()]
         self.assertEqual(len(acknowledged), 2 * UPDATES)
         self.assertEqual(kept_versions(), sorted((memory, version, text) for memory, version, text, _ in acknowledged))
-        told = [conflict for *_, conflict in acknowledged if conflict is not None]
-        self.assertEqual(sorted(told), list(Conflict.objects.order_by("id").values_list("id", flat=True)))
-        self.assertGreater(len(told), 0)
+        reported = [conflict for *_, conflict in acknowledged if conflict is not None]
+        self.assertEqual(sorted(reported), list(Conflict.objects.order_by("id").values_list("id", flat=True)))
+        self.assertGreater(len(reported), 0)
         self.assertTrue(log.verify().ok)
         self.assertEqual(sum(Memory.objects.values_list("version", flat=True)), MEMORIES + 2 * UPDATES)
 

@@ -1,5 +1,3 @@
-"""Finding by meaning: what becomes a vector, when it goes again, and what answers meanwhile."""
-
 from __future__ import annotations
 
 import time
@@ -43,7 +41,7 @@ class EmbeddingTestCase(HubTestCase):
 
     def write(self, *texts: str) -> list[int]:
         commands = [MemoryWrite(title=f"{text[:20]} {number}", content=text) for number, text in enumerate(texts)]
-        return [each.id for each in services.write_memories(commands=commands)]
+        return [result.id for result in services.write_memories(commands=commands)]
 
     def embed(self, seconds: float = 60.0) -> str:
         return embed_current_store(until=time.monotonic() + seconds)
@@ -57,21 +55,21 @@ class EmbeddingTestCase(HubTestCase):
 
 
 class FollowingTests(EmbeddingTestCase):
-    def test_a_text_is_found_by_what_it_means_once_it_is_embedded(self):
+    def test_an_embedded_text_is_found_by_meaning(self):
         cats, database, deploy = self.write(CATS, DATABASE, DEPLOY)
-        self.assertIn("nothing is embedded", meaning.nearest("felines").problem)
+        self.assertIn("no text is embedded", meaning.nearest("felines").problem)
         self.assertEqual(self.embed(), "embedded 3 texts")
         self.assertEqual(
-            [self.first(each) for each in ("feline animals", "storage engine", "shipping a version")],
+            [self.first(item) for item in ("feline animals", "storage engine", "shipping a version")],
             [cats, database, deploy],
         )
 
-    def test_a_revised_text_has_the_vector_of_what_it_says_now(self):
+    def test_a_revised_text_gets_a_new_vector(self):
         (memory_id,) = self.write(CATS)
         self.embed()
         services.update_memory(command=MemoryUpdate(id=memory_id, title="Storage", content=DATABASE))
         self.assertEqual(self.embed(), "embedded 1 text")
-        (_, before), (_, after) = (meaning.nearest(each).hits[0] for each in ("sleeping cats", "a database"))
+        (_, before), (_, after) = (meaning.nearest(item).hits[0] for item in ("sleeping cats", "a database"))
         self.assertGreater(after, before)
 
     def test_an_unchanged_text_is_never_embedded_twice(self):
@@ -87,7 +85,7 @@ class FollowingTests(EmbeddingTestCase):
         self.assertEqual(self.embed(), "")
         self.assertEqual(Vector.objects.count(), 2)
 
-    def test_a_deleted_text_loses_its_vector_at_once_and_a_restored_one_gets_it_back(self):
+    def test_deleting_a_text_deletes_its_vector_and_restoring_brings_it_back(self):
         cats, _ = self.write(CATS, DATABASE)
         self.embed()
         services.delete_memory(command=MemoryDelete(id=cats))
@@ -96,7 +94,7 @@ class FollowingTests(EmbeddingTestCase):
         self.embed()
         self.assertTrue(Vector.objects.filter(document_id=cats).exists())
 
-    def test_a_run_that_is_cut_short_goes_on_where_it_was(self):
+    def test_an_interrupted_run_continues_where_it_stopped(self):
         self.write(*(f"Note {number}" for number in range(70)))
         head = log.head()[0]
         self.assertEqual(self.embed(seconds=0), f"embedded 32 texts, {head - 32} events to go")
@@ -104,7 +102,7 @@ class FollowingTests(EmbeddingTestCase):
         self.assertEqual(self.embed(), "embedded 38 texts")
         self.assertEqual(Vector.objects.count(), 70)
 
-    def test_a_rebuild_takes_no_notice_and_nothing_is_embedded_again(self):
+    def test_a_rebuild_embeds_nothing_again(self):
         self.write(CATS, DATABASE)
         self.embed()
         self.assertTrue(log.rebuild().identical)
@@ -112,23 +110,23 @@ class FollowingTests(EmbeddingTestCase):
         self.assertEqual(self.embed(), "")
         self.assertEqual(meaning.nearest("felines").problem, "")
 
-    def test_another_project_has_its_own(self):
+    def test_another_project_has_its_own_vectors(self):
         self.write(CATS)
         self.embed()
         with self.store("beta"):
             (other,) = self.write(DEPLOY)
             self.embed()
-            self.assertEqual([each for each, _ in meaning.nearest("felines").hits], [other])
+            self.assertEqual([hit for hit, _ in meaning.nearest("felines").hits], [other])
 
 
 class EraseTests(EmbeddingTestCase):
-    def test_nothing_that_came_of_an_erased_text_is_left(self):
+    def test_nothing_derived_from_an_erased_text_is_left(self):
         cats, _ = self.write(CATS, DATABASE)
         self.embed()
         self.first("felines")
         numbers = bytes(Vector.objects.get(document_id=cats).numbers)
         folder = current_store().path.parent
-        self.assertTrue(any(numbers in each.read_bytes() for each in self.index_files()))
+        self.assertTrue(any(numbers in index_file.read_bytes() for index_file in self.index_files()))
         services.delete_memory(command=MemoryDelete(id=cats))
         with self.assertRaises(ConfirmationRequired) as caught:
             services.delete_memory(command=MemoryDelete(id=cats, permanent=True))
@@ -136,12 +134,11 @@ class EraseTests(EmbeddingTestCase):
         services.delete_memory(command=MemoryDelete(id=cats, permanent=True, confirm_token=token))
         files = [path for path in folder.rglob("*") if path.is_file()]
         self.assertEqual([path.name for path in files if numbers in path.read_bytes()], [])
-        self.assertNotIn(cats, [each for each, _ in meaning.nearest("felines").hits])
+        self.assertNotIn(cats, [hit for hit, _ in meaning.nearest("felines").hits])
 
 
 class ModelTests(EmbeddingTestCase):
     def folder(self) -> str:
-        """A model of one's own: the files of the bundled one under another name."""
         folder = self.home / "model"
         folder.mkdir()
         (folder / "model.onnx").symlink_to(find_files(BUNDLED).model)
@@ -167,7 +164,7 @@ class ModelTests(EmbeddingTestCase):
         self.assertEqual(self.first("felines"), cats)
         self.assertEqual(Vector.objects.count(), 41)
 
-    def test_none_keeps_no_vectors_and_says_nothing(self):
+    def test_the_setting_none_keeps_no_vectors_and_reports_nothing(self):
         self.write(CATS)
         self.embed()
         self.choose("none")
@@ -176,19 +173,19 @@ class ModelTests(EmbeddingTestCase):
         self.assertEqual(meaning.nearest("felines"), meaning.Meaning())
         self.assertEqual(meaning.renewal(), "off")
 
-    def test_a_write_says_what_becomes_of_its_vector(self):
+    def test_a_write_reports_the_state_of_its_vector(self):
         first = services.write_memory(command=MemoryWrite(title="Cats", content=CATS))
         tagged = services.update_memory(command=MemoryUpdate(id=first.id, tags=["pets"]))
         changed = services.update_memory(command=MemoryUpdate(id=first.id, content=DATABASE))
         deleted = services.delete_memory(command=MemoryDelete(id=first.id))
         restored = services.restore_memory(command=MemoryTouch(id=first.id))
         results = (first, tagged, changed, deleted, restored)
-        self.assertEqual([each.embedding for each in results], ["queued", "kept", "queued", None, "queued"])
+        self.assertEqual([result.embedding for result in results], ["queued", "kept", "queued", None, "queued"])
 
     def test_a_folder_without_a_model_is_refused_with_what_it_needs(self):
         self.choose(str(self.home))
         self.write(CATS)
-        with self.assertRaisesRegex(Unavailable, r"holds no model: a model.onnx and a tokenizer.json or vocab.txt"):
+        with self.assertRaisesRegex(Unavailable, r"contains no model: a model.onnx and a tokenizer.json or vocab.txt"):
             self.embed()
 
     def test_a_name_that_is_neither_folder_nor_hub_id_is_refused(self):
@@ -198,7 +195,7 @@ class ModelTests(EmbeddingTestCase):
     def test_auto_is_the_bundled_model_where_it_is_installed(self):
         self.assertEqual((wanted_name("auto"), wanted_name("none"), wanted_name("a/b")), (BUNDLED, None, "a/b"))
 
-    def test_a_model_that_was_replaced_in_its_folder_answers_no_more_with_the_old_vectors(self):
+    def test_a_model_replaced_in_its_folder_does_not_use_old_vectors(self):
         folder = Path(self.folder())
         self.choose(str(folder))
         self.write(CATS)
@@ -221,12 +218,12 @@ class IndexTests(EmbeddingTestCase):
         self.assertEqual(self.first("felines"), self.cats)
         (self.path,) = self.index_files()
 
-    def test_an_index_that_is_gone_is_made_again(self):
+    def test_a_missing_index_is_rebuilt(self):
         self.path.unlink()
         self.assertEqual(self.first("felines"), self.cats)
         self.assertTrue(self.path.exists())
 
-    def test_a_damaged_index_is_made_again(self):
+    def test_a_damaged_index_is_rebuilt(self):
         whole = self.path.read_bytes()
         damages: dict[str, bytes] = {
             "a byte": whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:],
@@ -240,19 +237,19 @@ class IndexTests(EmbeddingTestCase):
                 self.assertEqual(self.first("felines"), self.cats)
                 self.assertEqual(self.path.read_bytes(), whole)
 
-    def test_what_was_written_since_is_in_the_next_answer(self):
+    def test_the_next_answer_includes_new_writes(self):
         (deploy,) = self.write(DEPLOY)
         self.embed()
         self.assertEqual(self.first("shipping a version"), deploy)
 
-    def test_a_past_moment_is_searched_by_words_alone(self):
+    def test_past_states_are_searched_by_words_only(self):
         def ask() -> Any:
             return meaning.nearest("felines")
 
         with as_of(1):
-            self.assertEqual(ask().problem, "there are no vectors of a past moment")
+            self.assertEqual(ask().problem, "past states have no vectors")
 
-    def test_without_a_running_hub_the_reason_is_said(self):
+    def test_without_a_running_hub_the_reason_is_reported(self):
         from memories.embeddings.remote import NOT_RUNNING, RemoteEngine
 
         with use_engine(RemoteEngine()):

@@ -1,5 +1,3 @@
-"""The parts below: words to pieces, vectors to bytes, and the nearest of many."""
-
 from __future__ import annotations
 
 import os
@@ -41,11 +39,11 @@ class WordPieceTests(TestCase):
     def test_case_accents_and_odd_spaces_do_not_matter(self):
         self.assertEqual(self.read("Déjà\u00a0VU\t\n"), self.read("deja vu"))
 
-    def test_signs_and_ideographs_stand_alone(self):
+    def test_punctuation_and_ideographs_are_words_of_their_own(self):
         self.assertEqual(self.read("a-b"), self.pieces("a", "-", "b"))
         self.assertEqual(self.read("日本"), self.pieces("日", "本"))
 
-    def test_what_is_not_in_the_vocabulary_is_one_unknown_word(self):
+    def test_a_word_outside_the_vocabulary_is_one_unknown_token(self):
         self.assertEqual(self.read("\U0001f600 " + "x" * 101), [BEGIN, UNKNOWN, UNKNOWN, END])
 
     def test_control_characters_are_not_read(self):
@@ -55,7 +53,7 @@ class WordPieceTests(TestCase):
         read = self.read("cat " * 1000, at_most=10)
         self.assertEqual(read, [BEGIN, *[self.ids["cat"]] * 8, END])
 
-    def test_no_text_is_no_word(self):
+    def test_an_empty_text_has_no_tokens(self):
         self.assertEqual(self.read(""), [BEGIN, END])
 
 
@@ -83,7 +81,7 @@ class IndexFileTests(TestCase):
         exact = vectors @ vectors[42]
         found = index.nearest(vectors[42], 10)
         self.assertEqual(found[0][0], 420)
-        self.assertEqual([each for each, _ in found[:5]], [10 * int(row) for row in np.argsort(-exact)[:5]])
+        self.assertEqual([hit for hit, _ in found[:5]], [10 * int(row) for row in np.argsort(-exact)[:5]])
         for document_id, score in found:
             self.assertAlmostEqual(score, float(exact[document_id // 10]), delta=0.02)
 
@@ -93,14 +91,14 @@ class IndexFileTests(TestCase):
         found = 0
         for question in vectors[:20]:
             best = {10 * int(row) for row in np.argsort(-(vectors @ question))[:20]}
-            found += len(best.intersection(each for each, _ in index.nearest(question, 20)))
+            found += len(best.intersection(item for item, _ in index.nearest(question, 20)))
         self.assertGreaterEqual(found, 0.95 * 400)
 
-    def test_an_index_of_nothing_finds_nothing(self):
+    def test_an_empty_index_finds_nothing(self):
         index = self.written(np.zeros((0, 8), np.float32))
         self.assertEqual((index.revision, index.nearest(np.ones(8, np.float32), 5)), (7, []))
 
-    def test_a_writer_that_fails_leaves_the_earlier_index_and_nothing_else(self):
+    def test_a_failing_writer_leaves_only_the_previous_index(self):
         self.written(self.vectors(10, 16))
         before = self.path.read_bytes()
 
@@ -110,10 +108,10 @@ class IndexFileTests(TestCase):
 
         with self.assertRaises(OSError):
             index_file.write(self.path, failing(), count=5, dimensions=16, revision=8)
-        self.assertEqual([each.name for each in self.path.parent.iterdir()], [self.path.name])
+        self.assertEqual([item.name for item in self.path.parent.iterdir()], [self.path.name])
         self.assertEqual(self.path.read_bytes(), before)
 
-    def test_a_file_that_is_cut_or_changed_anywhere_is_none(self):
+    def test_a_truncated_or_changed_file_is_rejected(self):
         self.written(self.vectors(10, 16))
         whole = self.path.read_bytes()
         for place in range(0, len(whole), 97):
@@ -128,7 +126,7 @@ class IndexFileTests(TestCase):
 
 
 class BatchTests(TestCase):
-    def test_a_batch_is_of_texts_of_like_length_and_bounded_in_tokens_and_rows(self):
+    def test_a_batch_has_texts_of_similar_length_and_is_bounded(self):
         lengths = [256, 3, 256, 40, 7, 256, 128, *([5] * 20)]
         found = list(batches(lengths))
         self.assertEqual(sorted(index for batch in found for index in batch), list(range(len(lengths))))
@@ -142,7 +140,7 @@ class BatchTests(TestCase):
 
 
 class QuietTests(TestCase):
-    def test_what_runs_a_model_leaves_nothing_in_the_users_home(self):
+    def test_running_a_model_leaves_nothing_in_the_users_home(self):
         with tempfile.TemporaryDirectory() as home:
             kept = {name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY",)}
             subprocess.run(

@@ -1,5 +1,3 @@
-"""Real processes: whoever embeds or holds the model may be killed; answers go on, the lag is shown, all of it heals."""
-
 from __future__ import annotations
 
 import json
@@ -36,8 +34,8 @@ from memoryhub.ops.serving.worker import prepare_databases
 prepare_databases()
 from memoryhub.core.jobs import find_job
 from memoryhub.ops.jobs import run_job
-for each in run_job(job=find_job("embed texts"), asked_by="ada"):
-    print(each.message, flush=True)
+for outcome in run_job(job=find_job("embed texts"), asked_by="ada"):
+    print(outcome.message, flush=True)
 """
 CATS = "Cats sleep on warm roofs all afternoon"
 COUNT = 150  # so many that one is killed in the middle
@@ -83,8 +81,7 @@ class ProcessTests(HubTestCase):
         return process
 
     def embed(self) -> str:
-        """Do what the worker does, in this process, and say what came of it."""
-        return "".join(each.message for each in run_job(job=find_job("embed texts"), asked_by="ada"))
+        return "".join(item.message for item in run_job(job=find_job("embed texts"), asked_by="ada"))
 
     def lag(self) -> float:
         lines = [line for line in render().decode().splitlines() if 'projector="embeddings-' in line]
@@ -94,7 +91,7 @@ class ProcessTests(HubTestCase):
         hits = poll(lambda: meaning.nearest("feline animals").hits, what="an answer by meaning")
         return int(hits[0][0])
 
-    def test_a_worker_that_is_killed_in_the_middle_leaves_answers_and_its_lag_and_the_next_one_ends_it(self):
+    def test_after_a_killed_worker_answers_go_on_and_the_next_one_finishes(self):
         self.write(COUNT)
         self.model_process()
         worker = self.spawn("-c", EMBED_ONCE)
@@ -111,7 +108,7 @@ class ProcessTests(HubTestCase):
         self.assertTrue(EmbeddingModel.objects.get().complete)
         self.assertTrue(log.verify().ok)
 
-    def test_where_the_model_process_is_killed_the_reason_is_said_and_the_next_one_answers(self):
+    def test_after_a_killed_model_process_the_reason_is_reported_and_the_next_one_answers(self):
         self.write(FEW)
         holder = self.model_process()
         self.embed()
@@ -130,7 +127,7 @@ class ProcessTests(HubTestCase):
         self.assertIn("embedded 1 text", self.embed())
         self.assertEqual(self.lag(), 0)
 
-    def test_only_those_who_know_the_secret_are_answered_about_stores_of_this_hub_and_as_long_as_it_runs(self):
+    def test_only_callers_with_the_secret_are_answered_about_stores_of_this_hub(self):
         self.write(FEW)
         holder = self.model_process()
         self.embed()
@@ -140,9 +137,9 @@ class ProcessTests(HubTestCase):
             remote._ask({"do": "nearest", "index": {**index, "model": model}, "question": "q", "limit": 1}, 30)
         address = self.home / ADDRESS_FILE
         self.assertEqual(address.stat().st_mode & 0o777, 0o600)
-        told = json.loads(address.read_text())
-        socket.create_connection(("127.0.0.1", told["port"])).close()  # who leaves without a word is no failure
-        address.write_text(json.dumps({**told, "secret": "guessed"}))
+        contact = json.loads(address.read_text())
+        socket.create_connection(("127.0.0.1", contact["port"])).close()  # a silent client is not an error
+        address.write_text(json.dumps({**contact, "secret": "guessed"}))
         self.assertIn("wrong secret", meaning.nearest("feline animals").problem)
         self.assertTrue(project_store("alpha").path.exists())
         self.ends_with_the_process_that_started_it(holder)

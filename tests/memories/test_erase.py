@@ -1,5 +1,3 @@
-"""Permanent deletion: asked twice, and nothing of the text left."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -53,31 +51,31 @@ class EraseTests(HubTestCase):
         files = [path for path in folder.rglob("*") if path.is_file()]
         return [path.name for path in files if word.encode() in path.read_bytes().lower()]
 
-    def test_no_byte_of_it_is_left_in_the_stores_files(self):
+    def test_no_byte_is_left_in_the_files_of_the_store(self):
         before = {word: self.files_with(word) for word in WORDS}
         self.assertTrue(all(before.values()), before)
         self.erase()
         for word in WORDS:  # their beginnings: the index keeps stems
             self.assertEqual(self.files_with(word[:7]), [], word)
 
-    def test_the_chain_still_verifies_and_a_rebuild_comes_out_the_same(self):
+    def test_the_chain_still_verifies_and_a_rebuild_gives_the_same_rows(self):
         self.erase()
         self.assertTrue(log.verify().ok)
         self.assertTrue(log.rebuild().identical)
         self.assertFalse(Memory.objects.filter(id=self.memory_id).exists())
 
-    def test_the_others_are_still_found(self):
+    def test_other_memories_are_still_found(self):
         self.erase()
         found = selectors.search(command=MemorySearch(query="note 7 caches")).results
         self.assertEqual(found[0]["title"], "Note 7")
         with self.assertRaises(NotFound):
             selectors.get_memories(command=MemoryGet(ids=[self.memory_id]))
 
-    def test_one_that_is_not_deleted_is_refused(self):
-        with self.assertRaisesRegex(PreconditionFailed, "delete it without permanent first"):
+    def test_a_memory_that_is_not_deleted_cannot_be_erased(self):
+        with self.assertRaisesRegex(PreconditionFailed, "delete it first"):
             self.delete(permanent=True)
 
-    def test_the_question_names_the_memory_and_nothing_is_gone_yet(self):
+    def test_the_confirmation_names_the_memory_and_nothing_is_erased_yet(self):
         self.delete()
         with self.assertRaisesRegex(
             ConfirmationRequired, f"permanently delete #{self.memory_id} '{WORDS[0]}' with its 2"
@@ -87,7 +85,7 @@ class EraseTests(HubTestCase):
             self.delete(permanent=True, confirm_token="0" * 16)
         self.assertTrue(Memory.objects.filter(id=self.memory_id).exists())
 
-    def test_a_token_is_of_the_memory_as_it_stood(self):
+    def test_a_token_expires_when_the_memory_changes(self):
         self.delete()
         token = self.token()
         services.restore_memory(command=MemoryTouch(id=self.memory_id))
@@ -100,14 +98,14 @@ class EraseTests(HubTestCase):
         return int(ContextPack.objects.order_by("-id")[0].id)
 
     def keep(self, prompt: str, **payload: object) -> None:
-        told = {"session_id": "s-1", "prompt": prompt, **payload}
+        hook = {"session_id": "s-1", "prompt": prompt, **payload}
         spool.append(
             spool.Kept(
-                id=f"hook-{prompt[:20]}", at=1, client="claude-code", event="PostToolUse", project="alpha", payload=told
+                id=f"hook-{prompt[:20]}", at=1, client="claude-code", event="PostToolUse", project="alpha", payload=hook
             )
         )
 
-    def test_a_pack_that_was_asked_for_in_its_words_goes_with_it_and_no_other(self):
+    def test_packs_whose_question_quotes_the_text_are_erased_and_no_others(self):
         asked = [
             self.ask(f"what do we know of the {WORDS[1].upper()}"),
             self.ask(f"It became\n {WORDS[2]}"),
@@ -115,7 +113,7 @@ class EraseTests(HubTestCase):
         ]
         others = [self.ask("caches and locks"), self.ask("a note on locks")]
         self.delete()
-        with self.assertRaisesRegex(ConfirmationRequired, "2 versions, 3 context packs asked for in its words[?]"):
+        with self.assertRaisesRegex(ConfirmationRequired, "2 versions, 3 context packs whose question quotes it[?]"):
             self.delete(permanent=True)
         self.erase_deleted()
         self.assertEqual(set(ContextPack.objects.values_list("id", flat=True)) & {*asked, *others}, set(others))
@@ -124,13 +122,13 @@ class EraseTests(HubTestCase):
         self.assertTrue(log.verify().ok)
         self.assertTrue(log.rebuild().identical)
 
-    def test_its_text_is_taken_out_of_what_waits_in_the_spool(self):
+    def test_the_text_is_removed_from_spooled_events(self):
         call = {"title": WORDS[0], "content": f"It was {WORDS[1]}. " * 15, "tags": []}
         self.keep("Quoted in part", tool_name="memory_write", tool_input=call)
         self.keep("Another, with caches and locks")
         before = sorted(spool.each_line())
         self.delete()
-        with self.assertRaisesRegex(ConfirmationRequired, "and its text in 1 event that waits to be taken in"):
+        with self.assertRaisesRegex(ConfirmationRequired, "and its text in 1 spooled event"):
             self.delete(permanent=True)
         self.assertEqual(sorted(spool.each_line()), before)
         self.erase_deleted()
@@ -140,7 +138,7 @@ class EraseTests(HubTestCase):
         )
         self.assertIn(spool.line_of(other), before)
 
-    def test_what_a_hold_keeps_is_not_taken_out_of_the_spool_either(self):
+    def test_a_hold_protects_spooled_events_too(self):
         self.keep(f"Remember that it was {WORDS[1]}. It was {WORDS[1]}.")
         self.delete()
         token = self.token()
@@ -150,7 +148,7 @@ class EraseTests(HubTestCase):
             self.delete(permanent=True, confirm_token=token)
         self.assertEqual(list(spool.each_line()), before)
 
-    def test_of_the_global_scope_it_takes_along_the_packs_of_the_project_that_erases_it(self):
+    def test_erasing_from_the_global_scope_erases_packs_of_the_callers_project(self):
         memory = services.write_memory(
             command=MemoryWrite(title="Wide", content="Of the vorpalish blade.", scope="global")
         ).id
@@ -164,7 +162,7 @@ class EraseTests(HubTestCase):
         self.assertEqual(self.files_with("vorpalish"), [])
         self.assertTrue(log.verify().ok)
 
-    def test_its_events_stay_without_their_text(self):
+    def test_events_stay_without_their_text(self):
         self.erase()
         found = rows.fetch(
             "SELECT count(*), count(payload_json), count(salt) FROM raw_events WHERE stream_id = %s",

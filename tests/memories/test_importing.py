@@ -1,5 +1,3 @@
-"""Bringing in documents: how they are cut, and what a second import changes."""
-
 import tempfile
 from pathlib import Path
 from unittest import TestCase
@@ -38,7 +36,7 @@ class SectionsTest(TestCase):
             sections("One\n===\na\n\nTwo\n---\nb"), [(("One",), "one", "a"), (("One", "Two"), "one/two", "b")]
         )
 
-    def test_code_quotations_and_lists_hold_no_headings(self) -> None:
+    def test_code_quotations_and_lists_contain_no_headings(self) -> None:
         code = "```sh\n# not this\n```\n\n    # nor this\n\n~~~\n## no\n~~~\n"
         text = f"# One\n{code}\n> # nor this\n\n- # nor this\n\n#nor-this"
         [(headings, _, body)] = sections(text)
@@ -54,7 +52,7 @@ class SectionsTest(TestCase):
             [path for path, _, _ in sections(text)], [("The a_b tool of us and them",), ("snake_case_name",)]
         )
 
-    def test_front_matter_gives_tags_and_is_no_text(self) -> None:
+    def test_front_matter_gives_tags_and_is_not_imported(self) -> None:
         for front in (
             "tags: [Alpha, 'beta x']",
             "title: x\ntags: Alpha, beta x",
@@ -64,7 +62,7 @@ class SectionsTest(TestCase):
             self.assertEqual(document.tags, ["Alpha", "beta x"])
             self.assertEqual([section.text for section in document.sections], ["text"])
 
-    def test_a_rule_at_the_top_is_no_front_matter(self) -> None:
+    def test_a_horizontal_rule_at_the_top_is_not_front_matter(self) -> None:
         self.assertEqual([text for _, _, text in sections("---\n\ntext")], ["---\n\ntext"])
 
     def test_restructured_text_is_cut_at_its_underlined_headings(self) -> None:
@@ -80,7 +78,7 @@ class SectionsTest(TestCase):
             ],
         )
 
-    def test_plain_text_is_markdown_only_where_it_has_headings_that_stand_alone(self) -> None:
+    def test_plain_text_is_markdown_only_with_headings_between_blank_lines(self) -> None:
         self.assertEqual(len(sections("# One\n\na\n\n## Two\n\nb", ".txt")), 2)
         for text in ("# a comment\nrequests==1\n# another\ndjango", "Licence\n-------\ntext"):
             self.assertEqual(sections(text, ".txt"), [((), "", text)])
@@ -133,7 +131,7 @@ class FilesTest(TestCase):
         self.assertIsNone(read_text(self.write("b.md", b"x" * (MAX_BYTES + 1))))
         self.assertIsNone(read_text(self.root / "none.md"))
 
-    def test_encodings_and_line_ends_are_evened_out(self) -> None:
+    def test_encodings_and_line_ends_are_normalised(self) -> None:
         self.assertEqual(read_text(self.write("a.md", b"\xef\xbb\xbfa\r\nb\rc")), "a\nb\nc")
         self.assertEqual(read_text(self.write("b.md", b"caf\xe9")), "café")
 
@@ -160,7 +158,7 @@ class ImportMarkdownTest(HubTestCase):
     def counts(self, report: MarkdownReport) -> tuple[int, int, int, int]:
         return report.created, report.updated, report.unchanged, report.deleted
 
-    def test_every_section_becomes_a_memory_that_says_where_it_is_from(self) -> None:
+    def test_every_section_becomes_a_memory_with_its_source(self) -> None:
         report = self.bring_in(tags=["Docs"])
         self.assertEqual((self.counts(report), report.files), ((2, 0, 0, 0), 1))
         one, two = self.memories()
@@ -176,7 +174,7 @@ class ImportMarkdownTest(HubTestCase):
         self.assertEqual(self.counts(self.bring_in()), (0, 0, 2, 0))
         self.assertEqual([(memory.id, memory.version) for memory in self.memories()], before)
 
-    def test_a_changed_section_is_revised_a_new_one_written_a_lost_one_deleted(self) -> None:
+    def test_changed_new_and_lost_sections_are_revised_written_and_deleted(self) -> None:
         self.bring_in()
         self.write("guide/setup.md", "---\ntags: [How-To]\n---\n# Set up\n\nInstall it well.\n\n## Stop\n\nEnd it.\n")
         self.assertEqual(self.counts(self.bring_in()), (1, 1, 0, 1))
@@ -195,7 +193,7 @@ class ImportMarkdownTest(HubTestCase):
             ([("other.md", "binary, unreadable or larger than 2 MB")], 0, 3),
         )
 
-    def test_a_section_whose_memory_was_deleted_by_hand_stays_deleted(self) -> None:
+    def test_a_section_deleted_by_a_person_stays_deleted(self) -> None:
         self.bring_in()
         with self.store():
             delete_memory(command=MemoryTouch(id=self.memories()[1].id, reason="no use"))
@@ -230,20 +228,20 @@ class ImportMarkdownTest(HubTestCase):
         self.assertTrue(found[0].title.endswith("x" * 150 + " (1/2)") and found[0].title.startswith("…"))
         self.assertEqual(self.counts(self.bring_in()), (0, 0, 5, 0))
 
-    def test_in_a_worktree_a_file_is_the_same_from_whichever_folder(self) -> None:
+    def test_in_a_git_checkout_the_starting_folder_does_not_matter(self) -> None:
         Repository(self.docs)
         self.bring_in()
         with self.store():
             report = import_markdown(directory=self.docs / "guide")
         self.assertEqual(self.counts(report), (0, 0, 2, 0))
 
-    def test_progress_is_told_file_by_file(self) -> None:
+    def test_progress_is_reported_per_file(self) -> None:
         self.write("b.md", "text")
-        told: list[int] = []
+        done: list[int] = []
         with self.store():
-            import_markdown(directory=self.docs, progress=told.append)
-        self.assertEqual(told, [1, 2])
+            import_markdown(directory=self.docs, progress=done.append)
+        self.assertEqual(done, [1, 2])
 
-    def test_a_folder_that_is_not_there_is_an_error(self) -> None:
-        with self.store(), self.assertRaisesRegex(Invalid, "is no folder"):
+    def test_a_missing_folder_is_an_error(self) -> None:
+        with self.store(), self.assertRaisesRegex(Invalid, "is not a folder"):
             import_markdown(directory=self.home / "none")

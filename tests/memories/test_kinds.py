@@ -1,5 +1,3 @@
-"""The kinds of memory: what each has of its own, what it refuses, and how expiry shows."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -36,7 +34,7 @@ class AttributeTests(KindsTestCase):
         self.assertEqual((found["kind"], found["type"], found["attributes"]), ("guideline", "code_style", own))
         self.assertEqual(KIND_MODELS["guideline"].objects.get().priority, 90)
 
-    def test_what_is_not_given_has_its_default_in_lists_but_is_not_kept(self):
+    def test_missing_attributes_have_defaults_in_lists_but_are_not_stored(self):
         written = self.write("guideline")
         self.assertEqual(
             (KIND_MODELS["guideline"].objects.get().priority, self.get(written.id)["attributes"]), (50, {})
@@ -49,7 +47,7 @@ class AttributeTests(KindsTestCase):
         self.assertEqual(self.get(written.id)["attributes"]["parameters"], schema)
         self.assertEqual(KIND_MODELS["tool"].objects.count(), 1)
 
-    def test_knowledge_has_confidence_and_an_end(self):
+    def test_knowledge_has_confidence_and_an_expiry(self):
         self.write("knowledge", attributes={"confidence": 0.4, "valid_until": "2027-01-01T00:00:00+01:00"})
         found = KIND_MODELS["knowledge"].objects.get()
         self.assertEqual((found.confidence, found.valid_until), (0.4, datetime(2026, 12, 31, 23, tzinfo=UTC)))
@@ -80,7 +78,7 @@ class AttributeTests(KindsTestCase):
                 self.write(**fields)
         self.assertEqual(log.head()[0], 0)
 
-    def test_an_update_replaces_the_attributes_it_names_and_null_takes_one_away(self):
+    def test_an_update_replaces_named_attributes_and_null_removes_one(self):
         written = self.write("guideline", attributes={"priority": 10, "rationale": "old"})
         change = {"rationale": None, "priority": 20}
         services.update_memory(command=MemoryUpdate(id=written.id, attributes=change))
@@ -101,7 +99,7 @@ class AttributeTests(KindsTestCase):
             found = selectors.search(command=MemorySearch(query=word)).results
             self.assertEqual([hit["title"] for hit in found], [title])
 
-    def test_a_rebuild_comes_out_the_same(self):
+    def test_a_rebuild_gives_the_same_rows(self):
         self.write("guideline", attributes={"priority": 3})
         self.write("knowledge", attributes={"valid_until": "2027-01-01"})
         self.assertTrue(log.rebuild().identical)
@@ -122,7 +120,7 @@ class NameTests(KindsTestCase):
 
     def test_a_topic_keeps_its_kind(self):
         self.write("guideline", topic_key="ci")
-        with self.assertRaisesRegex(Conflict, "topic 'ci' is the guideline #1; write it with kind=guideline"):
+        with self.assertRaisesRegex(Conflict, "topic 'ci' belongs to the guideline #1; write it with kind=guideline"):
             self.write("observation", title="CI", topic_key="ci")
 
     def test_a_topic_written_again_keeps_the_type_and_attributes_that_are_not_named(self):
@@ -133,7 +131,7 @@ class NameTests(KindsTestCase):
 
 
 class ExpiryTests(KindsTestCase):
-    def test_expired_knowledge_is_marked_and_ranked_below_what_holds(self):
+    def test_expired_knowledge_is_marked_and_ranked_lower(self):
         with clock.frozen(NOON):
             until = (NOON + timedelta(hours=1)).isoformat()
             old = self.write("knowledge", title="Port of the hub", attributes={"valid_until": until})

@@ -1,5 +1,3 @@
-"""Memory tests: a repository says what its memory must give back, and is told where it does not."""
-
 from __future__ import annotations
 
 from io import StringIO
@@ -46,38 +44,38 @@ class MemoryTestsTests(HubTestCase):
         self.assertEqual(caught.exception.returncode, 1)
         self.assertIn(sentence, out.getvalue())
 
-    def test_what_holds_is_ok_and_nothing_is_written(self):
+    def test_passing_tests_are_ok_and_nothing_is_written(self):
         with self.store("alpha"):
             before = log.head()
-        told = self.run_file(
+        report = self.run_file(
             "tests:\n"
             "  - {query: jitter for waiting writers, expect: [Use jittered retries], within: 1}\n"
             "  - {query: which port, expect: ['#3'], never: [Use jittered retries]}\n"
             "  - {pack: port, contains: ['8321'], lacks: [password]}\n"
         )
-        self.assertIn("ok  jitter for waiting writers\n", told)
-        self.assertIn("3 of 3 hold", told)
+        self.assertIn("ok  jitter for waiting writers\n", report)
+        self.assertIn("3 of 3 hold", report)
         with self.store("alpha"):
             self.assertEqual(log.head(), before)
 
-    def test_what_does_not_hold_is_named(self):
+    def test_failing_tests_are_reported(self):
         self.fails(
             "tests: [{query: jitter, expect: [Port of the hub]}]", "'Port of the hub' is not among the first 3: #1"
         )
         self.fails(
             "tests: [{query: waiting writers, never: ['#2']}]", "#2 Use exponential backoff is among the first 3"
         )
-        self.fails("tests: [{pack: port, contains: ['9000']}]", "the pack does not say '9000'")
-        self.fails("tests: [{pack: port, lacks: ['8321']}]", "the pack says '8321'")
+        self.fails("tests: [{pack: port, contains: ['9000']}]", "the pack does not contain '9000'")
+        self.fails("tests: [{pack: port, lacks: ['8321']}]", "the pack contains '8321'")
         self.fails("tests: [{name: Nothing}]", "it has neither 'query' nor 'pack'")
 
-    def test_what_was_superseded_must_not_come_first(self):
+    def test_a_superseded_memory_must_not_come_first(self):
         with self.store("alpha"):
             create_relation(command=RelationCreate(source="1", relation="supersedes", target="2"))
         self.fails("tests: [{query: exponential}]", "#2 Use exponential backoff is superseded, and among the first 3")
         self.assertIn("1 of 1 hold", self.run_file("tests: [{query: exponential, allow_superseded: true}]"))
 
-    def test_a_bad_file_is_one_sentence(self):
+    def test_a_bad_file_is_reported_in_one_sentence(self):
         for text, sentence in {
             "tests: [": "is not valid YAML",
             "tests: " + "[" * 20_000: "is nested too deeply",

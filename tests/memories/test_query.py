@@ -1,5 +1,3 @@
-"""Queries: what each filter keeps, what wins by name, how it is ranked, and what each result says of itself."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -54,7 +52,7 @@ class FilterTests(QueryTestCase):
         self.assertEqual(titles(include=["python", "rust"], exclude=["deprecated", "web"]), ["Two"])
         self.assertEqual(self.found(tags=["python", "web"]), [("project", "One")], "a plain list requires all")
 
-    def test_words_are_looked_for_in_title_text_tags_and_rationale(self):
+    def test_words_are_searched_in_title_text_tags_and_rationale(self):
         self.write("Authentication")
         self.write("Second", content="How authenticating works.")
         self.write("Third", tags=["authentication"])
@@ -66,11 +64,11 @@ class FilterTests(QueryTestCase):
                 self.assertEqual((listing.meta.total_count, listing.results[0]["title"]), (count, "Authentication"))
                 self.assertEqual(listing.meta.mode, "fts5" if mode == "auto" else "basic")
 
-    def test_a_search_of_no_words_finds_nothing(self):
+    def test_a_search_without_words_finds_nothing(self):
         self.write("One")
         self.assertEqual(self.found(search="!?"), [])
 
-    def test_deleted_ones_are_shown_on_request_and_found_by_their_words(self):
+    def test_deleted_memories_are_found_on_request(self):
         memory_id = self.write("Old rule")
         services.delete_memory(command=MemoryDelete(id=memory_id))
         self.assertEqual(self.found(search="old"), [])
@@ -79,7 +77,7 @@ class FilterTests(QueryTestCase):
             self.assertTrue(item["deleted_at"])
             self.assertIn("(deleted)", query_line(item))
 
-    def test_the_past_is_asked_with_as_of(self):
+    def test_as_of_queries_the_past(self):
         self.write("One")
         position = log.head()[0]
         self.write("Two")
@@ -96,22 +94,22 @@ class ScopeTests(QueryTestCase):
     def scopes(self, **question: Any) -> list[str]:
         return [scope for scope, _ in self.found(**question)]
 
-    def test_all_that_holds_here_is_asked_nearest_first(self):
+    def test_all_visible_scopes_are_queried_nearest_first(self):
         self.assertEqual(self.scopes(), ["session", "project", "org", "global"])
 
-    def test_a_scope_is_asked_with_the_wider_ones_or_alone(self):
+    def test_a_scope_is_queried_with_or_without_wider_ones(self):
         self.assertEqual(self.scopes(scope={"type": "org"}), ["org", "global"])
         self.assertEqual(self.scopes(scope="project"), ["project", "org", "global"])
         self.assertEqual(self.scopes(scope={"type": "project", "id": "alpha", "inherit": False}), ["project"])
         self.assertEqual(self.scopes(scope={"type": "session", "inherit": False}), ["session"])
 
-    def test_another_session_is_asked_by_its_id_and_sees_nothing_of_this_one(self):
+    def test_another_session_is_queried_by_id(self):
         self.assertEqual(self.scopes(scope={"type": "session", "id": "s-2", "inherit": False}), [])
         with use_origin(session_id="s-2"):
             self.assertEqual(self.scopes(), ["project", "org", "global"])
             self.assertEqual(self.scopes(scope={"type": "session", "id": "s-1", "inherit": False}), ["session"])
 
-    def test_beta_sees_what_it_shares_and_nothing_of_alpha(self):
+    def test_another_project_sees_only_shared_memories(self):
         with self.store("beta"):
             self.assertEqual(self.scopes(include_inactive=True), ["org", "global"])
 
@@ -122,7 +120,7 @@ class ScopeTests(QueryTestCase):
 
 
 class NameTests(QueryTestCase):
-    def test_the_nearest_of_a_name_hides_the_others_of_its_kind(self):
+    def test_the_nearest_of_a_name_hides_others_of_its_kind(self):
         for scope in ("session", "project", "org", "global"):
             self.write("Naming", scope, content=f"As {scope} says.")
         self.write("Naming", "global", kind="tool", content="Another kind.")
@@ -131,18 +129,18 @@ class NameTests(QueryTestCase):
             self.assertEqual(self.ask().meta.total_count, 2)
             self.assertEqual(self.found(types=["guideline"]), [("project", "Naming")])
 
-    def test_one_that_does_not_match_itself_hides_all_the_same(self):
+    def test_a_nearer_memory_hides_others_even_if_it_does_not_match(self):
         self.write("Naming", "global", tags=["python"])
         self.write("Naming", "project", tags=["style"])
         self.assertEqual(self.found(tags=["python"]), [], "the project has said otherwise")
 
-    def test_a_deleted_one_hides_nothing(self):
+    def test_a_deleted_memory_hides_nothing(self):
         self.write("Naming", "global")
         near = self.write("Naming", "project")
         services.delete_memory(command=MemoryDelete(id=near))
         self.assertEqual(self.found(), [("global", "Naming")])
 
-    def test_observations_of_one_title_all_stand(self):
+    def test_observations_of_the_same_title_do_not_hide_each_other(self):
         for scope in ("project", "org"):
             self.write("Seen", scope, kind="observation")
         self.assertEqual(len(self.found()), 2)
@@ -175,14 +173,14 @@ class RelationTests(QueryTestCase):
         (item,) = self.ask(related_to={"type": "guideline", "id": "Rule"}).results
         self.assertEqual(item["parts"]["tags"]["value"], 0.5)
 
-    def test_relations_of_a_wider_scope_are_asked_there(self):
+    def test_relations_of_a_wider_scope_are_found_there(self):
         first, second = self.write("Org rule", "org"), self.write("Org tool", "org", kind="tool")
         with use_store(org_store("acme")):
             relate(first, second)
         for given in (f"org#{first}", "Org rule"):
             self.assertEqual(self.found(related_to={"type": "guideline", "id": given}), [("org", "Org tool")])
 
-    def test_what_is_not_there_is_said(self):
+    def test_an_unknown_reference_is_reported(self):
         for related_to in (
             {"type": "tool", "id": self.rule},
             {"type": "tool", "id": "Nothing"},
@@ -199,7 +197,7 @@ class RankingTests(QueryTestCase):
         (item,) = [item for item in self.ask(**question).results if item["title"] == title]
         return {name: part["value"] for name, part in item["parts"].items()}
 
-    def test_each_part_is_what_it_is_said_to_be(self):
+    def test_each_part_of_the_score_is_as_documented(self):
         with clock.frozen(NOON - timedelta(days=30)):
             self.write("Commit often", tags=["git", "style"], attributes={"priority": 80}, content="In small steps.")
         with clock.frozen(NOON):
@@ -258,7 +256,7 @@ class AnswerTests(QueryTestCase):
         self.assertEqual(len(item["conflicts"]), 1)
         self.assertIn(f"conflict #{item['conflicts'][0]} open", query_line(item))
 
-    def test_a_line_is_short_and_says_how_the_score_came_about(self):
+    def test_a_line_explains_the_score(self):
         with clock.frozen(NOON):
             memory_id = self.write("Rule", tags=["python"], attributes={"priority": 100}, content="Type all.")
             (item,) = self.ask(tags=["python"]).results
@@ -274,7 +272,7 @@ class AnswerTests(QueryTestCase):
             [{"id": memory_id, "kind": "guideline", "title": "Rule", "scope": "project"}],
         )
 
-    def test_a_budget_cuts_the_page_and_the_cursor_goes_on_after_it(self):
+    def test_a_budget_cuts_the_page_and_the_cursor_continues_after_it(self):
         for number in range(10):
             self.write(f"Rule {number}", content=f"{number} " + "word " * 100)
         first = self.ask(max_tokens=150)

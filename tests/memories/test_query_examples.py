@@ -1,5 +1,3 @@
-"""Usual queries of a hub with thousands of entries in four scopes: as plain Python answers, and by index."""
-
 from __future__ import annotations
 
 import os
@@ -29,7 +27,7 @@ WORD = re.compile(r"[a-z]+")
 
 
 class Reference:
-    """The same answers from loops over everything: slow, and simple enough to be believed."""
+    """The same answers computed with loops over everything."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
@@ -49,7 +47,7 @@ class Reference:
         asked = [entry for entry in self.entries if SCOPES.index(entry["scope"]) >= nearest]
         visible = [entry for entry in self._not_hidden(asked) if self._matches(entry, question)]
         scored = [(self._score(entry, question, now), entry) for entry in visible]
-        scored.sort(key=lambda each: (-each[0], SCOPES.index(each[1]["scope"]), -each[1]["memory"].id))
+        scored.sort(key=lambda scored: (-scored[0], SCOPES.index(scored[1]["scope"]), -scored[1]["memory"].id))
         return [(entry["scope"], entry["memory"].id) for _, entry in scored]
 
     def _not_hidden(self, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -92,7 +90,7 @@ class Reference:
 
 
 class ExamplesTests(HubTestCase):
-    def test_they_answer_as_plain_python_does_and_every_step_uses_an_index(self):
+    def test_queries_answer_as_plain_python_does_and_use_indexes(self):
         with clock.frozen(datetime(2026, 11, 1, tzinfo=UTC)):
             scoped.fill(PROJECT_STORE, ORG_STORE, SIZE, lambda _: None)
         reference = Reference()
@@ -132,7 +130,6 @@ def scans(plans: list[str]) -> list[str]:
 
 @contextmanager
 def recorded() -> Iterator[list[str]]:
-    """Yield the steps of the plan of every query that is made inside; they are there at the end."""
     statements: dict[str, list[str]] = {store.alias: [] for store in STORES.values()}
     for store in set(STORES.values()):
         with use_store(store):
@@ -143,5 +140,5 @@ def recorded() -> Iterator[list[str]]:
     for alias, made in statements.items():
         connection = connections[alias].connection
         connection.set_trace_callback(None)
-        for sql in dict.fromkeys(each for each in made if "memories_memory" in each):
+        for sql in dict.fromkeys(item for item in made if "memories_memory" in item):
             plans += [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]

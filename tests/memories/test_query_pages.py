@@ -1,5 +1,3 @@
-"""Pages of a query while others write: what does not change is on exactly one page, and what is new on none."""
-
 from __future__ import annotations
 
 import os
@@ -56,7 +54,7 @@ class PagesTests(QueryTestCase):
         for _ in range(3):
             self._delete(5)
 
-    def test_what_does_not_change_is_on_one_page_whatever_is_written_between(self):
+    def test_an_unchanged_entry_is_on_exactly_one_page(self):
         @settings(max_examples=40)
         @given(st.sampled_from(QUESTIONS), st.integers(1, 7), st.lists(CHANGES, min_size=1, max_size=8))
         def holds(question: dict[str, Any], limit: int, rounds: list[Any]) -> None:
@@ -146,8 +144,6 @@ class PagesTests(QueryTestCase):
 
 
 class NamesTests(QueryTestCase):
-    """What a nearer scope hides stays as it was when the first page was made."""
-
     def setUp(self) -> None:
         super().setUp()
         self.near = [self.write(f"Near {number}") for number in range(3)]
@@ -155,29 +151,28 @@ class NamesTests(QueryTestCase):
             self.write(f"Far {number}", "global")
 
     def rest(self, change: Any) -> list[str]:
-        """Return the wider scope's titles of the pages after the first, with a change made before them."""
         listing = self.ask(limit=3)
         self.assertEqual({item["scope"] for item in listing.results}, {"project"})
         change()
         rest = self.ask(limit=10, cursor=listing.meta.next_cursor)
         return sorted(item["title"] for item in rest.results if item["scope"] == "global")
 
-    def test_one_that_gets_a_far_name_hides_nothing_yet(self):
+    def test_a_renamed_nearer_memory_hides_nothing_yet(self):
         self.assertEqual(self.rest(lambda: self.update(self.near[0], title="Far 0")), ["Far 0", "Far 1", "Far 2"])
         self.assertEqual(self.rest(lambda: None), ["Far 1", "Far 2"], "a new first page knows it")
 
-    def test_one_that_is_new_hides_nothing_yet(self):
+    def test_a_new_nearer_memory_hides_nothing_yet(self):
         self.assertEqual(self.rest(lambda: self.write("Far 1")), ["Far 0", "Far 1", "Far 2"])
 
-    def test_one_that_is_brought_back_hides_nothing_yet(self):
+    def test_a_restored_nearer_memory_hides_nothing_yet(self):
         services.delete_memory(command=MemoryDelete(id=self.write("Far 1")))
         self.assertEqual(self.rest(self.bring_back), ["Far 0", "Far 1", "Far 2"])
 
     def bring_back(self) -> None:
-        (memory_id,) = [each["id"] for each in self.ask(include_inactive=True).results if each["deleted_at"]]
+        (memory_id,) = [hit["id"] for hit in self.ask(include_inactive=True).results if hit["deleted_at"]]
         services.restore_memory(command=MemoryRestore(id=memory_id))
 
-    def test_what_was_hidden_stays_so_when_the_nearer_one_goes(self):
+    def test_a_hidden_memory_stays_hidden_when_the_nearer_one_is_deleted(self):
         for change in (self.rename, self.delete):
             with self.subTest(change.__name__):
                 hiding = self.write("Far 2", content=change.__name__, attributes={"priority": 0})
@@ -211,7 +206,7 @@ for number in itertools.count():
 
 
 class SecondProcessTests(QueryTestCase):
-    def test_pages_are_those_of_the_first_moment_while_another_process_writes(self):
+    def test_pages_show_the_state_of_the_first_page_while_another_process_writes(self):
         for number in range(60):
             self.write(f"Rule {number}", ("project", "global")[number % 2], tags=["python"])
         wanted = [(item["scope"], item["id"]) for item in self.ask(limit=100, tags=["python"]).results]

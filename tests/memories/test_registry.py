@@ -1,5 +1,3 @@
-"""The registry: tools, guidelines and knowledge by name, in every scope, by the arguments of each kind."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -41,7 +39,6 @@ class RegistryTestCase(HubTestCase):
         return self.ask(name, **arguments).data
 
     def refuses(self, error: type[HubError], pattern: str, name: str, /, **arguments: Any) -> HubError:
-        """Check that a call fails so, and that the log did not grow."""
         before = log.head()
         with self.assertRaisesRegex(error, pattern) as caught:
             self.ask(name, **arguments)
@@ -62,7 +59,7 @@ class TableTests(RegistryTestCase):
                 )
                 self.assertNotIn("attributes", listed)
 
-    def test_older_names_of_arguments_lead_to_ones_that_the_tool_has(self):
+    def test_old_argument_names_are_mapped_to_current_ones(self):
         for entries in REGISTRY:
             for verb in VERBS:
                 tool = find_tool(f"{entries.kind}_{verb.name}")
@@ -73,8 +70,8 @@ class TableTests(RegistryTestCase):
 
 
 class AddTests(RegistryTestCase):
-    def test_a_tool_is_kept_with_all_that_was_said(self):
-        said = self.ask(
+    def test_a_tool_is_stored_with_all_its_attributes(self):
+        answer = self.ask(
             "tool_add",
             name="git_commit",
             description="Makes a commit.",
@@ -85,7 +82,7 @@ class AddTests(RegistryTestCase):
             tags=["git"],
             author="grace",
         )
-        self.assertEqual(said.text, f"created #{said.data['id']} git_commit")
+        self.assertEqual(answer.text, f"created #{answer.data['id']} git_commit")
         memory = Memory.objects.get()
         self.assertEqual((memory.kind, memory.type, memory.title), ("tool", "cli", "git_commit"))
         self.assertEqual((memory.content, memory.tags, memory.author), ("Makes a commit.", ["git"], "grace"))
@@ -93,7 +90,7 @@ class AddTests(RegistryTestCase):
         self.assertEqual(memory.attributes["examples"][1], {"message": "Fix it"})
         self.assertEqual(RawEvent.objects.get(position=memory.id).actor, "grace")
 
-    def test_knowledge_keeps_its_source_confidence_and_end(self):
+    def test_knowledge_keeps_its_source_confidence_and_expiry(self):
         self.ask(
             "knowledge_add",
             title="Host",
@@ -125,27 +122,27 @@ class AddTests(RegistryTestCase):
         self.assertNotEqual(first["id"], second["id"])
         self.assertEqual(second["status"], "created")
 
-    def test_one_name_may_be_taken_once_a_kind_and_scope(self):
+    def test_a_name_is_unique_per_kind_and_scope(self):
         self.data("tool_add", name="Same", description="A tool.")
         self.data("guideline_add", name="Same", content="A rule.")
         self.assertIn("(scope global)", self.ask("tool_add", name="Same", description="Wider.", scope="global").text)
 
-    def test_what_a_kind_does_not_know_is_refused(self):
+    def test_unknown_attributes_are_refused(self):
         self.refuses(Invalid, "'type' must be one of mcp, cli", "tool_add", name="A", description="b", category="x")
         self.refuses(Invalid, "not a valid JSON schema", "tool_add", name="A", description="b", parameters={"type": 5})
         with self.assertRaisesRegex(ValueError, "less than or equal to 100"):
             self.ask("guideline_add", name="A", content="b", priority=101)
 
-    def test_a_scope_that_is_named_by_its_id_must_be_the_one_that_holds_here(self):
+    def test_a_scope_id_must_be_the_one_bound_here(self):
         self.ask("guideline_add", name="Org's", content="x", scope="org", scope_id="acme")
         self.ask("guideline_add", name="Session's", content="x", scope="session", scope_id="s-1")
-        for scope, scope_id, told in (
+        for scope, scope_id, message in (
             ("org", "umbrella", "bound to org acme"),
             ("project", "beta", "bound to project alpha"),
             ("session", "s-2", "session is s-1"),
         ):
             for name, text in (("guideline_add", {"content": "x"}), ("guideline_get", {})):
-                self.refuses(Invalid, told, name, name="N", scope=scope, scope_id=scope_id, **text)
+                self.refuses(Invalid, message, name, name="N", scope=scope, scope_id=scope_id, **text)
 
 
 class NearestTests(RegistryTestCase):
@@ -159,7 +156,7 @@ class NearestTests(RegistryTestCase):
         found: str = self.data("guideline_get", **arguments)["content"]
         return found
 
-    def test_a_name_means_the_nearest_one(self):
+    def test_a_name_means_the_nearest_entry(self):
         self.assertEqual(self.content(name="Style"), "As the session has it.")
         self.assertEqual(self.content(name="Style", scope="org"), "As the org has it.")
         self.assertEqual(self.content(name="Only global"), "For all.")
@@ -168,17 +165,17 @@ class NearestTests(RegistryTestCase):
     def test_an_id_means_the_project_unless_a_scope_is_named(self):
         wide = self.data("guideline_get", name="Only global")
         self.assertEqual(self.content(id=wide["id"], scope="global"), "For all.")
-        self.refuses(Invalid, "give its id or its name", "guideline_get")
+        self.refuses(Invalid, "give the id or the name of the guideline", "guideline_get")
 
-    def test_an_update_by_name_acts_on_the_nearest_and_says_which(self):
-        said = self.ask("guideline_update", name="Style", content="New.", change_reason="clearer")
-        self.assertIn("(scope session)", said.text)
-        said = self.ask("guideline_update", name="Only global", priority=80)
-        self.assertIn("to v2 Only global (scope global)", said.text)
+    def test_an_update_by_name_changes_the_nearest_and_names_it(self):
+        answer = self.ask("guideline_update", name="Style", content="New.", change_reason="clearer")
+        self.assertIn("(scope session)", answer.text)
+        answer = self.ask("guideline_update", name="Only global", priority=80)
+        self.assertIn("to v2 Only global (scope global)", answer.text)
         with use_store(GLOBAL_STORE):
             self.assertEqual(Memory.objects.get(title="Only global").priority, 80)
 
-    def test_deactivating_the_nearest_lets_the_next_one_hold(self):
+    def test_deactivating_the_nearest_reveals_the_next_one(self):
         self.assertIn("(scope session)", self.ask("guideline_deactivate", name="Style", reason="gone").text)
         self.assertEqual(self.content(name="Style"), "As the project has it.")
 
@@ -197,7 +194,7 @@ class ListTests(RegistryTestCase):
 
     def listed(self, **arguments: Any) -> list[tuple[str, str]]:
         found = self.data("guideline_list", **arguments)["results"]
-        return [(each["scope"], each["title"]) for each in found]
+        return [(entry["scope"], entry["title"]) for entry in found]
 
     def test_the_nearest_of_each_name_by_priority(self):
         self.assertEqual(self.listed(), [("global", "Safety"), ("session", "Speed"), ("project", "Style")])
@@ -234,7 +231,7 @@ class ListTests(RegistryTestCase):
     def test_tools_and_knowledge_are_listed_by_name(self):
         for name in ("b", "C", "a"):
             self.ask("tool_add", name=name, description=f"Tool {name}.")
-        self.assertEqual([each["title"] for each in self.data("tool_list")["results"]], ["a", "b", "C"])
+        self.assertEqual([entry["title"] for entry in self.data("tool_list")["results"]], ["a", "b", "C"])
         self.assertEqual(self.ask("knowledge_list").text, "no knowledge entry here that matches")
 
 
@@ -245,7 +242,9 @@ class ChangeTests(RegistryTestCase):
         self.deploy = self.data("tool_add", name="deploy", description="Deploys.", category="cli", **own)["id"]
 
     def test_what_is_left_out_or_null_stays(self):
-        self.data("tool_update", id=self.deploy, description="Deploys it.", constraints=None, change_reason="said more")
+        self.data(
+            "tool_update", id=self.deploy, description="Deploys it.", constraints=None, change_reason="more detail"
+        )
         memory = Memory.objects.get()
         self.assertEqual((memory.title, memory.content, memory.type), ("deploy", "Deploys it.", "cli"))
         self.assertEqual(memory.attributes, {"parameters": {"type": "object"}, "constraints": "Never on Friday."})
@@ -255,7 +254,7 @@ class ChangeTests(RegistryTestCase):
     def test_a_name_beside_an_id_is_the_new_name(self):
         self.data("tool_update", id=self.deploy, name="ship")
         self.assertEqual(Memory.objects.get().title, "ship")
-        self.refuses(NotFound, "no tool 'deploy' here; tool_list names", "tool_get", name="deploy")
+        self.refuses(NotFound, "no tool 'deploy' here; tool_list shows all", "tool_get", name="deploy")
 
     def test_an_id_of_another_kind_is_refused(self):
         for verb, more in (("get", {}), ("update", {"content": "x"}), ("deactivate", {}), ("history", {})):
@@ -272,20 +271,20 @@ class ChangeTests(RegistryTestCase):
             PreconditionFailed, "is at version 3", "tool_update", id=self.deploy, base_version=9, description="x"
         )
 
-    def test_the_history_says_who_when_why_and_what(self):
+    def test_the_history_shows_who_when_why_and_what(self):
         self.data("tool_update", id=self.deploy, description="Deploys twice.", change_reason="twice", author="grace")
         self.data("tool_update", id=self.deploy, description="Deploys thrice.", change_reason="thrice")
-        said = self.ask("tool_history", name="deploy")
+        answer = self.ask("tool_history", name="deploy")
         for part in ("v3 ", "by ada", ": thrice", "v2 ", "by grace", ": twice", "{+thrice+}", "[-twice-]", "(3 of 3)"):
-            self.assertIn(part, said.text)
+            self.assertIn(part, answer.text)
         first = self.data("tool_history", id=self.deploy, limit=2)
         rest = self.data("tool_history", id=self.deploy, limit=2, cursor=first["meta"]["next_cursor"])
-        self.assertEqual([each["version"] for each in (*first["results"], *rest["results"])], [3, 2, 1])
+        self.assertEqual([item["version"] for item in (*first["results"], *rest["results"])], [3, 2, 1])
         self.assertNotIn("thrice+", self.ask("tool_history", id=self.deploy, compact=True).text)
 
-    def test_deactivated_entries_leave_their_name_and_keep_their_history(self):
-        said = self.ask("tool_deactivate", name="deploy", reason="replaced", author="grace")
-        self.assertEqual(said.text, f"deleted #{self.deploy} deploy; memory_restore brings it back")
+    def test_deactivated_entries_free_their_name_and_keep_their_history(self):
+        answer = self.ask("tool_deactivate", name="deploy", reason="replaced", author="grace")
+        self.assertEqual(answer.text, f"deleted #{self.deploy} deploy; memory_restore brings it back")
         self.refuses(NotFound, "no tool 'deploy'", "tool_get", name="deploy")
         self.refuses(Gone, "is deleted", "tool_get", id=self.deploy)
         self.refuses(Gone, "is deleted", "tool_deactivate", id=self.deploy)
@@ -294,11 +293,11 @@ class ChangeTests(RegistryTestCase):
         again = self.data("tool_add", name="deploy", description="Anew.")
         self.assertEqual(self.data("tool_history", name="deploy")["results"][0]["id"], again["id"])
 
-    def test_the_same_key_gives_the_first_answer(self):
+    def test_a_repeated_key_returns_the_first_answer(self):
         for _ in range(2):
             done = self.data("tool_deactivate", id=self.deploy, idempotency_key="k")
             self.assertEqual(done["id"], self.deploy)
 
-    def test_beta_sees_nothing_of_it(self):
+    def test_another_project_sees_no_entries(self):
         with self.store("beta"), self.assertRaises(NotFound):
             self.ask("tool_get", name="deploy")

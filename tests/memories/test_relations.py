@@ -1,5 +1,3 @@
-"""Relations: explicit links between the things of one store, whose ends are always there."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -42,9 +40,9 @@ def listing(**filters: Any) -> Listing:
     return list_relations(command=RelationList.model_validate(filters))
 
 
-def told(**filters: Any) -> list[tuple[int, str, int]]:
+def related(**filters: Any) -> list[tuple[int, str, int]]:
     found = listing(**filters).results
-    return [(each["source"]["id"], each["relation"], each["target"]["id"]) for each in found]
+    return [(relation["source"]["id"], relation["relation"], relation["target"]["id"]) for relation in found]
 
 
 def erase(memory_id: int) -> None:
@@ -62,7 +60,7 @@ class RelationsTestCase(LinksTestCase):
 
 
 class CreateTests(RelationsTestCase):
-    def test_a_relation_says_what_its_ends_are_who_made_it_and_when(self) -> None:
+    def test_a_relation_shows_its_ends_its_author_and_its_time(self) -> None:
         rule_id = self.write("Rule", kind="guideline")
         made = relate(rule_id, "applies_to", f"#{self.one}")
         self.assertEqual(made.status, LinkStatus.CREATED)
@@ -92,10 +90,10 @@ class CreateTests(RelationsTestCase):
                 ("decision", decision, "One file a store"),
             ],
         )
-        self.assertEqual(told(id="project"), [(self.one, "applies_to", 0)])
+        self.assertEqual(related(id="project"), [(self.one, "applies_to", 0)])
         self.assertTrue(log.rebuild().identical)
 
-    def test_the_same_again_is_kept_without_an_event(self) -> None:
+    def test_an_equal_relation_is_kept_without_an_event(self) -> None:
         first, same = relate(self.one, "depends_on", self.two), relate(self.two, "related_to", self.one)
         head = log.head()
         again = relate(self.one, "depends_on", self.two)
@@ -103,30 +101,30 @@ class CreateTests(RelationsTestCase):
         self.assertEqual(relate(self.one, "related_to", self.two).id, same.id, "it goes both ways")
         self.assertEqual(log.head(), head)
 
-    def test_a_circle_is_refused_and_its_path_named(self) -> None:
+    def test_a_cycle_is_refused_with_its_path(self) -> None:
         for relation in ("depends_on", "supersedes", "derived_from"):
             relate(self.one, relation, self.two)
             relate(self.two, relation, self.three)
             error = self.refuses(
                 Conflict,
-                f"would close a circle, since #{self.one} {relation} #{self.two} {relation} #{self.three}",
+                f"would create a cycle, since #{self.one} {relation} #{self.two} {relation} #{self.three}",
                 lambda: relate(self.three, relation, self.one),  # noqa: B023 - called at once
             )
             self.assertEqual(error.data["path"], [self.one, self.two, self.three])
         self.assertEqual(relate(self.three, "applies_to", self.one).status, LinkStatus.CREATED)
 
-    def test_ends_that_are_not_there_or_not_what_they_are_said_to_be_are_refused(self) -> None:
+    def test_unknown_or_mistyped_ends_are_refused(self) -> None:
         self.delete(self.two)
         relation = relate(self.one, "related_to", self.three).id
         for error, pattern, arguments in (
             (NotFound, "'target': there is no .*commit.* #999 here", {"target": 999}),
             (NotFound, "'target': there is no", {"target": relation}),
             (Gone, f"'target': memory #{self.two} is deleted; restore", {"target": self.two}),
-            (Invalid, "one and the same", {"target": f"project#{self.one}"}),
+            (Invalid, "are the same", {"target": f"project#{self.one}"}),
             (Invalid, "'target' must be an id such as 412, or project", {"target": "Three"}),
             (
                 Invalid,
-                "is of scope org, and this call is made in scope project; links hold within",
+                "is of scope org, but this call is for scope project; links cannot cross",
                 {"target": "org#1"},
             ),
             (Invalid, "is of scope global", {"target": "global"}),
@@ -137,21 +135,21 @@ class CreateTests(RelationsTestCase):
                 command = RelationCreate.model_validate(given)
                 self.refuses(error, pattern, lambda command=command: create_relation(command=command))
 
-    def test_the_same_key_again_gives_the_first_answer(self) -> None:
+    def test_a_repeated_key_returns_the_first_answer(self) -> None:
         first = relate(self.one, "depends_on", self.two, idempotency_key="make")
         self.assertEqual(relate(self.one, "depends_on", self.two, idempotency_key="make"), first)
         gone = unrelate(id=first.id, idempotency_key="take")
         self.assertEqual(unrelate(id=first.id, idempotency_key="take"), gone)
-        self.refuses(Gone, "gone since", lambda: relate(self.one, "depends_on", self.two, idempotency_key="make"))
+        self.refuses(Gone, "deleted since", lambda: relate(self.one, "depends_on", self.two, idempotency_key="make"))
 
     def test_relations_of_an_organisation_are_in_its_store(self) -> None:
         first, second = (self.write(title, scope="org") for title in ("House rule", "House style"))
         made = relate(f"org#{first}", "depends_on", second, scope="org")
         self.assertEqual((made.scope, listing().results), ("org", []))
-        self.assertEqual(told(scope="org"), [(first, "depends_on", second)])
+        self.assertEqual(related(scope="org"), [(first, "depends_on", second)])
         self.refuses(Invalid, "is of scope project", lambda: relate("project", "applies_to", second, scope="org"))
 
-    def test_beta_sees_nothing_of_alphas(self) -> None:
+    def test_another_project_sees_no_relations(self) -> None:
         relate(self.one, "depends_on", self.two)
         with self.store("beta"):
             self.assertEqual(listing().results, [])
@@ -172,20 +170,20 @@ class ListTests(RelationsTestCase):
             (self.one, "depends_on", self.two),
             (self.three, "applies_to", self.two),
         )
-        self.assertEqual(told(), [over, out, into])
-        self.assertEqual(told(id=self.two), [over, out, into])
-        self.assertEqual(told(id=self.two, direction="out"), [out])
-        self.assertEqual(told(id=self.two, direction="in"), [over, into])
-        self.assertEqual(told(id=self.two, relation="applies_to"), [over])
-        self.assertEqual(told(source=self.three, target=self.two), [over])
+        self.assertEqual(related(), [over, out, into])
+        self.assertEqual(related(id=self.two), [over, out, into])
+        self.assertEqual(related(id=self.two, direction="out"), [out])
+        self.assertEqual(related(id=self.two, direction="in"), [over, into])
+        self.assertEqual(related(id=self.two, relation="applies_to"), [over])
+        self.assertEqual(related(source=self.three, target=self.two), [over])
         with self.assertRaisesRegex(NotFound, "#999"):
-            told(id=999)
+            related(id=999)
 
     def test_pages_neither_skip_nor_repeat(self) -> None:
         seen, cursor = [], None
         for _ in range(3):
             page = listing(limit=1, cursor=cursor)
-            seen += [each["id"] for each in page.results]
+            seen += [relation["id"] for relation in page.results]
             cursor = page.meta.next_cursor
         self.assertEqual(seen, sorted(seen, reverse=True))
         self.assertEqual((len(set(seen)), cursor, page.meta.total_count), (3, None, 3))
@@ -198,42 +196,42 @@ class ListTests(RelationsTestCase):
         ):  # the page and its total; ends go past Django, in one
             self.assertEqual(len(listing(limit=30).results), 30)
 
-    def test_those_of_a_deleted_memory_hide_until_it_is_restored(self) -> None:
+    def test_relations_of_a_deleted_memory_are_hidden_until_it_is_restored(self) -> None:
         self.delete(self.three)
-        self.assertEqual(told(), [(self.one, "depends_on", self.two)])
+        self.assertEqual(related(), [(self.one, "depends_on", self.two)])
         hidden = listing(include_deleted=True).results[0]
         self.assertEqual((hidden["source"]["id"], hidden["source"]["deleted"]), (self.three, True))
         with self.assertRaises(Gone):
-            told(id=self.three)
+            related(id=self.three)
         services.restore_memory(command=MemoryTouch(id=self.three))
-        self.assertEqual(len(told()), 3)
+        self.assertEqual(len(related()), 3)
 
-    def test_those_of_an_erased_memory_are_gone_even_in_the_past(self) -> None:
+    def test_relations_of_an_erased_memory_are_gone_even_in_the_past(self) -> None:
         position = log.head()[0]
         self.delete(self.three)
         erase(self.three)
         left = [(self.one, "depends_on", self.two)]
-        self.assertEqual((told(), told(include_deleted=True)), (left, left))
-        self.assertEqual((told(as_of=position), told(as_of=position, include_deleted=True)), (left, left))
+        self.assertEqual((related(), related(include_deleted=True)), (left, left))
+        self.assertEqual((related(as_of=position), related(as_of=position, include_deleted=True)), (left, left))
         self.assertEqual(Relation.objects.count(), 1)
         self.assertTrue(log.rebuild().identical)
 
     def test_the_past_has_the_relations_of_then(self) -> None:
         position = log.head()[0]
         unrelate(source=self.one, relation="depends_on", target=self.two)
-        self.assertEqual((len(told()), len(told(as_of=position))), (2, 3))
+        self.assertEqual((len(related()), len(related(as_of=position))), (2, 3))
 
 
 class DeleteTests(RelationsTestCase):
-    def test_by_id_or_by_what_it_says(self) -> None:
+    def test_a_relation_is_deleted_by_id_or_by_its_ends(self) -> None:
         first, second = relate(self.one, "depends_on", self.two), relate(self.two, "conflicts_with", self.three)
         gone = unrelate(id=first.id, reason="not so")
         self.assertEqual((gone.id, gone.status, gone.target.title), (first.id, LinkStatus.DELETED, "Two"))
         self.assertEqual(unrelate(source=self.three, relation="conflicts_with", target=self.two).id, second.id)
-        self.assertEqual(told(), [])
+        self.assertEqual(related(), [])
         self.assertTrue(log.rebuild().identical)
 
-    def test_what_is_not_there_is_refused(self) -> None:
+    def test_deleting_an_unknown_relation_is_refused(self) -> None:
         self.refuses(NotFound, "no relation #999", lambda: unrelate(id=999))
         self.refuses(
             NotFound, "no relation #", lambda: unrelate(source=self.one, relation="depends_on", target=self.two)
@@ -242,14 +240,14 @@ class DeleteTests(RelationsTestCase):
             Invalid, "give the relation's id, or source, relation and target", lambda: unrelate(source=self.one)
         )
 
-    def test_it_can_be_made_again(self) -> None:
+    def test_a_deleted_relation_can_be_created_again(self) -> None:
         first = relate(self.one, "depends_on", self.two)
         unrelate(id=first.id)
         self.assertEqual(relate(self.two, "depends_on", self.one).status, LinkStatus.CREATED)
 
 
 class ShownWithMemoriesTests(RelationsTestCase):
-    def test_a_memory_shows_its_relations_where_asked(self) -> None:
+    def test_a_memory_shows_its_relations_on_request(self) -> None:
         relate(self.one, "depends_on", self.two)
         relate("project", "related_to", self.one)
         gone = relate(self.three, "applies_to", self.one)
@@ -258,19 +256,19 @@ class ShownWithMemoriesTests(RelationsTestCase):
             selectors.get_memories(command=MemoryGet(ids=[self.one], relations=asked))[0] for asked in (False, True)
         )
         self.assertNotIn("relations", plain)
-        self.assertEqual([each["relation"] for each in whole["relations"]], ["depends_on", "related_to"])
-        self.assertNotIn(gone.id, [each["id"] for each in whole["relations"]])
+        self.assertEqual([entry["relation"] for entry in whole["relations"]], ["depends_on", "related_to"])
+        self.assertNotIn(gone.id, [item["id"] for item in whole["relations"]])
         text = memory_text(whole)
         self.assertIn(f"\n→ depends_on #{self.two} Two (relation #", text)
         self.assertIn("\n← project alpha related_to this (relation #", text)
 
-    def test_what_is_superseded_says_so_until_its_successor_is_deleted(self) -> None:
+    def test_a_memory_is_superseded_until_its_successor_is_deleted(self) -> None:
         relate(self.two, "supersedes", self.one)
         (found,) = selectors.get_memories(command=MemoryGet(ids=[self.one]))
         self.assertEqual(found["superseded_by"], [self.two])
         self.assertIn(f"(superseded by #{self.two})", memory_text(found))
         hits = selectors.search(command=MemorySearch(query="about One")).results
-        (hit,) = [each for each in hits if each["id"] == self.one]
+        (hit,) = [item for item in hits if item["id"] == self.one]
         self.assertEqual(hit["superseded_by"], [self.two])
         self.assertIn(f"(superseded by #{self.two})", hit_line(hit))
         self.delete(self.two)
@@ -278,8 +276,6 @@ class ShownWithMemoriesTests(RelationsTestCase):
 
 
 class RelationMachine(RuleBasedStateMachine):
-    """Random deeds on a store, beside a model of what must be shown."""
-
     memories = Bundle("memories")
     number = 0
 
@@ -309,7 +305,7 @@ class RelationMachine(RuleBasedStateMachine):
         assert self.state[memory_id] == before
         self.state[memory_id] = after
         if after == "erased":
-            self.related = {each for each in self.related if memory_id not in (each[0], each[2])}
+            self.related = {item for item in self.related if memory_id not in (item[0], item[2])}
 
     @rule(memory=memories)
     def delete(self, memory: int) -> None:
@@ -356,10 +352,14 @@ class RelationMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_shown_is_what_is_so_and_no_end_dangles(self) -> None:
         shown = listing(limit=100).results
-        wanted = {each for each in self.related if self.state[each[0]] == self.state[each[2]] == "live"}
-        assert {(each["source"]["id"], each["relation"], each["target"]["id"]) for each in shown} == wanted
+        wanted = {item for item in self.related if self.state[item[0]] == self.state[item[2]] == "live"}
+        assert {
+            (relation["source"]["id"], relation["relation"], relation["target"]["id"]) for relation in shown
+        } == wanted
         ends = {
-            each[end]["id"] for each in listing(limit=100, include_deleted=True).results for end in ("source", "target")
+            entry[end]["id"]
+            for entry in listing(limit=100, include_deleted=True).results
+            for end in ("source", "target")
         }
         assert set(find_entities(ends)) == ends
 
@@ -369,7 +369,7 @@ class RelationMachine(RuleBasedStateMachine):
 
 
 class RelationMachineTests(HubTestCase):
-    def test_no_sequence_of_deeds_leaves_an_end_dangling(self) -> None:
+    def test_no_sequence_of_actions_leaves_a_dangling_end(self) -> None:
         run_state_machine_as_test(
             RelationMachine, settings=settings(max_examples=15, stateful_step_count=30, deadline=None)
         )

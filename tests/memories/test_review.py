@@ -1,5 +1,3 @@
-"""Review: what agents write waits for a person where a project asks for it."""
-
 from __future__ import annotations
 
 import os
@@ -89,14 +87,14 @@ class ReviewTestCase(HubTestCase):
 class PolicyTests(ReviewTestCase):
     policy: dict[str, Any] = {"review_policy": "off"}
 
-    def test_nothing_waits_where_nobody_asks(self) -> None:
+    def test_nothing_is_proposed_without_a_policy(self) -> None:
         result = self.write()
         self.assertEqual((result.review, self.memory(result.id).review), (ACCEPTED, ACCEPTED))
 
-    def test_everything_that_agents_write_waits_and_nothing_that_a_person_writes(self) -> None:
+    def test_all_writes_of_agents_are_proposed_and_none_of_people(self) -> None:
         self.configure(review_policy="all")
         result = self.write()
-        self.assertEqual((result.review, result.review_reason), (PROPOSED, "everything is reviewed"))
+        self.assertEqual((result.review, result.review_reason), (PROPOSED, "policy reviews all writes"))
         self.assertIn("proposed: a person will review it", write_text(result))
         self.assertEqual(self.memory(self.accepted("Another")).review, ACCEPTED)
 
@@ -107,25 +105,25 @@ class PolicyTests(ReviewTestCase):
         proposed = [result.review is PROPOSED for result in results]
         self.assertEqual(proposed, [is_sampled(f"  {text}\n", 40) for text in texts])
         self.assertTrue(any(proposed) and not all(proposed))
-        self.assertIn("40 %", next(each.review_reason for each in results if each.review is PROPOSED))
+        self.assertIn("40 %", next(result.review_reason for result in results if result.review is PROPOSED))
 
-    def test_doors_agents_and_imports_can_be_named(self) -> None:
+    def test_interfaces_agents_and_imports_can_be_reviewed(self) -> None:
         self.configure(review_sources=["agent:Codex", "import", "rest"])
-        self.assertEqual(self.write().review_reason, "everything from agent:codex is reviewed")
+        self.assertEqual(self.write().review_reason, "policy reviews all writes from agent:codex")
         with use_origin(actor="claude", source="mcp"):
             self.assertEqual(self.write("Other").review, ACCEPTED)
             imported = self.write("Imported", topic_key="import:markdown:README.md#top")
-            self.assertEqual(imported.review_reason, "everything from import is reviewed")
+            self.assertEqual(imported.review_reason, "policy reviews all writes from import")
         with use_origin(actor="script", source="rest"):
             self.assertEqual(self.write("Third").review, PROPOSED)
 
-    def test_uncertain_knowledge_waits(self) -> None:
+    def test_uncertain_knowledge_is_proposed(self) -> None:
         self.configure(review_below_confidence=0.6)
         unsure = self.write("Unsure", kind="knowledge", attributes={"confidence": 0.5})
         sure = self.write("Sure", kind="knowledge", attributes={"confidence": 0.6})
-        self.assertEqual((unsure.review_reason, sure.review), ("its confidence 0.5 is below 0.6", ACCEPTED))
+        self.assertEqual((unsure.review_reason, sure.review), ("confidence 0.5 is below 0.6", ACCEPTED))
 
-    def test_what_holds_for_one_session_waits_when_it_is_promoted(self) -> None:
+    def test_a_session_memory_is_proposed_when_it_is_promoted(self) -> None:
         self.configure(review_policy="all")
         with use_origin(session_id="s-1"):
             result = self.write(scope="session")
@@ -135,11 +133,11 @@ class PolicyTests(ReviewTestCase):
 
     def test_a_list_in_the_environment_is_separated_by_commas(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_REVIEW_SOURCES="import, mcp"):
-            self.assertEqual(self.write().review_reason, "everything from mcp is reviewed")
+            self.assertEqual(self.write().review_reason, "policy reviews all writes from mcp")
 
 
 class QueueTests(ReviewTestCase):
-    def test_what_waits_is_found_and_counts_less_and_is_in_no_pack(self) -> None:
+    def test_a_proposed_memory_is_found_with_a_lower_score_and_is_in_no_pack(self) -> None:
         waiting = self.write().id
         known = self.accepted("Retry five times", "After a timeout!")
         self.assertEqual(self.found(), [(known, ""), (waiting, "proposed")])
@@ -150,7 +148,7 @@ class QueueTests(ReviewTestCase):
         self.configure(packs_accepted_only=False)
         self.assertIn(f"#{waiting} ", self.pack())
 
-    def test_what_is_rejected_is_out_of_everything_but_a_look_by_id(self) -> None:
+    def test_a_rejected_memory_is_only_readable_by_id(self) -> None:
         memory_id = self.write().id
         self.reject(memory_id, "It is wrong.")
         self.configure(packs_accepted_only=False)
@@ -165,16 +163,16 @@ class QueueTests(ReviewTestCase):
         self.assertEqual((self.found(), self.standing(memory_id)), ([(memory_id, "")], (ACCEPTED, 1, None)))
         self.assert_rebuilds()
 
-    def test_the_text_that_was_rejected_is_not_proposed_again(self) -> None:
+    def test_a_rejected_text_is_not_proposed_again(self) -> None:
         memory_id = self.write().id
         self.reject(memory_id, "It is wrong.")
         again = self.write("Retry thrice", "After a timeout.")
         self.assertEqual((again.id, again.status, again.review), (memory_id, "seen", REJECTED))
-        self.assertIn("a person has rejected it: It is wrong.", write_text(again))
+        self.assertIn("a reviewer has rejected it: It is wrong.", write_text(again))
         revised = self.update(memory_id, content="After a timeout of the lock.")
-        self.assertEqual((revised.review, revised.review_reason), (PROPOSED, "revised after it was rejected"))
+        self.assertEqual((revised.review, revised.review_reason), (PROPOSED, "revised after rejection"))
 
-    def test_the_queue_pages_from_what_has_waited_longest(self) -> None:
+    def test_the_queue_is_paged_oldest_first(self) -> None:
         ids = [self.write(f"Title {number}", f"Text {number}").id for number in range(5)]
         first = list_reviews(command=ReviewList(limit=2))
         self.accept(ids[0])
@@ -200,7 +198,7 @@ class QueueTests(ReviewTestCase):
 
 
 class VerdictTests(ReviewTestCase):
-    def test_verdicts_that_make_no_sense_are_refused(self) -> None:
+    def test_impossible_verdicts_are_refused(self) -> None:
         memory_id = self.write().id
         self.update(memory_id, content="After a timeout of the lock.")
         with self.assertRaises(PreconditionFailed) as refused:
@@ -215,30 +213,30 @@ class VerdictTests(ReviewTestCase):
         with self.assertRaises(Gone):
             self.reject(memory_id)
 
-    def test_nobody_but_a_person_reviews_what_she_wrote_herself(self) -> None:
+    def test_only_people_may_review_their_own_writes(self) -> None:
         memory_id = self.write().id
-        with self.assertRaisesMessage(Forbidden, "codex has written version 1"):
+        with self.assertRaisesMessage(Forbidden, "codex wrote version 1"):
             review_memory(command=ReviewVerdict(id=memory_id, verdict=Verdict.ACCEPTED))
         with use_origin(actor="script", source="rest"):
             review_memory(command=ReviewVerdict(id=memory_id, verdict=Verdict.ACCEPTED))
         self.assertEqual(self.standing(memory_id), (ACCEPTED, 1, None))
 
-    def test_a_key_gives_the_first_answer_again(self) -> None:
+    def test_a_repeated_key_returns_the_first_answer(self) -> None:
         memory_id = self.write().id
         answers = [self.accept(memory_id, idempotency_key="k-1") for _ in range(2)]
         self.assertEqual(answers[0], answers[1])
 
-    def test_one_bad_verdict_stops_none_of_many(self) -> None:
+    def test_one_refused_verdict_does_not_stop_a_batch(self) -> None:
         ids = [self.write(f"Title {number}", f"Text {number}").id for number in range(3)]
         self.reject(ids[1])
-        many = [ReviewVerdict(id=each, verdict=Verdict.REJECTED, reason="noise") for each in (*ids, 999)]
+        many = [ReviewVerdict(id=item, verdict=Verdict.REJECTED, reason="noise") for item in (*ids, 999)]
         with use_origin(actor="ada", source="admin"):
             outcomes = review_many(commands=many)
-        self.assertEqual([bool(each.refused) for each in outcomes], [False, True, False, True])
+        self.assertEqual([bool(outcome.refused) for outcome in outcomes], [False, True, False, True])
         self.assertIn("is rejected already", outcomes[1].refused)
         self.assertEqual(count_waiting(), 0)
 
-    def test_an_edit_and_its_acceptance_are_one(self) -> None:
+    def test_an_edit_and_its_acceptance_are_one_transaction(self) -> None:
         memory_id = self.write().id
         taken = self.accepted("Taken", "Another text.")
         with use_origin(actor="ada", source="admin"):
@@ -252,7 +250,7 @@ class VerdictTests(ReviewTestCase):
         self.assertEqual(self.memory(memory_id).content, "After a timeout.")
         self.assert_rebuilds()
 
-    def test_a_merge_gives_the_text_to_another_and_rejects_the_first(self) -> None:
+    def test_a_merge_moves_the_text_and_rejects_the_first_memory(self) -> None:
         target = self.accepted("How we retry", "Three times.", tags=["net"])
         memory_id = self.write(tags=["lock"]).id
         with use_origin(actor="ada", source="admin"):
@@ -270,7 +268,7 @@ class VerdictTests(ReviewTestCase):
         self.assertEqual((self.memory(target).content, self.standing(memory_id)), ("Three times.", (PROPOSED, 1, None)))
         self.assert_rebuilds()
 
-    def test_a_verdict_is_taken_back_once_and_only_while_nothing_has_changed(self) -> None:
+    def test_a_verdict_is_undone_once_and_only_while_nothing_has_changed(self) -> None:
         first, second = self.write().id, self.write("Other", "Text.").id
         self.accept(first)
         self.reject(second, "noise")
@@ -278,7 +276,7 @@ class VerdictTests(ReviewTestCase):
         self.assertEqual(given and given.payload.memory_id, second)
         self.withdraw(second)
         self.assertEqual(self.standing(second), (PROPOSED, 1, None))
-        self.assertEqual(self.memory(second).review_reason, "everything is reviewed")
+        self.assertEqual(self.memory(second).review_reason, "policy reviews all writes")
         given = last_verdict_of("ada")
         self.assertEqual(given and given.payload.memory_id, first)
         with self.assertRaisesMessage(Conflict, "no verdict"):
@@ -294,21 +292,21 @@ class RevisionTests(ReviewTestCase):
         super().setUp()
         self.rule = self.accepted("Be kind", "To everyone.", kind="guideline", attributes={"priority": 90})
 
-    def test_the_accepted_version_is_told_until_a_person_has_looked(self) -> None:
+    def test_packs_show_the_accepted_version_until_the_review(self) -> None:
         result = self.update(self.rule, content="To nobody.", attributes={"priority": 1})
         self.assertEqual(self.standing(self.rule), (PROPOSED, 2, 1))
-        self.assertIn("v1 holds until then", write_text(result))
+        self.assertIn("v1 stays in effect until then", write_text(result))
         self.assertIn(f"- #{self.rule} p90 general: Be kind: To everyone.", self.pack())
         self.update(self.rule, content="To some.")
         self.assertEqual(self.standing(self.rule), (PROPOSED, 3, 1))
         item = list_reviews(command=ReviewList()).results[0]
         self.assertEqual(item["diff"], "To [-everyone-]{+some+}.")
         (hit,) = selectors.search(command=MemorySearch(query="kind")).results
-        self.assertEqual(hit["note"], "proposed; v1 holds")
+        self.assertEqual(hit["note"], "proposed; v1 is in effect")
         self.accept(self.rule)
         self.assertIn("p1 general: Be kind: To some.", self.pack())
 
-    def test_a_revision_that_waits_is_found_by_its_words_and_by_those_that_hold(self) -> None:
+    def test_a_proposed_revision_is_found_by_its_words_and_by_the_accepted_ones(self) -> None:
         fact = self.accepted("Ferry", "It leaves at noon.", tags=["harbour"])
         self.update(fact, title="Boat", content="It leaves at midnight.", tags=["jetty"])
         for query in ("ferry", "noon", "harbour", "boat", "midnight", "jetty"):
@@ -319,7 +317,7 @@ class RevisionTests(ReviewTestCase):
         self.accept(fact)
         self.assertEqual((self.ids("noon"), self.ids("midnight")), ([], [fact]))
 
-    def test_a_revision_that_was_rejected_is_found_no_more_and_one_that_a_person_withdrew_is(self) -> None:
+    def test_a_rejected_revision_is_not_found_until_the_verdict_is_undone(self) -> None:
         fact = self.accepted("Ferry", "It leaves at noon.")
         self.update(fact, content="It leaves at midnight.")
         self.reject(fact)
@@ -329,7 +327,7 @@ class RevisionTests(ReviewTestCase):
         self.assert_rebuilds()
         self.assertEqual((self.ids("noon"), self.ids("midnight")), ([fact], [fact]))
 
-    def test_a_pack_is_made_again_as_it_was_sent_whatever_was_decided_since(self) -> None:
+    def test_a_pack_is_replayed_as_it_was_sent_despite_later_verdicts(self) -> None:
         self.update(self.rule, content="To nobody.")
         sent = pack_context(command=ContextPackRequest())
         self.assertIn("To everyone.", sent.text)
@@ -349,19 +347,19 @@ class RevisionTests(ReviewTestCase):
         self.assertIn("Be kind: To everyone.", self.pack())
         self.assert_rebuilds()
 
-    def test_a_fact_that_is_made_to_expire_is_told_as_it_was_accepted(self) -> None:
+    def test_a_proposed_expiry_does_not_remove_the_accepted_fact(self) -> None:
         fact = self.accepted("The port", "It is 8080.", kind="knowledge")
         self.update(fact, attributes={"valid_until": "2020-01-01T00:00:00Z"})
         self.assertIn(f"#{fact} ", self.pack())
         self.assertIn(f"#{fact} ", self.pack("port"))
 
-    def test_what_is_told_as_it_was_accepted_takes_its_place_among_the_rest_by_its_time(self) -> None:
+    def test_accepted_versions_are_sorted_by_their_time(self) -> None:
         fact = self.accepted("The port", "It is 8080.", kind="knowledge")
         other = self.accepted("The host", "It is alpha.", kind="knowledge")
         self.update(fact, content="It is 9090.")
-        told = self.pack()
-        self.assertLess(told.index(f"#{other} "), told.index(f"#{fact} "))
-        self.assertIn("It is 8080.", told)
+        text = self.pack()
+        self.assertLess(text.index(f"#{other} "), text.index(f"#{fact} "))
+        self.assertIn("It is 8080.", text)
 
     def test_a_person_who_edits_accepts(self) -> None:
         self.update(self.rule, content="To nobody.")
@@ -369,7 +367,7 @@ class RevisionTests(ReviewTestCase):
             self.update(self.rule, content="To all.")
         self.assertEqual(self.standing(self.rule), (ACCEPTED, 3, None))
 
-    def test_a_topic_that_is_written_again_waits_too(self) -> None:
+    def test_a_rewritten_topic_is_proposed_too(self) -> None:
         topic = self.accepted("Build", "Run make.", topic_key="build")
         result = self.write("Build", "Run cargo.", topic_key="build")
         self.assertEqual((result.id, self.standing(topic)), (topic, (PROPOSED, 2, 1)))

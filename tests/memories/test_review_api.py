@@ -1,5 +1,3 @@
-"""Review over REST: the queue, and verdicts with their refusals."""
-
 from __future__ import annotations
 
 from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
@@ -25,14 +23,14 @@ class ReviewRouteTests(RestTestCase):
         answer: dict[str, object] = self.call("POST", path, {"verdict": "accepted", **body}, expect=expect).data
         return answer
 
-    def test_the_queue_pages_and_shows_nothing_of_another_project(self) -> None:
+    def test_the_queue_is_paged_and_limited_to_the_project(self) -> None:
         page = self.call("GET", f"{QUEUE}?limit=2").data
         rest = self.call("GET", f"{QUEUE}?limit=2&cursor={page['meta']['next_cursor']}").data
         self.assertEqual([item["id"] for item in page["results"] + rest["results"]], self.ids)
-        self.assertEqual(page["results"][0]["review_reason"], "everything is reviewed")
+        self.assertEqual(page["results"][0]["review_reason"], "policy reviews all writes")
         self.assertEqual(self.call("GET", "projects/beta/reviews").data["results"], [])
 
-    def test_a_verdict_is_given_once_and_on_what_was_looked_at(self) -> None:
+    def test_a_verdict_is_given_once_and_on_the_reviewed_version(self) -> None:
         with self.store("alpha", actor="codex", source="mcp"):
             update_memory(command=MemoryUpdate(id=self.first, content="Another text."))
         refused = self.verdict(412, base_version=1)
@@ -43,7 +41,7 @@ class ReviewRouteTests(RestTestCase):
         shown = self.call("GET", f"{QUEUE}?review=rejected").data["results"]
         self.assertEqual([item["id"] for item in shown], [self.first])
 
-    def test_what_is_not_there_or_nonsense_is_refused(self) -> None:
+    def test_unknown_memories_and_bad_input_are_refused(self) -> None:
         self.verdict(404, memory_id=999)
         self.verdict(422, verdict="withdrawn")
         self.verdict(422, verdict="")
@@ -51,6 +49,6 @@ class ReviewRouteTests(RestTestCase):
             delete_memory(command=MemoryTouch(id=self.first))
         self.verdict(410)
 
-    def test_a_script_gives_no_verdict_on_what_it_wrote(self) -> None:
+    def test_a_script_cannot_review_its_own_writes(self) -> None:
         mine = self.write()
-        self.assertIn("has written version 1", str(self.verdict(403, memory_id=mine)["detail"]))
+        self.assertIn("wrote version 1", str(self.verdict(403, memory_id=mine)["detail"]))

@@ -1,5 +1,3 @@
-"""Scopes: a write goes to the scope that it names, and what holds here is found, the nearest first."""
-
 from __future__ import annotations
 
 from unittest import mock
@@ -43,18 +41,18 @@ class WriteTests(ScopesTestCase):
                 stores[store.name] = sorted(Memory.objects.values_list("scope", flat=True))
         self.assertEqual(stores, {"alpha": ["project", "session"], "acme": ["org"], "global": ["global"]})
 
-    def test_the_session_goes_with_what_is_written_elsewhere(self):
+    def test_writes_to_other_scopes_keep_the_session(self):
         self.write("Rule", "global")
         with use_store(GLOBAL_STORE):
             event = RawEvent.objects.get()
         self.assertEqual((event.session_id, event.actor), ("s-1", "ada"))
 
-    def test_a_project_without_an_organisation_is_told_how_to_get_one(self):
+    def test_a_project_without_an_organisation_learns_how_to_get_one(self):
         with self.store("gamma"), self.assertRaisesRegex(Invalid, "'gamma' belongs to no organisation; set one"):
             self.write("Rule", "org")
 
     def test_scope_session_needs_a_session(self):
-        with use_origin(session_id=""), self.assertRaisesRegex(Invalid, "begin one with session_start"):
+        with use_origin(session_id=""), self.assertRaisesRegex(Invalid, "start one with session_start"):
             self.write("Note", "session")
 
     def test_a_strict_project_asks_for_its_token_before_a_write_elsewhere(self):
@@ -65,7 +63,7 @@ class WriteTests(ScopesTestCase):
 
     def test_a_batch_has_one_scope(self):
         commands = [MemoryWrite(title=scope, content=scope, scope=scope) for scope in ("project", "global")]
-        with self.assertRaisesRegex(Invalid, "a batch has one scope"):
+        with self.assertRaisesRegex(Invalid, "must have the same scope"):
             services.write_memories(commands=commands)
 
     def test_names_are_unique_within_a_scope_and_a_session(self):
@@ -76,7 +74,7 @@ class WriteTests(ScopesTestCase):
         with self.assertRaisesRegex(Conflict, f"of scope session exists as #{first.id}"):
             self.write("Deploy", "session", content="Mine again.")
 
-    def test_a_memory_of_another_scope_is_changed_and_deleted_where_it_is(self):
+    def test_a_memory_of_another_scope_is_changed_in_its_store(self):
         rule = self.write("Rule", "global")
         services.update_memory(command=MemoryUpdate(id=rule.id, scope="global", content="Changed."))
         self.assertEqual(self.named("Rule")["content"], "Changed.")
@@ -91,28 +89,28 @@ class InheritanceTests(ScopesTestCase):
         for scope in ("global", "org", "project", "session"):
             self.write("Port", scope)
 
-    def test_the_nearest_wins_by_name_and_says_its_scope(self):
+    def test_the_nearest_wins_by_name_and_shows_its_scope(self):
         self.assertEqual(self.named("Port")["scope"], "session")
         with use_origin(session_id=""):
             self.assertEqual(self.named("Port")["scope"], "project")
         self.assertEqual(self.named("Port", scope="org")["scope"], "org")
         self.assertEqual(self.named("Port", scope="global", inherit=False)["scope"], "global")
 
-    def test_another_project_of_the_organisation_sees_what_is_shared_and_nothing_else(self):
+    def test_another_project_of_the_organisation_sees_only_shared_memories(self):
         with self.store("beta"):
             self.assertEqual(self.found("port"), [("org", "Port"), ("global", "Port")])
             self.assertEqual(self.named("Port")["scope"], "org")
 
-    def test_a_project_of_no_organisation_sees_the_global_scope_alone(self):
+    def test_a_project_without_an_organisation_sees_only_the_global_scope(self):
         with self.store("gamma"):
             self.assertEqual(self.found("port"), [("global", "Port")])
 
-    def test_a_search_finds_all_that_holds_here(self):
+    def test_a_search_covers_all_visible_scopes(self):
         self.assertEqual(len(self.found("port")), 4)
         self.assertEqual(self.found("port", scope="global"), [("global", "Port")])
         self.assertEqual(self.found("port", scope="project"), [("project", "Port")])
 
-    def test_a_store_of_few_memories_is_not_outdone_by_a_large_one(self):
+    def test_hits_of_a_small_store_can_outrank_those_of_a_large_one(self):
         for number in range(30):
             self.write(
                 f"Rule {number}", "global", content=f"Rule {number} of servers, in words that are rare elsewhere."
@@ -127,13 +125,13 @@ class InheritanceTests(ScopesTestCase):
                 self.assertGreater(len(search("port of the server")), 1)
             parse.assert_called_once()
 
-    def test_what_holds_for_another_session_is_not_found(self):
+    def test_memories_of_another_session_are_not_found(self):
         with use_origin(session_id="s-2"):
             listed = selectors.list_memories(command=MemoryList()).results
             self.assertEqual([memory["scope"] for memory in listed], ["project"])
             self.assertEqual(len(self.found("port")), 3)
 
-    def test_pages_of_a_search_go_through_all_scopes(self):
+    def test_pages_of_a_search_cover_all_scopes(self):
         seen, cursor = [], None
         for _ in range(4):
             page = selectors.search(command=MemorySearch(query="port", limit=1, cursor=cursor))
@@ -141,23 +139,23 @@ class InheritanceTests(ScopesTestCase):
             cursor = page.meta.next_cursor
         self.assertEqual((len(seen), page.meta.total_count, cursor), (4, 4, None))
 
-    def test_an_id_is_of_the_scope_that_is_named(self):
+    def test_an_id_belongs_to_the_named_scope(self):
         found = selectors.get_memories(command=MemoryGet(ids=[1], scope="global"))
         self.assertEqual(found[0]["scope"], "global")
 
-    def test_a_scope_that_was_never_written_says_so(self):
+    def test_an_empty_scope_is_reported(self):
         with use_store(project_store("delta"), create=True):
             GLOBAL_STORE.path.unlink()
-            with self.assertRaisesRegex(NotFound, "nothing is kept in the global scope yet"):
+            with self.assertRaisesRegex(NotFound, "the global scope is empty"):
                 selectors.get_memories(command=MemoryGet(ids=[1], scope="global"))
 
-    def test_the_past_is_of_one_store(self):
+    def test_the_past_covers_one_store(self):
         command = MemorySearch(query="port", as_of=log.head()[0])
         self.assertEqual({hit["scope"] for hit in selectors.search(command=command).results}, {"project"})
 
 
 class PromotionTests(ScopesTestCase):
-    def test_what_is_of_a_session_becomes_the_projects(self):
+    def test_a_session_memory_is_promoted_to_the_project(self):
         note = self.write("Finding", "session")
         result = services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
         self.assertEqual((result.version, Memory.objects.get().scope), (2, "project"))
@@ -177,9 +175,9 @@ class PromotionTests(ScopesTestCase):
         with self.assertRaisesRegex(Conflict, f"#{taken.id} has topic 'build/command'"):
             services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
 
-    def test_what_is_the_projects_already_cannot_be_promoted(self):
+    def test_a_project_memory_cannot_be_promoted(self):
         note = self.write("Finding")
-        with self.assertRaisesRegex(Invalid, "promote is for what is in scope session"):
+        with self.assertRaisesRegex(Invalid, "promote is for memories in scope session"):
             services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
 
     def test_every_store_is_rebuilt_the_same(self):

@@ -1,5 +1,3 @@
-"""A scratch session's entries: marked while it lasts, promoted or discarded when it ends."""
-
 from __future__ import annotations
 
 from memories.models import Memory
@@ -37,13 +35,13 @@ class ScratchTests(HubTestCase):
         marked = set(Memory.objects.filter(ephemeral=True).values_list("id", flat=True))
         self.assertEqual(marked, {self.first, self.second})
 
-    def test_they_are_promoted_when_it_ends(self) -> None:
+    def test_entries_are_promoted_when_the_session_ends(self) -> None:
         self.end(summary="worth keeping")
         self.assertFalse(Memory.objects.filter(ephemeral=True).exists())
         self.assertEqual(self.found(), {self.lasting, self.first, self.second})
         self.assertTrue(log.rebuild().identical)
 
-    def test_or_discarded_but_for_those_that_are_kept_and_can_be_restored(self) -> None:
+    def test_discarded_entries_can_be_restored_and_kept_ones_stay(self) -> None:
         self.end(discard=True, keep=[self.second])
         self.assertEqual(self.found(), {self.lasting, self.second})
         self.assertTrue(log.rebuild().identical)

@@ -1,5 +1,3 @@
-"""Finding: other words than the titles, filters, cursors, and life without FTS5."""
-
 from __future__ import annotations
 
 from datetime import timedelta
@@ -43,7 +41,7 @@ class SearchTestCase(HubTestCase):
 
 
 class FullTextTests(SearchTestCase):
-    def test_a_question_in_other_words_than_the_title_finds_it(self):
+    def test_a_memory_is_found_by_other_words_than_its_title(self):
         self.assertEqual(self.found("how do projects log what was written?")[0], "Storage engine")
         self.assertEqual(self.found("when was the descaling of the coffee machines?")[0], "Kitchen")
 
@@ -53,7 +51,7 @@ class FullTextTests(SearchTestCase):
         self.assertIn("coffee", hit["snippet"])
         self.assertTrue(hit["created_at"])
 
-    def test_its_text_is_the_same_whether_or_not_its_data_is_wanted_too(self):
+    def test_the_text_does_not_depend_on_the_explanations(self):
         for query, limits in (
             ("coffee password", {}),
             ("project", {"limit": 1}),
@@ -63,22 +61,22 @@ class FullTextTests(SearchTestCase):
             command = MemorySearch.model_validate({"query": query, **limits})
             self.assertEqual(search_text(command), search(command).text)
 
-    def test_filters_narrow(self):
+    def test_filters_restrict_the_hits(self):
         self.assertEqual(self.found("coffee password ranking", tags=["sig"]), ["Sign-in"])
         self.assertEqual(self.found("coffee", since=clock.now() + timedelta(days=1)), [])
         self.assertEqual(self.found("coffee", sources=["commit"]), [])
         self.assertEqual(self.found("coffee", type="task"), [])
 
-    def test_what_is_deleted_or_reworded_is_not_found_by_its_old_words(self):
+    def test_deleted_and_old_texts_are_not_found(self):
         services.delete_memory(command=MemoryTouch(id=self.ids["Kitchen"]))
         self.assertEqual(self.found("coffee"), [])
         services.restore_memory(command=MemoryTouch(id=self.ids["Kitchen"]))
         self.assertEqual(self.found("coffee"), ["Kitchen"])
 
-    def test_nothing_but_stop_words_is_still_a_question(self):
+    def test_a_question_of_stop_words_is_still_searched(self):
         self.assertEqual(terms("what is it"), ["what", "is", "it"])
 
-    def test_signs_alone_find_nothing(self):
+    def test_punctuation_finds_nothing(self):
         self.assertEqual(self.found('"* - ( ^ :'), [])
 
     def test_no_query_raises(self):
@@ -107,7 +105,7 @@ class FullTextTests(SearchTestCase):
         with self.assertRaisesRegex(Invalid, "cursor"):
             selectors.search(command=MemorySearch(query="coffee", cursor="bm9uc2Vuc2U"))
 
-    def test_the_token_budget_is_kept_and_what_was_left_out_is_said(self):
+    def test_the_token_budget_is_kept_and_omissions_are_reported(self):
         listing = selectors.search(command=MemorySearch(query="sqlite link coffee ranking", max_tokens=50))
         self.assertLess(listing.meta.returned_count, 4)
         self.assertTrue(listing.meta.truncated)
@@ -131,18 +129,18 @@ class LargeStoreTests(SearchTestCase):
     def hits(self, query: str, **filters: object) -> list[tuple[int, float]]:
         return engine.rank(parse_search(MemorySearch(query=query, **filters))).hits
 
-    def test_leaving_common_words_aside_gives_the_same_best_hits(self):
+    def test_skipping_common_words_gives_the_same_best_hits(self):
         questions = ["common item 42", "words about topic 3", "common words topic", "coffee about common"]
         for question in questions:
             plain = self.hits(question)
             with mock.patch.multiple(fulltext, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10):
                 quick = self.hits(question)
             with self.subTest(question=question):
-                self.assertEqual([each for each, _ in quick[:10]], [each for each, _ in plain[:10]])
+                self.assertEqual([entry for entry, _ in quick[:10]], [element for element, _ in plain[:10]])
                 for (_, mine), (_, theirs) in zip(quick[:10], plain[:10], strict=True):
                     self.assertAlmostEqual(mine, theirs, places=12)  # the sums are added up in another order
 
-    def test_a_filter_that_leaves_too_few_brings_the_common_words_back(self):
+    def test_with_too_few_hits_common_words_are_used(self):
         with mock.patch.multiple(fulltext, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10):
             found = self.hits("coffee link common topic 3", tags=["sig"])
         self.assertEqual([document_id for document_id, _ in found], [self.ids["Sign-in"]])
@@ -159,19 +157,19 @@ class WithoutFullTextTests(SearchTestCase):
 
         delattr(connections["store:project:alpha"], "hub_has_full_text")
 
-    def test_like_finds_and_says_so(self):
+    def test_like_is_used_and_reported(self):
         listing = selectors.search(command=MemorySearch(query="coffee machine"))
         self.assertEqual([hit["title"] for hit in listing.results], ["Kitchen"])
         self.assertEqual(listing.meta.mode, "basic")
 
-    def test_writing_goes_on(self):
+    def test_writing_works(self):
         services.write_memory(command=MemoryWrite(title="Tea", content="Green tea at four."))
         self.assertEqual(self.found("green"), ["Tea"])
 
-    def test_filters_narrow_too(self):
+    def test_filters_restrict_the_hits(self):
         self.assertEqual(self.found("coffee password ranking", tags=["sig"]), ["Sign-in"])
 
-    def test_a_rebuild_brings_the_index_back(self):
+    def test_a_rebuild_restores_the_index(self):
         self.assertTrue(log.rebuild().identical)
         listing = selectors.search(command=MemorySearch(query="descaling"))
         self.assertEqual(listing.meta.mode, "fts5")
@@ -186,7 +184,7 @@ class ListTests(SearchTestCase):
         ids = [memory["id"] for memory in [*first.results, *second.results]]
         self.assertEqual(sorted(ids), sorted(self.ids.values()))
 
-    def test_compact_gives_ids_and_titles_alone(self):
+    def test_compact_returns_only_ids_and_titles(self):
         listing = selectors.list_memories(command=MemoryList(compact=True, limit=1))
         self.assertEqual(listing.results, [{"id": self.ids["Search"], "title": "Search"}])
 

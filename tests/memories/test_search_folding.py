@@ -1,5 +1,3 @@
-"""One word in several forms of Unicode finds itself in every form, and is marked where it stands in what is shown."""
-
 from __future__ import annotations
 
 import unicodedata
@@ -53,7 +51,7 @@ class FoldingTests(SimpleTestCase):
     @given(texts)
     @example("각" + "\u11a8")
     @example("e\u0323\u0302\u0301x")
-    def test_every_sign_of_a_folded_text_has_a_place_in_the_text(self, text: str):
+    def test_every_character_of_a_folded_text_has_a_source(self, text: str):
         plain, places = folded_with_places(text)
         if places is None:
             self.assertEqual(plain, text)
@@ -63,7 +61,7 @@ class FoldingTests(SimpleTestCase):
         self.assertTrue(all(0 <= start < end <= len(text) for start, end in places))
 
     @given(texts)
-    def test_what_is_folded_piece_by_piece_is_what_is_folded_at_once(self, text: str):
+    def test_folding_by_pieces_equals_folding_at_once(self, text: str):
         self.assertEqual(folded_with_places(text)[0], folded(text))
 
 
@@ -93,7 +91,7 @@ class MarkedTests(SimpleTestCase):
         self.assertLessEqual(len(found.text), LENGTH + 4)
         self.assertTrue(all(0 <= start < end <= len(found.text) for start, end in found.matches))
         shown = [folded(found.text[start:end]) for start, end in found.matches]
-        self.assertTrue(any(folded(word) in each for each in shown), (found, shown))
+        self.assertTrue(any(folded(word) in hit for hit in shown), (found, shown))
 
 
 class FoundTests(HubTestCase):
@@ -110,11 +108,11 @@ class FoundTests(HubTestCase):
         for word, form in product(WORDS, FORMS):
             question = MemorySearch(query=unicodedata.normalize(form, word), limit=30)
             found = {hit["id"] for hit in selectors.search(command=question).results}
-            self.assertLessEqual({written[word, each] for each in FORMS}, found, word)
+            self.assertLessEqual({written[word, item] for item in FORMS}, found, word)
 
 
 class UpgradeTests(MessagesTestCase):
-    def test_an_index_that_an_earlier_version_wrote_otherwise_is_made_anew_when_the_store_is_opened(self):
+    def test_an_index_in_an_old_form_is_rebuilt_when_the_store_is_opened(self):
         kept = services.write_memory(command=MemoryWrite(title="Plan", content="We ｄｅｐｌｏｙ at noon.")).id
         rows.execute("DELETE FROM search_fts WHERE rowid = %s", [kept])
         rows.execute("UPDATE store_meta SET value = '1' WHERE key IN ('search_form', 'fingerprint')")

@@ -1,5 +1,3 @@
-"""Searches that blend words and meaning, and what they say where only the words answer."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -28,35 +26,35 @@ class HybridTests(EmbeddingTestCase):
     def search(self, query: str, **fields: Any) -> Listing:
         return selectors.search(command=MemorySearch(query=query, **fields))
 
-    def test_what_has_none_of_the_words_is_found_by_its_meaning_and_says_so(self):
+    def test_a_document_without_the_words_is_found_by_meaning_and_explained(self):
         found = self.search("feline pets")
         self.assertEqual(found.meta.mode, "hybrid")
         self.assertEqual([hit["id"] for hit in found.results], [self.cats])
         self.assertRegex(found.results[0]["why"], r"^meaning 0\.\d\d$")
 
-    def test_what_has_both_says_both(self):
+    def test_a_hit_by_words_and_meaning_explains_both(self):
         (hit, *_) = self.search("which SQLite server was chosen").results
         self.assertEqual(hit["id"], self.database)
         self.assertRegex(hit["why"], r"^(text|sqlite.*); meaning 0\.\d\d")
 
-    def test_nothing_is_found_that_has_neither(self):
+    def test_a_document_with_neither_is_not_found(self):
         self.assertEqual(self.search("quantum chromodynamics lecture").results, [])
 
-    def test_filters_hold_for_what_is_found_by_meaning(self):
+    def test_filters_apply_to_hits_by_meaning(self):
         self.assertEqual(self.search("feline pets", kind="guideline").results, [])
         self.assertEqual(self.search("feline pets", tags=["none"]).results, [])
 
-    def test_where_the_model_is_away_the_words_answer_and_the_answer_says_so(self):
+    def test_without_the_model_words_are_used_and_the_answer_reports_it(self):
         with use_engine(RemoteEngine()):
             found = self.search("warm roofs")
         self.assertEqual([hit["id"] for hit in found.results], [self.cats])
         self.assertEqual(found.meta.mode, "fts5")
         self.assertIn("by words alone: memory-hub serve", found.meta.note or "")
 
-    def test_the_past_is_searched_by_words_alone(self):
+    def test_the_past_is_searched_by_words_only(self):
         found = self.search("warm roofs", as_of=3)
         self.assertEqual(found.meta.mode, "fts5")
-        self.assertEqual(found.meta.note, "by words alone: there are no vectors of a past moment")
+        self.assertEqual(found.meta.note, "by words alone: past states have no vectors")
 
     def test_another_projects_texts_are_never_found(self):
         with self.store("beta"):
@@ -64,12 +62,12 @@ class HybridTests(EmbeddingTestCase):
             self.embed()
             self.assertEqual(self.search("feline pets").results, [])
 
-    def test_what_must_be_the_same_tomorrow_asks_the_words_alone(self):
+    def test_reproducible_searches_use_words_only(self):
         question = parse("feline pets")
         self.assertEqual(engine.rank(question).hits, [])
-        self.assertEqual([each for each, _ in engine.rank(question, others=True).hits], [self.cats])
+        self.assertEqual([hit for hit, _ in engine.rank(question, others=True).hits], [self.cats])
 
-    def test_the_session_that_hits_most_counts_half_where_the_meaning_is_asked(self):
+    def test_the_session_weight_is_halved_with_meaning(self):
         start_session(command=SessionStart(session_id="s"))
         turn = automatic_turn(session_id="s")
         for text in ("The heron nests on the roof.", "Herons nest again?"):
@@ -87,4 +85,4 @@ class HybridTests(EmbeddingTestCase):
     def test_the_resource_names_the_model(self):
         answer = search_by_offset(command=SearchByOffset(query="feline pets"))
         self.assertEqual(answer["metadata"]["embedding_model"], "all-MiniLM-L6-v2-int8")
-        self.assertEqual([each["id"] for each in answer["memories"]], [self.cats])
+        self.assertEqual([memory["id"] for memory in answer["memories"]], [self.cats])

@@ -1,5 +1,3 @@
-"""Finding messages: by what stands around them, and nothing of them once they are erased."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -32,7 +30,6 @@ class MessagesTestCase(HubTestCase):
         self.enterContext(self.store("alpha", actor="ada"))
 
     def say(self, session: str, *texts: str, began: datetime = BEGAN) -> list[int]:
-        """Say each text in a turn of its own; return the ids of the messages."""
         ids = []
         with clock.frozen(began):
             start_session(command=SessionStart(session_id=session))
@@ -45,11 +42,11 @@ class MessagesTestCase(HubTestCase):
         return ids
 
     def found(self, query: str, pipeline: Pipeline = USUAL) -> list[int]:
-        return [each for each, _ in engine.rank(parse(query), pipeline=pipeline).hits]
+        return [hit for hit, _ in engine.rank(parse(query), pipeline=pipeline).hits]
 
     def matching(self, expression: str) -> set[int]:
         found = rows.fetch("SELECT rowid FROM search_fts WHERE search_fts MATCH %s", [expression])
-        return {each for (each,) in found}
+        return {hit for (hit,) in found}
 
 
 class SurroundingsTests(MessagesTestCase):
@@ -82,25 +79,25 @@ class SurroundingsTests(MessagesTestCase):
         self.assertGreater(ranked.factors[hits[0]]["session"], 1.5)
         self.assertLess(ranked.factors[stray].get("session", 1), 1.01)
 
-    def test_what_the_named_speaker_said_comes_before_what_was_said_to_them(self):
+    def test_messages_of_the_named_speaker_rank_first(self):
         to, by = self.say("s", "Ben: Ada, was the marathon fun?", "Ada: The marathon was fun, Ben.")
         self.assertEqual(self.found("how did Ada like the marathon")[0], by)
         self.assertEqual(self.found("how did Ben like the marathon")[0], to)
 
-    def test_without_any_stage_only_its_own_words_count(self):
+    def test_without_stages_only_own_words_count(self):
         question, _ = self.say("s", "Which paint for the boathouse?", "The dark green one.")
         ranked = engine.rank(parse("boathouse"), pipeline=WORDS_ALONE)
         self.assertEqual(ranked.hits[0][0], question)
         self.assertEqual(ranked.factors, {})
 
-    def test_a_hit_says_why(self):
+    def test_a_hit_explains_its_rank(self):
         self.say("s", "Ada: the heron nests on the roof", "Ben: herons, again?")
         best = selectors.search(command=MemorySearch(query="where do Ada's herons nest")).results[0]
         self.assertRegex(best["why"], r"^ada, herons, nest; neighbours ×\d\.\d; session ×2\.0; speaker ×1\.5$")
 
 
 class MixedSourcesTests(MessagesTestCase):
-    def test_talk_about_a_thing_does_not_bury_what_is_known_of_it(self):
+    def test_messages_do_not_outrank_a_memory_on_the_subject(self):
         known = services.write_memory(
             command=MemoryWrite(title="Retry policy", content="Uploads are retried five times with growing pauses.")
         ).id
@@ -116,24 +113,23 @@ class MixedSourcesTests(MessagesTestCase):
         plain = engine.rank(parse("heron nest"), pipeline=Pipeline(neighbours=0, session=0, speaker=0))
         usual = engine.rank(parse("heron nest"))
         self.assertAlmostEqual(usual.hits[0][1], plain.hits[0][1])
-        self.assertEqual({each for each, _ in usual.hits}, {each for each, _ in plain.hits})
+        self.assertEqual({hit for hit, _ in usual.hits}, {item for item, _ in plain.hits})
 
 
 class KeepingTests(MessagesTestCase):
     def index(self) -> list[tuple[object, ...]]:
-        """Return all that the index says of every document: how long its columns are, and which words find it."""
         words = "heron quicksilverish roof again may 2023".split()
         sizes = rows.fetch("SELECT id, sz FROM search_fts_docsize ORDER BY id")
         columns = [f"{column} : {word}" for word in words for column in ("body", "near", "date")]
-        return [*sizes, *((each, sorted(self.matching(each))) for each in columns)]
+        return [*sizes, *((item, sorted(self.matching(item))) for item in columns)]
 
-    def test_a_rebuild_comes_out_the_same_down_to_the_index(self):
+    def test_a_rebuild_gives_the_same_rows_and_index(self):
         self.say("s", "The heron nests on the roof.", "Again?", "Yes, the heron.")
         before = self.index()
         self.assertTrue(log.rebuild().identical)
         self.assertEqual(self.index(), before)
 
-    def test_of_an_erased_message_no_byte_is_left_with_its_neighbours(self):
+    def test_an_erased_message_leaves_nothing_with_its_neighbours(self):
         first, second, third = self.say("s", "The heron nests.", "It is quicksilverish.", "On the roof, again.")
         self.assertEqual(self.matching("near : quicksilverish"), {first, third})
         stream = RawEvent.objects.get(position=second).stream_id
@@ -150,7 +146,7 @@ class KeepingTests(MessagesTestCase):
         self.assertTrue(log.rebuild().identical)
         self.assertEqual(self.index(), before)
 
-    def test_the_past_knows_nothing_of_what_was_said_next(self):
+    def test_past_states_do_not_contain_later_messages(self):
         first, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
         past = selectors.search(command=MemorySearch(query="green", as_of=second - 1))
         self.assertEqual(past.results, [])
@@ -158,7 +154,7 @@ class KeepingTests(MessagesTestCase):
 
 
 class UpgradeTests(MessagesTestCase):
-    def test_a_store_with_an_older_index_is_filled_anew_when_it_is_opened(self):
+    def test_an_older_index_is_rebuilt_when_the_store_is_opened(self):
         first, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
         kept = services.write_memory(command=MemoryWrite(title="Paint", content="Boathouse paint is in the cellar.")).id
         gone = services.write_memory(command=MemoryWrite(title="Old paint", content="Boathouse paint is lead.")).id

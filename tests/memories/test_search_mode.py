@@ -1,5 +1,3 @@
-"""The setting ``search_mode``, in searches, queries and statistics."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -12,7 +10,7 @@ from memories.query import query
 from memories.resources import SearchByOffset, search_by_offset
 from memories.schemas import MemorySearch, MemoryWrite, Stats
 from memories.schemas.query import MemoryQuery
-from memories.search.blend import Answered, Asked, Ranker, _rankers
+from memories.search.blend import Ranker, RankingAnswer, RankingRequest, _rankers
 from memories.services import write_memory
 from memories.timeline import stats
 from memoryhub.core.errors import Unavailable
@@ -51,7 +49,7 @@ class SearchModeTests(HubTestCase):
         rows.execute("DROP TABLE search_fts")
         vars(connections["store:project:alpha"]).pop("hub_has_full_text", None)
 
-    def test_basic_looks_by_like_although_there_is_an_index_and_says_so(self):
+    def test_basic_uses_like_despite_an_index_and_reports_it(self):
         self.assertEqual((self.modes(), self.found()), ({"fts5"}, (1, 1)))
         self.choose("basic")
         self.assertEqual((self.modes(), self.found()), ({"basic"}, (0, 0)))  # LIKE knows no word stems
@@ -59,13 +57,13 @@ class SearchModeTests(HubTestCase):
         listing = selectors.search(command=MemorySearch(query="reader"))
         self.assertIn("mode: basic", as_lines(listing, lambda hit: hit["title"], none=""))
 
-    def test_fts5_goes_by_words_alone(self):
+    def test_fts5_uses_words_only(self):
         asked: list[str] = []
 
         @contextmanager
-        def asking(question: Asked) -> Iterator[Callable[[], Answered]]:
+        def asking(question: RankingRequest) -> Iterator[Callable[[], RankingAnswer]]:
             asked.append(question.question)
-            yield Answered
+            yield RankingAnswer
 
         ranker = Ranker("meaning", asking, weight=0.5, good=0.5, alone=0.5, alone_at_most=5)
         _rankers.append(ranker)
@@ -76,7 +74,7 @@ class SearchModeTests(HubTestCase):
         self.assertEqual((self.modes(), self.found()), ({"fts5"}, (1, 1)))
         self.assertEqual(asked, [WORD])
 
-    def test_fts5_without_an_index_is_refused_with_what_to_do(self):
+    def test_fts5_without_an_index_is_refused_with_the_next_step(self):
         self.choose("fts5")
         self.drop_index()
         for ask in (

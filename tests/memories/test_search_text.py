@@ -1,5 +1,3 @@
-"""How questions and texts become words: names, dates, other scripts; and where words are in what is shown."""
-
 from __future__ import annotations
 
 import os
@@ -26,7 +24,7 @@ class QuestionTests(SimpleTestCase):
         self.assertEqual(terms("getUserName"), ["getusername", "get", "user", "name"])
         self.assertEqual(terms("HTTPServer"), ["httpserver", "http", "server"])
 
-    def test_names_of_several_parts_are_looked_for_as_a_whole_too(self):
+    def test_names_of_several_parts_are_also_searched_as_a_whole(self):
         question = "os.path.join fails in src/core/stores.py:42 for snake_case, not write-ahead"
         self.assertEqual(phrases(question), ["os path join", "src core stores py 42", "snake case", "write ahead"])
 
@@ -38,14 +36,14 @@ class QuestionTests(SimpleTestCase):
         self.assertEqual(terms("¿Cuándo es la reunión de los arquitectos?"), ["reunión", "arquitectos"])
         self.assertEqual(terms("donde esta el fichero"), ["fichero"])
 
-    def test_a_date_in_digits_is_looked_for_as_people_write_it(self):
+    def test_a_date_in_digits_is_searched_in_words(self):
         self.assertEqual(terms("on 2023-05-08"), ["8", "may", "2023"])
 
-    def test_chinese_is_every_two_signs_and_one_sign_the_beginning_of_two(self):
+    def test_chinese_is_searched_by_pairs_and_a_single_character_as_a_prefix(self):
         self.assertEqual(terms("数据库连接"), ["数据", "据库", "库连", "连接"])
         self.assertEqual(match_any(terms("库")), '"库"*')
 
-    def test_what_apostrophes_leave_behind_is_not_looked_for(self):
+    def test_remains_of_contractions_are_not_searched(self):
         self.assertEqual(terms("what's Ada's plan, we'll see"), ["ada", "plan", "see"])
 
 
@@ -54,13 +52,13 @@ class ShapeTests(SimpleTestCase):
         self.assertEqual(shaped("call getUserName now"), "call getUserName now\nget User Name")
         self.assertEqual(shaped("snake_case stays"), "snake_case stays")
 
-    def test_a_run_without_spaces_is_as_many_words_as_signs(self):
+    def test_an_unspaced_run_has_as_many_words_as_characters(self):
         self.assertEqual(shaped("用 数据库 ok").split(), ["用", "数据", "据库", "库", "ok"])
 
     def test_a_long_run_of_letters_is_no_name_and_takes_no_time(self):
         self.assertEqual(shaped("aB" * 50_000), "aB" * 50_000 + "\n")
 
-    def test_a_title_that_repeats_the_beginning_and_the_date_of_no_text_are_left_out(self):
+    def test_repeated_titles_and_dates_of_empty_texts_are_not_indexed(self):
         moment = datetime(2023, 5, 8, tzinfo=clock.now().tzinfo)
         self.assertEqual(date_words(moment), "8 May 2023")
         repeated = text_row(Document(1, "message", "Hello", "Hello\nthere", moment))
@@ -88,7 +86,7 @@ class ShownTests(SimpleTestCase):
         text = "filler words " * 100 + "the coffee machine is here " + "more filler " * 100
         self.assertEqual(self.marked(text, "coffee machine"), ["coffee", "machine"])
 
-    def test_the_words_of_a_text_are_told_by_their_beginnings(self):
+    def test_the_words_of_a_text_are_matched_by_stem(self):
         self.assertEqual(words_in("A catalogue of logs", ["log", "cat", "dog"]), ["log", "cat"])
 
 
@@ -170,7 +168,7 @@ class ArbitraryQueryTests(HubTestCase):
         ]
         return source.choice(("", " ")).join(parts)[:2000]
 
-    def test_no_query_raises_or_returns_what_is_deleted_or_of_another_project(self):
+    def test_no_query_raises_or_returns_deleted_or_foreign_memories(self):
         with self.store("beta", actor="ben"):
             services.write_memory(command=MemoryWrite(title="betaish", content=f"betaish {PLAIN}"))
         self.enterContext(self.store("alpha", actor="ada"))

@@ -1,5 +1,3 @@
-"""Writing memories: what is created, revised, counted, refused."""
-
 from __future__ import annotations
 
 from datetime import timedelta
@@ -36,7 +34,7 @@ class WriteTests(MemoriesTestCase):
         self.assertEqual((result.status, memory.version, memory.tags), (WriteStatus.CREATED, 1, ["sqlite", "wal"]))
         self.assertEqual(memory.author, "ada")
 
-    def test_identical_content_counts_up_instead(self):
+    def test_identical_content_is_counted(self):
         first = write("One", "the  same\ntext")
         again = write("Two", "the same text")
         self.assertEqual((again.id, again.status), (first.id, WriteStatus.SEEN))
@@ -72,7 +70,7 @@ class WriteTests(MemoriesTestCase):
         first, second = write("A", "same", topic_key="a"), write("B", "same", topic_key="b")
         self.assertNotEqual(first.id, second.id)
 
-    def test_a_batch_sees_what_it_has_written_itself(self):
+    def test_a_batch_detects_its_own_duplicates(self):
         commands = [MemoryWrite(title="T", content=text, topic_key="t") for text in ("one", "two", "two")]
         results = services.write_memories(commands=commands)
         statuses = [result.status for result in results]
@@ -83,14 +81,14 @@ class WriteTests(MemoriesTestCase):
         with self.assertNumQueries(2, using="store:project:alpha"):  # BEGIN and its end; the rest goes past Django
             services.write_memories(commands=commands)
 
-    def test_a_deleted_memory_holds_no_title(self):
+    def test_a_deleted_memory_frees_its_title(self):
         first = write()
         services.delete_memory(command=MemoryTouch(id=first.id))
         self.assertEqual(write().status, WriteStatus.CREATED)
 
 
 class UpdateTests(MemoriesTestCase):
-    def test_only_what_is_given_changes_and_the_history_keeps_all(self):
+    def test_only_given_fields_change_and_the_history_is_complete(self):
         memory = write(tags=["a"])
         services.update_memory(command=MemoryUpdate(id=memory.id, content="Writers do.", change_reason="measured"))
         (found,) = selectors.get_memories(command=MemoryGet(ids=[memory.id], versions=True))
@@ -104,7 +102,7 @@ class UpdateTests(MemoriesTestCase):
         services.update_memory(command=MemoryUpdate(id=memory.id, base_version=1, content="two"))
         stale = MemoryUpdate(id=memory.id, base_version=1, content="three")
         with clock.frozen(clock.now() + timedelta(seconds=6)):
-            error = self.refuses(PreconditionFailed, "version 2, and you read version 1", lambda: self.update(stale))
+            error = self.refuses(PreconditionFailed, "version 2, but you read version 1", lambda: self.update(stale))
         self.assertEqual(error.data["version"], 2)
 
     def update(self, command: MemoryUpdate) -> WriteResult:
@@ -147,12 +145,12 @@ class DeleteAndRestoreTests(MemoriesTestCase):
         services.delete_memory(command=MemoryTouch(id=memory.id))
         self.refuses(Gone, "deleted", lambda: services.delete_memory(command=MemoryTouch(id=memory.id)))
 
-    def test_restoring_what_is_there_or_whose_place_is_taken_is_refused(self):
+    def test_restoring_a_live_memory_or_a_taken_title_is_refused(self):
         memory = write(topic_key="t")
         self.refuses(Conflict, "not deleted", lambda: services.restore_memory(command=MemoryTouch(id=memory.id)))
         services.delete_memory(command=MemoryTouch(id=memory.id))
         rival = write("Other", "text", topic_key="t")
         error = self.refuses(
-            Conflict, "has the topic", lambda: services.restore_memory(command=MemoryTouch(id=memory.id))
+            Conflict, "has taken the topic", lambda: services.restore_memory(command=MemoryTouch(id=memory.id))
         )
         self.assertEqual(error.data["id"], rival.id)

@@ -1,5 +1,3 @@
-"""What a write is told of what is there already: texts that are nearly the same, and texts that the hub told itself."""
-
 from __future__ import annotations
 
 from memories import services
@@ -29,23 +27,23 @@ class WritingTestCase(HubTestCase):
 
 class SimilarTests(WritingTestCase):
     def similar(self, title: str, content: str) -> list[int]:
-        return [each.id for each in self.write(title, content).similar]
+        return [item.id for item in self.write(title, content).similar]
 
-    def test_a_text_that_says_nearly_the_same_is_named_and_nothing_is_merged(self):
+    def test_a_similar_text_is_named_and_nothing_is_merged(self):
         first = self.write("Fair waiting", LONG)
         again = self.write("Waiting fairly", LONG.replace("for seconds", "a long time"))
-        self.assertEqual([each.id for each in again.similar], [first.id])
+        self.assertEqual([item.id for item in again.similar], [first.id])
         self.assertGreater(again.similar[0].alike, 0.7)
         self.assertNotEqual(again.id, first.id)
-        self.assertIn(f"; #{first.id} says nearly the same: Fair waiting", write_text(again))
+        self.assertIn(f"; #{first.id} is nearly the same: Fair waiting", write_text(again))
 
-    def test_one_that_shares_some_words_is_not(self):
+    def test_a_text_that_shares_some_words_is_not_named(self):
         self.write("Fair waiting", LONG)
         self.assertEqual(
             self.similar("Exponential backoff", "Transactions and measurements of another thing, by far."), []
         )
 
-    def test_a_deleted_one_is_not_named(self):
+    def test_a_deleted_memory_is_not_named(self):
         first = self.write("Fair waiting", LONG)
         services.delete_memory(command=MemoryTouch(id=first.id))
         self.assertEqual(self.similar("Waiting fairly", LONG + " Again."), [])
@@ -69,15 +67,15 @@ class ToldTests(WritingTestCase):
 
     def refuses(self, content: str) -> None:
         before = log.head()[0]
-        with self.assertRaisesRegex(Invalid, "what Memory Hub told you"):
+        with self.assertRaisesRegex(Invalid, "comes from a Memory Hub context pack"):
             self.write("Learnt", content)
         self.assertEqual(log.head()[0], before)
 
-    def test_a_pack_is_no_new_memory(self):
+    def test_a_pack_is_refused_as_a_memory(self):
         self.refuses(self.pack)
         self.refuses(f"Context:\n{self.pack}\nThat was it.")
 
-    def test_nor_are_lines_of_one(self):
+    def test_lines_of_a_pack_are_refused(self):
         lines = [line for line in self.pack.split("\n") if line.startswith("- ")]
         self.refuses("\n".join(lines[:3]))
 
@@ -87,10 +85,10 @@ class ToldTests(WritingTestCase):
         self.assertTrue(self.write("Issues", "- #12 fix the door\n- #13 paint the door").id)
 
     def test_an_update_is_refused_too(self):
-        with self.assertRaisesRegex(Invalid, "what Memory Hub told you"):
+        with self.assertRaisesRegex(Invalid, "comes from a Memory Hub context pack"):
             services.update_memory(command=MemoryUpdate(id=1, content=self.pack))
 
-    def test_an_import_leaves_it_out_and_says_so(self):
+    def test_an_import_skips_a_pack_and_reports_it(self):
         folder = self.home / "notes"
         folder.mkdir()
         (folder / "a.md").write_text(f"# Saved\n\n{self.pack}\n\n# Own\n\nWords of mine.\n")

@@ -1,5 +1,3 @@
-"""Tags: known from the start, described, merely used; put on memories and on the project."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -93,20 +91,20 @@ class VocabularyTests(TagsTestCase):
         error = self.refuses(Conflict, "described already.*use it as it is", lambda: self.create("billing"))
         self.assertEqual(error.data["id"], first.id)
 
-    def test_the_same_key_again_gives_the_first_answer(self) -> None:
+    def test_a_repeated_key_returns_the_first_answer(self) -> None:
         first = self.create("billing", idempotency_key="k")
         head = log.head()
         self.assertEqual(self.create("billing", idempotency_key="k"), first)
         self.assertEqual(log.head(), head)
 
-    def test_a_secret_is_taken_out_of_a_description(self) -> None:
+    def test_a_secret_in_a_description_is_redacted(self) -> None:
         result = self.create("billing", description=f"see {GITHUB_TOKEN}")
         self.assertTrue(result.redacted)
         self.assertNotIn(GITHUB_TOKEN, result.description)
 
 
 class ListTests(TagsTestCase):
-    def test_only_live_memories_that_hold_here_are_counted(self) -> None:
+    def test_only_live_visible_memories_are_counted(self) -> None:
         gone = self.write("Gone", tags=["sqlite", "fleeting"])
         self.delete(gone)
         self.write("Mine", scope="session", tags=["sqlite"])
@@ -130,7 +128,7 @@ class ListTests(TagsTestCase):
         self.assertEqual(seen, sorted({*PREDEFINED, "sqlite"}))
         self.assertEqual(page.meta.total_count, len(seen))
 
-    def test_the_past_has_the_tags_of_then(self) -> None:
+    def test_past_states_have_their_tags(self) -> None:
         position = log.head()[0]
         self.attach(self.memory, "later")
         self.assertIn("later", self.listed(used=True))
@@ -150,7 +148,7 @@ class AttachTests(TagsTestCase):
         history: list[dict[str, Any]] = found["versions"]
         return history
 
-    def test_attaching_and_detaching_make_versions_that_say_which(self) -> None:
+    def test_attaching_and_detaching_make_versions_with_a_reason(self) -> None:
         added = self.attach(self.memory, "Python", "billing", "sqlite")
         self.assertEqual(
             (added.version, added.changed, added.tags), (2, ["python", "billing"], ["billing", "python", "sqlite"])
@@ -161,7 +159,7 @@ class AttachTests(TagsTestCase):
         self.assertEqual(reasons, ["tags detached: sqlite", "tags attached: python, billing", ""])
         self.assertTrue(Memory.objects.all().tagged("billing").exists())
 
-    def test_what_is_so_already_changes_nothing(self) -> None:
+    def test_redundant_changes_do_nothing(self) -> None:
         head = log.head()
         self.assertEqual(self.attach(self.memory, "sqlite").status, WriteStatus.UNCHANGED)
         self.assertEqual(self.detach(self.memory, "absent").status, WriteStatus.UNCHANGED)
@@ -172,7 +170,7 @@ class AttachTests(TagsTestCase):
         self.assertEqual(self.attach(self.memory, made.id or 0).tags, ["billing", "sqlite"])
         self.refuses(NotFound, "no described tag #999", lambda: self.attach(self.memory, 999))
 
-    def test_the_same_key_again_gives_the_first_answer(self) -> None:
+    def test_a_repeated_key_returns_the_first_answer(self) -> None:
         first = self.attach(self.memory, "billing", idempotency_key="k")
         self.detach(self.memory, "billing")
         again = self.attach(self.memory, "billing", idempotency_key="k")
@@ -191,10 +189,10 @@ class AttachTests(TagsTestCase):
         house = self.write("Rule", scope="org")
         changed = self.attach(f"org#{house}", "style", scope="org")
         self.assertEqual((changed.scope, changed.tags), ("org", ["style"]))
-        self.refuses(Invalid, "is of scope org, and this call.*scope=org", lambda: self.attach(f"org#{house}", "style"))
+        self.refuses(Invalid, "is of scope org, but this call.*scope=org", lambda: self.attach(f"org#{house}", "style"))
 
-    def test_what_cannot_be_is_refused_in_a_sentence(self) -> None:
-        self.refuses(Invalid, "would have 33 tags", lambda: self.attach(self.memory, *(f"t{n}" for n in range(32))))
+    def test_impossible_changes_are_refused_in_a_sentence(self) -> None:
+        self.refuses(Invalid, "33 tags are too many", lambda: self.attach(self.memory, *(f"t{n}" for n in range(32))))
         self.refuses(NotFound, "no memory #999", lambda: self.attach(999, "a"))
         self.refuses(Invalid, "'id' must be an id such as 412, or project", lambda: self.attach("that one", "a"))
         self.refuses(Invalid, "#2 is observation, not tool", lambda: self.attach(self.memory, "a", entry_type="tool"))

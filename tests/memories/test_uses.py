@@ -1,5 +1,3 @@
-"""What became of memories: given, found, fetched, cited, updated or ignored; and that reading writes no event."""
-
 from __future__ import annotations
 
 import os
@@ -86,15 +84,15 @@ class UsesTestCase(HubTestCase):
 
 
 class CountingTests(UsesTestCase):
-    def test_what_a_pack_told_is_given_and_ignored_until_somebody_comes_back_to_it(self) -> None:
-        told, left = self.write("Port of the hub"), self.write("Colour of the logo")
+    def test_memories_in_packs_count_as_given_and_ignored_until_used(self) -> None:
+        given, left = self.write("Port of the hub"), self.write("Colour of the logo")
         pack_context(command=ContextPackRequest())
-        self.assertEqual([self.use(told), uses_of([told])[told]["ignored"]], [{"given": 1}, True])
-        self.fetch(told)
-        self.assertEqual(self.use(told), {"given": 1, "fetched": 1})
+        self.assertEqual([self.use(given), uses_of([given])[given]["ignored"]], [{"given": 1}, True])
+        self.fetch(given)
+        self.assertEqual(self.use(given), {"given": 1, "fetched": 1})
         self.assertEqual(list(MemoryUse.objects.ignored().values_list("memory_id", flat=True)), [left])
 
-    def test_found_is_what_an_answer_showed_and_no_more(self) -> None:
+    def test_only_shown_hits_count_as_found(self) -> None:
         first, second = (
             self.write("Green tea", "Tea tea tea, green."),
             self.write("Black tea", "Tea. " + "Filler " * 90),
@@ -116,7 +114,7 @@ class CountingTests(UsesTestCase):
         end_session(command=SessionEnd(session_id="s-1", summary=f"Moved the port of #{cited}."))
         self.assertEqual(self.use(cited), {"cited": 4})
 
-    def test_a_revision_updates_and_names_itself_in_vain(self) -> None:
+    def test_a_revision_counts_as_an_update_and_cannot_cite_itself(self) -> None:
         memory_id = self.write("Port")
         services.update_memory(command=MemoryUpdate(id=memory_id, content=f"#{memory_id} is 8400 now."))
         self.assertEqual(self.use(memory_id), {"updated": 1})
@@ -127,7 +125,7 @@ class CountingTests(UsesTestCase):
         self.write("Fix", "Done for #99 and #1.")
         self.assertFalse(MemoryUse.objects.exists())
 
-    def test_agents_read_at_every_door_while_people_and_tests_leave_no_note(self) -> None:
+    def test_only_reads_by_agents_leave_notes(self) -> None:
         memory_id = self.write("Port")
         for source in ("admin", "cli", "job", "service"):
             with use_origin(source=source):
@@ -143,7 +141,7 @@ class CountingTests(UsesTestCase):
         plain = self.client.get(f"/api/v1/projects/alpha/memories/{memory_id}").json()
         self.assertNotIn("use", plain)
 
-    def test_wider_scopes_count_in_their_own_stores_and_beta_counts_nothing(self) -> None:
+    def test_wider_scopes_count_in_their_own_stores(self) -> None:
         self.write("Port")
         shared = self.write("Port of all", scope="global")
         pack_context(command=ContextPackRequest())
@@ -151,9 +149,9 @@ class CountingTests(UsesTestCase):
         with self.store("beta", source="mcp"):
             pass
         outcomes = run_job(job=find_job("count uses"), asked_by="ada")
-        told = {each.target.title: each.message for each in outcomes}
+        messages = {outcome.target.title: outcome.message for outcome in outcomes}
         self.assertEqual(
-            told, {"project alpha": "1 use counted", "project beta": "", "the global scope": "2 uses counted"}
+            messages, {"project alpha": "1 use counted", "project beta": "", "the global scope": "2 uses counted"}
         )
         with use_store(GLOBAL_STORE):
             self.assertEqual(self.use(shared), {"given": 1, "found": 1})
@@ -169,23 +167,23 @@ class FoldingTests(UsesTestCase):
     def events(self) -> int:
         return RawEvent.objects.filter(event_type="memories.used").count()
 
-    def test_a_read_writes_no_event_and_its_note_holds_ids_alone(self) -> None:
+    def test_a_read_writes_no_event_and_its_note_contains_only_ids(self) -> None:
         before = RawEvent.objects.count()
         self.find("port")
         self.fetch(self.port)
         self.assertEqual(RawEvent.objects.count(), before)
         folder = notes.folder_of(current_store())
         (path,) = folder.iterdir()
-        self.assertEqual([stat.S_IMODE(each.stat().st_mode) for each in (folder, path)], [0o700, 0o600])
+        self.assertEqual([stat.S_IMODE(item.stat().st_mode) for item in (folder, path)], [0o700, 0o600])
         self.assertRegex(path.read_text(), rf"\A\d+ fo {self.port}\n\d+ fe {self.port}\n\Z")
 
-    def test_notes_become_one_event_and_none_where_there_are_none(self) -> None:
+    def test_notes_become_one_event(self) -> None:
         self.find("port")
         self.find("port")
         self.assertEqual((count_uses(), count_uses()), (2, 0))
         self.assertEqual((self.events(), self.use(self.port), self.note_files()), (1, {"found": 2}, []))
 
-    def test_each_line_counts_once_wherever_the_job_is_killed(self) -> None:
+    def test_each_note_counts_once_even_if_the_job_is_killed(self) -> None:
         for expected, when in ((1, "before"), (2, "after")):
             self.find("port")
             command = [sys.executable, "-c", _KILLED, when]
@@ -195,7 +193,7 @@ class FoldingTests(UsesTestCase):
             self.assertEqual(self.use(self.port), {"found": expected})
             self.assertEqual((self.events(), self.note_files()), (expected, []))
 
-    def test_a_file_is_bounded_and_broken_lines_are_left_out(self) -> None:
+    def test_a_file_is_bounded_and_broken_lines_are_skipped(self) -> None:
         self.fetch(self.port)
         (path,) = notes.folder_of(current_store()).glob(f"*{notes.WAITING}")
         with path.open("a") as file:
@@ -211,7 +209,7 @@ class FoldingTests(UsesTestCase):
         self.assertEqual(self.find("port"), [self.port])
         self.assertEqual(count_uses(), 0)
 
-    def test_what_was_erased_meanwhile_is_not_counted(self) -> None:
+    def test_memories_erased_meanwhile_are_not_counted(self) -> None:
         other = self.write("Tea")
         self.fetch(self.port, other)
         self.erase(self.port)
@@ -227,12 +225,12 @@ class ProjectionTests(UsesTestCase):
         self.fetch(self.port, self.proxy)
         count_uses()
 
-    def test_a_rebuild_comes_out_the_same(self) -> None:
+    def test_a_rebuild_gives_the_same_rows(self) -> None:
         services.update_memory(command=MemoryUpdate(id=self.proxy, content=f"Leads to #{self.port} and #{self.proxy}."))
         self.assertTrue(log.rebuild().identical)
         self.assertEqual(self.use(self.port), {"given": 1, "fetched": 1, "cited": 1})
 
-    def test_erasing_takes_back_what_the_text_cited_and_a_rebuild_comes_out_the_same(self) -> None:
+    def test_erasing_a_text_removes_its_citations_and_a_rebuild_agrees(self) -> None:
         only_cited = self.write("Cited alone")
         citing = self.write("Citing", f"See #{only_cited} and #{self.port}.")
         self.assertEqual(self.use(self.port)["cited"], 2)
@@ -242,7 +240,7 @@ class ProjectionTests(UsesTestCase):
         self.assertEqual(self.use(self.port), {})
         self.assertTrue(log.rebuild().identical)
 
-    def test_the_past_is_told_as_it_was_and_reading_it_leaves_no_note(self) -> None:
+    def test_reading_the_past_leaves_no_note(self) -> None:
         with as_of(self.proxy):
             self.assertEqual(uses_of([self.port])[self.port]["fetched"], 0)
         get_memories(command=MemoryGet(ids=[self.port], as_of=self.proxy))
@@ -256,7 +254,7 @@ class RankingTests(UsesTestCase):
         self.first, self.second = (self.write(f"Port {name}", f"It listens on 8321 {name}.") for name in ("one", "two"))
         self.worse = self.write("Port", "Filler. " * 40 + "It listens elsewhere.")
 
-    def test_of_answers_as_good_the_one_that_was_used_comes_first(self) -> None:
+    def test_of_equal_answers_the_used_one_comes_first(self) -> None:
         last = self.find("where it listens")[1]
         self.fetch(last)
         count_uses()
@@ -272,7 +270,7 @@ class RankingTests(UsesTestCase):
         count_uses()
         self.assertEqual(self.find("it listens on 8321")[-1], self.worse)
 
-    def test_beta_ranks_by_its_own_use(self) -> None:
+    def test_each_project_ranks_by_its_own_use(self) -> None:
         with use_store(project_store("beta"), create=True):
             twins = [self.write(f"Port {name}", f"It listens on 8321 {name}.") for name in ("one", "two")]
             before = self.find("where it listens")

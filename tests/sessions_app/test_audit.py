@@ -36,7 +36,8 @@ def fill(count: int) -> None:
     write_memories(commands=[MemoryWrite(title=f"Note {n}", content=f"text number {n}") for n in range(count)])
 
 
-def tell_a_story() -> None:
+def write_a_story() -> None:
+    """A session with two turns, and a memory outside of both."""
     start_session(command=SessionStart(session_id="s1", purpose="fix the log"))
     for turn, words in (("t1", "why is it slow?"), ("t2", "make it fast")):
         token = begin_turn(command=TurnBegin(session_id="s1", turn_id=turn)).ack_token
@@ -55,7 +56,7 @@ def ask(tool: str, **arguments: object) -> Answer:
 class ReplayTests(StoreTestCase):
     def setUp(self) -> None:
         super().setUp()
-        tell_a_story()
+        write_a_story()
 
     def positions(self, **window: object) -> list[int]:
         return [event["position"] for event in replay_page(command=AuditReplay(**window)).results]
@@ -94,7 +95,7 @@ class ReplayTests(StoreTestCase):
         lines = [json.dumps(event, separators=(",", ":"), ensure_ascii=False) for event in results]
         self.assertEqual(lines, list(replay_lines(command=AuditReplay())))
 
-    def test_text_is_a_line_an_event_and_says_how_to_go_on(self) -> None:
+    def test_text_has_a_line_per_event_and_the_cursor(self) -> None:
         first, second, end = ask("audit_replay", turn_id="t1", limit=2).text.splitlines()
         self.assertRegex(first, r"^#2 \d{4}-.+Z turn\.began turn:s1/t1/1 by ada via service session=s1 turn=t1 t1$")
         self.assertTrue(second.endswith("why is it slow?"))
@@ -118,11 +119,11 @@ class ReplayTests(StoreTestCase):
 class RestReplayTests(RestTestCase):
     def test_rest_gives_the_canonical_lines_of_its_own_project_alone(self) -> None:
         with self.store("alpha"):
-            tell_a_story()
+            write_a_story()
             wanted = list(replay_lines(command=AuditReplay(turn_id="t1", type=["turn.began", "turn.ended"])))
         path = "events?turn_id=t1&type=turn.began&type=turn.ended"
         found = self.call("GET", f"projects/alpha/{path}").data["results"]
-        self.assertEqual([json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in found], wanted)
+        self.assertEqual([json.dumps(event, separators=(",", ":"), ensure_ascii=False) for event in found], wanted)
         self.assertEqual(self.call("GET", f"projects/beta/{path}").data["results"], [])
 
 
@@ -134,6 +135,7 @@ class CheckpointTests(StoreTestCase):
         self.file.parent.mkdir()
 
     def cut_tail(self) -> None:
+        """Remove the last event, and the anchor that would reveal it."""
         rows.execute("DROP TRIGGER raw_events_no_delete")
         rows.execute("DELETE FROM raw_events WHERE position = 5")
         anchor_path(project_store("alpha")).unlink()
@@ -147,15 +149,15 @@ class CheckpointTests(StoreTestCase):
         self.assertTrue(second.found.ok)
         self.assertEqual((second.compared.position, second.written), (5, None))  # type: ignore[union-attr]
 
-    def test_a_tail_cut_together_with_the_anchor_is_found(self) -> None:
+    def test_a_tail_cut_together_with_the_anchor_is_detected(self) -> None:
         verify_log(checkpoint=self.file)
         self.cut_tail()
-        self.assertTrue(log.verify().ok)  # nothing inside the store can tell
+        self.assertTrue(log.verify().ok)  # the store alone cannot reveal it
         found = verify_log(checkpoint=self.file).found
         self.assertEqual((found.ok, found.broken_position), (False, 5))
         self.assertIn("in the checkpoint; its tail was cut", found.reason)
 
-    def test_a_tail_written_anew_is_found(self) -> None:
+    def test_a_rewritten_tail_is_detected(self) -> None:
         verify_log(checkpoint=self.file)
         self.cut_tail()
         log.rebuild()
@@ -165,7 +167,7 @@ class CheckpointTests(StoreTestCase):
             (found.broken_position, found.reason), (5, "its digest differs from the one in the checkpoint")
         )
 
-    def test_a_broken_chain_is_never_written_down(self) -> None:
+    def test_no_checkpoint_is_written_of_a_broken_chain(self) -> None:
         verify_log(checkpoint=self.file)
         kept = self.file.read_text()
         self.cut_tail()
@@ -198,7 +200,7 @@ class CheckpointTests(StoreTestCase):
             run("--checkpoint", str(self.file))
         self.assertEqual(ended.exception.code, 11)
 
-    def test_the_tool_says_what_it_found(self) -> None:
+    def test_the_tool_reports_its_findings(self) -> None:
         self.assertIn("the chain holds: 5 events", ask("audit_verify").text)
         self.cut_tail()
         rows.execute("DROP TRIGGER raw_events_no_change")
@@ -243,11 +245,11 @@ class FlippedByteTests(HubTestCase):
         with use_store(project_store("beta")):
             return log.verify()
 
-    def test_the_copy_holds_as_it_is(self) -> None:
+    def test_a_copy_of_the_log_is_valid(self) -> None:
         self.copy()
         self.assertTrue(self.verify().ok)
 
-    def test_a_character_of_any_column_is_found(self) -> None:
+    def test_a_changed_character_in_any_column_is_detected(self) -> None:
         chance = random.Random(20261121)
         for column in COLUMNS:
             position = chance.randrange(1, self.EVENTS + 1)
@@ -261,7 +263,7 @@ class FlippedByteTests(HubTestCase):
             found = self.verify()
             self.assertEqual((column, found.ok, found.broken_position), (column, False, position))
 
-    def test_a_byte_of_the_file_is_found_wherever_it_changes_the_log(self) -> None:
+    def test_a_flipped_byte_that_changes_the_log_is_detected(self) -> None:
         chance = random.Random(412)
         original, places = self.rows_of(self.copy()), self.cells()
         changed = 0
@@ -272,7 +274,7 @@ class FlippedByteTests(HubTestCase):
             content[chance.randrange(start, end)] ^= 1 << chance.randrange(8)
             target.write_bytes(content)
             if self.rows_of(target) == original:
-                continue  # the flipped bit says nothing of the log
+                continue  # the flipped bit does not concern the log
             changed += 1
             with suppress(HubError):  # SQLite itself refuses to open some
                 found = self.verify()
@@ -280,7 +282,7 @@ class FlippedByteTests(HubTestCase):
         self.assertGreater(changed, 120)
 
     def rows_of(self, path: Path) -> object:
-        """Return the log as SQLite reads it, or the error that it gives; blobs and texts are told apart."""
+        """Return the log as SQLite reads it, or the error that it gives; blobs and texts are distinguished."""
         with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
             try:
                 return connection.execute("SELECT * FROM raw_events").fetchall()

@@ -1,4 +1,4 @@
-"""What clients' hooks tell becomes sessions, turns, events and commits."""
+"""Hook events become sessions, turns, events and commits."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class CaptureTestCase(HubTestCase):
         self.enterContext(self.store("alpha"))
         self.count = 0
 
-    def tell(self, event: str, *, key: str = "", session: str = "s1", client: str = "claude-code", **told: Any) -> str:
+    def hook(self, event: str, *, key: str = "", session: str = "s1", client: str = "claude-code", **data: Any) -> str:
         self.count += 1
         key = key or f"hook-{self.count}"
-        heard = parse_hook(client=client, event=event, data={"session_id": session, "cwd": str(self.work), **told})
+        hook_event = parse_hook(client=client, event=event, data={"session_id": session, "cwd": str(self.work), **data})
         with use_origin(source="hook", actor=client):
-            capture(event=heard, idempotency_key=key)
+            capture(event=hook_event, idempotency_key=key)
         return key
 
     def run_command(self, command: str, stdout: str = "") -> None:
-        self.tell("PostToolUse", tool_name="Bash", tool_input={"command": command}, tool_response={"stdout": stdout})
+        self.hook("PostToolUse", tool_name="Bash", tool_input={"command": command}, tool_response={"stdout": stdout})
 
     def types(self) -> list[str]:
         return [event.event_type for event in RawEvent.objects.order_by("position")]
@@ -57,8 +57,8 @@ class CaptureTestCase(HubTestCase):
 
 class SessionsTests(CaptureTestCase):
     def test_a_prompt_ends_the_turn_before_and_begins_the_next(self):
-        self.tell("UserPromptSubmit", prompt="One")
-        self.tell("UserPromptSubmit", prompt="Two")
+        self.hook("UserPromptSubmit", prompt="One")
+        self.hook("UserPromptSubmit", prompt="Two")
         self.assertEqual(
             self.types(),
             "session.started turn.began message.user turn.ended turn.began message.user".split(),
@@ -78,50 +78,50 @@ class SessionsTests(CaptureTestCase):
             ("SessionEnd", {"reason": "clear"}),
             ("SessionStart", {"source": "resume"}),
         ]
-        for event, told in steps:
-            key = self.tell(event, **told)
+        for event, data in steps:
+            key = self.hook(event, **data)
             before = self.types()
-            self.tell(event, key=key, **told)
+            self.hook(event, key=key, **data)
             self.assertEqual(self.types(), before, event)
 
     def test_a_stop_that_comes_again_later_does_not_end_the_next_turn(self):
-        self.tell("UserPromptSubmit", prompt="One")
-        key = self.tell("Stop")
-        self.tell("UserPromptSubmit", prompt="Two")
-        self.tell("Stop", key=key)
+        self.hook("UserPromptSubmit", prompt="One")
+        key = self.hook("Stop")
+        self.hook("UserPromptSubmit", prompt="Two")
+        self.hook("Stop", key=key)
         self.assertEqual(Turn.objects.filter(status=TurnStatus.OPEN).count(), 1)
 
-    def test_a_session_that_has_ended_goes_on_when_its_client_does(self):
-        self.tell("SessionStart")
-        self.tell("SessionEnd", reason="other")
-        self.tell("UserPromptSubmit", prompt="Still here")
+    def test_an_ended_session_resumes_when_its_client_continues(self):
+        self.hook("SessionStart")
+        self.hook("SessionEnd", reason="other")
+        self.hook("UserPromptSubmit", prompt="Still here")
         session = Session.objects.get()
         self.assertEqual((session.status, session.ended_at), (SessionStatus.ACTIVE, None))
         self.assertIn("session.resumed", self.types())
         self.assertTrue(all(report.before == report.after for report in log.rebuild().tables))
 
     def test_the_end_of_a_session_that_is_unknown_or_over_changes_nothing(self):
-        self.tell("SessionEnd", reason="other")
+        self.hook("SessionEnd", reason="other")
         self.assertEqual(self.types(), [])
-        self.tell("SessionStart")
+        self.hook("SessionStart")
         end_session(command=SessionEnd(session_id="s1", summary="Said by the agent"))
-        self.tell("SessionEnd", reason="other")
+        self.hook("SessionEnd", reason="other")
         self.assertEqual(Session.objects.get().summary, "Said by the agent")
 
     def test_two_sessions_keep_their_turns_apart(self):
-        self.tell("UserPromptSubmit", prompt="One", session="s1")
-        self.tell("UserPromptSubmit", prompt="Two", session="s2")
-        self.tell("Stop", session="s1")
+        self.hook("UserPromptSubmit", prompt="One", session="s1")
+        self.hook("UserPromptSubmit", prompt="Two", session="s2")
+        self.hook("Stop", session="s1")
         left = list(Turn.objects.filter(status=TurnStatus.OPEN).values_list("session_id", flat=True))
         self.assertEqual(left, ["s2"])
 
-    def test_the_summary_says_what_is_known(self):
-        self.tell("UserPromptSubmit", prompt="Mend\nthe parser")
+    def test_the_summary_lists_prompts_files_and_commands(self):
+        self.hook("UserPromptSubmit", prompt="Mend\nthe parser")
         edit = {"file_path": "a.py", "old_string": "x", "new_string": "y"}
-        self.tell("PostToolUse", tool_name="Edit", tool_input=edit)
+        self.hook("PostToolUse", tool_name="Edit", tool_input=edit)
         self.run_command("make test")
-        self.tell("Stop", last_assistant_message="It works. " * 200)
-        self.tell("SessionEnd", reason="logout")
+        self.hook("Stop", last_assistant_message="It works. " * 200)
+        self.hook("SessionEnd", reason="logout")
         summary = Session.objects.get().summary
         self.assertTrue(summary.startswith("Prompts: Mend the parser.\nFiles edited: a.py.\nCommands run: 1.\n"))
         self.assertTrue(summary.endswith("Ended by the client: logout."))
@@ -129,14 +129,14 @@ class SessionsTests(CaptureTestCase):
 
     def test_a_strict_project_is_captured_too(self):
         with mock.patch.dict(os.environ, MEMORY_HUB_TURN_POLICY="strict"):
-            self.tell("UserPromptSubmit", prompt="One")
+            self.hook("UserPromptSubmit", prompt="One")
         self.assertIn("message.user", self.types())
 
     def test_a_gemini_session_is_captured(self):
-        self.tell("SessionStart", client="gemini-cli", source="startup")
-        self.tell("BeforeAgent", client="gemini-cli", prompt="Why?")
-        self.tell("AfterAgent", client="gemini-cli", prompt_response="Because.")
-        self.tell("SessionEnd", client="gemini-cli", reason="exit")
+        self.hook("SessionStart", client="gemini-cli", source="startup")
+        self.hook("BeforeAgent", client="gemini-cli", prompt="Why?")
+        self.hook("AfterAgent", client="gemini-cli", prompt_response="Because.")
+        self.hook("SessionEnd", client="gemini-cli", reason="exit")
         self.assertEqual(
             self.types(),
             "session.started turn.began message.user message.assistant turn.ended session.ended".split(),
@@ -148,7 +148,7 @@ class CommitsTests(CaptureTestCase):
     def setUp(self):
         super().setUp()
         self.git("init", "--quiet", "--initial-branch=main")
-        self.tell("UserPromptSubmit", prompt="Commit it")
+        self.hook("UserPromptSubmit", prompt="Commit it")
 
     def commit(self, message: str, *options: str, **environment: str) -> str:
         return self.git("commit", "--allow-empty", "-m", message, *options, **environment)
@@ -162,8 +162,8 @@ class CommitsTests(CaptureTestCase):
         self.assertEqual((event.session_id, event.turn_id), ("s1", Turn.objects.get().turn_id))
 
     def test_each_commit_of_a_command_is_recorded(self):
-        said = self.commit("First") + self.commit("Second")
-        self.run_command("git commit -m First; git commit -m Second", said)
+        output = self.commit("First") + self.commit("Second")
+        self.run_command("git commit -m First; git commit -m Second", output)
         self.assertEqual(list(Commit.objects.order_by("id").values_list("message", flat=True)), ["First", "Second"])
 
     def test_a_quiet_commit_is_recorded_if_it_was_made_just_now(self):
@@ -178,18 +178,18 @@ class CommitsTests(CaptureTestCase):
         self.assertEqual(Commit.objects.count(), 0)
 
     def test_a_command_that_commits_nothing_records_nothing(self):
-        said = self.commit("First")
+        output = self.commit("First")
         for command in ("git log", "git status; echo commit", "commit-tool --git"):
-            self.run_command(command, said)
+            self.run_command(command, output)
         self.assertEqual(Commit.objects.count(), 0)
 
-    def test_a_project_can_do_without(self):
-        said = self.commit("First")
+    def test_a_project_can_switch_it_off(self):
+        output = self.commit("First")
         with mock.patch.dict(os.environ, MEMORY_HUB_CAPTURE_COMMITS="false"):
-            self.run_command("git commit -m First", said)
+            self.run_command("git commit -m First", output)
         self.assertEqual(Commit.objects.count(), 0)
 
-    def test_a_folder_that_is_gone_or_no_repository_is_no_fault(self):
+    def test_a_missing_folder_or_repository_is_no_error(self):
         for place in ("/nowhere/at/all", "/"):
-            self.tell("PostToolUse", tool_name="Bash", tool_input={"command": "git commit -m x"}, cwd=place)
+            self.hook("PostToolUse", tool_name="Bash", tool_input={"command": "git commit -m x"}, cwd=place)
         self.assertEqual(self.types().count("command.run"), 2)

@@ -74,7 +74,7 @@ class TurnTests(TurnsTestCase):
             if path.is_file():
                 self.assertNotIn(begun.ack_token.encode(), path.read_bytes(), path)
 
-    def test_every_unmet_precondition_is_named_with_what_to_do(self):
+    def test_every_refusal_names_the_precondition_and_the_next_step(self):
         first, second = self.begin(turn_id="t1"), self.begin(turn_id="t2")
         self.refused("no_token", lambda: append(None))
         self.refused("wrong_token", lambda: append("x" * 32))
@@ -96,7 +96,7 @@ class TurnTests(TurnsTestCase):
                 append(begun.ack_token)
         self.assertEqual(caught.exception.data["reason"], "wrong_token")
 
-    def test_time_slides_with_every_event_and_then_runs_out(self):
+    def test_every_event_restarts_the_timeout(self):
         with clock.frozen(START):
             services.start_session(command=SessionStart(session_id="s9"))
             begun = self.begin(session_id="s9", turn_id="t")
@@ -109,7 +109,7 @@ class TurnTests(TurnsTestCase):
             self.refused("incomplete", lambda: append(begun.ack_token))
         self.assertEqual(Turn.objects.get(turn_id="t").status, TurnStatus.INCOMPLETE)
 
-    def test_every_begin_marks_what_has_run_out(self):
+    def test_beginning_a_turn_expires_timed_out_ones(self):
         with clock.frozen(START):
             self.begin(turn_id="old")
         self.begin(turn_id="new")
@@ -128,10 +128,10 @@ class TurnTests(TurnsTestCase):
         with self.assertRaisesRegex(Invalid, "payload of command.run: 'command' is required"):
             turns.append_event(command=EventAppend(ack_token=token, type="command_run", payload={}))
 
-    def test_what_was_said_is_found_with_and_without_the_index(self):
+    def test_messages_are_found_with_and_without_the_index(self):
         token = self.begin().ack_token
-        said = EventAppend(ack_token=token, type="message.user", payload={"content": "Why does the kettle whistle?"})
-        position = turns.append_event(command=said).position
+        command = EventAppend(ack_token=token, type="message.user", payload={"content": "Why does the kettle whistle?"})
+        position = turns.append_event(command=command).position
         for mode in ("auto", "basic"):
             found = search(command=MemorySearch(query="whistling kettles kettle"), mode=mode).results
             self.assertEqual([(hit["id"], hit["source"]) for hit in found], [(position, "message")])
@@ -143,7 +143,7 @@ class PolicyTests(TurnsTestCase):
     def write(self, title: str = "T") -> int:
         return write_memory(command=MemoryWrite(title=title, content=f"text of {title}")).id
 
-    def test_strict_asks_every_write_of_a_client_and_nobody_else(self):
+    def test_a_strict_policy_requires_tokens_of_clients_only(self):
         change_settings(command=STRICT)
         self.refused("no_token", self.write)
         begun = self.begin(turn_id="t1")
@@ -153,7 +153,7 @@ class PolicyTests(TurnsTestCase):
         with use_origin(source="admin", actor="owner"):
             self.write("by a person")
 
-    def test_auto_asks_nobody(self):
+    def test_an_automatic_policy_needs_no_token(self):
         self.write()
 
     def test_an_unknown_setting_or_value_changes_nothing(self):
@@ -277,7 +277,7 @@ class GatekeeperMachine(RuleBasedStateMachine):
 
 
 class GatekeeperMachineTests(HubTestCase):
-    def test_thousands_of_random_steps_let_nothing_through(self):
+    def test_random_steps_never_bypass_the_gatekeeper(self):
         run_state_machine_as_test(
             GatekeeperMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
         )

@@ -127,7 +127,7 @@ class ReadCommitsTest(GitTestCase):
         [commit] = self.commits()
         self.assertEqual((commit.sha, [file.path for file in commit.files]), (sha, ["é"]))
 
-    def test_a_repository_without_commits_has_none(self) -> None:
+    def test_a_repository_without_commits_yields_none(self) -> None:
         self.assertEqual(self.commits(), [])
 
     def test_linked_worktrees_and_bare_repositories_are_read(self) -> None:
@@ -137,7 +137,7 @@ class ReadCommitsTest(GitTestCase):
         for folder in (self.root / "tree", self.root / "bare.git"):
             self.assertEqual([commit.sha for commit in read_commits(folder)], [sha])
 
-    def test_what_cannot_be_read_is_an_error_that_says_why(self) -> None:
+    def test_unreadable_repositories_raise_errors_with_the_reason(self) -> None:
         self.repository.commit("one")
         folder = self.repository.folder
         for place, options, reason in (
@@ -149,7 +149,7 @@ class ReadCommitsTest(GitTestCase):
         with mock.patch.dict(os.environ, {"PATH": ""}), self.assertRaisesRegex(Unavailable, "not installed"):
             list(read_commits(self.repository.folder))
 
-    def test_a_broken_repository_is_an_error_and_not_an_end(self) -> None:
+    def test_a_broken_repository_raises_an_error(self) -> None:
         self.repository.commit("one")
         self.repository.commit("two")
         lost = self.repository.git("rev-parse", "HEAD~1")

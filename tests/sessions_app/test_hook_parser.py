@@ -1,4 +1,4 @@
-"""What clients tell is read by their tables, whatever is in it."""
+"""Hook data is parsed by the clients' tables, whatever it contains."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from sessions_app.hook_parser import parse_hook
 COMMON = {"session_id": "s1", "cwd": "/work/alpha"}
 
 
-def heard(event: str, client: str = "claude-code", **told: Any) -> dict[str, Any]:
-    found = parse_hook(client=client, event=event, data={**COMMON, **told})
+def parsed(event: str, client: str = "claude-code", **data: Any) -> dict[str, Any]:
+    found = parse_hook(client=client, event=event, data={**COMMON, **data})
     return {"type": found.type, **found.payload}
 
 
 def run(**response: Any) -> dict[str, Any]:
-    return heard("PostToolUse", tool_name="Bash", tool_input={"command": "make"}, tool_response=response)
+    return parsed("PostToolUse", tool_name="Bash", tool_input={"command": "make"}, tool_response=response)
 
 
 class ClaudeCodeTests(SimpleTestCase):
     def test_a_command_has_its_output_errors_and_exit_code(self):
-        told = run(stdout="built", stderr="warned", exitCode=2)
+        event = run(stdout="built", stderr="warned", exitCode=2)
         self.assertEqual(
-            told,
+            event,
             {
                 "type": "command.run",
                 "command": "make",
@@ -45,40 +45,42 @@ class ClaudeCodeTests(SimpleTestCase):
             ("exit status: 3", 3),
             ("interrupted", None),
         ]:
-            told = heard("PostToolUseFailure", tool_name="Bash", tool_input={"command": "make"}, error=error)
-            self.assertEqual((told["type"], told["output"], told.get("exit_code")), ("command.run", error, code))
+            event = parsed("PostToolUseFailure", tool_name="Bash", tool_input={"command": "make"}, error=error)
+            self.assertEqual((event["type"], event["output"], event.get("exit_code")), ("command.run", error, code))
 
-    def test_an_edit_is_what_was_replaced_by_what(self):
+    def test_an_edit_becomes_a_diff(self):
         given = {"file_path": "a.py", "edits": [{"old_string": "a\nb", "new_string": "c"}, {"new_string": "d"}]}
-        told = heard("PostToolUse", tool_name="MultiEdit", tool_input=given)
+        event = parsed("PostToolUse", tool_name="MultiEdit", tool_input=given)
         self.assertEqual(
-            told, {"type": "file.edited", "path": "a.py", "change": "- a\n- b\n+ c\n+ d", "tool": "MultiEdit"}
+            event, {"type": "file.edited", "path": "a.py", "change": "- a\n- b\n+ c\n+ d", "tool": "MultiEdit"}
         )
 
-    def test_another_tool_is_told_with_what_it_was_given_and_what_it_gave(self):
-        told = heard("PostToolUse", tool_name="Grep", tool_input={"pattern": "x"}, tool_response=["a"], tool_use_id="t")
+    def test_other_tools_are_recorded_with_input_and_output(self):
+        event = parsed(
+            "PostToolUse", tool_name="Grep", tool_input={"pattern": "x"}, tool_response=["a"], tool_use_id="t"
+        )
         expected = {"tool": "Grep", "input": {"pattern": "x"}, "output": ["a"], "call_id": "t", "is_error": False}
-        self.assertEqual(told, {"type": "message.tool", **expected})
-        failed = heard("PostToolUseFailure", tool_name="Grep", tool_input={}, error="no such folder")
+        self.assertEqual(event, {"type": "message.tool", **expected})
+        failed = parsed("PostToolUseFailure", tool_name="Grep", tool_input={}, error="no such folder")
         self.assertEqual((failed["output"], failed["is_error"]), ("no such folder", True))
 
-    def test_long_texts_are_cut_and_say_so(self):
-        told = run(stdout="x" * 1_000_000, stderr="the end")
-        self.assertEqual(len(told["output"]), 8_000)
-        self.assertTrue(told["output"].endswith("the end"))
-        self.assertIn("characters left out", told["output"])
+    def test_long_texts_are_cut_with_a_note(self):
+        event = run(stdout="x" * 1_000_000, stderr="the end")
+        self.assertEqual(len(event["output"]), 8_000)
+        self.assertTrue(event["output"].endswith("the end"))
+        self.assertIn("characters left out", event["output"])
         deep: Any = "x"
         for _ in range(500):
             deep = [deep, {"y" * 3_000: deep}] if len(str(deep)) < 5_000 else [deep]
-        told = heard(
+        event = parsed(
             "PostToolUse", tool_name="Odd", tool_input=deep, tool_response={str(n): "z" * 99 for n in range(999)}
         )
-        self.assertLess(len(str(told)), 20_000)
+        self.assertLess(len(str(event)), 20_000)
 
-    def test_what_says_nothing_becomes_nothing(self):
-        self.assertEqual(heard("UserPromptSubmit"), {"type": "message.user"})
-        self.assertEqual(heard("PostToolUse", tool_name="Edit", tool_input={}), {"type": "file.edited"})
-        self.assertEqual(heard("PostToolUse"), {"type": "message.tool"})
+    def test_events_without_content_are_empty(self):
+        self.assertEqual(parsed("UserPromptSubmit"), {"type": "message.user"})
+        self.assertEqual(parsed("PostToolUse", tool_name="Edit", tool_input={}), {"type": "file.edited"})
+        self.assertEqual(parsed("PostToolUse"), {"type": "message.tool"})
 
     def test_a_session_without_a_name_is_refused(self):
         odd: list[Any] = [None, "", "  ", {}, 7]
@@ -86,7 +88,7 @@ class ClaudeCodeTests(SimpleTestCase):
             with self.assertRaisesRegex(Invalid, "session_id"):
                 parse_hook(client="claude-code", event="Stop", data={"session_id": session})
 
-    def test_what_is_unknown_is_refused_with_what_is_known(self):
+    def test_unknown_names_are_refused_with_the_known_ones(self):
         with self.assertRaises(NotFound) as caught:
             parse_hook(client="emacs", event="Stop", data=COMMON)
         self.assertEqual(caught.exception.data["known"], ["claude-code", "gemini-cli"])
@@ -95,37 +97,37 @@ class ClaudeCodeTests(SimpleTestCase):
 
 
 class GeminiCliTests(SimpleTestCase):
-    def test_its_turn_is_told_in_its_own_words(self):
-        prompt = heard("BeforeAgent", "gemini-cli", prompt="Why?")
+    def test_prompts_and_answers_become_messages(self):
+        prompt = parsed("BeforeAgent", "gemini-cli", prompt="Why?")
         self.assertEqual(prompt, {"type": "message.user", "content": "Why?"})
-        answer = heard("AfterAgent", "gemini-cli", prompt="Why?", prompt_response="Because.")
+        answer = parsed("AfterAgent", "gemini-cli", prompt="Why?", prompt_response="Because.")
         self.assertEqual(answer, {"type": "message.assistant", "content": "Because."})
 
     def test_its_tools_are_commands_and_edits(self):
         response = {"llmContent": "Command: make\nOutput: no\nExit Code: 2", "returnDisplay": "no"}
-        told = heard(
+        event = parsed(
             "AfterTool",
             "gemini-cli",
             tool_name="run_shell_command",
             tool_input={"command": "make"},
             tool_response=response,
         )
-        self.assertEqual((told["type"], told["exit_code"]), ("command.run", 2))
+        self.assertEqual((event["type"], event["exit_code"]), ("command.run", 2))
         given = {"file_path": "a", "old_string": "x", "new_string": "y"}
-        told = heard("AfterTool", "gemini-cli", tool_name="replace", tool_input=given, tool_response={})
-        self.assertEqual((told["type"], told["change"]), ("file.edited", "- x\n+ y"))
-        told = heard(
+        event = parsed("AfterTool", "gemini-cli", tool_name="replace", tool_input=given, tool_response={})
+        self.assertEqual((event["type"], event["change"]), ("file.edited", "- x\n+ y"))
+        event = parsed(
             "AfterTool",
             "gemini-cli",
             tool_name="read_file",
             tool_input={},
             tool_response={"llmContent": [{"text": "a"}]},
         )
-        self.assertEqual((told["type"], told["output"]), ("message.tool", [{"text": "a"}]))
+        self.assertEqual((event["type"], event["output"]), ("message.tool", [{"text": "a"}]))
 
 
 class TablesTests(SimpleTestCase):
-    def test_whatever_is_told_fits_the_event_that_it_becomes(self):
+    def test_any_hook_data_fits_the_events_schema(self):
         chance = random.Random(3)
         odd: list[Any] = [
             None,
@@ -146,12 +148,12 @@ class TablesTests(SimpleTestCase):
         inner = "command file_path old_string new_string edits content stdout stderr exit_code llmContent".split()
         for _ in range(2_000):
             client, table = chance.choice(list(CLIENTS.items()))
-            told: dict[str, Any] = {name: chance.choice(odd) for name in names}
-            told["tool_name"] = chance.choice([*tools, told["tool_name"]])
+            data: dict[str, Any] = {name: chance.choice(odd) for name in names}
+            data["tool_name"] = chance.choice([*tools, data["tool_name"]])
             for name in ("tool_input", "tool_response"):
                 if chance.random() < 0.7:
-                    told[name] = {key: chance.choice(odd) for key in inner}
-            found = parse_hook(client=client, event=chance.choice(list(table.hooks)), data={**told, "session_id": "s1"})
+                    data[name] = {key: chance.choice(odd) for key in inner}
+            found = parse_hook(client=client, event=chance.choice(list(table.hooks)), data={**data, "session_id": "s1"})
             if found.payload:
                 client_events()[found.type].schema.model_validate(found.payload)
 

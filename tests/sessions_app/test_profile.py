@@ -36,12 +36,12 @@ class ProfileTests(HubTestCase):
         payloads = [event.payload.model_dump(exclude_unset=True) for event in log.read(log.ReplayWindow())]
         self.assertEqual(payloads[1], {"description": "An aquarium."})
 
-    def test_what_is_set_to_nothing_is_taken_back(self) -> None:
+    def test_fields_set_to_null_are_reset(self) -> None:
         describe(command=ProjectDescribe(name="Alpha", org_id="acme", root_path="/src/alpha"))
         describe(command=ProjectDescribe(name="", org_id=None, root_path=""))
         self.assertEqual((profile().name, profile().org, profile().root_path), ("", None, ""))
 
-    def test_what_says_nothing_new_is_not_written(self) -> None:
+    def test_a_description_without_changes_is_not_written(self) -> None:
         describe(command=ProjectDescribe(name="Alpha"))
         before = log.head()
         describe(command=ProjectDescribe(name=" Alpha "))
@@ -52,7 +52,7 @@ class ProfileTests(HubTestCase):
         describe(command=ProjectDescribe(name="Second"))
         self.assertEqual(describe(command=ProjectDescribe(name="First", idempotency_key="k")).profile.name, "Second")
 
-    def test_an_organisation_that_is_not_there_is_refused_with_the_known_ones(self) -> None:
+    def test_an_unknown_organisation_is_refused_with_the_known_ones(self) -> None:
         with self.assertRaisesRegex(NotFound, "no organisation 'umbrella'.*known: acme"):
             describe(command=ProjectDescribe(name="Alpha", org_id="umbrella"))
         self.assertEqual(profile(), ProfileView())
@@ -103,7 +103,7 @@ class ProfileTests(HubTestCase):
         self.assertEqual((profile().name, profile().metadata), ("Alpha", {"b": 1, "a": [True, None]}))
         log.erase_streams(["project"], reason="leaving")
         self.assertEqual(profile(), ProfileView())
-        describe(command=ProjectDescribe(description="Begun anew."))
+        describe(command=ProjectDescribe(description="Rewritten."))
         report = log.rebuild()
         self.assertTrue(report.identical)
-        self.assertEqual((profile().name, profile().description), ("", "Begun anew."))
+        self.assertEqual((profile().name, profile().description), ("", "Rewritten."))

@@ -62,7 +62,7 @@ class TagTests(SecretsTestCase):
 
 
 class OwnRulesTests(SecretsTestCase):
-    def test_they_hold_in_their_project_alone(self):
+    def test_rules_apply_in_their_project_only(self):
         self.change(secret_rules=[BADGE])
         self.assertRegex(self.kept("of ACME-123456"), r"^of ACME-\[REDACTED:secret:[0-9a-f]{4}\]$")
         self.assertEqual(self.kept("of ACME-123456", "beta"), "of ACME-123456")
@@ -72,24 +72,24 @@ class OwnRulesTests(SecretsTestCase):
         self.assertEqual(self.kept("of ACME-123456"), "of ACME-123456")
         self.assertIn("[REDACTED:badge:", self.kept("BADGE ACME-123456"))
 
-    def test_what_is_allowed_stays_exactly_or_by_a_pattern_but_private_blocks_never(self):
+    def test_values_are_allowed_exactly_or_by_pattern_but_private_blocks_never(self):
         self.change(secret_allow=[TOKEN, "/hunter[0-9]+/", "/.*private.*/"])
         text = f"{TOKEN} password=hunter22 password=other99x <private>hunter22</private>"
         self.assertRegex(self.kept(text), rf"^{TOKEN} password=hunter22 password=\[REDACTED:secret:\w+\] $")
 
-    def test_what_is_allowed_is_kept_in_the_log_as_it_was_said(self):
+    def test_allowed_values_are_logged_unchanged(self):
         self.change(secret_allow=[TOKEN], secret_rules=[BADGE])
         with self.store("alpha"):
             self.assertIn(TOKEN, Setting.objects.get(name="secret_allow").value)
             self.assertIn(TOKEN, RawEvent.objects.get(event_type="project.configured").payload_json)
             self.assertTrue(log.rebuild().identical)
 
-    def test_a_rule_that_is_taken_back_holds_no_longer(self):
+    def test_a_removed_rule_no_longer_applies(self):
         self.change(secret_rules=[BADGE])
         self.change(secret_rules=None)
         self.assertEqual(self.kept("of ACME-123456"), "of ACME-123456")
 
-    def test_a_change_of_another_process_holds_as_soon_as_they_are_read_again(self):
+    def test_a_change_by_another_process_applies_at_the_next_read(self):
         self.assertEqual(self.kept("of ACME-123456"), "of ACME-123456")
         with mock.patch.dict(os.environ, MEMORY_HUB_SECRET_RULES='[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]'):
             current_rules.forget_rules()
@@ -104,27 +104,27 @@ class OwnRulesTests(SecretsTestCase):
         reading.assert_not_called()
 
     def test_bad_rules_are_refused_in_one_sentence(self):
-        for settings, said in (
-            ({"secret_rules": [{"id": "a", "pattern": "a("}]}, "not a valid RE2 pattern: missing )"),
-            ({"secret_rules": [{"id": "a", "pattern": "(?=a)b"}]}, "not a valid RE2 pattern"),
+        for settings, message in (
+            ({"secret_rules": [{"id": "a", "pattern": "a("}]}, "'a(' is not a valid RE2 pattern: missing )"),
+            ({"secret_rules": [{"id": "a", "pattern": "(?=a)b"}]}, "not a pattern that RE2 takes"),
             ({"secret_rules": [{"id": "a", "pattern": "a*"}]}, "matches the empty text"),
             ({"secret_rules": [{"id": "a", "pattern": "a" * 1001}]}, "must have at most 1000 characters"),
             ({"secret_rules": [{"id": "A b", "pattern": "a"}]}, "'secret_rules[0].id' must match"),
             ({"secret_allow": ["/a*/"]}, "'secret_allow[0]' is not valid"),
             ({"secret_allow": ["ab"]}, "must have at least 3 characters"),
         ):
-            with self.subTest(said=said), self.assertRaises(Invalid) as refused:
+            with self.subTest(message=message), self.assertRaises(Invalid) as refused:
                 self.change(**settings)
-            self.assertIn(said, refused.exception.message)
+            self.assertIn(message, refused.exception.message)
         with self.store("alpha"):
             self.assertFalse(Setting.objects.exists())
 
 
 class TryingTests(SecretsTestCase):
-    def test_each_finding_says_its_rule_and_where_that_is_from_but_not_the_secret(self):
+    def test_findings_name_the_rule_and_its_origin_but_not_the_secret(self):
         self.change(secret_rules=[BADGE])
         tried = self.tried(f"of ACME-123456, {TOKEN} <private>x</private> airtable_key: pat{TOKEN[4:18]}.{HEX}")
-        self.assertEqual([each.rule for each in tried.found][:3], ["own:badge", "npm-token", "private-block"])
+        self.assertEqual([secret.rule for secret in tried.found][:3], ["own:badge", "npm-token", "private-block"])
         self.assertEqual(tried.found[0].description, "The number of a badge")
         self.assertEqual(tried.found[0].origins, ["this project"])
         self.assertIn("betterleaks 2.0.0-rc.4, airtable-personnal-access-token (MIT)", tried.found[3].origins)
@@ -156,20 +156,20 @@ class CommandTests(SecretsTestCase):
         self.assertIn("2:5 npm-token: A npm token. [npm-token; Memory Hub (MIT)]", err)
         self.assertNotIn(TOKEN, out + err)
 
-    def test_check_ends_with_one_where_something_would_go(self):
+    def test_check_exits_with_one_if_a_secret_is_found(self):
         self.assertEqual(self.run_on("nothing\n", check=True), ("", ""))
         with self.assertRaises(CommandError) as ended:
             self.run_on(f"key {TOKEN}\n", check=True)
         self.assertEqual(ended.exception.returncode, 1)
 
     def test_a_file_that_is_not_there_is_refused(self):
-        with self.store("alpha"), self.assertRaisesRegex(CommandError, "can't be read"):
+        with self.store("alpha"), self.assertRaisesRegex(CommandError, "can't read"):
             call_command("sanitise", "/nowhere/a.txt", project="alpha")
 
 
 class RouteTests(RestTestCase):
     def test_the_route_answers_what_would_be_kept(self):
         response = self.call("POST", "projects/alpha/sanitise", {"text": f"key {TOKEN}"})
-        self.assertEqual([each["rule"] for each in response.data["found"]], ["npm-token"])
+        self.assertEqual([secret["rule"] for secret in response.data["found"]], ["npm-token"])
         self.assertNotIn(TOKEN, response.content.decode())
         self.call("POST", "projects/alpha/sanitise", {"text": "a", "secret_allow": ["/a(/"]}, expect=422)

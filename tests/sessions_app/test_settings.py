@@ -1,4 +1,4 @@
-"""Where settings come from, who decides each, and what a folder's file may say."""
+"""Where settings come from, their precedence, and the folder file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class InAFolderTestCase(HubTestCase):
         self.file = self.folder / FILE
         self.enterContext(self.store("alpha"))
 
-    def says(self, text: str) -> FolderSettings:
+    def use_file(self, text: str) -> FolderSettings:
         self.file.write_text(text)
         return read_folder(self.folder, "alpha")
 
@@ -48,8 +48,8 @@ class InAFolderTestCase(HubTestCase):
 
 
 class LayersTests(InAFolderTestCase):
-    def test_the_first_that_names_a_setting_decides_it_and_is_told(self):
-        with use_folder(self.says('search_mode = "basic"\n')):
+    def test_the_first_layer_that_sets_a_value_takes_precedence_and_is_reported(self):
+        with use_folder(self.use_file('search_mode = "basic"\n')):
             self.decided("basic", str(self.file))
             change_settings(command=SettingsChange(settings={"search_mode": "fts5"}))
             self.decided("fts5", "the project")
@@ -80,7 +80,7 @@ class LayersTests(InAFolderTestCase):
                 self.run_here("settings", *words)
         self.assertEqual(len(self.run_here("settings").splitlines()), 1 + len(ProjectSettings.model_fields))
 
-    def test_what_cannot_be_read_is_told_with_its_place_and_is_nobodys_input(self):
+    def test_an_unreadable_file_is_reported_with_its_path(self):
         config = self.home / "config.toml"
         for text, sentence in (
             ('turn_policy = "strict"\nx = = 3\n', r"config\.toml, line 2, column 5: invalid value; fix it there, or"),
@@ -104,25 +104,25 @@ class LayersTests(InAFolderTestCase):
 
 
 class FolderFileTests(InAFolderTestCase):
-    def test_what_would_protect_less_is_refused_whatever_its_value(self):
+    def test_settings_that_weaken_protection_are_refused(self):
         for name in set(ProjectSettings.model_fields) - set(MAY_SAY):
             with self.subTest(name=name), self.assertRaisesRegex(Invalid, f"'{name}' can't be set by a folder's file"):
-                self.says(f"{name} = 1\n")
+                self.use_file(f"{name} = 1\n")
         for name in ("secret_allow", "secret_rules", "retention_days", "review_policy", "embedding_model"):
             self.assertNotIn(name, MAY_SAY)
 
-    def test_what_it_may_say_can_only_be_made_stricter(self):
+    def test_a_folder_file_can_only_make_settings_stricter(self):
         for text, sentence in (
             ('turn_policy = "auto"', "'turn_policy' may only be 'strict'"),
             ("ack_token_minutes = 31", "'ack_token_minutes' may be at most 30 in a folder's file, not 31"),
             ("conflict_window_seconds = 6", "'conflict_window_seconds' may be at most 5"),
         ):
             with self.subTest(text=text), self.assertRaisesRegex(Invalid, sentence):
-                self.says(text)
-        with use_folder(self.says('turn_policy = "strict"\nack_token_minutes = 5\nconflict_window_seconds = 0\n')):
+                self.use_file(text)
+        with use_folder(self.use_file('turn_policy = "strict"\nack_token_minutes = 5\nconflict_window_seconds = 0\n')):
             self.assertEqual(project_settings().ack_token_minutes, 5)
 
-    def test_what_is_wrong_is_one_sentence_with_the_files_name(self):
+    def test_errors_are_one_sentence_with_the_file_name(self):
         for text, sentence in (
             ('serch_mode = "basic"', r"there is no setting 'serch_mode' \(did you mean 'search_mode'\?\)"),
             ("capture_commits = 'maybe'", "'capture_commits' must be true or false, not 'maybe'; fix or remove it"),
@@ -130,30 +130,30 @@ class FolderFileTests(InAFolderTestCase):
             ("a = " + "[" * 20_000, "cannot be read: it is nested too deeply; fix or remove it"),
         ):
             with self.subTest(text=text), self.assertRaisesRegex(Invalid, f"{self.file}.*{sentence}"):
-                self.says(text)
+                self.use_file(text)
         with self.assertRaisesRegex(CommandError, "cannot be read"):
             self.run_here("search", "anything")
 
     def test_it_counts_in_folders_below_and_not_for_another_project(self):
-        self.assertEqual(self.says('project = "beta"\nsearch_mode = "basic"\n').values, {})
-        self.says('project = "alpha"\nidentity = "folder"\nenabled = true\nsearch_mode = "basic"\n')
+        self.assertEqual(self.use_file('project = "beta"\nsearch_mode = "basic"\n').values, {})
+        self.use_file('project = "alpha"\nidentity = "folder"\nenabled = true\nsearch_mode = "basic"\n')
         below = self.folder / "a" / "b"
         below.mkdir(parents=True)
         self.assertEqual(read_folder(below, "alpha"), FolderSettings(str(self.file), {"search_mode": "basic"}))
 
-    def test_a_hook_captures_all_the_same_and_the_session_is_told(self):
+    def test_a_hook_captures_anyway_and_reports_the_problem_to_the_session(self):
         from sessions_app.hook_parser import parse_hook
         from sessions_app.services.capture import folder_settings_of
 
         self.file.write_text("colour = 3\n")
-        told = {"session_id": "s1", "cwd": str(self.folder), "source": "startup"}
-        heard = parse_hook(client="claude-code", event="SessionStart", data=told)
+        data = {"session_id": "s1", "cwd": str(self.folder), "source": "startup"}
+        event = parse_hook(client="claude-code", event="SessionStart", data=data)
         with self.assertLogs("sessions_app.services.capture", "WARNING"):
-            folder, problem = folder_settings_of("alpha", heard)
+            folder, problem = folder_settings_of("alpha", event)
         self.assertEqual(folder.values, {})
         self.assertIn("there is no setting 'colour'", problem)
 
-    def test_the_page_of_settings_tells_what_folders_say(self):
+    def test_the_settings_page_shows_folder_settings(self):
         from django.test import Client
 
         from memoryhub.web.signin import ensure_owner
@@ -163,7 +163,7 @@ class FolderFileTests(InAFolderTestCase):
         page = "/p/alpha/admin/settings/"
         self.assertNotIn("What folders say", browser.get(page).content.decode())
         bind_project("alpha", self.folder)
-        self.says('search_mode = "basic"\ncapture_commits = false\n')
+        self.use_file('search_mode = "basic"\ncapture_commits = false\n')
         change_settings(command=SettingsChange(settings={"capture_commits": True}))
         html = browser.get(page).content.decode()
         self.assertIn(f"<code>{self.file}</code>", html)

@@ -99,12 +99,12 @@ class TimelineTests(WorkingTestCase):
             self.assertFalse(set(first_events) & set(turn_events(second).values_list("position", flat=True)))
             self.assertEqual(first_prompts([first, second]), {first.id: "one", second.id: "two"})
 
-    def test_a_session_holds_its_start_though_that_was_told_from_outside_of_it(self) -> None:
+    def test_a_session_includes_its_start_that_was_recorded_outside_of_it(self) -> None:
         with self.store(session_id="another"):
             start_session(command=SessionStart(session_id="s-1", purpose="Lay the floor"))
         self.assertEqual(self.entries()[0].title, "Lay the floor")
 
-    def test_what_happened_to_a_memory_bears_the_memorys_title(self) -> None:
+    def test_events_of_a_memory_have_the_memorys_title(self) -> None:
         self.start("s-1")
         memory = self.write("Keep one file a project", session="elsewhere")
         with self.store(session_id="s-1"):
@@ -158,7 +158,7 @@ class PromptTests(WorkingTestCase):
 
 
 class AboutTests(WorkingTestCase):
-    def test_says_in_one_line_what_an_event_was_about(self) -> None:
+    def test_events_are_described_in_one_line(self) -> None:
         lines: dict[tuple[str, str], dict[str, Any]] = {
             ("message.user", "Measure it"): {"content": "Measure it\n\nTwice."},
             ("message.tool", "Read: core/wal.py"): {"tool": "Read", "input": {"limit": 3, "file_path": "core/wal.py"}},
@@ -176,12 +176,12 @@ class AboutTests(WorkingTestCase):
         for (kind, line), payload in lines.items():
             self.assertEqual(about(kind, payload, ""), line)
 
-    def test_a_title_that_is_known_stands_in_for_one_that_the_payload_lacks(self) -> None:
+    def test_the_entitys_title_is_used_if_the_payload_has_none(self) -> None:
         self.assertEqual(about("memory.deleted", {"memory_id": 4, "reason": "old"}, "A choice"), "A choice")
         self.assertEqual(about("memory.revised", {"title": "New"}, "Old"), "New")
         self.assertEqual(about("memory.written", {}, ""), "")
 
-    def test_text_is_told_from_the_rest_unless_the_line_says_all_of_it(self) -> None:
+    def test_the_main_text_is_separate_unless_the_line_has_all_of_it(self) -> None:
         command = {"command": "make", "output": "a\nb", "exit_code": 0}
         self.assertEqual(body("command.run", command), ("a\nb", {"command": "make", "exit_code": 0}))
         self.assertEqual(body("message.user", {"content": "short"}), ("", {"content": "short"}))

@@ -58,12 +58,12 @@ class SetupTestCase(SimpleTestCase):
 
 
 class SetupTests(SetupTestCase):
-    def test_what_would_change_is_shown_and_nothing_done(self):
+    def test_a_dry_run_shows_the_diff_and_changes_nothing(self):
         path = self.claude()
         for arguments in (("claude-code",), ("claude-code", "--dry-run")):
-            said = self.run_setup(*arguments)
-            self.assertIn('+    "memory-hub": {"type": "stdio", "command": ', said)
-            self.assertIn("nothing was changed; add --yes to make the change", said)
+            output = self.run_setup(*arguments)
+            self.assertIn('+    "memory-hub": {"type": "stdio", "command": ', output)
+            self.assertIn("nothing was changed; add --yes to make the change", output)
         self.assertEqual((path.read_text(), len(list(self.user.iterdir()))), (CLAUDE, 1))
 
     def test_every_client_is_set_up_once_and_taken_out_again(self):
@@ -72,8 +72,8 @@ class SetupTests(SetupTestCase):
                 project = ("--project", "alpha") if client.names_no_folder else ()
                 self.run_setup(client.id, "--yes", *project)
                 path = client.config_file(None)
-                said = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
-                entry = said[client.servers[0]]["memory-hub"]
+                config = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
+                entry = config[client.servers[0]]["memory-hub"]
                 command = entry["command"] if client.command_is_list else [entry["command"], *entry["args"]]
                 self.assertEqual(command[: len(command_words()) + 1], [*command_words(), "mcp"])
                 self.assertEqual(path.stat().st_mode & 0o777, 0o600)
@@ -121,7 +121,7 @@ class SetupTests(SetupTestCase):
         self.run_setup("claude-code", "--yes", "--remove")
         self.assertEqual(path.read_text(), theirs)
 
-    def test_a_path_that_moved_is_mended_and_what_the_user_added_stays(self):
+    def test_a_moved_path_is_updated_and_the_users_additions_stay(self):
         moved = {"command": "/old/memory-hub", "args": ["mcp", "--profile", "full"], "env": {"A": "1"}, "trust": True}
         hook = {"type": "command", "command": "'/old hub/memory-hub' hook gemini-cli AfterTool", "timeout": 9}
         path = self.user / ".gemini/settings.json"
@@ -130,12 +130,12 @@ class SetupTests(SetupTestCase):
         path.write_text(json.dumps({"mcpServers": {"memory-hub": moved}, "hooks": hooks}))
         self.assertIn("set up for another installation", self.run_setup())
         self.run_setup("gemini-cli", "--yes")
-        said = json.loads(path.read_text())
+        config = json.loads(path.read_text())
         command, *words = [*command_words(), "mcp", "--profile", "full"]
-        self.assertEqual(said["mcpServers"]["memory-hub"], {**moved, "command": command, "args": words})
-        self.assertEqual(len(said["hooks"]["AfterTool"]), 1)
-        (mended,) = said["hooks"]["AfterTool"][0]["hooks"]
-        self.assertEqual((mended["timeout"], "/old" in mended["command"]), (9, False))
+        self.assertEqual(config["mcpServers"]["memory-hub"], {**moved, "command": command, "args": words})
+        self.assertEqual(len(config["hooks"]["AfterTool"]), 1)
+        (fixed,) = config["hooks"]["AfterTool"][0]["hooks"]
+        self.assertEqual((fixed["timeout"], "/old" in fixed["command"]), (9, False))
 
     def test_a_repository_has_its_own_file(self):
         top = self.user / "work"
@@ -143,16 +143,16 @@ class SetupTests(SetupTestCase):
         subprocess.run(["git", "init", "-q", str(top)], check=True)
         with mock.patch.object(Path, "cwd", return_value=top / "deep"):
             self.assertIn("valid on this machine only", self.run_setup("claude-code", "--repository", "--yes"))
-            self.assertEqual({each.name for each in top.iterdir()}, {".git", ".mcp.json", ".claude", "deep"})
+            self.assertEqual({path.name for path in top.iterdir()}, {".git", ".mcp.json", ".claude", "deep"})
             self.refused(2, "has no configuration per repository", "windsurf", "--repository", "--project", "alpha")
         with mock.patch.object(Path, "cwd", return_value=self.user):
             self.refused(2, "is not in a git repository", "claude-code", "--repository")
 
-    def test_another_home_of_the_hub_is_told_to_the_client(self):
+    def test_another_home_is_set_in_the_clients_environment(self):
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME="/else where"):
             self.run_setup("claude-code", "--yes")
-        said = json.loads((self.user / ".claude.json").read_text())
-        self.assertEqual(said["mcpServers"]["memory-hub"]["env"], {"MEMORY_HUB_HOME": "/else where"})
+        config = json.loads((self.user / ".claude.json").read_text())
+        self.assertEqual(config["mcpServers"]["memory-hub"]["env"], {"MEMORY_HUB_HOME": "/else where"})
         self.assertIn("MEMORY_HUB_HOME='/else where' ", (self.user / ".claude/settings.json").read_text())
 
 
@@ -165,7 +165,7 @@ class RefusalTests(SetupTestCase):
         self.assertIn("memory-hub", json.loads(printed)["mcpServers"])
         self.assertEqual(path.read_text(), '// mine\n{"mcpServers": {}}\n')
 
-    def test_a_file_that_is_nested_too_deeply_is_left_alone(self):
+    def test_a_file_that_is_nested_too_deeply_is_not_changed(self):
         path = self.user / ".cursor/mcp.json"
         path.parent.mkdir()
         path.write_text("[" * 20_000)
@@ -201,7 +201,7 @@ class RefusalTests(SetupTestCase):
             self.refused(5, "has another server named 'memory-hub'", "claude-code", "--yes", *act)
         self.assertEqual(path.read_text(), text)
 
-    def test_a_file_that_changed_since_it_was_shown_is_left_alone(self):
+    def test_a_file_that_changed_since_the_preview_is_not_written(self):
         path = self.claude()
         changes = plan.plan_setup(find_client("claude-code"), repository=None, project=None, hooks=False)
         path.write_text('{"newer": 1}')

@@ -26,7 +26,7 @@ INDENTS = st.sampled_from([None, 1, 2, 4, "\t"])
 class JsonTextTests(SimpleTestCase):
     @settings(max_examples=150, deadline=None)
     @given(DOCUMENTS, st.dictionaries(KEYS, VALUES, min_size=1, max_size=3), INDENTS, st.sampled_from(["\n", "\r\n"]))
-    def test_what_was_put_in_is_taken_out_to_the_byte(self, document, servers, indent, newline):
+    def test_removing_an_added_value_restores_every_byte(self, document, servers, indent, newline):
         document = {**document, "mcp": servers}
         text = json.dumps(document, indent=indent, ensure_ascii=False).replace("\n", newline)
         changed = json_text.put(text, ("mcp", "hub"), ENTRY)
@@ -38,7 +38,7 @@ class JsonTextTests(SimpleTestCase):
         wanted = '{\n\t"a": [1,2],\n\t"servers" : {\n\t\t"x": {},\n\t\t"hub": {"b": 1}\n\t}\n}\n'
         self.assertEqual(json_text.put(text, ("servers", "hub"), {"b": 1}), wanted)
 
-    def test_what_leads_there_is_made_and_goes_again(self):
+    def test_missing_parents_are_created_and_removed_again(self):
         for text in ("{}", '{"a": 1}', '{\n  "a": 1\n}'):
             changed = json_text.put(text, ("hooks", "Stop", 0), {"hooks": [1]})
             self.assertEqual(json.loads(changed)["hooks"], {"Stop": [{"hooks": [1]}]})
@@ -55,7 +55,7 @@ class TomlTextTests(SimpleTestCase):
     TEXT = 'model = "x" # why\n\n[mcp_servers.a]\ncommand = "b"\n\n# about tools\n[tools]\nx = [\n  [1],\n]\n'
     TABLE = ("mcp_servers", "memory-hub")
 
-    def test_a_table_is_added_at_the_end_and_taken_out_to_the_byte(self):
+    def test_removing_an_added_table_restores_every_byte(self):
         for text in ("", self.TEXT, self.TEXT.replace("\n", "\r\n")):
             changed = toml_text.put_table(text, self.TABLE, ENTRY)
             self.assertTrue(changed.startswith(text))
@@ -69,9 +69,9 @@ class TomlTextTests(SimpleTestCase):
         self.assertEqual(tomllib.loads(left), tomllib.loads(rest))
         self.assertIn("# about tools\n[tools]", left)
 
-    def test_a_table_is_written_anew_in_its_place(self):
+    def test_a_table_is_replaced_in_place(self):
         text = toml_text.put_table(self.TEXT, self.TABLE, ENTRY) + "\n[last]\n"
-        said = {"command": 'quote " and \\', "env": {"HOME_OF": "ü"}}
-        changed = toml_text.put_table(text, self.TABLE, said)
-        self.assertEqual(tomllib.loads(changed)["mcp_servers"]["memory-hub"], said)
+        entry = {"command": 'quote " and \\', "env": {"HOME_OF": "ü"}}
+        changed = toml_text.put_table(text, self.TABLE, entry)
+        self.assertEqual(tomllib.loads(changed)["mcp_servers"]["memory-hub"], entry)
         self.assertTrue(changed.startswith(self.TEXT) and changed.endswith("\n[last]\n"))

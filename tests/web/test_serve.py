@@ -125,7 +125,7 @@ class RunningTests(TestCase):
         port = self.server.address.rpartition(":")[2]
         code, output = run("serve", "--port", port, home=self.server.home)
         self.assertEqual(code, 5)
-        self.assertIn(f"running already at {self.server.address} (process {self.server.process.pid})", output)
+        self.assertIn(f"already running at {self.server.address} (process {self.server.process.pid})", output)
         self.assertEqual(len(output.strip().splitlines()), 1)
 
     def test_a_body_without_a_length_is_limited_too(self) -> None:

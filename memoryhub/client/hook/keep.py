@@ -12,11 +12,7 @@ _LONGEST = 50_000
 
 
 def keep(event: Event) -> None:
-    """Append the event to the spool, without secrets; one that is not JSON is counted and dropped.
-
-    Raises:
-        OSError: the spool cannot be written.
-    """
+    """Append the event to the spool, without secrets; one that is not JSON is counted and dropped."""
     try:
         content = payload.read(event.body)
     except ValueError as error:

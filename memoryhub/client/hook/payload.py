@@ -11,11 +11,7 @@ _DEEPEST = 40
 
 
 def shortened(body: bytes, limit: int) -> bytes:
-    """Return the JSON object with long texts cut until it has at most ``limit`` bytes.
-
-    Raises:
-        ValueError: it is not JSON, or cutting texts is not enough.
-    """
+    """Return the JSON object with long texts cut until it has at most ``limit`` bytes."""
     value = read(body)
     longest = _LONGEST
     while longest >= _SHORTEST:
@@ -27,11 +23,6 @@ def shortened(body: bytes, limit: int) -> bytes:
 
 
 def read(body: bytes) -> dict[str, Any]:
-    """Parse the JSON object.
-
-    Raises:
-        ValueError: it is not one.
-    """
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -62,12 +53,7 @@ def cut_text(text: str, longest: int) -> str:
 
 
 def project_of(body: bytes) -> str:
-    """Return the project of the event's folder, by this process's environment.
-
-    Raises:
-        Invalid: the folder belongs to no single project.
-        ValueError: the event has no folder.
-    """
+    """Return the project of the event's folder, by this process's environment."""
     from pathlib import Path
 
     from memoryhub.config.identity import identify_project

@@ -56,11 +56,7 @@ class Client(BaseModel):
         return bool(shutil.which(self.program)) or any(Path(_filled(folder)).is_dir() for folder in self.folders)
 
     def config_file(self, repository: Path | None) -> Path:
-        """Return the file of the client's servers: the user's, or that of a repository.
-
-        Raises:
-            Invalid: the client has no file per repository.
-        """
+        """Return the file of the client's servers: the user's, or that of a repository."""
         if repository is None:
             return _place(self.user)
         if not self.repository:
@@ -80,11 +76,7 @@ def all_clients() -> dict[str, Client]:
 
 
 def find_client(client_id: str) -> Client:
-    """Return the client of that id.
-
-    Raises:
-        NotFound: it is unknown; the data lists the known ids.
-    """
+    """Return the client of that id."""
     clients = all_clients()
     if client_id not in clients:
         raise NotFound(f"{client_id!r} is not a known client", choices=list(clients))
@@ -92,11 +84,7 @@ def find_client(client_id: str) -> Client:
 
 
 def repository_of(directory: Path) -> Path:
-    """Return the top of the folder's working tree.
-
-    Raises:
-        Invalid: it is in no repository.
-    """
+    """Return the top of the folder's working tree."""
     directory = directory.resolve()
     top = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
     if top is None or find_repository(directory) is None:

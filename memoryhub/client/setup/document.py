@@ -36,11 +36,7 @@ class Document:
         return self.path.suffix == ".toml"
 
     def at(self, place: Place, default: Any) -> Any:
-        """Return the value at a place, or ``default``.
-
-        Raises:
-            Invalid: a value there, or on the way, has another type than ``default``.
-        """
+        """Return the value at a place, or ``default``."""
         found: Any = self.data
         for depth, name in enumerate(place):
             if isinstance(name, str) != isinstance(found, dict):
@@ -92,12 +88,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Read a file; one that does not exist is empty.
-
-    Raises:
-        Invalid: it is not strict JSON (without comments), or not TOML.
-        Unavailable: it cannot be read.
-    """
+    """Read a file; one that does not exist is empty."""
     try:
         text = path.read_bytes().decode()
     except FileNotFoundError:
@@ -111,10 +102,6 @@ def write_document(before: Document, after: Document) -> Path | None:
     """Replace the file of ``before`` with ``after``; return the backup beside it, if one was written.
 
     Follows symbolic links and keeps the mode. A file that becomes empty is deleted, without a backup.
-
-    Raises:
-        Conflict: the file has changed since it was read.
-        Unavailable: it cannot be written.
     """
     if read_document(before.path).text != before.text:
         raise Conflict(f"{before.path} has changed in the meantime and was not written; run the command again")

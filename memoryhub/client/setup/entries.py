@@ -76,11 +76,7 @@ def put_server(client: Client, document: Document, project: str | None) -> Docum
 
 
 def wanted_entry(client: Client, found: dict[str, Any], project: str | None) -> dict[str, Any]:
-    """Return the entry for this installation.
-
-    Raises:
-        Invalid: the client needs a project, and none is named.
-    """
+    """Return the entry for this installation."""
     words = entry_words(found)
     added = words[own_part(words, "mcp") + 1 :] if found else []
     arguments = ["--project", project] if project else added or list(client.arguments)

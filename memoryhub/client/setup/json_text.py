@@ -147,7 +147,6 @@ _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
 def put_table(text: str, path: tuple[str, ...], value: Mapping[str, Any]) -> str:
-    """Replace the table of that name, or append it."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = [f"[{'.'.join(path)}]", *(f"{name} = {_toml_value(item)}" for name, item in value.items())]
     table = newline.join(lines) + newline

@@ -60,11 +60,7 @@ def plan_setup(client: Client, *, repository: Path | None, project: str | None, 
 
 
 def plan_removal(client: Client, *, repository: Path | None) -> list[Change]:
-    """Return the file changes that remove the hub from a client's configuration.
-
-    Raises:
-        Invalid: a file cannot be changed in place.
-    """
+    """Return the file changes that remove the hub from a client's configuration."""
     config = read_document(client.config_file(repository))
     after = config.take(server_place(client, config)) if find_server(client, config) else config
     changed = {config.path: (config, after)}
@@ -76,17 +72,11 @@ def plan_removal(client: Client, *, repository: Path | None) -> list[Change]:
 
 
 def apply(changes: list[Change]) -> list[Path | None]:
-    """Write the changes; return each file's backup, None for a new file.
-
-    Raises:
-        Conflict: a file has changed since it was planned.
-        Unavailable: a file cannot be written.
-    """
+    """Write the changes; return each file's backup, None for a new file."""
     return [write_document(change.before, change.after) for change in changes]
 
 
 def to_paste(client: Client, project: str | None) -> str:
-    """Return the entry as text to paste by hand."""
     entry = wanted_entry(client, {}, project)
     if client.config_file(None).suffix == ".toml":
         return put_table("", (*client.servers, SERVER), entry)

@@ -32,12 +32,7 @@ class Answer:
 
 
 def try_client(client: Client, *, repository: Path | None, directory: Path) -> Answer:
-    """Start the server as the client would, in a folder, and ask for its name and tools.
-
-    Raises:
-        NotFound: the client is not set up.
-        Unavailable: the server cannot be started, or its answer is invalid.
-    """
+    """Start the server as the client would, in a folder, and ask for its name and tools."""
     path = client.config_file(repository)
     entry = find_server(client, read_document(path))
     if entry is None:

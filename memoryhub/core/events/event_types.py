@@ -23,8 +23,6 @@ Q = ParamSpec("Q")
 
 
 class Retention(StrEnum):
-    """How long retention keeps the events of a type."""
-
     # Deleted one by one, by age; rules may name the type. No other event of the stream may depend on it.
     CAPTURED = "captured"
     # Like captured, but the whole stream is deleted, and rules may name context packs.
@@ -60,47 +58,39 @@ class EventGroup:
 
 @dataclass(frozen=True, slots=True)
 class EventType(Generic[P]):
-    """One type of event. Attributes without a default must be declared.
+    """One type of event. Attributes without a default must be declared."""
 
-    Attributes:
-        name: ``thing.happened``; stored in the log, so it never changes.
-        label: for people: "Memory revised".
-        group: where lists and filters show it.
-        changes_stream: whether it changes the memory or decision of its stream, and so protects it from the roll-back
-            of earlier events.
-        version: of the schema.
-        alone: whether a single event can be erased; captured ones always can.
-        act: the right that the caller needs.
-        turn: whether it needs an open turn in a strict project.
-        own_icon: in timelines, instead of the group's.
-        nouns: singular and plural for counts: ``("prompt", "prompts")``.
-        is_tallied: whether summaries of sessions and turns count it.
-        about: the line that lists show, from the payload; default: the title of the entity.
-        is_failure: whether timelines show it as a failure.
-        from_clients: whether clients may append it (``event_append``, hooks).
-        speech: the kind of message, if it is one.
-        removes_text: whether it records that text of other events was erased or redacted.
-    """
-
+    # ``thing.happened``; stored in the log, so it never changes.
     name: str
     schema: type[P]
     _: KW_ONLY
+    # For people: "Memory revised".
     label: str
     group: EventGroup
     retention: Retention
     rollback: Rollback
+    # Whether it changes the memory or decision of its stream, and so protects it from the roll-back of earlier
+    # events.
     changes_stream: bool
+    # Of the schema.
     version: int = 1
+    # Whether a single event can be erased; captured ones always can.
     alone: bool = False
     act: Act = Act.WRITE
     turn: TurnRule = TurnRule.REQUIRED
+    # In timelines, instead of the group's.
     own_icon: str = ""
+    # Singular and plural for counts: ``("prompt", "prompts")``.
     nouns: tuple[str, str] | None = None
+    # Whether summaries of sessions and turns count it.
     is_tallied: bool = False
+    # The line that lists show, from the payload; default: the title of the entity.
     about: Callable[[Mapping[str, Any]], str] | None = None
     is_failure: bool = False
+    # Whether clients may append it (``event_append``, hooks).
     from_clients: bool = False
     speech: Speech | None = None
+    # Whether it records that text of other events was erased or redacted.
     removes_text: bool = False
 
     def __post_init__(self) -> None:
@@ -161,17 +151,15 @@ def event_type(name: str) -> EventType[Any] | None:
 
 
 def event_types() -> list[EventType[Any]]:
-    """Return all registered types, sorted by group."""
     return sorted(_types.values(), key=lambda event_type: event_type.group.order)
 
 
 def names_where(condition: Callable[[EventType[Any]], Any]) -> list[str]:
-    """Return the names of the types that satisfy a condition, in order of definition."""
     return [name for name, event_type in _types.items() if condition(event_type)]
 
 
 def names_of_speech(*speeches: Speech) -> list[str]:
-    """Return the names of the message types of these kinds; of all message types by default."""
+    """Return the names of the message types of these kinds; default: all."""
     return names_where(lambda event_type: event_type.speech and (not speeches or event_type.speech in speeches))
 
 
@@ -185,7 +173,6 @@ def types_that_change_streams() -> list[str]:
 
 
 def rollback_groups() -> dict[str, Rollback]:
-    """Return the declarations of roll-back groups by name, in the order of previews."""
     found = {
         event_type.rollback.group: event_type.rollback for event_type in _types.values() if event_type.rollback.group
     }
@@ -197,16 +184,11 @@ def types_in_group(group: str) -> list[str]:
 
 
 def types_reversed_by(step: str) -> list[EventType[Any]]:
-    """Return the types that a roll-back effect reverses."""
     return [event_type for event_type in _types.values() if event_type.rollback.by == step]
 
 
 def require_effects() -> None:
-    """Check that every effect that an event type names is defined.
-
-    Raises:
-        ImproperlyConfigured: an effect is missing or has no ``plan``; the message names the type.
-    """
+    """Check that every effect that an event type names is defined."""
     defined = effects()
     for event_type in _types.values():
         step = event_type.rollback.by

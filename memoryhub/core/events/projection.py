@@ -53,8 +53,6 @@ _checks: dict[str, Check] = {}
 
 
 def projects(*event_types: EventType[Any]) -> Callable[[Projector], Projector]:
-    """Register the decorated function as a projector of these types, after those already registered."""
-
     def register(function: Projector) -> Projector:
         for event_type in event_types:
             _projectors.setdefault(event_type.name, []).append(function)
@@ -64,7 +62,6 @@ def projects(*event_types: EventType[Any]) -> Callable[[Projector], Projector]:
 
 
 def project_every_event(function: Projector) -> Projector:
-    """Register a projector that runs on every event after all others, such as the search index."""
     _after_each.append(function)
     return function
 
@@ -76,7 +73,6 @@ def project_headers(function: Projector) -> Projector:
 
 
 def after_rebuild(function: Callable[[], None]) -> Callable[[], None]:
-    """Register a step that runs after a store's read models were rebuilt, for example to clear a cache."""
     _after_rebuild.append(function)
     return function
 
@@ -98,13 +94,9 @@ def companions_of(table: str) -> tuple[str, ...]:
 
 
 def define_check(what: str, check: Check) -> None:
-    """Register a comparison of something derived from read models, such as an index, with its expected content.
-
-    Args:
-        what: its name in a sentence.
-        check: takes sampled ids, or None for all; returns the ids that differ. Runs in a copy built from the log, with
-            the store attached as ``copy.LIVE``.
-    """
+    """Register a comparison of something derived from read models, such as an index, with its expected content."""
+    # ``check`` takes sampled ids, or None for all, and returns the ids that differ. It runs in a copy built from the
+    # log, with the store attached as ``copy.LIVE``.
     _checks[what] = check
 
 
@@ -118,7 +110,6 @@ def define_text_cache(table: str, column: str) -> None:
 
 
 def text_caches() -> dict[str, str]:
-    """Return the registered tables, each with its column of ids."""
     return dict(_text_caches)
 
 
@@ -140,7 +131,6 @@ def models_beside_log() -> Iterable[type[models.Model]]:
 
 
 def read_models() -> Iterable[type[models.Model]]:
-    """Yield every model that is built from events, lower apps first."""
     for label in STORE_APPS:
         for model in apps.get_app_config(label).get_models():
             made = model not in (RawEvent, ProjectionOffset) and getattr(model, "from_log", True)

@@ -16,8 +16,6 @@ from memoryhub.core.schemas import Payload
 
 
 class Treatment(StrEnum):
-    """How a roll-back treats a selected event."""
-
     # The event created an entity, whose id is the event's position: quarantine hides it.
     SET_ASIDE = "set_aside"
     # The event changed an entity that others may have created: undo reverses the change.
@@ -30,31 +28,28 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """How roll-back treats the events of one group, and how previews show them. Types may share one.
-
-    Attributes:
-        group: name of the group in previews; clients read it, so it never changes.
-        title: of the group on pages.
-        order: of the group in previews, ascending.
-        by: the effect that undo uses; empty if undo quarantines too.
-        thing: the entity type that the events change, as in stream names: ``memory``, ``decision``.
-        is_hidden: whether quarantine hides the whole entity.
-        is_cited: whether other entities can cite it, depend on it, or get it in a context pack.
-        can_leave: whether a person can exclude single entities of the group.
-        follows_stream: whether the entity is excluded together with the one of its stream.
-        why: for ``STAYS``: completes "left: 3 × memory.seen (…)".
-    """
+    """How roll-back treats the events of one group, and how previews show them. Types may share one."""
 
     treatment: Treatment
+    # Name of the group in previews; clients read it, so it never changes.
     group: str = ""
+    # Of the group on pages.
     title: str = ""
+    # Of the group in previews, ascending.
     order: int = 0
+    # The effect that undo uses; empty if undo quarantines too.
     by: str = ""
+    # The entity type that the events change, as in stream names: ``memory``, ``decision``.
     thing: str = ""
+    # Whether quarantine hides the whole entity.
     is_hidden: bool = False
+    # Whether other entities can cite it, depend on it, or get it in a context pack.
     is_cited: bool = False
+    # Whether a person can exclude single entities of the group.
     can_leave: bool = True
+    # Whether the entity is excluded together with the one of its stream.
     follows_stream: bool = False
+    # For ``STAYS``: the reason that previews show in parentheses.
     why: str = ""
 
     def __post_init__(self) -> None:
@@ -73,7 +68,6 @@ reverses = partial(Rollback, Treatment.REVERSED)
 
 
 def stays(why: str) -> Rollback:
-    """Declare that the event stays in force; ``why`` completes "left: 3 × memory.seen (…)"."""
     return Rollback(Treatment.STAYS, why=why)
 
 
@@ -138,47 +132,41 @@ Key = int | str
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """How to read a value from events and write it back: a setting, a status, whether a memory is pinned.
+    """How to read a value from events and write it back: a setting, a status, whether a memory is pinned."""
 
-    Attributes:
-        read: from an event's position and payload, the values that it set, by entity id or by name.
-        write: the payload that sets the value of a step, given the step and the reason.
-        thing: the entity type; empty if values have names, as settings do.
-        default: the value before any event, given the id or name.
-        also: other event types to read: those that create the entity with a value.
-        unset: why an event of the type that set no value is skipped.
-    """
-
+    # From an event's position and payload, the values that it set, by entity id or by name.
     read: Callable[[int, Mapping[str, Any]], Mapping[Any, Any]]
+    # The payload that sets the value of a step, given the step and the reason.
     write: Callable[[Step, str], Payload] | None = None
+    # The entity type; empty if values have names, as settings do.
     thing: str = ""
+    # The value before any event, given the id or name.
     default: Callable[[Any], Any] = lambda _key: None
+    # Other event types to read: those that create the entity with a value.
     also: tuple[str, ...] = ()
+    # Why an event of the type that set no value is skipped.
     unset: str = "it set no value that can be restored"
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One kind of step of a roll-back.
+    """One kind of step of a roll-back."""
 
-    Attributes:
-        step: its name in ``Step.do`` and the log, so it never changes.
-        order: steps run in ascending order: names are freed before other entities take them.
-        words: how pages describe it: "3 set aside".
-        values: for an effect that restores a value; replaces the three functions below.
-        apply: execute steps of this kind in an open transaction, given a reason.
-        plan: yield the steps that reverse the events of the types that name this effect. Effects may share one.
-        undo: yield the steps that reverse steps of this kind. Effects may share one, which then gets the steps of all.
-        in_one_event: whether all steps of a roll-back share one event; otherwise each appends one.
-    """
-
+    # Its name in ``Step.do`` and the log, so it never changes.
     step: str
+    # Steps run in ascending order: names are freed before other entities take them.
     order: int
+    # How pages describe it: "3 set aside".
     words: str
+    # For an effect that restores a value; replaces the three functions below.
     values: Values | None = None
+    # Execute steps of this kind in an open transaction, given a reason.
     apply: Apply | None = None
+    # Yield the steps that reverse the events of the types that name this effect. Effects may share one.
     plan: Plan | None = None
+    # Yield the steps that reverse steps of this kind. Effects may share one, which then gets the steps of all.
     undo: Undo | None = None
+    # Whether all steps of a roll-back share one event; otherwise each appends one.
     in_one_event: bool = False
 
     def __post_init__(self) -> None:
@@ -205,14 +193,12 @@ def define_effects_in(module: str) -> None:
 
 
 def effects() -> dict[str, Effect]:
-    """Return the effects by step, in the order of execution."""
     for module in _effect_modules:
         import_module(module)
     return {effect.step: effect for effect in sorted(_effects.values(), key=lambda effect: effect.order)}
 
 
 def count_events(steps: Iterable[Step]) -> int:
-    """Return how many events these steps append."""
     defined = effects()
     names = [step.do for step in steps]
     shared = {name for name in names if name in defined and defined[name].in_one_event}

@@ -86,7 +86,6 @@ def attribute_of(field: FieldInfo) -> Attribute:
 
 
 def shapes_of(model: type[BaseModel]) -> dict[str, Shape]:
-    """Return the attributes of a schema by name, in its order."""
     schema = model.model_json_schema()
     parts, described = schema.get("$defs", {}), schema.get("properties", {})
     return {name: _shape(name, field, described[name], parts) for name, field in model.model_fields.items()}

@@ -71,8 +71,6 @@ class PackSection:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of memory. Everything that depends on the kind derives from these fields."""
-
     # In events, tools and URLs.
     name: str
     label: str
@@ -169,11 +167,7 @@ _kinds: dict[str, Kind] = {}
 
 
 def define_kind(kind: Kind) -> Kind:
-    """Register a kind and return it.
-
-    Raises:
-        ImproperlyConfigured: a declaration is missing, contradictory or too late; the message names the kind.
-    """
+    """Register a kind; raise ImproperlyConfigured if its declaration is incomplete or contradictory."""
     problem = next(_problems(kind), "")
     if not problem and all_kinds.cache_info().currsize:
         problem = "it is declared after memoryhub.core.kinds.builtin was imported"

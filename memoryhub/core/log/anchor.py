@@ -88,11 +88,6 @@ def anchor_warning() -> str:
 
 
 def require_anchored() -> None:
-    """Check that the log matches its anchor before a write.
-
-    Raises:
-        Damaged: it does not.
-    """
     problem = anchor_problem()
     if problem:
         raise Damaged(f"nothing was written: {problem}; run `memory-hub doctor`", store=current_store().name)

@@ -235,11 +235,7 @@ def _checked_key(key: str | None) -> str | None:
 
 
 def find_by_key(key: str | None, *types: EventType[Any]) -> RawEvent | None:
-    """Return the event appended under an idempotency key, if any.
-
-    Raises:
-        Conflict: the event's type is not among ``types``.
-    """
+    """Return the event appended under an idempotency key; Conflict if it has none of the ``types``."""
     if key is None:
         return None
     event: RawEvent | None = RawEvent.objects.filter(idempotency_key=key).first()

@@ -70,9 +70,6 @@ def verify(
         of: the store whose anchor is used; default: the current one.
         database: the schema name of that store in the current connection.
         anchored: whether to compare with the anchor.
-
-    Raises:
-        Invalid: the checkpoint belongs to another store.
     """
     walked = _Walk(_redacted(database))
     try:

@@ -22,11 +22,6 @@ class Checkpoint:
     time: str
 
     def require_store(self, store: StoreId) -> None:
-        """Check that the checkpoint belongs to ``store``.
-
-        Raises:
-            Invalid: it belongs to another store.
-        """
         if (self.scope, self.store) != (store.scope.value, store.name):
             raise Invalid(f"the checkpoint belongs to {self.scope} {self.store!r}, not to {store.scope} {store.name!r}")
 
@@ -36,12 +31,6 @@ def checkpoint_at(store: StoreId, position: int, digest: str) -> Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
-    """Return the checkpoint in a file, or None if there is no such file.
-
-    Raises:
-        Invalid: it is not a checkpoint.
-        Unavailable: it cannot be read.
-    """
     try:
         content = json.loads(path.read_text())
         return Checkpoint(**{**content, "position": int(content["position"])})
@@ -54,11 +43,7 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write the file atomically, readable by its owner only, and sync it.
-
-    Raises:
-        Unavailable: it cannot be written.
-    """
+    """Write the file atomically, readable by its owner only, and sync it."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -46,7 +46,6 @@ class Difference:
     is_table: bool
 
     def describe(self) -> str:
-        """Return the difference as part of a sentence, such as ``memories_memory (1 row: #412)``."""
         shown = ", ".join(f"#{key}" for key in self.keys[:_SHOWN])
         return f"{self.what} ({counted(self.rows, 'row')}: {shown}{', …' if self.rows > _SHOWN else ''})"
 
@@ -73,9 +72,6 @@ def compare(*, whole: bool = False, progress: Progress = lambda _: None) -> Comp
     Args:
         whole: compare all events even if the log is long.
         progress: called with the number of events applied so far; an exception from it stops the comparison.
-
-    Raises:
-        Locked: events were erased repeatedly during the comparison.
     """
     if not whole and head()[0] > SMALL_LOG:
         sample = compare_sample()

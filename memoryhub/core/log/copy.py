@@ -41,7 +41,6 @@ _TAKE = (
 
 @contextmanager
 def open_copy(path: Path) -> Iterator[None]:
-    """Make the copy at ``path`` current; the file must be a copy of the template or of another copy."""
     with files.connected(path, _ALIAS):
         token = current_alias.set(_ALIAS)
         try:
@@ -54,7 +53,6 @@ def open_copy(path: Path) -> Iterator[None]:
 
 @contextmanager
 def attached(source: Path, *, write: bool = False) -> Iterator[None]:
-    """Attach the original store to the current copy's connection."""
     rows.execute(f"ATTACH DATABASE %s AS {LIVE}", [f"file:{quote(str(source))}?mode={'rw' if write else 'ro'}"])
     try:
         rows.execute(f"PRAGMA {LIVE}.synchronous=FULL")
@@ -72,11 +70,7 @@ def _prepare_again() -> None:
 
 
 def take_events(up_to: int) -> int:
-    """Copy the events that the current copy lacks; return its previous head. Requires ``attached``.
-
-    Raises:
-        Damaged: positions are missing, or an id occurs twice.
-    """
+    """Copy the events that the current copy lacks; return its previous head. Requires ``attached``."""
     last = head()[0]
     try:
         for start in range(last, up_to, _COPIED_AT_ONCE):
@@ -101,7 +95,6 @@ def apply_events(after: int, progress: Progress = lambda _: None) -> int:
 
 
 def follow(source: Path, *, up_to: int, progress: Progress = lambda _: None) -> int:
-    """Bring the current copy to position ``up_to``; return the number of events applied."""
     with attached(source):
         last = take_events(up_to)
     return apply_events(last, progress)

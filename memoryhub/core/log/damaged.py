@@ -77,31 +77,18 @@ def _passing_over_damage() -> Iterator[None]:
 
 
 class FreshFile:
-    """A new store file that is built from the log of the damaged one."""
-
     def __init__(self, store: StoreId, source: Path) -> None:
         self._store, self._source = store, source
 
     @classmethod
     @contextmanager
     def at(cls, path: Path, store: StoreId, source: Path) -> Iterator[FreshFile]:
-        """Create an empty store at ``path``, and make it current inside the block.
-
-        Args:
-            path: must not exist yet.
-            store: the store whose log is applied.
-            source: a file with that log; see ``readable_log``.
-        """
+        """Create an empty store at ``path``, for the log in ``source``, and make it current inside the block."""
         files.copy_template(path)
         with open_copy(path), _passing_over_damage():
             yield cls(store, source)
 
     def fill(self, progress: Callable[[int], None]) -> None:
-        """Verify the log, then copy and apply its events.
-
-        Raises:
-            Unavailable: the log cannot be read completely, or was changed.
-        """
         with attached(self._source):
             found = verify(of=self._store, database=LIVE)
             if not found.ok:
@@ -132,7 +119,6 @@ class FreshFile:
             _carry("store_meta", META_COLUMNS)
 
     def compared(self) -> list[TableReport]:
-        """Compare every read model of the store with the rebuilt one."""
         alias = require_current_alias()
         for _ in range(_ATTEMPTS):
             self.catch_up()

@@ -33,16 +33,10 @@ HEADER = (
 
 
 def canonical_json(value: Any) -> str:
-    """Return the canonical JSON text of ``value``: sorted keys, no spaces, UTF-8 without escapes."""
     return _encode(value)
 
 
 def new_payload_json(value: Any) -> str:
-    """Return the canonical JSON of a payload that is about to be stored.
-
-    Raises:
-        Invalid: it contains NaN or infinity, which are not JSON.
-    """
     try:
         return _encode_new(value)
     except ValueError as error:

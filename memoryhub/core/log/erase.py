@@ -42,7 +42,6 @@ _TYPES = f"SELECT DISTINCT event_type FROM raw_events WHERE position IN {IDS} AN
 
 
 def erased_positions(database: str = "main") -> set[int]:
-    """Return the positions that payload.erased events record."""
     found = rows.fetch(
         f"SELECT value FROM {database}.raw_events AS e, {int_elements('e.payload_json', 'positions')} AS gone "
         "WHERE e.event_type = 'payload.erased'"
@@ -51,11 +50,6 @@ def erased_positions(database: str = "main") -> set[int]:
 
 
 def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased]:
-    """Erase the payloads of all events in these streams, and the read models' rows built from them.
-
-    Raises:
-        NotFound: none of the streams has a payload left.
-    """
     with transaction():
         named = RawEvent.objects.filter(stream_id__in=list(streams))
         found = named.filter(payload_json__isnull=False)
@@ -67,12 +61,6 @@ def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased
 
 
 def erase_events(positions: Sequence[int], *, reason: str) -> Event[PayloadErased]:
-    """Erase the payloads of single events; the rest of their streams stays.
-
-    Raises:
-        Invalid: later events of the stream depend on one of them.
-        NotFound: none of them has a payload left.
-    """
     with transaction():
         types = [name for (name,) in rows.fetch(_TYPES, [json.dumps(list(positions))])]
         if not types:

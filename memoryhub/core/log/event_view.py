@@ -46,11 +46,6 @@ def viewed_store() -> StoreId:
 
 
 def position_at(moment: int | datetime) -> int:
-    """Return a position unchanged, or the position of the last event at or before a time; 0 before the first.
-
-    Raises:
-        NotFound: the log does not reach that position.
-    """
     if isinstance(moment, datetime):
         found = rows.fetch("SELECT max(position) FROM raw_events WHERE occurred_at <= %s", [clock.to_text(moment)])
         return found[0][0] or 0
@@ -67,8 +62,7 @@ _TITLE_FIELDS = (
 ).split()
 
 
-def chronicle(event: RawEvent, title: str | None = None) -> dict[str, Any]:
-    """Return an event as a timeline entry; ``title`` overrides the text from its payload."""
+def timeline_entry(event: RawEvent, title: str | None = None) -> dict[str, Any]:
     return {
         "position": event.position,
         "type": event.event_type,
@@ -82,7 +76,7 @@ def chronicle(event: RawEvent, title: str | None = None) -> dict[str, Any]:
     }
 
 
-def kept_quiet(events: Sequence[RawEvent]) -> dict[int, str]:
+def quarantine_notes(events: Sequence[RawEvent]) -> dict[int, str]:
     """Map the positions of quarantined events to the note shown in place of their title."""
     marks = quarantine_marks({id_ for event in events for id_ in (event.position, entity_of(event))})
     notes = {event.position: marks.get(entity_of(event)) or marks.get(event.position) for event in events}
@@ -96,6 +90,5 @@ def entity_of(event: RawEvent) -> int:
 
 
 def main_text(payload: Mapping[str, Any]) -> str:
-    """Return the first line of the payload's most descriptive field."""
     text = next((payload[name] for name in _TITLE_FIELDS if payload.get(name)), "")
     return first_line(text)

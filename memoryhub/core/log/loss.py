@@ -34,14 +34,7 @@ LOSS_ACCEPTED = define_governance_event("log.loss_accepted", LossAccepted, label
 
 
 def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
-    """Record the loss in the log, and allow writes again.
-
-    A store whose file is missing or empty starts again with this event; an empty file is kept beside it.
-
-    Raises:
-        Invalid: nothing is lost.
-        Damaged: the remaining events are not a valid chain; only a backup helps.
-    """
+    """Record the loss in the log, and allow writes again; a missing store is created again."""
     problem = _begin_again(store)
     with use_store(store):
         problem = problem or anchor_problem() or _missing_anchor()

@@ -67,7 +67,6 @@ def forget_erased(event: Event[PayloadErased]) -> None:
 
 
 def quarantined_among(ids: Sequence[int]) -> set[int]:
-    """Return the ids that are quarantined."""
     sql = f"SELECT id FROM quarantine WHERE id IN {IDS}"
     return {row[0] for row in rows.fetch(sql, [json.dumps(list(ids))])}
 

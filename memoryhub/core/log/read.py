@@ -1,5 +1,3 @@
-"""Read the log: its head, events in order, and a deterministic export."""
-
 from __future__ import annotations
 
 import json
@@ -56,7 +54,6 @@ class ReplayWindow:
 
 
 def head(database: str = "main") -> tuple[int, str]:
-    """Return the position and chain digest of the last event; 0 and zeros for an empty log."""
     found = rows.fetch(f"SELECT position, chain_digest FROM {database}.raw_events ORDER BY position DESC LIMIT 1")
     return found[0] if found else (0, GENESIS)
 
@@ -67,7 +64,6 @@ def digest_at(position: int) -> str | None:
 
 
 def last_erasure(database: str = "main") -> int:
-    """Return the position of the last event that erased or redacted text, or 0."""
     found = rows.fetch(
         f"SELECT max(position) FROM {database}.raw_events WHERE event_type IN ({_types_that_remove_text()})"
     )
@@ -75,7 +71,6 @@ def last_erasure(database: str = "main") -> int:
 
 
 def erased_after(position: int, database: str = "main") -> bool:
-    """Return whether text was erased or redacted after a position."""
     return bool(
         rows.fetch(
             # NOT INDEXED: the indexes of a damaged file may lack an event (decision 32).
@@ -143,7 +138,6 @@ def replay(window: ReplayWindow) -> Iterator[str]:
 
 
 def described(row: RawEvent) -> dict[str, Any]:
-    """Return an event's header, payload and digests as JSON data with sorted keys."""
     payload = None if row.payload_json is None else json.loads(row.payload_json)
     values = {name: getattr(row, name) for name in (*HEADER, "payload_digest", "chain_digest")}
     return dict(sorted({**values, "payload": payload}.items()))

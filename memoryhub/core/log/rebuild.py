@@ -58,10 +58,6 @@ def rebuild(progress: Callable[[int], None] = lambda _: None, *, only: Sequence[
     Args:
         progress: called with the number of events applied so far, about every 2,000.
         only: tables or app labels to replace; all others are only compared. Default: all.
-
-    Raises:
-        Invalid: an entry of ``only`` is not a read model.
-        Locked: events were erased repeatedly during the rebuild.
     """
     tables = _tables_of(only)
     started = time.monotonic()
@@ -120,7 +116,6 @@ def _reported(model: type[models.Model], differs: bool, replaced: bool) -> Table
 
 
 def table_digests() -> dict[str, tuple[int, str]]:
-    """Return the number of rows and a digest over them for every read model's table."""
     return {model._meta.db_table: table_digest(model, "main") for model in read_models()}
 
 

@@ -54,12 +54,7 @@ _DIGESTS = (
 
 
 def redacted_digests(database: str = "main", *, use_index: bool = True) -> dict[int, str]:
-    """Return the digest that each redacted payload must have now, by position.
-
-    Args:
-        database: the schema name of the store in the current connection.
-        use_index: off to read the table itself; a damaged index may lack an event.
-    """
+    """Return the digest that each redacted payload must have now, by position."""
     found: dict[int, str] = {}
     for (digests,) in rows.fetch(_DIGESTS.format(database=database, hint="" if use_index else "NOT INDEXED")):
         found |= {int(position): digest for position, digest in json.loads(digests).items()}

@@ -35,24 +35,14 @@ class ErasedMeanwhile(Exception):
 
 
 class Replacing:
-    """Transfers what the current copy contains to the store that it was built from.
-
-    Args:
-        source: the store's file.
-        erasure: the ``last_erasure`` that the copy includes.
-        wanted: the read models whose rows are replaced, with their companion tables.
-    """
+    """Transfers what the current copy contains to the store that it was built from."""
 
     def __init__(self, source: Path, erasure: int, wanted: Sequence[Model]) -> None:
         self._source, self._erasure, self._wanted = source, erasure, wanted
         self._late = 0
 
     def catch_up(self) -> None:
-        """Apply new events to the copy until only a few are left for the lock.
-
-        Raises:
-            ErasedMeanwhile: the new events do not continue the copy's log.
-        """
+        """Apply new events to the copy until only a few are left for the lock."""
         for _ in range(_ROUNDS):
             with attached(self._source), transaction.atomic(using=require_current_alias()):
                 late = self._take_late()
@@ -61,24 +51,14 @@ class Replacing:
 
     @contextmanager
     def compared(self) -> Iterator[set[Model]]:
-        """Record which rows differ in a snapshot of the store; the block can read both.
-
-        Yields the read models with differing rows.
-
-        Raises:
-            ErasedMeanwhile: nothing is compared.
-        """
+        """Record which rows differ in a snapshot of the store, and yield their models; the block can read both."""
         with attached(self._source), transaction.atomic(using=require_current_alias()):
             self._take_late()
             yield {model for model in read_models() if note_differing(model)}
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the store's write lock, let the block change both, then replace the recorded rows: all or nothing.
-
-        Raises:
-            ErasedMeanwhile: nothing is replaced.
-        """
+        """Hold the store's write lock, let the block change both, then replace the recorded rows: all or nothing."""
         with attached(self._source, write=True), transaction.atomic(using=require_current_alias()):
             self._late = self._take_late()
             yield
@@ -175,7 +155,6 @@ class _Table:
 
 
 def columns_of(row: str, names: Sequence[str]) -> str:
-    """Return the columns of an aliased row as SQL, such as ``l.id, l.title``."""
     return ", ".join(f"{row}.{name}" for name in names)
 
 

@@ -31,11 +31,7 @@ _ABANDONED_SECONDS = 6 * 3600.0
 
 
 def view_at(position: int) -> StoreId:
-    """Return a view of the current store at ``position``; build it if it is not cached.
-
-    Raises:
-        Locked: events were erased repeatedly while it was built.
-    """
+    """Return a view of the current store at ``position``; build it if it is not cached."""
     store = current_store()
     for _ in range(_ATTEMPTS):
         prefix = f"{_key(store)}-{last_erasure()}-{schema.fingerprint()[:8]}"
@@ -110,7 +106,6 @@ def forget_views(store: StoreId | None = None) -> None:
 
 
 def count_views() -> int:
-    """Return the number of cached views of the current store."""
     return sum(1 for _ in _folder().glob(f"{_key(current_store())}-*"))
 
 

@@ -50,14 +50,7 @@ class Assignment:
 
 
 def assignment_at(data: bytes, position: int, limit: int, *, spaced: bool) -> Assignment | None:
-    """Return the assignment to the name in which a keyword ends at ``position``, if there is one.
-
-    Args:
-        data: the text.
-        position: the end of the keyword; the name may continue.
-        limit: the end of the text to read.
-        spaced: whether only space may separate name and value.
-    """
+    """Return the assignment to the name in which a keyword ends at ``position``, if there is one."""
     stop = min(limit, position + _LONGEST_HEAD)
     head = compiled(_HEAD).at(data, position, stop)
     if head is not None:

@@ -16,7 +16,6 @@ _FILE = Path(__file__).with_name("rules.jsonl")
 
 
 def lines() -> Iterator[dict[str, Any]]:
-    """Yield the lines of the rule pack: first its sources, then the rules."""
     with _FILE.open(encoding="utf-8") as file:
         for line in file:
             yield json.loads(line)
@@ -24,7 +23,6 @@ def lines() -> Iterator[dict[str, Any]]:
 
 @cache
 def detector() -> Detector:
-    """Return the rule pack ready to search; it is read at the first call."""
     return Detector(rule_of(line) for line in lines() if "id" in line)
 
 
@@ -60,7 +58,6 @@ def catalogue() -> dict[str, RuleInfo]:
 
 
 def about(rule: str) -> RuleInfo | None:
-    """Return what is known of a rule named in a finding; None for custom rules."""
     return _OTHERS.get(rule) or catalogue().get(rule)
 
 

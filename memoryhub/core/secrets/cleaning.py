@@ -1,5 +1,3 @@
-"""Remove private blocks and secrets from one text until none is left."""
-
 from __future__ import annotations
 
 from bisect import bisect_right
@@ -71,7 +69,6 @@ class _Secret(NamedTuple):
 
 
 def clean_text(text: str, context: Context) -> tuple[str, list[Finding]]:
-    """Return a storable text without private blocks and secrets, and the findings in order of position."""
     traced = TracedText([(0, text)])
     findings: list[Finding] = []
     for _ in range(_MAX_ROUNDS):

@@ -37,7 +37,6 @@ class CustomRules:
         return secret in self.texts or any(pattern.is_all(secret) for pattern in self.patterns)
 
     def find(self, data: bytes) -> list[Hit]:
-        """Return the hits in order of position, without overlaps."""
         found = sorted((hit for rule in self.rules for hit in _hits(rule, data)), key=_place)
         hits: list[Hit] = []
         for hit in found:
@@ -68,16 +67,10 @@ def compile_rules(rules: Iterable[CustomRule], allow: Iterable[str]) -> CustomRu
 
 
 def pattern_of(allowed: str) -> str | None:
-    """Return the pattern between slashes, or None for an exact text."""
     return allowed[1:-1] if len(allowed) > 2 and allowed.startswith("/") and allowed.endswith("/") else None
 
 
 def checked_pattern(pattern: str) -> Pattern:
-    """Compile a pattern that a person wrote.
-
-    Raises:
-        ValueError: it is not valid RE2, or matches the empty text.
-    """
     try:
         found = compiled(pattern.encode())
     except re2.error as error:

@@ -36,7 +36,6 @@ class Detector:
         self._without_keyword = [rule for rule in self.rules if rule.form is Form.ALL]
 
     def find(self, data: bytes) -> list[Hit]:
-        """Return the secrets in order of position, without overlaps."""
         places = self.places(data)
         # First the rules that recognise a secret alone, then, between their hits, values judged by their names.
         known = list(_known(data, places))

@@ -1,5 +1,3 @@
-"""Matches, hits and findings, and the search for keywords."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator

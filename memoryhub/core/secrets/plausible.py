@@ -1,5 +1,3 @@
-"""Could this string be a secret? Entropy, placeholders, digests and words."""
-
 from __future__ import annotations
 
 import math
@@ -51,7 +49,6 @@ def fits(pattern: bytes, value: str) -> bool:
 
 
 def entropy(text: str) -> float:
-    """Return the Shannon entropy of the characters, in bits per character."""
     size = len(text)
     return -sum(n / size * math.log2(n / size) for n in Counter(text).values())
 
@@ -72,7 +69,6 @@ def is_masked(value: str) -> bool:
 
 
 def is_filler(value: str) -> bool:
-    """Return whether the value is masked or padding, such as ``0000`` or ``***``."""
     return is_masked(value) or len(set(value)) < 4 or matches(_FILLER, value)
 
 
@@ -88,7 +84,6 @@ def is_sample(value: str) -> bool:
 
 
 def is_digest(value: str) -> bool:
-    """Return whether the value is an integrity hash that names its algorithm."""
     return matches(_INTEGRITY, value)
 
 
@@ -139,12 +134,10 @@ def _mean_word(value: str) -> float:
 
 
 def looks_random(value: str, *, bits: float = 3.0) -> bool:
-    """Return whether the value has letters and digits and at least ``bits`` bits per character."""
     has_digit = any(c.isdigit() for c in value)
     has_letter = any(c.isalpha() for c in value)
     return has_digit and has_letter and entropy(value) >= bits
 
 
 def is_mixed(value: str) -> bool:
-    """Return whether the value has lower-case letters, upper-case letters and digits."""
     return value != value.lower() and value != value.upper() and any(c.isdigit() for c in value)

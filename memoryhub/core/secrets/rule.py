@@ -29,7 +29,6 @@ class Pattern:
         self._match = re2.compile(pattern, options)._regexp.Match
 
     def at(self, data: bytes, start: int, stop: int) -> list[Span] | None:
-        """Match at exactly ``start``."""
         spans: list[Span] = self._match(_Anchor.ANCHOR_START, data, start, stop)
         return spans if spans[0] != NOWHERE else None
 
@@ -54,16 +53,7 @@ class Pattern:
 
 @cache
 def compiled(pattern: bytes, *, memory: int = _MEMORY, longest: bool = False) -> Pattern:
-    """Compile an RE2 pattern that reads each byte as a character.
-
-    Args:
-        pattern: in RE2 syntax.
-        memory: limit for its automata in bytes; beyond it matching is slower but still correct.
-        longest: prefer the longest match to the first alternative.
-
-    Raises:
-        re2.error: the syntax is wrong.
-    """
+    """Compile an RE2 pattern that reads each byte as a character; ``memory`` limits its automata in bytes."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
@@ -126,7 +116,6 @@ class Rule:
 
 
 def rule_of(data: dict[str, Any]) -> Rule:
-    """Return the rule that a line of the rule pack describes."""
     return Rule(
         id=data["id"],
         type=data.get("type", data["id"]),

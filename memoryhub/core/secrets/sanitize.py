@@ -53,19 +53,11 @@ def use_rules(rules: CustomRules) -> Iterator[None]:
 
 
 def sanitize_text(text: str) -> tuple[str, list[Finding]]:
-    """Return the sanitised text, and the findings in order of position."""
     return _cleaned(text, _context())
 
 
 def sanitize(value: Any, shape: Shape = TEXT) -> tuple[Any, list[Finding]]:
-    """Return a sanitised copy of a JSON value, keys included, and the findings.
-
-    A string under a key such as ``password`` is also judged by the key. Positions are relative to their string.
-
-    Args:
-        value: JSON data.
-        shape: which strings are free text; the others are returned unchanged.
-    """
+    """Return a sanitised copy of a JSON value, keys included, and the findings, with positions in their string."""
     findings: list[Finding] = []
     return _Walk(findings, _context()).of(value, "", shape), findings
 
@@ -124,6 +116,7 @@ class _Walk:
         return value
 
     def _string(self, text: str, name: str) -> str:
+        # A string under a key such as ``password`` is also judged by the key.
         clean, found = _cleaned(text, self._context)
         self._findings += found
         return self._named(clean, len(text), name) if name else clean

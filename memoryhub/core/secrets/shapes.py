@@ -63,7 +63,6 @@ _COLLECTIONS = (dict, Mapping, tuple, list, set, frozenset, Sequence)
 
 
 def payload_shape(schema: type[BaseModel]) -> Shape:
-    """Return the shape of a pydantic schema's JSON data."""
     return _of_schema(schema)
 
 

@@ -136,7 +136,6 @@ def is_key_value(name: str, value: str) -> bool:
 
 
 def looks_generated(value: str) -> bool:
-    """Return whether a value is as random as a generated secret: no id, no digest, no words."""
     if len(value) < 16 or any(c.isspace() for c in value) or is_uuid(value) or reads_as_words(value):
         return False
     if is_hex(value):
@@ -145,7 +144,6 @@ def looks_generated(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Return whether a value that only stands next to a name is random enough to be its secret."""
     return len(value) >= 10 and looks_random(value, bits=3.0) and not reads_as_words(value) and not is_plain(value)
 
 

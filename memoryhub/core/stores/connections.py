@@ -41,7 +41,6 @@ def file_of(alias: str) -> StoreFile | None:
 
 
 def open_aliases() -> list[str]:
-    """Return the aliases of all open stores, in the order of opening."""
     return list(_files)
 
 
@@ -62,7 +61,6 @@ def publish(alias: str, held: Held) -> None:
 
 
 def hold(alias: str, file: StoreFile) -> Held | None:
-    """Return this thread's connection for one more use; None if the file must be opened first."""
     _close_stale()
     mine = _mine().get(alias)
     if mine is not None and mine.uses and mine.file != file:
@@ -100,7 +98,6 @@ def detach(alias: str) -> None:
 
 
 def drop(alias: str) -> None:
-    """Forget an alias: each thread closes its connection when it leaves its block."""
     with _lock:
         _files.pop(alias, None)
         connections.settings = {key: value for key, value in connections.settings.items() if key != alias}

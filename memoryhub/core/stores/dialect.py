@@ -19,12 +19,10 @@ _FORMS = {"sqlite": r"\1", "postgresql": r"\2"}
 
 
 def either(sqlite: str, postgresql: str) -> str:
-    """Combine the two forms of a part of a statement into one text; both may contain other combined parts."""
     return f"{_BEGIN}{sqlite}{_BETWEEN}{postgresql}{_END}"
 
 
 def render(statement: str, vendor: str) -> str:
-    """Return a statement in the form for a connection's ``vendor``."""
     while _BEGIN in statement:
         statement = _INNERMOST.sub(_FORMS[vendor], statement)
     return statement
@@ -78,7 +76,6 @@ def json_int(source: str, *path: str | int) -> str:
 
 
 def json_array_of(value: str) -> str:
-    """Return the aggregate that builds a JSON array from a group's values; ``[]`` for no rows."""
     return either(f"json_group_array({value})", f"coalesce(json_agg({value})::text, '[]')")
 
 
@@ -88,12 +85,10 @@ def greatest(*values: str) -> str:
 
 
 def position_of(part: str, text: str) -> str:
-    """Return the position of ``part`` in ``text``, from 1; 0 if it is not found."""
     return either(f"instr({text}, {part})", f"strpos({text}, {part})")
 
 
 def days_between(earlier: str, later: str) -> str:
-    """Return the days between two times as a fraction."""
     seconds = f"extract(epoch FROM ({later})::timestamptz - ({earlier})::timestamptz)"
     return either(f"julianday({later}) - julianday({earlier})", f"CAST({seconds} / 86400.0 AS double precision)")
 

@@ -1,4 +1,4 @@
-"""The files of a store: made from a template, upgraded under a lock, backed up first."""
+"""Store files: created from a template, upgraded under a lock, backed up first."""
 
 from __future__ import annotations
 
@@ -29,11 +29,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def file_lock(path: Path, *, timeout: float) -> Iterator[None]:
-    """Hold an exclusive lock on ``path`` among processes and threads.
-
-    Raises:
-        Locked: another one held it for ``timeout`` seconds.
-    """
+    """Hold an exclusive lock on ``path``; raise Locked if others hold it for ``timeout`` seconds."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not lock(descriptor, seconds=timeout):
@@ -44,12 +40,11 @@ def file_lock(path: Path, *, timeout: float) -> Iterator[None]:
 
 
 def anchor_of(path: Path) -> Path:
-    """Return the file beside a store's that holds the anchor of its log."""
     return path.with_name("head")
 
 
 def is_anchored(path: Path) -> bool:
-    """Return whether the log of the store at ``path`` ever had an event, as far as its anchor shows."""
+    """Return whether the log of the store at ``path`` ever had an event, according to its anchor."""
     try:
         return bool(anchor_of(path).read_bytes().strip(b"\0"))
     except FileNotFoundError:
@@ -57,7 +52,7 @@ def is_anchored(path: Path) -> bool:
 
 
 def create_store(path: Path) -> None:
-    """Make an empty store at ``path`` as a copy of the migrated template; one that is there already stays."""
+    """Create an empty store at ``path`` from the migrated template; an existing one stays."""
     template = template_path()
     make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
@@ -73,32 +68,30 @@ def create_store(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a private folder of the home, and wait until the names of it and of all folders above it are on the disk.
-
-    Without that, a power cut may take away a folder together with synced files in it.
-    """
+    """Create a private folder of the home, and sync it and all folders above."""
+    # A power cut can remove an unsynced folder together with synced files in it.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     home = env.home()
     for parent in folder.parents:
         if not parent.is_relative_to(home):
             break
         sync(parent)
-    with suppress(PermissionError):  # a folder that the user may enter, and not read
+    with suppress(PermissionError):  # the user may enter the folder, but not read it
         sync(home.parent)
 
 
 def copy_template(target: Path) -> None:
-    """Make an empty store at ``target``, in a folder that is there, for this process alone."""
+    """Create an empty store at ``target`` that only this process uses."""
     shutil.copyfile(template_path(), target)
 
 
 def template_file() -> Path:
-    """Return where the template of this version is kept; it need not exist, or be sound."""
+    """Return the path of this version's template, which may be missing or damaged."""
     return env.home() / "templates" / f"{schema.fingerprint()[:16]}.db"
 
 
 def template_problem(path: Path) -> str:
-    """Return why the template of new stores cannot be used, "" where it can be or does not exist."""
+    """Return why the template of new stores cannot be used, "" if it can or does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -107,7 +100,7 @@ def template_problem(path: Path) -> str:
 
 
 def template_path() -> Path:
-    """Return the file of an empty store of this version; it is made where there is no sound one."""
+    """Return the path of an empty store of this version; create it if it is missing or damaged."""
     env.prepare_home()
     path = template_file()
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -115,7 +108,7 @@ def template_path() -> Path:
         with file_lock(path.with_name("lock"), timeout=60):
             if not _is_sound(path):
                 if problem := template_problem(path):
-                    logger.warning("the template of new stores is built again: %s", problem)
+                    logger.warning("the template of new stores is rebuilt: %s", problem)
                 _build_template(path)
     return path
 
@@ -141,7 +134,7 @@ def _template_problem(path: Path, _stamp: tuple[int, int, int]) -> str:
 
 def _build_template(path: Path) -> None:
     draft = path.with_suffix(".draft")
-    for end in ("-wal", "-shm", ""):  # of a process that was killed: SQLite would apply its WAL to the new file
+    for end in ("-wal", "-shm", ""):  # left by a killed process: SQLite would apply its WAL to the new file
         draft.with_name(draft.name + end).unlink(missing_ok=True)
     with connected(draft) as connection:
         schema.migrate(connection)
@@ -151,7 +144,7 @@ def _build_template(path: Path) -> None:
 
 
 def connect_immutable(path: Path) -> Connection:
-    """Connect past Django to a file that nobody writes to, without locks and without making a file beside it."""
+    """Connect without Django to a file that nobody writes to, without locks or side files."""
     return connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
 
 
@@ -159,13 +152,7 @@ def connect_immutable(path: Path) -> Connection:
 def connected(
     path: Path, alias: str = "store:template:new", *, immutable: bool = False
 ) -> Iterator[BaseDatabaseWrapper]:
-    """Connect to a file under an alias that only this thread knows, and only inside the block.
-
-    Args:
-        path: of the file.
-        alias: under which it is known.
-        immutable: read it without locks and without changing a byte; for files that nobody writes to.
-    """
+    """Connect to a file under an alias that only this thread has; ``immutable`` for files that nobody writes to."""
     settings = {**connections.settings["default"], **connection_settings(str(path), create=True)}
     if immutable:
         settings["NAME"] = f"file:{quote(str(path))}?immutable=1"
@@ -179,26 +166,22 @@ def connected(
 
 
 def require_log(path: Path, connection: BaseDatabaseWrapper) -> None:
-    """Refuse a file without an event log: migrating an empty one would pass for a store that never had any events.
-
-    Raises:
-        Damaged: it has none.
-    """
     with connection.cursor() as cursor:
+        # Migrating an empty file would make it look like a store without events.
         cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'raw_events'")
         if cursor.fetchone() is None:
             raise Damaged(
                 f"memory database unavailable: the file of {path.parent.name!r} has no event log; "
-                "`memory-hub doctor` says how to bring it back"
+                "run `memory-hub doctor` for ways to restore it"
             )
 
 
 def upgrade_if_needed(path: Path, connection: BaseDatabaseWrapper) -> None:
-    """Migrate the open store where its fingerprint differs from this version's; a backup is made first.
+    """Back up and migrate the store if its fingerprint differs from this version's.
 
     Raises:
-        Unavailable: a newer hub wrote the store.
-        Locked: another process is upgrading it and takes longer than a minute.
+        Unavailable: a newer version wrote the store.
+        Locked: another process takes longer than a minute to upgrade it.
     """
     if schema.stored_fingerprint(connection) == schema.fingerprint():
         return
@@ -208,7 +191,7 @@ def upgrade_if_needed(path: Path, connection: BaseDatabaseWrapper) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a store's file, with all that belongs to it, and return its new path beside the old one."""
+    """Rename a store's file with its side files, and return the new path."""
     kept = path.with_name(f"{path.name}.{clock.now():%Y%m%dT%H%M%S%f}.kept")
     move_database(path, kept)
     sync(path.parent)
@@ -216,7 +199,7 @@ def set_aside(path: Path) -> Path:
 
 
 def move_database(path: Path, target: Path) -> None:
-    """Rename a database with its side files; these first, as an old WAL must never meet a new file of that name."""
+    # Side files first: an old WAL must never meet a new file of that name.
     for end in ("-wal", "-shm", "-journal", ""):
         part = path.with_name(path.name + end)
         if os.path.lexists(part):
@@ -224,7 +207,7 @@ def move_database(path: Path, target: Path) -> None:
 
 
 def back_up(path: Path, *, reason: str) -> Path:
-    """Copy a live store with SQLite's online backup, and return the copy's path under ``backups/``."""
+    """Copy a live store with SQLite's online backup, and return the path under ``backups/``."""
     relative = path.parent.relative_to(env.home())
     folder = env.prepare_home() / "backups" / relative
     make_folder(folder)
@@ -237,7 +220,6 @@ def back_up(path: Path, *, reason: str) -> Path:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file or a folder is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,5 +1,3 @@
-"""Check a store's file: its pages, and its tables, indexes and triggers."""
-
 from __future__ import annotations
 
 from contextlib import closing
@@ -64,7 +62,6 @@ def header_problem(path: Path) -> str:
 
 
 def missing_log_triggers() -> list[str]:
-    """Return the append-only triggers that the current store's log lacks."""
     present = {name for (name,) in rows.fetch("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
     return sorted(set(LOG_TRIGGERS) - present)
 

@@ -22,7 +22,6 @@ _Adapter = Callable[[Any], Any]
 
 
 def insert(model: type[models.Model], **values: Any) -> None:
-    """Insert one row; other fields take their model's default."""
     adapters, others, sql = _insert_plan(model, tuple(values))
     row = [adapt(value) if adapt else value for adapt, value in zip(adapters, values.values(), strict=True)]
     put(model._meta.db_table, sql, [*row, *others])
@@ -79,12 +78,10 @@ def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[
 
 
 def rendered(sql: str) -> str:
-    """Return SQL in the form of the current store's database, for statements that do not run through this module."""
     return render(sql, connections[require_current_alias()].vendor)
 
 
 def iterate(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a query, a thousand in memory at a time."""
     connection = connections[require_current_alias()]
     cursor = connection.run(sql, parameters)  # type: ignore[attr-defined]
     while batch := _next_of(cursor, connection):
@@ -147,7 +144,6 @@ _EMPTY: Mapping[type, str] = {list: "[]", dict: "{}"}
 
 
 def time_value(value: datetime | None) -> Any:
-    """Return a time as the current store's database stores it."""
     return None if value is None else _adapted_time(value)
 
 

@@ -1,8 +1,7 @@
-"""What a store's file must contain: migrated tables, and the triggers and virtual tables that migrations cannot keep.
+"""The schema of a store: migrated tables, and triggers and virtual tables that migrations cannot keep."""
 
-Django rebuilds a SQLite table to alter it and drops its triggers without a word; so these statements are idempotent
-and run again after every migration.
-"""
+# Django rebuilds a SQLite table to alter it and silently drops its triggers; so these statements are idempotent and
+# run again after every migration.
 
 from __future__ import annotations
 
@@ -34,6 +33,9 @@ _REDACTS = (
     "OLD.payload_json IS NOT NULL AND NEW.payload_json IS NOT NULL AND NEW.salt IS NOT NULL AND NEW.salt <> OLD.salt"
 )
 
+# Name and condition of each trigger; all abort. An update may only erase (payload and salt become NULL) or redact
+# (both are replaced). An accidental update of the payload has no new salt; that a redaction was intended is proven by
+# its event (decision 28).
 LOG_TRIGGERS = {
     "raw_events_no_delete": "BEFORE DELETE ON raw_events",
     "raw_events_no_change": f"BEFORE UPDATE ON raw_events WHEN NOT (({_ERASES}) OR coalesce({_REDACTS}, 0)) OR "
@@ -41,11 +43,6 @@ LOG_TRIGGERS = {
     "raw_events_no_gap": "BEFORE INSERT ON raw_events WHEN NEW.position IS NOT "
     "(SELECT coalesce(max(position), 0) + 1 FROM raw_events)",
 }
-"""Name and condition of each; all of them abort.
-
-Updates may only erase, payload and salt to NULL, or redact, both replaced at once: an update of the payload alone, such
-as an accident makes, has no new salt. That a redaction was meant is proven by the event that tells of it.
-"""
 
 _required: dict[str, list[str]] = {}
 _optional: dict[str, tuple[str, list[str]]] = {}
@@ -53,17 +50,17 @@ _steps: list[Callable[[], None]] = []
 
 
 def require_sql(name: str, *statements: str) -> None:
-    """Register idempotent SQL that every store must have run; ``name`` says whose it is."""
+    """Register idempotent SQL that runs in every store; ``name`` identifies it."""
     _required[name] = list(statements)
 
 
 def require_optional_sql(name: str, *statements: str, needs: str) -> None:
-    """Register idempotent SQL that is left out where SQLite lacks the module that it ``needs``."""
+    """Register idempotent SQL that is skipped if SQLite lacks the module that it ``needs``."""
     _optional[name] = (needs, list(statements))
 
 
 def after_ensuring(step: Callable[[], None]) -> Callable[[], None]:
-    """Register what else is to be done in a store after all statements; it runs again and again, as they do."""
+    """Register a function that runs after the statements, and as often."""
     _steps.append(step)
     return step
 
@@ -80,7 +77,7 @@ require_sql(
 
 
 def ensure(connection: BaseDatabaseWrapper) -> None:
-    """Run all registered statements, and note the schema's fingerprint in the store."""
+    """Run all registered statements, and store the schema's fingerprint."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT name FROM pragma_module_list")
         modules = {name for (name,) in cursor.fetchall()}
@@ -103,7 +100,7 @@ def _run_steps(alias: str) -> None:
 
 @cache
 def fingerprint() -> str:
-    """Return a digest of every store app's migrations and required SQL, as this version of the hub has them."""
+    """Return a digest of all store apps' migrations and required SQL in this version."""
     digest = hashlib.sha256(repr([sorted(_required.items()), sorted(_optional.items())]).encode())
     for app in STORE_APPS:
         folder = Path(apps.get_app_config(app).path) / "migrations"
@@ -113,7 +110,6 @@ def fingerprint() -> str:
 
 
 def stored_fingerprint(connection: BaseDatabaseWrapper) -> str | None:
-    """Return the fingerprint that the open store carries, or None where it has none."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'store_meta'")
         if cursor.fetchone() is None:
@@ -124,14 +120,10 @@ def stored_fingerprint(connection: BaseDatabaseWrapper) -> str | None:
 
 
 def migrate(connection: BaseDatabaseWrapper, *, before: Callable[[], object] = lambda: None) -> None:
-    """Bring the store's tables to this version.
-
-    Args:
-        connection: to the store.
-        before: called before anything changes, once it is known that the store can be migrated.
+    """Migrate the store to this version; ``before`` is called first, unless the store cannot be migrated.
 
     Raises:
-        Unavailable: a newer hub has migrated this store already.
+        Unavailable: a newer version has migrated this store already.
     """
     from django.db.migrations.executor import MigrationExecutor
 

@@ -35,6 +35,7 @@ MAX_OPEN_STORES = 64
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
+# Each scope is a separate store, so a query cannot reach another project by mistake (decision 14).
 class Scope(StrEnum):
     GLOBAL = "global"
     ORG = "org"
@@ -85,12 +86,10 @@ def org_store(org_id: str) -> StoreId:
 
 
 def list_projects() -> list[str]:
-    """Return the ids of all projects that have a store and that the caller may see, sorted."""
     return reached(_names_in("projects"))
 
 
 def list_orgs() -> list[str]:
-    """Return the ids of all organisations that have a store, sorted."""
     return _names_in("orgs")
 
 
@@ -205,6 +204,7 @@ def _stat(store: StoreId, *, create: bool) -> StoreFile:
 
 
 def _require_unanchored(store: StoreId) -> None:
+    # A missing store is never recreated beside an anchor that shows events (decision 38).
     if files.is_anchored(store.path):
         raise Damaged(
             f"memory database unavailable: the file of {store.name!r} is gone, though its log had events; "
@@ -257,6 +257,5 @@ def _check_integrity(store: StoreId) -> None:
 
 
 def forget(store: StoreId) -> None:
-    """Drop the store's alias; the next ``use_store`` opens the file again."""
     store_connections.drop(store.alias)
     store_connections.detach(store.alias)

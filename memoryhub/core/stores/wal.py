@@ -64,13 +64,11 @@ _BUSY_SECONDS = 1.0
 
 
 def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
-    """Truncate long write-ahead logs until ``stop`` is set."""
     while not stop.wait(every):
         shorten_all()
 
 
 def shorten_all(*, limit: int = JOURNAL_SIZE_LIMIT) -> list[Path]:
-    """Checkpoint every store whose WAL exceeds ``limit`` bytes, and return the truncated ones."""
     return [path for path in _stores_over(limit) if shorten(path)]
 
 

@@ -1,5 +1,3 @@
-"""The admin's cells as template filters."""
-
 from __future__ import annotations
 
 from django import template

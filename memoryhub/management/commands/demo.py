@@ -5,8 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid
-from memoryhub.demo.project import demo_store, make_demo, remove_demo
-from memoryhub.demo.story import story
+from memoryhub.demo.project import demo_store, make_demo, remove_demo, story
 from memoryhub.management.base import HubCommand
 from memoryhub.ops.serving import lock
 

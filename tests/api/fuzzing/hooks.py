@@ -34,7 +34,7 @@ BEYOND_SCHEMAS = (
     r"^scope session needs a session",
     r"^no session is open here",
     r"^'query' must not be empty$",  # of ``query`` and its short form ``q`` one must be there
-    r"its id alone says what it is, so leave its type out",
+    r"leave the type out, the id is enough",
     r"is for resolution merge, not for",
     r"^resolution merge needs ",
     r"^#\d+ cannot be linked to itself",
@@ -43,7 +43,7 @@ BEYOND_SCHEMAS = (
     r"exactly one of text, pattern, rules and whole",
     r"whole needs ids or search",
     r"^pattern is not a valid RE2 expression",
-    r"^'source' and 'target' are one and the same",
+    r"^'source' and 'target' are the same",
     r"give at least one of session_id, actor, source, since and until",
     r"^nothing to roll back",
     r"^If-Match and base_version name two versions",
@@ -52,7 +52,7 @@ BEYOND_SCHEMAS = (
     r"^'type' must be one of .* for kind ",
     r"is missing in the data from \S+; it names the session",  # the body is the client's own
     r"^the event names no folder",
-    r"links hold within one store",
+    r"links cannot cross stores",
     r"^'\w+' must be an id such as 412, or \w+, not ",  # or the name of the store, with its type beside it
     r"is not a valid RE2 pattern",
     r"^setting ",  # of patterns and of rules whose parts must fit together

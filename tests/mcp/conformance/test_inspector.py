@@ -28,4 +28,4 @@ class InspectorTests(NodeTestCase):
         written = self.inspect("tools/call", *given)
         self.assertIn("created #", written["content"][0]["text"])
         prompt = self.inspect("prompts/get", "--prompt-name", "session-start", "--prompt-args", "purpose=look")
-        self.assertIn("Begin a session of work: look", prompt["messages"][0]["content"]["text"])
+        self.assertIn("Start a work session: look", prompt["messages"][0]["content"]["text"])

@@ -141,7 +141,7 @@ QUERIES = [
         "",
         "memory_tool_update",
         {"id": "$tool", "base_version": 4, "constraints": "Never at night."},
-        ("beside a version that you had not seen",),
+        ("next to a version that you had not read",),
         keeps={"conflict": r"conflict #(\d+)"},
     ),
     Call("003", "memory_conflicts", {}, ("$conflict", "git_commit")),
@@ -165,7 +165,7 @@ CONTEXT = [
 ]
 
 ENDS = [
-    Call("003", "memory_relation_delete", {"relation_id": "$relation"}, ("took away: #$relation",)),
+    Call("003", "memory_relation_delete", {"relation_id": "$relation"}, ("deleted: #$relation",)),
     Call("003", "memory_tool_deactivate", {"name": "git_commit"}, ("^deleted #$tool",)),
     Call("003", "memory_tool_get", {"name": "git_commit"}, ("not_found",), error=True),
     Call("003", "memory_tool_get", {"id": "$tool", "include_inactive": True}, (r"\(deleted\)",)),

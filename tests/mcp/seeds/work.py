@@ -90,7 +90,7 @@ MEMORIES = [
         "001",
         "delete_memory",
         {"id": "$memory", "permanent": True, "confirm_token": "$token"},
-        ("^erased #$memory for good",),
+        ("^permanently erased #$memory",),
     ),
     Call("001", "memories://get/$memory", {}, ("no memory #$memory",), error=True),
 ]

@@ -1,5 +1,3 @@
-"""The database backend of all hub databases: ``ENGINE = "memoryhub.core.backends.sqlite"``."""
-
 from __future__ import annotations
 
 import random

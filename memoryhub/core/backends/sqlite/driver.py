@@ -1,5 +1,3 @@
-"""Choose the SQLite library."""
-
 from __future__ import annotations
 
 import importlib
