@@ -37,6 +37,8 @@ class Kept:
     # If empty, derived from the folder in the payload.
     project: str = ""
     payload: dict[str, Any] = field(default_factory=dict)
+    # The client's window, as ``core.windows`` names it.
+    window: str = ""
 
 
 # A line that is not an event.
@@ -163,7 +165,7 @@ def read(path: Path) -> tuple[list[Kept], list[Broken]]:
 
 def parsed(line: str) -> Kept:
     kept = Kept(**json.loads(line))
-    texts = (kept.id, kept.client, kept.event, kept.project)
+    texts = (kept.id, kept.client, kept.event, kept.project, kept.window)
     if not all(isinstance(text, str) for text in texts) or not isinstance(kept.payload, dict):
         raise ValueError("a field is of the wrong type")
     if not isinstance(kept.at, int) or not kept.id:

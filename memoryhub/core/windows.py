@@ -7,11 +7,13 @@ server does not: hooks note it under the client's process, and the server looks 
 from __future__ import annotations
 
 import os
+import re
 
 from memoryhub.env import home_text
 
 FOLDER = "run/windows"
 _MAX_DEPTH = 8
+_KEY = re.compile(r"[0-9]{1,10}-[A-Za-z0-9_:.]{1,40}")
 # Programs between a client and what it starts.
 _WRAPPERS = frozenset(
     {
@@ -85,13 +87,13 @@ def is_running(key: str) -> bool:
     return process is not None and process.started == started
 
 
-def note_session(window_key: str, project: str, session_id: str) -> None:
-    """Note the session that a window is in now. A window in which another project is worked on has one for each."""
-    if not is_running(window_key):
+def note_session(key: str, session_id: str) -> None:
+    """Note the session that a window is in now; nothing is noted of a window whose client has ended."""
+    if not _KEY.fullmatch(key) or not is_running(key):
         return
     folder = f"{home_text()}/{FOLDER}"
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-    path = f"{folder}/{window_key}.{project}"
+    path = f"{folder}/{key}"
     draft = f"{path}.{os.getpid()}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -101,12 +103,12 @@ def note_session(window_key: str, project: str, session_id: str) -> None:
     os.replace(draft, path)  # noqa: PTH105
 
 
-def session_of(window_key: str, project: str) -> str:
+def session_of(key: str) -> str:
     """Return the session that a window is in, or "" if its client has no hooks here."""
-    if not window_key:
+    if not key:
         return ""
     try:
-        with open(f"{home_text()}/{FOLDER}/{window_key}.{project}", encoding="utf-8") as file:  # noqa: PTH123
+        with open(f"{home_text()}/{FOLDER}/{key}", encoding="utf-8") as file:  # noqa: PTH123
             return file.read()
     except OSError:
         return ""

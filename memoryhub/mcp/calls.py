@@ -80,7 +80,7 @@ class Calls:
             logger.exception("tool %s failed", tool.name)
             return _text_result(f"internal error: {type(error).__name__}; the server's log has the details", error=True)
         if answer.session_id is not None:
-            turns.session_id = answer.session_id
+            turns.choose(answer.session_id)
         return _present(answer, as_json=as_json)
 
     async def run(self, work: Callable[[], T], *, writes: bool, caller: Caller, project_id: object = None) -> T:

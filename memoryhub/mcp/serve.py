@@ -58,6 +58,7 @@ def _build(options: Options, key: list[str]) -> Hub:
         registry.load_tools()
     from django.db import connections
 
+    from memoryhub.core.windows import window
     from memoryhub.mcp import pump, record  # noqa: F401  (wanted at the handover, which must be quick)
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.calls import Calls
@@ -69,7 +70,7 @@ def _build(options: Options, key: list[str]) -> Hub:
     workers = Workers(on_thread_end=connections.close_all)
     questions = Questions()
     binding = Binding(options.project, Path.cwd())
-    keepers = TurnKeepers(binding, options.session, workers)
+    keepers = TurnKeepers(binding, options.session, workers, window())
     server = build_server(Calls(workers, binding, keepers), questions, profile=options.profile)
     registry.extend_for_tests(server)
     return Hub(server, workers, questions, keepers, binding, options.profile, key)

@@ -16,7 +16,7 @@ from memoryhub.rest.framework import named_in
 from sessions_app.events.work import Slug
 from sessions_app.hook_clients import Effect, answer_for_client
 from sessions_app.hook_parser import parse_hook, project_of
-from sessions_app.services.capture import take_event
+from sessions_app.services.capture import note_window, take_event
 
 router = Router()
 
@@ -47,4 +47,5 @@ def take_hook(
     key = named_in(request, "Idempotency-Key") or f"hook-{ids.short_id()}"
     project = project_of(heard, place.project)
     text = take_event(event=heard, client=client, project=project, idempotency_key=key)
+    note_window(event=heard, window=request.headers.get("Memory-Hub-Window", ""))
     return answer_for_client(event, text) if text else Status(204, None)

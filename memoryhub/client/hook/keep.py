@@ -30,5 +30,6 @@ def keep(event: Event) -> None:
             event=event.name,
             project=event.project,
             payload=clean,
+            window=event.window,
         )
     )
