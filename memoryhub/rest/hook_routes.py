@@ -8,14 +8,14 @@ from django.http import HttpRequest
 from ninja import Body, Query, Router, Status
 from pydantic import Field
 
+from memoryhub.config.clients import Effect
 from memoryhub.core import ids
 from memoryhub.core.permissions import demand_hub
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command
 from memoryhub.rest.framework import named_in
 from sessions_app.events.work import Slug
-from sessions_app.hook_clients import Effect, answer_for_client
-from sessions_app.hook_parser import parse_hook, project_of
+from sessions_app.hook_parser import answer_for_client, parse_hook, project_of
 from sessions_app.services.capture import note_window, take_event
 
 router = Router()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from memoryhub.config.clients import hook_clients
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core.permissions import Act
 from memoryhub.core.rest import Problem
@@ -51,7 +52,7 @@ _NAMED = {
     "pack_id": "the context pack, by its id",
     "rollback_id": "the roll-back, by its id",
     "run_id": "the run of retention, by its id",
-    "client": "claude-code or gemini-cli",
+    "client": " or ".join(hook_clients()),
     "event": "the client's own name of the event, such as SessionStart",
     "code": "the problem, by its code",
 }

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from memoryhub.config.clients import Effect
 from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
 from memoryhub.config.identity import bind_project
 from memoryhub.config.project_settings import project_settings
@@ -28,7 +29,6 @@ from memoryhub.core.text import flat, one_line
 from sessions_app import git
 from sessions_app.events import COMMIT_RECORDED
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
-from sessions_app.hook_clients import Effect
 from sessions_app.hook_parser import HookEvent
 from sessions_app.models import SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
@@ -207,6 +207,7 @@ def _ignore(_event: HookEvent, _key: str) -> None:
 _EFFECTS: dict[Effect, Callable[[HookEvent, str], None]] = {
     Effect.START: _start,
     Effect.PROMPT: _prompt,
+    Effect.TOOL: _record_event,
     Effect.APPEND: _record_event,
     Effect.STOP: _stop,
     Effect.END: _end,

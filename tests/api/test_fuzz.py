@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import SkipTest, TestCase
 
+from memoryhub.config.clients import hook_clients
 from tests.home import UNMEASURED
 from tests.torture.rounds import is_long
 from tests.web.server import ROOT, Server, run, serving, temporary_home
@@ -115,7 +116,7 @@ def _fill(server: Server) -> dict[str, Any]:
         "rollback_id": [missing],
         "hold_id": [hold["id"], *ids("holds"), missing],
         "session_id": [session["session_id"], "no-such-session"],
-        "client": ["claude-code", "gemini-cli"],
+        "client": list(hook_clients()),
         "event": ["SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd", "Other"],
         "code": ["invalid", "not_found"],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memoryhub.config.clients import hook_clients
 from memoryhub.core.paging import estimate_tokens
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, replayed, run_hook, wait_for_spooled
 from tests.web.server import Server, poll, serving, temporary_home
@@ -161,7 +162,7 @@ class OneHubTests(HookTestCase):
     def test_an_unknown_client_or_event_is_reported_with_the_known_ones(self):
         self.clone("printer")
         self.assert_harmless(
-            run_hook(self.home, "Stop", self.hook_data(), client="vi"), message="claude-code, gemini-cli"
+            run_hook(self.home, "Stop", self.hook_data(), client="vi"), message=", ".join(hook_clients())
         )
         self.assert_harmless(run_hook(self.home, "Halt", self.hook_data()), message="known are: SessionStart")
         self.assert_harmless(run_hook(self.home, "PreToolUse", self.hook_data(tool_name="Bash")))

@@ -25,7 +25,7 @@ QUESTION = "guideline x"
 
 
 def questions(known: Hostile) -> dict[str, list[dict[str, Any]]]:
-    """Return calls of every tool, by its name: those that show what is stored, and those that write."""
+    """Return sample calls by tool, for tools that need arguments to show or write data; others are called without."""
     every = {"limit": 50}
     registry: dict[str, dict[str, list[dict[str, Any]]]] = {
         kind: {"add": [{name: "new", text: "new"}], "update": [{"id": which}], "get": [{"id": which}],
@@ -45,7 +45,6 @@ def questions(known: Hostile) -> dict[str, list[dict[str, Any]]]:
             {"name": known.title},
         ],
         "memory_list": [every, {"compact": True}],
-        "memory_stats": [{}],
         "memory_timeline": [{"before": 100}, {"id": known.memory}],
         "memory_query": [{**every, "include_versions": True}, {"search": QUESTION}, {"compact": True}],
         "memory_conflicts": [{}, {"compact": True}],
@@ -53,12 +52,8 @@ def questions(known: Hostile) -> dict[str, list[dict[str, Any]]]:
         **{f"{kind}_{verb}": calls for kind, verbs in registry.items() for verb, calls in verbs.items()},
         "tag_list": [every, {"compact": True}],
         "relation_list": [every, {"compact": True}],
-        "org_list": [{}],
         "project_list": [{}, {"compact": True}],
-        "project_get": [{}],
         "audit_replay": [{"limit": 200}, {"compact": True}],
-        "audit_verify": [{}],
-        "iteration_get": [{}],
         "session_list": [every, {"compact": True}],
         "decision_get": [{"ids": [known.decision, known.later_decision], "lineage": True}],
         "memory_write": [{"title": "New", "content": "new"}, {"title": known.title, "content": "other"}],
@@ -126,12 +121,13 @@ class EveryToolTests(HubTestCase):
         with self.store(project, actor=text, session_id="s-hostile"):
             known = fill(text)
             calls = questions(known)
-            self.assertEqual(set(calls), {tool.name for tool in self.tools})
-            for name, arguments in calls.items():
-                tool = next(tool for tool in self.tools if tool.name == name)
-                for each in arguments:
-                    self.check(tool, each)
-                    for hostile in hostile_arguments(tool, each, text):
+            without = [tool for tool in self.tools if tool.name not in calls]
+            self.assertEqual([tool.name for tool in without if tool.input.model_json_schema().get("required")], [])
+            # Writes come last: some delete what the others show.
+            for tool in [*without, *(tool for name in calls for tool in self.tools if tool.name == name)]:
+                for arguments in calls.get(tool.name, [{}]):
+                    self.check(tool, arguments)
+                    for hostile in hostile_arguments(tool, arguments, text):
                         self.check(tool, hostile)
             self.check_resources(known)
 

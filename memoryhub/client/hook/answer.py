@@ -23,8 +23,7 @@ def answer(event: Event) -> bytes:
     from memoryhub.core.origin import use_origin
     from memoryhub.core.stores.store import project_store, use_store
     from memoryhub.ops.serving.drain import drain
-    from sessions_app.hook_clients import answer_for_client
-    from sessions_app.hook_parser import parse_hook, project_of
+    from sessions_app.hook_parser import answer_for_client, parse_hook, project_of
     from sessions_app.services.capture import answer_to, folder_settings_of
 
     parsed = parse_hook(client=event.client, event=event.name, data=payload.read(event.body))

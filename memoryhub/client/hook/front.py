@@ -36,11 +36,8 @@ CONNECT_SECONDS = 0.05
 # How long to wait for the hub's answer; WAIT_VARIABLE overrides it.
 SECONDS = 0.3
 WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
-# A longer minimum for events whose answer the client shows to its model.
-PATIENT_SECONDS = {"SessionStart": 1.0}
-# Frequent events whose answer the client ignores: the event is sent, and a child process waits for the answer. Other
-# events (a prompt, the end of a turn or session) may follow each other at once and must stay in order.
-UNANSWERED = frozenset({"PostToolUse", "PostToolUseFailure", "AfterTool"})
+# A longer minimum for the start of a session, whose answer the client shows to its model.
+PATIENT_SECONDS = 1.0
 CHILD_SECONDS = 5.0
 # How long an answer without a hub may take.
 ALONE_SECONDS = 4.0
@@ -85,7 +82,8 @@ def _take(argv: list[str]) -> None:
     setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own timeout
     if enabled.switched_off_by():
         return
-    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS.get(event.name, 0))
+    event.effect = effect_of(event.client, event.name)
+    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.effect == "start" else 0)
     if not _is_object(event.body):
         complain("standard input is not a JSON object; the event is not kept")
         return
@@ -94,6 +92,17 @@ def _take(argv: list[str]) -> None:
 
         event.body = payload.shortened(event.body, MAX_BODY)
     _hand_over(event)
+
+
+# The effect that the client's table declares for an event, "" if it is unknown. Searches the text: importing a TOML
+# parser takes longer than the hook may take.
+def effect_of(client: str, event: str) -> str:
+    try:
+        with open(post.CLIENTS_FILE, "rb") as file:  # noqa: PTH123  (importing pathlib takes longer than this)
+            text = file.read().decode()
+    except OSError:
+        return ""
+    return text.partition(f'[{client}.hooks.events.{event}]\neffect = "')[2].partition('"')[0]
 
 
 def _seconds() -> float:
@@ -147,10 +156,12 @@ def _is_object(body: bytes) -> bool:
 def _hand_over(event: Event) -> None:
     _name_project(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
-    if connection is None and event.name in PATIENT_SECONDS:
+    if connection is None and event.effect == "start":
         _answer_alone(event)
         return
-    if connection is None or (event.name in UNANSWERED and not os.environ.get(WAIT_VARIABLE)):
+    # Tool events are frequent and the client ignores the answer: a child process waits for it. Others (a prompt, the
+    # end of a turn or session) may follow each other at once and must stay in order.
+    if connection is None or (event.effect == "tool" and not os.environ.get(WAIT_VARIABLE)):
         _leave_to_child(event, connection)
         return
     answer = post.receive(connection, event.deadline)

@@ -16,12 +16,14 @@ from memoryhub.core.secret_files import TOKEN, sound_secret
 from memoryhub.env import home_text
 
 MAX_ANSWER = 1 << 20
+# What each client's events mean.
+CLIENTS_FILE = __file__.rpartition("/client/")[0] + "/config/clients.toml"
 # Refusals that may succeed later, as all 5xx may.
 _PASSING = frozenset({401, 408, 423, 429})
 
 
 class Event:
-    __slots__ = ("at", "body", "client", "deadline", "key", "name", "project", "window")
+    __slots__ = ("at", "body", "client", "deadline", "effect", "key", "name", "project", "window")
 
     def __init__(self, client: str, name: str, project: str = "") -> None:
         self.client = client
@@ -29,6 +31,8 @@ class Event:
         self.project = project
         self.window = windows.window()
         self.body = b""
+        # As in the client's table; "" if it is unknown.
+        self.effect = ""
         # Monotonic clock.
         self.deadline = 0.0
         # Milliseconds since 1970.

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from django.db import OperationalError
 
+from memoryhub.config.clients import Effect
 from memoryhub.core import log, spool
 from memoryhub.core.errors import HubError, Locked, Unavailable
 from memoryhub.core.spool import Broken, Kept
 from memoryhub.core.stores.store import project_store, use_store
-from sessions_app.hook_clients import Effect
 from sessions_app.hook_parser import HookEvent, parse_hook, project_of
 from sessions_app.services.capture import capture_kept
 
