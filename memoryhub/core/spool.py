@@ -18,7 +18,7 @@ from typing import Any
 
 from memoryhub import env
 from memoryhub.core.errors import Locked
-from memoryhub.core.file_locks import lock, try_lock
+from memoryhub.core.file_locks import lock
 
 FOLDER = "spool"
 REJECTED = "rejected"
@@ -110,8 +110,15 @@ def has_waiting() -> bool:
         return False
 
 
+def count_waiting() -> int:
+    """Return how many hook events wait to be captured."""
+    return sum(
+        path.read_bytes().count(b"\n") for path in [*folder().glob("*.jsonl"), *folder().glob(f"*.jsonl{TAKEN}")]
+    )
+
+
 @contextmanager
-def only_taker() -> Iterator[bool]:
+def only_taker(*, seconds: float = 0.0) -> Iterator[bool]:
     """Yield whether this process may drain the spool inside the block; False if another does, or nothing waits."""
     place = folder()
     if not any(place.glob(f"*.jsonl{TAKEN}")) and not any(place.glob("*.jsonl")):
@@ -119,7 +126,7 @@ def only_taker() -> Iterator[bool]:
         return
     descriptor = os.open(place / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        yield try_lock(descriptor)
+        yield lock(descriptor, seconds=seconds)
     finally:
         os.close(descriptor)
 

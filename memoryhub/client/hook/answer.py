@@ -8,6 +8,9 @@ import os
 from memoryhub.client.hook import payload
 from memoryhub.client.hook.post import Event
 
+# How long to wait for another process that drains the spool.
+WAIT_SECONDS = 1.0
+
 
 def answer(event: Event) -> bytes:
     """Return what the client expects on standard output, or nothing. The event must have been spooled.
@@ -28,7 +31,7 @@ def answer(event: Event) -> bytes:
 
     parsed = parse_hook(client=event.client, event=event.name, data=payload.read(event.body))
     project = project_of(parsed, event.project or None)
-    drain(project=project)
+    drain(project=project, wait=WAIT_SECONDS)
     folder, problem = folder_settings_of(project, parsed)
     with use_store(project_store(project)), use_folder(folder), use_origin(source="hook", actor=event.client):
         text = answer_to(event=parsed, project=project, problem=problem)

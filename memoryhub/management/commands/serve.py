@@ -37,7 +37,7 @@ class Command(HubCommand):
             log_to_file()
         for name in SECRET_FILES:
             read_or_create_secret(name)
-        started = "on demand" if on_demand else "service" if options["service"] else "by hand"
+        started = lock.ON_DEMAND if on_demand else lock.SERVICE if options["service"] else lock.BY_HAND
         host, port = options["host"], options["port"]
         with (
             lock.hold(started=started) as publish,

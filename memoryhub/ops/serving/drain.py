@@ -26,6 +26,8 @@ from sessions_app.services.capture import capture_kept
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 3.0
+# How long a reader waits for another process that drains the spool.
+_WAIT_SECONDS = 1.0
 # Events per transaction; more would hold the write lock for longer than a hook waits
 _BATCH = 20
 _TRY_AGAIN = (Locked, Unavailable, OperationalError)
@@ -58,10 +60,10 @@ def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
 
 # It can be repeated: a line's id is the event's idempotency key, so a line read again after a crash changes nothing.
 # ``only_taker`` is the spool's lock, always taken before a store's (decision 31).
-def drain(stop: threading.Event | None = None, *, project: str | None = None) -> Drained:
-    """Capture all spooled events, or those of a project. If another process is draining, do nothing."""
+def drain(stop: threading.Event | None = None, *, project: str | None = None, wait: float = 0.0) -> Drained:
+    """Capture all spooled events, or those of a project. Another process that drains is waited for ``wait`` seconds."""
     total = Drained()
-    with spool.only_taker() as alone:
+    with spool.only_taker(seconds=wait) as alone:
         for path in spool.take() if alone else []:
             if stop and stop.is_set():
                 break
@@ -74,7 +76,7 @@ def drain_before_reading(project: str) -> None:
     if not spool.has_waiting():
         return
     try:
-        drain(project=project)
+        drain(project=project, wait=_WAIT_SECONDS)
     except Exception:
         logger.exception("the spool could not be drained; it is tried again")
 

@@ -11,6 +11,7 @@ from logging.handlers import RotatingFileHandler
 
 from memoryhub import env
 from memoryhub.core.clients import connected_clients
+from memoryhub.core.windows import forget_closed
 
 LOG_FILE = "serve.log"
 MAX_LOG_BYTES = 1_000_000
@@ -54,6 +55,7 @@ class Idle:
         while not stop.wait(min(5.0, self._seconds / 4)):
             if connected_clients():
                 self.note_use()
+            forget_closed()
             if time.monotonic() - self._used_at >= self._seconds:
                 logger.warning("idle for %g s: ending; the next client starts the hub again", self._seconds)
                 os.kill(os.getpid(), signal.SIGTERM)
