@@ -211,3 +211,8 @@ def _cut(text: str, longest: int) -> str:
     note = f"\n[… {len(text) - longest} characters left out …]\n"
     kept = longest - len(note)
     return text[: kept * 2 // 3] + note + text[-(kept - kept * 2 // 3) :]
+
+
+def answer_for_client(event: str, text: str) -> dict[str, Any]:
+    """Return what a hook prints so that the client adds ``text`` to its model's context."""
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}

@@ -27,6 +27,7 @@ from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.schema import FORMATS
 from memoryhub.mcp.threads import Job, Workers
 from memoryhub.mcp.turns import TurnKeeper, TurnKeepers
+from memoryhub.ops.serving.drain import drain_before_reading
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Calls:
             logger.exception("tool %s failed", tool.name)
             return _text_result(f"internal error: {type(error).__name__}; the server's log has the details", error=True)
         if answer.session_id is not None:
-            turns.session_id = answer.session_id
+            turns.choose(answer.session_id)
         return _present(answer, as_json=as_json)
 
     async def run(self, work: Callable[[], T], *, writes: bool, caller: Caller, project_id: object = None) -> T:
@@ -87,6 +88,7 @@ class Calls:
         self, work: Callable[[], T], job: Job[T], turns: TurnKeeper, *, caller: Caller, project_id: object
     ) -> T:
         store = self._binding.check(project_id)
+        drain_before_reading(store.name)
         origin = use_origin(source="mcp", actor=caller.actor, session_id=turns.session_id)
         try:
             folder = use_folder(self._binding.folder())

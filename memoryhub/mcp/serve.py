@@ -19,6 +19,7 @@ from memoryhub.mcp.options import Options
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+    from memoryhub.core.clients import Connection
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.confirmation import Questions
     from memoryhub.mcp.pump import Pump
@@ -56,6 +57,7 @@ def _build(options: Options, key: list[str]) -> Hub:
         registry.load_tools()
     from django.db import connections
 
+    from memoryhub.core.windows import window
     from memoryhub.mcp import pump, record  # noqa: F401  (imported before the handover, which must be quick)
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.calls import Calls
@@ -67,7 +69,7 @@ def _build(options: Options, key: list[str]) -> Hub:
     workers = Workers(on_thread_end=connections.close_all)
     questions = Questions()
     binding = Binding(options.project, Path.cwd())
-    keepers = TurnKeepers(binding, options.session, workers)
+    keepers = TurnKeepers(binding, options.session, workers, window())
     server = build_server(Calls(workers, binding, keepers), questions, profile=options.profile)
     registry.extend_for_tests(server)
     return Hub(server, workers, questions, keepers, binding, options.profile, key)
@@ -86,14 +88,31 @@ class Hub:
     _recording: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, handover: Handover) -> int:
+        connection = self._connect()
         # SelectSelector accepts any descriptor; epoll refuses regular files.
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
             runner.run(self._serve(handover))
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)  # already exiting
         self.keepers.leave_all()
+        if connection:
+            connection.close()
         self._save_snapshot()
         return 0
+
+    @staticmethod
+    def _connect() -> Connection | None:
+        """Count among the connected clients, for whom the hub is started and kept running."""
+        from memoryhub.core import autostart
+        from memoryhub.core.clients import Connection
+
+        try:
+            connection = Connection()
+            autostart.start_hub()
+        except OSError as error:
+            logger.warning("the hub can't be started for this client: %s", error)
+            return None
+        return connection
 
     def stop_work(self) -> None:
         """End reads, questions and queued calls; a running write continues."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from pathlib import Path
 from typing import Any
 
 from django.http import HttpRequest
@@ -11,21 +9,14 @@ from ninja import Body, Query, Router, Status
 from pydantic import Field
 
 from memoryhub.config.clients import Effect
-from memoryhub.config.folder import use_folder
-from memoryhub.config.identity import bind_project
 from memoryhub.core import ids
-from memoryhub.core.contributions import opening_of
-from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import demand_hub
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command
-from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.rest.framework import header_of
 from sessions_app.events.work import Slug
-from sessions_app.hook_parser import HookEvent, parse_hook, project_of
-from sessions_app.services.capture import capture, folder_settings_of
-
-logger = logging.getLogger(__name__)
+from sessions_app.hook_parser import answer_for_client, parse_hook, project_of
+from sessions_app.services.capture import note_window, take_event
 
 router = Router()
 
@@ -55,20 +46,6 @@ def take_hook(
         return Status(204, None)
     key = header_of(request, "Idempotency-Key") or f"hook-{ids.short_id()}"
     project = project_of(hook_event, place.project)
-    folder, problem = folder_settings_of(project, hook_event)
-    origin = use_origin(source="hook", actor=client)
-    with use_store(project_store(project), create=True), use_folder(folder), origin:
-        capture(event=hook_event, idempotency_key=key)
-        _note_folder(project, hook_event)
-        answer = opening_of(hook_event.session_id) if hook_event.answers else ""
-    if problem and hook_event.answers:
-        answer = f"Memory Hub ignores this folder's settings: {problem}\n\n{answer}".rstrip()
-    if not answer:
-        return Status(204, None)
-    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
-
-
-def _note_folder(project: str, hook_event: HookEvent) -> None:
-    # At a session's start, so that another folder of the same name gets its own project.
-    if hook_event.answers and hook_event.directory:
-        bind_project(project, Path(hook_event.directory))
+    text = take_event(event=hook_event, client=client, project=project, idempotency_key=key)
+    note_window(event=hook_event, window=request.headers.get("Memory-Hub-Window", ""))
+    return answer_for_client(event, text) if text else Status(204, None)

@@ -94,7 +94,7 @@ class CodingSessionTests(HookTestCase):
         client.bash("git commit -m 'Add a file'", output)
         self.repository.commit("b.txt", "b", "Add another that no hook reported")
         client.send("Stop", last_assistant_message="Later.")
-        wait_for_spooled(self.home, 4)
+        wait_for_spooled(self.home, 3)
         with serving("--no-worker", home=self.home):
             poll(lambda: not list((self.home / "spool").glob("*.jsonl*")), what="an empty spool")
             events = replayed(self.home, "parser")

@@ -17,6 +17,7 @@ from _signal import signal as on_signal
 from memoryhub.client.hook import post
 from memoryhub.client.hook.post import Event
 from memoryhub.config import enabled
+from memoryhub.core import autostart
 from memoryhub.env import HomeError, make_home
 
 TYPE_CHECKING = False  # type checkers know this name; avoids importing typing
@@ -38,6 +39,8 @@ WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
 # A longer minimum for the start of a session, whose answer the client shows to its model.
 PATIENT_SECONDS = 1.0
 CHILD_SECONDS = 5.0
+# How long an answer without a hub may take.
+ALONE_SECONDS = 4.0
 MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
 
@@ -153,6 +156,9 @@ def _is_object(body: bytes) -> bool:
 def _hand_over(event: Event) -> None:
     _name_project(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
+    if connection is None and event.effect == "start":
+        _answer_alone(event)
+        return
     # Tool events are frequent and the client ignores the answer: a child process waits for it. Others (a prompt, the
     # end of a turn or session) may follow each other at once and must stay in order.
     if connection is None or (event.effect == "tool" and not os.environ.get(WAIT_VARIABLE)):
@@ -165,6 +171,22 @@ def _hand_over(event: Event) -> None:
         complain(answer.sentence())
     elif answer.body:
         os.write(1, answer.body)
+
+
+# Without a hub, the answer is made in this process: the event is spooled first, so that nothing is lost if that fails.
+def _answer_alone(event: Event) -> None:
+    from memoryhub.client.hook import answer, keep
+
+    make_home()
+    keep.keep(event)
+    setitimer(ITIMER_REAL, ALONE_SECONDS)
+    try:
+        os.write(1, answer.answer(event))
+    except _TooLateError:
+        complain("no context was given in time; the event is kept")
+    finally:
+        setitimer(ITIMER_REAL, 0)
+        autostart.start_hub()
 
 
 # Identify the project here if this process has its own rules: the hub's environment may differ.
@@ -203,6 +225,8 @@ def _wait_or_keep(event: Event, connection: Connection | None) -> None:
         from memoryhub.client.hook import keep
 
         keep.keep(event)
+    if connection is None:
+        autostart.start_hub()
 
 
 # The client waits until all copies of its pipes are closed, including the child's.

@@ -35,5 +35,6 @@ def keep(event: Event) -> None:
             event=event.name,
             project=event.project,
             payload=clean,
+            window=event.window,
         )
     )
