@@ -96,7 +96,8 @@ class AutostartTests(WithoutHubTestCase):
             ClaudeCode(self.home, self.folder, "s1").start()
         poll(self.running, what="a hub")
         with serving("--no-worker", home=self.home):
-            self.assertEqual(self.running().started, BY_HAND)
+            running = self.running()
+            self.assertEqual(running and running.started, BY_HAND)
 
     def test_it_can_be_switched_off(self) -> None:
         for off in ({autostart.VARIABLE: "off"}, {}):
