@@ -2,6 +2,7 @@
 #             sign-in link
 # make test   test it: everything
 # make torture  attack it for longer: power cuts, failing disks, damage, kills, fuzzing; MEMORY_HUB_TORTURE_SEED repeats a run
+# make docs   write the tables of the docs that derive from declarations
 # make check  what reviewers need not look for: style, types, layers, all tests with coverage
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 PORT ?= 8321
 PROJECT ?= memory-hub
 
-.PHONY: run test torture check lint coverage bench clean
+.PHONY: run test torture check docs lint coverage bench clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +47,9 @@ endif
 # The long form of the attacks and the fuzzing that `make test` does briefly.
 torture: $(BIN)/.installed-dev
 	MEMORY_HUB_TORTURE=long $(TEST_MODE) $(BIN)/python manage.py test $(or $(TESTS),tests.torture tests.api.test_fuzz tests.mcp.test_fuzz tests.test_many_processes)
+
+docs: $(BIN)/.installed-dev
+	MEMORY_HUB_TEST_WRITE_DOCS=1 $(BIN)/python manage.py test tests.test_docs.DocumentsTests
 
 lint: $(BIN)/.installed-dev
 	$(BIN)/ruff format --check .

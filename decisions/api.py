@@ -1,4 +1,4 @@
-"""The REST routes of what we chose: decisions, their lineage and their evidence."""
+"""REST routes of decisions, their lineage and their evidence."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _Behind: Any = without(DecisionGet, "ids", "topic", "file_path", "lineage", "max
 
 
 class Behind(_Behind):  # type: ignore[misc]
-    """Which file or folder."""
+    """A file or folder."""
 
-    file_path: str = Field(min_length=1, max_length=1_000, description="the file or folder, from the top")
+    file_path: str = Field(min_length=1, max_length=1_000, description="path relative to the repository's root")
 
 
 class Lineage(BaseModel):
-    """What led to a decision and what came of it, nearest first, at most 50 of each, and what stands now."""
+    """Ancestors and descendants of a decision, nearest first, at most 50 each, and the current decisions."""
 
     ancestors: list[dict[str, Any]]
     ancestor_count: int
@@ -51,7 +51,7 @@ class Lineage(BaseModel):
 
 
 class DecisionDetail(DecisionView):
-    """A decision, with its lineage where it was asked for."""
+    """A decision, with its lineage if requested."""
 
     lineage: Lineage | None = None
 
@@ -59,7 +59,7 @@ class DecisionDetail(DecisionView):
 class Decisions(BaseModel):
     """Decisions, best first."""
 
-    results: list[DecisionView] = Field(description="whole")
+    results: list[DecisionView]
 
 
 def _created(request: HttpRequest, response: HttpResponse, result: DecisionResult) -> Any:
@@ -68,9 +68,9 @@ def _created(request: HttpRequest, response: HttpResponse, result: DecisionResul
     return Status(201 if result.is_new else 200, result)
 
 
-@router.get("decisions", response=Listing, tags=["decisions"], summary="List decisions, the latest first")
+@router.get("decisions", response=Listing, tags=["decisions"], summary="List decisions")
 def list_decisions(request: HttpRequest, command: Query[DecisionList]) -> Any:
-    """Page by ``cursor``: the ``meta.next_cursor`` of the answer before."""
+    """Newest first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_decisions(command=command)
 
 
@@ -81,16 +81,18 @@ def list_decisions(request: HttpRequest, command: Query[DecisionList]) -> Any:
     summary="Record a decision",
 )
 def record_decision(request: HttpRequest, command: DecisionRecord, response: HttpResponse) -> Any:
-    """409 where it supersedes what is superseded already; ``heads`` says what stands, ``branch`` goes on."""
+    """409 if it supersedes a superseded decision; ``heads`` lists the current ones, ``branch`` supersedes anyway."""
     return _created(request, response, services.record_decision(command=command))
 
 
-@router.get("decisions/behind", response=Decisions, tags=["decisions"], summary="The decisions behind a file")
+@router.get(
+    "decisions/behind", response=Decisions, tags=["decisions"], summary="List the decisions that explain a file"
+)
 def list_behind(
     request: HttpRequest,
     query: Query[Behind],
 ) -> Any:
-    """Of a file or folder, those with the most commits on it first; 404 where nothing is known to be behind it."""
+    """For a file or folder, those with the most commits on it first; 404 if no decision explains it."""
     return {"results": selectors.get_decisions(command=command_of(DecisionGet, query))}
 
 
@@ -106,7 +108,7 @@ def get_decision(
     decision_id: EntityId,
     show: Query[Show],  # type: ignore[valid-type]
 ) -> Any:
-    """With its alternatives, edges, commits and artifacts; ``lineage=true`` adds what led to it and came of it."""
+    """Includes alternatives, edges, commits and artifacts; ``lineage=true`` adds ancestors and descendants."""
     return selectors.get_decisions(command=command_of(DecisionGet, show, ids=[decision_id]))[0]
 
 
@@ -118,7 +120,7 @@ def get_lineage(
     decision_id: EntityId,
     show: Query[Moment],  # type: ignore[valid-type]
 ) -> Any:
-    """To any depth; ``ancestor_count`` and ``descendant_count`` say how many there are beyond those that are shown."""
+    """To any depth. ``ancestor_count`` and ``descendant_count`` count all, shown or not."""
     command = command_of(DecisionGet, show, ids=[decision_id], lineage=True)
     return selectors.get_decisions(command=command)[0]["lineage"]
 
@@ -135,7 +137,7 @@ def supersede_decision(
     body: SupersedeBody,  # type: ignore[valid-type]
     response: HttpResponse,
 ) -> Any:
-    """What is left out is as it was; 409 where it is superseded already, with the ``heads`` that stand."""
+    """Omitted fields are copied. 409 if it is already superseded; ``heads`` lists the current decisions."""
     command = command_of(DecisionSupersede, body, id=decision_id)
     return _created(request, response, services.supersede_decision(command=command))
 
@@ -144,14 +146,14 @@ def supersede_decision(
     "decisions/{decision_id}/status",
     response={200: DecisionResult, **problems(409)},
     tags=["decisions"],
-    summary="Accept, deprecate or reject a decision, or settle its review",
+    summary="Accept, deprecate or reject a decision, or complete its review",
 )
 def mark_decision(
     request: HttpRequest,
     decision_id: EntityId,
     body: MarkBody,  # type: ignore[valid-type]
 ) -> Any:
-    """Its text never changes; ``superseded`` comes of superseding alone."""
+    """The text never changes. To set ``superseded``, supersede the decision."""
     return services.mark_decision(command=command_of(DecisionMark, body, id=decision_id))
 
 
@@ -159,14 +161,14 @@ def mark_decision(
     "decisions/{decision_id}/edges",
     response={200: DecisionResult, **problems(409)},
     tags=["decisions"],
-    summary="Set a decision in relation to another",
+    summary="Relate a decision to another",
 )
 def link_decisions(
     request: HttpRequest,
     decision_id: EntityId,
     body: EdgeBody,  # type: ignore[valid-type]
 ) -> Any:
-    """409 where it would close a cycle; the message and ``path`` name the way round."""
+    """409 if it would create a cycle; the message and ``path`` name it."""
     return services.link_decisions(command=command_of(DecisionLink, body, id=decision_id))
 
 
@@ -181,5 +183,5 @@ def add_evidence(
     decision_id: EntityId,
     body: EvidenceBody,  # type: ignore[valid-type]
 ) -> Any:
-    """A sha that is not recorded yet is linked when it is."""
+    """A commit that is not recorded yet is linked once it is."""
     return services.add_evidence(command=command_of(DecisionEvidence, body, id=decision_id))

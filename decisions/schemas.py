@@ -1,4 +1,4 @@
-"""What callers send and get: the same at REST and MCP."""
+"""Input and output of REST and MCP, which share these schemas."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PullRequest = Annotated[FilledLine, StringConstraints(max_length=2_000)]
 FilePath = Annotated[FilledLine, StringConstraints(max_length=1_000)]
 
 
-# Superseded comes of recording the decision that replaces it, never of being set.
+# Only recording a replacement sets superseded.
 SettableStatus = Annotated[
     DecisionStatus,
     WithJsonSchema({"enum": [status.value for status in DecisionStatus if status is not DecisionStatus.SUPERSEDED]}),
@@ -46,7 +46,7 @@ SettableStatus = Annotated[
 
 
 def _with_reason(value: object) -> object:
-    """Read an alternative that is a mere word, or one under the name that another tool gives it."""
+    """Accept a plain string, and ``reason`` as a synonym of ``why_not``."""
     if isinstance(value, str):
         return {"option": value}
     if isinstance(value, dict) and "reason" in value and "why_not" not in value:
@@ -73,7 +73,7 @@ Alternatives = Annotated[
 
 
 class Evidence(Command):
-    """Evidence that a decision was carried out."""
+    """Evidence that a decision was implemented."""
 
     commits: list[CommitName] = Field(
         default_factory=list, max_length=100, description="shas or #ids", json_schema_extra=unlisted
@@ -182,7 +182,7 @@ class DecisionList(Retrieval, Paging):
 
 
 class DecisionView(BaseModel):
-    """A decision as REST, MCP and the command line show it."""
+    """A decision."""
 
     id: int
     title: str
@@ -194,25 +194,25 @@ class DecisionView(BaseModel):
     phase: str
     topic: str
     status: str
-    review: str
     # Why it needs rechecking, or empty.
+    review: str
     iteration_id: int | None
     session_id: str
     turn_id: str
     author: str
     source: str
     decided_at: datetime
+    # {"relation": …, "to": id, "title": …} for each related decision
     edges: list[dict[str, Any]]
-    # {"relation": …, "to": id, "title": …} for each decision that this one names.
     superseded_by: list[int]
-    heads: list[int]
     # If superseded: the current decisions.
-    commits: list[dict[str, Any]]
+    heads: list[int]
     # {"id": …, "sha": …, "message": first line, "date": …, "link_type": …}
-    artifacts: list[dict[str, Any]]
+    commits: list[dict[str, Any]]
     # {"kind": …, "value": …}
-    quarantine: str = ""
+    artifacts: list[dict[str, Any]]
     # Since when and why it is in quarantine; lists and searches then leave it out.
+    quarantine: str = ""
 
 
 class DecisionResult(BaseModel):
@@ -223,5 +223,5 @@ class DecisionResult(BaseModel):
     title: str
     superseded: list[int] = Field(default_factory=list)
     is_new: bool = True
-    redacted: list[str] = Field(default_factory=list)
     # Types of the secrets that were replaced before storing.
+    redacted: list[str] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The REST routes of staleness: what should be looked at again, and saying that it holds."""
+"""REST routes of redaction, retention, roll-back and rechecks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from memoryhub.core.schemas import EntityId, Listing
 router = Router()
 
 
-@router.get("redactions", response=Listing, tags=["governance"], summary="What was redacted so far")
+@router.get("redactions", response=Listing, tags=["governance"], summary="List redactions")
 def show_redactions(request: HttpRequest, command: Query[RedactionList]) -> Any:
-    """Who took what out, found by what, of how many events, and why; never the text. Page by ``cursor``."""
+    """Actor, selection, number of events and reason, but never the text. Page by ``cursor``."""
     return list_redactions(command=command)
 
 
@@ -46,10 +46,10 @@ def show_redactions(request: HttpRequest, command: Query[RedactionList]) -> Any:
     "redactions/preview",
     response={200: RedactionPreview, **problems(403, 404)},
     tags=["governance"],
-    summary="What a redaction would take out",
+    summary="Preview a redaction",
 )
 def show_redaction(request: HttpRequest, command: RedactionSelect) -> Any:
-    """Each place before and after, every copy, what stays and why; changes nothing. 404 where nothing is found."""
+    """Matches before and after, copies, and what is kept and why. Nothing is changed. 404 if nothing matches."""
     return preview_redaction(command=command)
 
 
@@ -57,19 +57,19 @@ def show_redaction(request: HttpRequest, command: RedactionSelect) -> Any:
     "redactions",
     response={200: RedactionDone, **problems(403, 404, 409)},
     tags=["governance"],
-    summary="Take text out of everything that was kept",
+    summary="Redact text permanently",
 )
 def run(request: HttpRequest, command: RedactionRun) -> Any:
-    """409 without the preview's ``confirm_token``. Afterwards the files are read byte by byte, and ``left`` tells."""
+    """409 without the preview's ``confirm_token``. Files that still contain the text are listed in ``left``."""
     return redact(command=command)
 
 
 LiftReason = without(HoldLift, "id")
 
 
-@router.get("retention", response=Plan, tags=["retention"], summary="What retention would take now")
+@router.get("retention", response=Plan, tags=["retention"], summary="Preview a retention run")
 def show_plan(request: HttpRequest, command: Query[RetentionPlanRequest]) -> Any:
-    """What goes by which rule, and what is past its age and stays, with what keeps it; nothing is changed."""
+    """What each rule would delete, and expired items that are kept, with the reason. Nothing is changed."""
     return selectors.plan_retention(command=command)
 
 
@@ -77,40 +77,38 @@ def show_plan(request: HttpRequest, command: Query[RetentionPlanRequest]) -> Any
     "retention/run",
     response={200: RunView, 204: None, **problems(403, 412)},
     tags=["retention"],
-    summary="Take for good what a plan said",
+    summary="Delete what a plan lists",
 )
 def run_plan(request: HttpRequest, command: RetentionRunRequest) -> Any:
-    """412 with the present ``plan`` where it is no longer the one of the digest; 204 where there is nothing to take.
+    """412 with the current ``plan`` if it has changed; 204 if there is nothing to delete.
 
-    A run that was cut off is brought to its end by this.
+    An interrupted run is finished by the next one.
     """
     run = run_retention(command=command)
     return Status(200, run) if run else Status(204, None)
 
 
-@router.get("retention/runs", response=RunList, tags=["retention"], summary="What retention took")
+@router.get("retention/runs", response=RunList, tags=["retention"], summary="List retention runs")
 def list_runs(request: HttpRequest) -> Any:
-    """The latest runs with their reports, the newest first."""
+    """Latest runs with their reports, newest first."""
     return selectors.list_runs()
 
 
-@router.get("retention/runs/{run_id}", response=RunView, tags=["retention"], summary="One run of retention")
+@router.get("retention/runs/{run_id}", response=RunView, tags=["retention"], summary="Get a retention run")
 def get_run(request: HttpRequest, run_id: EntityId) -> Any:
-    """With what it took by which rule, and what it left."""
+    """Includes what each rule deleted, and what was kept."""
     return selectors.view_run(selectors.find_run(run_id))
 
 
-@router.get("holds", response=HoldList, tags=["retention"], summary="List the holds in force")
+@router.get("holds", response=HoldList, tags=["retention"], summary="List active holds")
 def list_holds(request: HttpRequest) -> Any:
-    """The newest first."""
+    """Newest first."""
     return selectors.list_holds()
 
 
-@router.post(
-    "holds", response={201: HoldView, **problems(403, 404)}, tags=["retention"], summary="Keep something for now"
-)
+@router.post("holds", response={201: HoldView, **problems(403, 404)}, tags=["retention"], summary="Create a hold")
 def hold(request: HttpRequest, command: HoldPlace, response: HttpResponse) -> Any:
-    """A stream, all of a session, or the whole store: no retention takes it until the hold is lifted."""
+    """Exempts a stream, a session or the whole store from retention until the hold is lifted."""
     placed = place_hold(command=command)
     response["Location"] = f"{request.path}/{placed.id}"
     return Status(201, placed)
@@ -124,22 +122,22 @@ def lift(
     hold_id: EntityId,
     reason: Query[LiftReason],  # type: ignore[valid-type]
 ) -> Any:
-    """What it kept goes as its age says, from the next run on."""
+    """From the next run on, retention applies again."""
     return lift_hold(command=command_of(HoldLift, reason, id=hold_id))
 
 
 UndoBody = without(RollbackUndo, "id")
 
 
-@router.get("rollbacks", response=Listing, tags=["governance"], summary="What was rolled back so far")
+@router.get("rollbacks", response=Listing, tags=["governance"], summary="List roll-backs")
 def show_rollbacks(request: HttpRequest, command: Query[RollbackList]) -> Any:
-    """The latest first: what was chosen, what was done and left, and whether it was undone. Page by ``cursor``."""
+    """Newest first: filters, actions, items left unchanged, and whether it was undone. Page by ``cursor``."""
     return list_rollbacks(command=command)
 
 
-@router.post("rollbacks/preview", response=Preview, tags=["governance"], summary="What a roll-back would do")
+@router.post("rollbacks/preview", response=Preview, tags=["governance"], summary="Preview a roll-back")
 def show_preview(request: HttpRequest, command: RollbackPlan) -> Any:
-    """What the selection did, what was derived from it, what would be done and left; changes nothing."""
+    """Direct and downstream effects, and what would be done to each. Nothing is changed."""
     return preview(command=command)
 
 
@@ -147,10 +145,10 @@ def show_preview(request: HttpRequest, command: RollbackPlan) -> Any:
     "rollbacks",
     response={201: RollbackView, **problems(403, 409)},
     tags=["governance"],
-    summary="Roll back what a session, a client, a door or a time has left",
+    summary="Roll back the writes of a session, client, source or period",
 )
 def make_rollback(request: HttpRequest, command: RollbackMake) -> Any:
-    """409 without the ``confirm_token`` of the preview that shows just what would be done now."""
+    """409 without the ``confirm_token`` of a preview that is still current."""
     return Status(201, roll_back(command=command))
 
 
@@ -161,16 +159,16 @@ def make_rollback(request: HttpRequest, command: RollbackMake) -> Any:
     summary="Undo a roll-back",
 )
 def undo(request: HttpRequest, rollback_id: EntityId, body: UndoBody) -> Any:  # type: ignore[valid-type]
-    """In one transaction; what others have changed since is left, and named in ``undone_left``."""
+    """What others changed since is left unchanged, and listed in ``undone_left``."""
     return undo_rollback(command=command_of(RollbackUndo, body, id=rollback_id))
 
 
 AffirmBody = without(Affirm, "id")
 
 
-@router.get("stale", response=Listing, tags=["staleness"], summary="List what should be looked at again")
+@router.get("stale", response=Listing, tags=["staleness"], summary="List what needs rechecking")
 def list_due(request: HttpRequest, command: Query[StaleList]) -> Any:
-    """What has waited longest first; ``diff=true`` adds what the commits changed in the governed files."""
+    """Longest waiting first; ``diff=true`` adds the commits' changes of the governed files."""
     return list_stale(command=command)
 
 
@@ -178,12 +176,12 @@ def list_due(request: HttpRequest, command: Query[StaleList]) -> Any:
     "stale/{entity_id}/affirm",
     response={200: AffirmResult, **problems(409, 410)},
     tags=["staleness"],
-    summary="Say that a memory or a decision still holds",
+    summary="Confirm that a memory or decision is still valid",
 )
 def affirm_thing(
     request: HttpRequest,
     entity_id: EntityId,
     body: AffirmBody,  # type: ignore[valid-type]
 ) -> Any:
-    """Due again by its age from now on, or by the next commit; 409 where it does not hold, 410 where it is deleted."""
+    """Restarts its age. 409 if it is superseded, not accepted or in quarantine; 410 if it is deleted."""
     return affirm(command=command_of(Affirm, body, id=entity_id))

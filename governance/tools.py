@@ -1,5 +1,3 @@
-"""The MCP tools of governance: importing this registers them."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -12,13 +10,10 @@ from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 
 
 def show_stale(command: StaleList) -> Answer:
-    """Answer with a page of what should be looked at again."""
-    return listed(
-        list_stale(command=command), partial(stale_line, diff=command.diff), none="nothing waits to be affirmed"
-    )
+    return listed(list_stale(command=command), partial(stale_line, diff=command.diff), none="nothing needs rechecking")
 
 
-def say_that_it_holds(command: Affirm) -> Answer:
+def confirm_validity(command: Affirm) -> Answer:
     result = affirm(command=command)
     return Answer(affirmed_text(result), result.model_dump(mode="json"))
 
@@ -35,7 +30,7 @@ TOOLS = [
         "memory_affirm",
         "Confirm that a stale decision or memory is still valid. Otherwise supersede, update or delete it.",
         Affirm,
-        say_that_it_holds,
+        confirm_validity,
         group=ToolGroup.WORK,
         writes=True,
     ),

@@ -1,4 +1,4 @@
-"""The REST routes of what we know: memories, search, timeline and stats."""
+"""REST routes of memories, search, timeline and stats."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ MemoryShow = without(MemoryGet, "ids", "name", "max_tokens")
 
 
 class SearchQuestion(Command):
-    """The question, under either name."""
+    """A question in plain words, as ``query`` or ``q``."""
 
-    query: str = Field("", max_length=2_000, description="the question, in your own words")
+    query: str = Field("", max_length=2_000, description="question in plain words")
     q: str = Field("", max_length=2_000, description="short for query")
 
 
 class MemoryDetail(MemoryView):
-    """A memory, with its history, its relations and its use where they were asked for."""
+    """A memory, with its history, relations and use if requested."""
 
     versions: list[VersionView] = Field(default_factory=list, description="newest first")
     relations: list[RelationView] = Field(default_factory=list, description="oldest first")
-    use: UseView | None = Field(None, description="what became of it")
+    use: UseView | None = Field(None, description="how often it was sent, found and cited")
 
 
 class Versions(BaseModel):
@@ -62,14 +62,14 @@ class Versions(BaseModel):
 
 
 class TimelineAnswer(BaseModel):
-    """Events around a moment, oldest first."""
+    """Events around a time, oldest first."""
 
     results: list[dict[str, Any]]
 
 
-@router.get("memories", response=Listing, tags=["memories"], summary="List memories, last changed first")
+@router.get("memories", response=Listing, tags=["memories"], summary="List memories")
 def list_memories(request: HttpRequest, command: Query[MemoryList]) -> Any:
-    """Page by ``cursor``: the ``meta.next_cursor`` of the answer before."""
+    """Last changed first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_memories(command=command)
 
 
@@ -80,7 +80,7 @@ def list_memories(request: HttpRequest, command: Query[MemoryList]) -> Any:
     summary="Write a memory",
 )
 def write_memory(request: HttpRequest, command: MemoryWrite, response: HttpResponse) -> Any:
-    """201 where a memory was created; 200 where one of the same topic, text or title was met, as ``status`` says."""
+    """201 if a memory was created; 200 if one with the same topic, text or title exists, see ``status``."""
     result = services.write_memory(command=command)
     response["Location"] = f"{request.path}/{result.id}"
     response["ETag"] = entity_tag(result.version)
@@ -100,7 +100,7 @@ def get_memory(
     show: Query[MemoryShow],  # type: ignore[valid-type]
     response: HttpResponse,
 ) -> Any:
-    """The ``ETag`` is the version; send it back as ``If-Match`` with a change."""
+    """The ``ETag`` is the version; send it as ``If-Match`` with a change."""
     command = command_of(MemoryGet, show, ids=[memory_id])
     memory = selectors.get_memories(command=command)[0]
     response["ETag"] = entity_tag(memory["version"])
@@ -120,7 +120,7 @@ def update_memory(
     response: HttpResponse,
     if_match: Annotated[EntityTag | None, Header(None, alias="If-Match", description="the ETag that you read")] = None,
 ) -> Any:
-    """What is left out stays. 412 where the memory is no longer at the version of ``If-Match``."""
+    """Omitted fields stay unchanged. 412 if the memory has a newer version than ``If-Match``."""
     command = command_of(MemoryUpdate, body, id=memory_id)
     result = services.update_memory(command=_based_on(command, version_of_tag(if_match)))
     response["ETag"] = entity_tag(result.version)
@@ -131,7 +131,7 @@ def _based_on(command: MemoryUpdate, version: int | None) -> MemoryUpdate:
     if version is None:
         return command
     if command.base_version not in (None, version):
-        raise Invalid("If-Match and base_version name two versions; send one of them")
+        raise Invalid("If-Match and base_version name different versions; send only one of them")
     return command.model_copy(update={"base_version": version, "must_be_current": True})
 
 
@@ -139,17 +139,17 @@ def _based_on(command: MemoryUpdate, version: int | None) -> MemoryUpdate:
     "memories/{memory_id}",
     response={200: WriteResult, **problems(409, 410, 412)},
     tags=["memories"],
-    summary="Delete a memory softly, or for good",
+    summary="Delete a memory, or erase it permanently",
 )
 def delete_memory(
     request: HttpRequest,
     memory_id: EntityId,
     body: Query[DeleteBody],  # type: ignore[valid-type]
 ) -> Any:
-    """It leaves lists and searches, and can be restored.
+    """A deleted memory is left out of lists and searches, and can be restored.
 
-    ``permanent`` erases one that is deleted already: the first call answers 409 with a ``confirm_token``, the same
-    call with that token does it.
+    ``permanent`` erases a deleted memory: the first call answers 409 with a ``confirm_token``; repeat it with that
+    token.
     """
     command = command_of(MemoryDelete, body, id=memory_id)
     return services.delete_memory(command=command)
@@ -159,14 +159,14 @@ def delete_memory(
     "memories/{memory_id}/restore",
     response={200: WriteResult, **problems(409, 410)},
     tags=["memories"],
-    summary="Bring back a deleted memory, or an earlier version",
+    summary="Restore a deleted memory, or an earlier version",
 )
 def restore_memory(
     request: HttpRequest,
     memory_id: EntityId,
     body: RestoreBody = NO_REASON,  # type: ignore[valid-type]
 ) -> Any:
-    """A conflict where it is not deleted, or another memory has taken its topic or title."""
+    """409 if it is not deleted, or if another memory now has its topic or title."""
     command = command_of(MemoryRestore, body, id=memory_id)
     return services.restore_memory(command=command)
 
@@ -175,29 +175,29 @@ def restore_memory(
     "memories/{memory_id}/versions", response=Versions, tags=["memories"], summary="Get the history of a memory"
 )
 def list_versions(request: HttpRequest, memory_id: EntityId) -> Any:
-    """Newest first, each with the event that is its evidence; of deleted memories too."""
+    """Newest first, each with the event that wrote it. Works for deleted memories too."""
     command = MemoryGet(ids=[memory_id], versions=True, include_deleted=True)
     return {"results": selectors.get_memories(command=command)[0]["versions"]}
 
 
-@router.get("search", response=Listing, tags=["search"], summary="Search by a question in words")
+@router.get("search", response=Listing, tags=["search"], summary="Search with a question in plain words")
 def search(
     request: HttpRequest,
     question: Query[SearchQuestion],
     filters: Query[SearchFilters],  # type: ignore[valid-type]
 ) -> Any:
-    """Decisions, memories, commits, sessions and messages, ranked; each with its evidence: id, date, session, event."""
+    """Ranked decisions, memories, commits, sessions and messages, each with id, date, session and event."""
     command = command_of(MemorySearch, filters, query=question.query or question.q)
     return selectors.search(command=command)
 
 
-@router.get("timeline", response=TimelineAnswer, tags=["search"], summary="What happened around an id or a time")
+@router.get("timeline", response=TimelineAnswer, tags=["search"], summary="List the events around an id or a time")
 def show_timeline(request: HttpRequest, command: Query[Timeline]) -> Any:
-    """Oldest first; without ``id`` or ``at``, the end of the log."""
+    """Oldest first. Without ``id`` and ``at``: the newest events."""
     return {"results": timeline.timeline(command=command)}
 
 
-@router.get("stats", response=dict[str, Any], tags=["projects"], summary="What the project's store holds")
+@router.get("stats", response=dict[str, Any], tags=["projects"], summary="Get statistics of the project")
 def show_stats(request: HttpRequest, command: Query[Stats]) -> Any:
-    """Counts, sizes in bytes, how it searches, and the head of its log."""
+    """Counts, sizes in bytes, search mode, and the head of the log."""
     return timeline.stats(command=command)

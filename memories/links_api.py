@@ -1,3 +1,5 @@
+"""REST routes of tags, relations and reviews."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -35,13 +37,13 @@ DeleteBody = without(RelationDelete, "id", "source", "relation", "target", "sour
 
 @router.get("tags", response=Listing, tags=["tags"], summary="List tags by name")
 def show_tags(request: HttpRequest, command: Query[TagList]) -> Any:
-    """Predefined, described and used tags, each with the number of memories that have it."""
+    """Predefined, described and used tags, each with its number of memories."""
     return list_tags(command=command)
 
 
 @router.post("tags", response={201: TagResult, **problems(409, 410)}, tags=["tags"], summary="Describe a tag")
 def create_tag(request: HttpRequest, command: TagCreate) -> Any:
-    """Answers 409 if the tag is predefined or described already; a tag that is only used can be described."""
+    """409 if it is predefined or already described."""
     return Status(201, tags.create_tag(command=command))
 
 
@@ -49,7 +51,7 @@ def create_tag(request: HttpRequest, command: TagCreate) -> Any:
     "memories/{memory_id}/tags",
     response={200: TagsChanged, **problems(409, 410)},
     tags=["tags"],
-    summary="Add tags to a memory",
+    summary="Attach tags to a memory",
 )
 def attach_tags(
     request: HttpRequest,
@@ -57,7 +59,7 @@ def attach_tags(
     body: AttachBody,  # type: ignore[valid-type]
     response: HttpResponse,
 ) -> Any:
-    """Creates a version; tags that the memory already has are ignored."""
+    """Creates a version, unless the memory already has all these tags."""
     result = tags.attach_tags(command=command_of(TagAttach, body, id=memory_id))
     response["ETag"] = entity_tag(result.version or 0)
     return result
@@ -67,7 +69,7 @@ def attach_tags(
     "memories/{memory_id}/tags",
     response={200: TagsChanged, **problems(409, 410)},
     tags=["tags"],
-    summary="Remove tags from a memory",
+    summary="Detach tags from a memory",
 )
 def detach_tags(
     request: HttpRequest,
@@ -75,17 +77,15 @@ def detach_tags(
     body: Query[DetachBody],  # type: ignore[valid-type]
     response: HttpResponse,
 ) -> Any:
-    """Creates a version. Repeat the ``tags`` parameter for each tag."""
+    """Creates a version. Repeat the parameter ``tags`` for each tag."""
     result = tags.detach_tags(command=command_of(TagDetach, body, id=memory_id))
     response["ETag"] = entity_tag(result.version or 0)
     return result
 
 
-@router.get(
-    "relations", response={200: Listing, **problems(410)}, tags=["relations"], summary="List relations, newest first"
-)
+@router.get("relations", response={200: Listing, **problems(410)}, tags=["relations"], summary="List relations")
 def show_relations(request: HttpRequest, command: Query[RelationList]) -> Any:
-    """Relations of one entity or all, with both ends; those of deleted memories only with ``include_deleted``."""
+    """Newest first, of one item or all. Relations of deleted memories only with ``include_deleted``."""
     return list_relations(command=command)
 
 
@@ -96,7 +96,7 @@ def show_relations(request: HttpRequest, command: Query[RelationList]) -> Any:
     summary="Create a relation",
 )
 def create_relation(request: HttpRequest, command: RelationCreate, response: HttpResponse) -> Any:
-    """Answers 201 if the relation was created, 200 if an equal one existed."""
+    """201 if the relation was created; 200 if it already exists."""
     result = relations.create_relation(command=command)
     response["Location"] = f"{request.path}/{result.id}"
     return Status(201 if result.status is LinkStatus.CREATED else 200, result)
@@ -120,9 +120,9 @@ def delete_relation(
 VerdictBody = without(ReviewVerdict, "id")
 
 
-@router.get("reviews", response=Listing, tags=["review"], summary="List proposed memories")
+@router.get("reviews", response=Listing, tags=["review"], summary="List memories that need a review")
 def list_reviews(request: HttpRequest, command: Query[ReviewList]) -> Any:
-    """Oldest first, each with who proposed it, why it needs review, and what it changes."""
+    """Longest waiting first, each with its author, the reason for the review, and the change."""
     return selectors.list_reviews(command=command)
 
 
@@ -138,7 +138,7 @@ def review_memory(
     body: VerdictBody,  # type: ignore[valid-type]
     response: HttpResponse,
 ) -> Any:
-    """Answers 409 if the memory already has that state, 412 if it changed since ``base_version``, 403 to its author."""
+    """409 if it already has this state, 412 if it has a newer version than ``base_version``, 403 for its author."""
     result = services.review_memory(command=command_of(ReviewVerdict, body, id=memory_id))
     response["ETag"] = entity_tag(result.version)
     return result

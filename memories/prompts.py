@@ -8,7 +8,7 @@ from memoryhub.core.tools import Prompt, register_prompts
 
 
 class SessionBeginning(Command):
-    purpose: str = Field(min_length=1, max_length=2_000, description="what the session is for")
+    purpose: str = Field(min_length=1, max_length=2_000, description="goal of the session")
 
 
 class SessionSummary(Command):

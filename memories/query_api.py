@@ -1,3 +1,5 @@
+"""REST routes of queries, conflicts and context packs."""
+
 from __future__ import annotations
 
 from typing import Annotated, Any
@@ -29,13 +31,13 @@ SettleBody = without(ConflictSettle, "id")
 
 @router.post("query", response=Listing, tags=["search"], summary="Query by kinds, scope, tags, words and relations")
 def ask(request: HttpRequest, command: MemoryQuery) -> Any:
-    """Ranked, with evidence, score and parts of the score. For the next page, repeat the body with ``cursor``."""
+    """Ranked; each result has its score and the parts of it. To page, send the same body with ``cursor``."""
     return query(command=command)
 
 
 @router.get("conflicts", response=Listing, tags=["conflicts"], summary="List conflicts")
 def list_conflicts(request: HttpRequest, command: Query[ConflictList]) -> Any:
-    """Open conflicts or all, with both versions and their differences as ``[-removed-]`` and ``{+added+}``."""
+    """Unresolved or all: both versions with author, time, reason and word diff (``[-removed-]``, ``{+added+}``)."""
     return conflicts.list_conflicts(command=command)
 
 
@@ -45,7 +47,7 @@ def get_conflict(
     conflict_id: EntityId,
     show: Query[ConflictShow],  # type: ignore[valid-type]
 ) -> Any:
-    """Open or resolved, in the same form as in the list."""
+    """As in the list; also if resolved."""
     return conflicts.get_conflict(command=command_of(ConflictGet, show, id=conflict_id))
 
 
@@ -60,7 +62,7 @@ def resolve_conflict(
     conflict_id: EntityId,
     body: SettleBody,  # type: ignore[valid-type]
 ) -> Any:
-    """Keep a (the earlier version), keep b, merge, or keep both. Answers 409 if it is resolved already."""
+    """Keep a (the earlier version), keep b, merge them, or keep both. 409 if it is already resolved."""
     return services.resolve_conflict(command=command_of(ConflictSettle, body, id=conflict_id))
 
 
@@ -68,7 +70,7 @@ def resolve_conflict(
     "context",
     response={200: dict[str, Any], 304: None},
     tags=["search"],
-    summary="Get a context pack within a token budget",
+    summary="Get a context pack within a budget of tokens",
 )
 def get_context(
     request: HttpRequest,
@@ -76,9 +78,9 @@ def get_context(
     response: HttpResponse,
     if_none_match: Annotated[str | None, Header(None, alias="If-None-Match", description="the ETag you have")] = None,
 ) -> Any:
-    """Byte for byte the previous pack while nothing has changed; 304 if ``If-None-Match`` has its ETag.
+    """The same bytes as long as nothing changes; 304 if they match ``If-None-Match``.
 
-    A pack with new content is recorded as an event and can be replayed: ``context/{id}``.
+    Each new pack is an event and can be rebuilt with ``context/{id}``.
     """
     if if_none_match and if_none_match.strip().strip('"') == pack_digest(command=command):
         return Status(304, None)
@@ -87,7 +89,9 @@ def get_context(
     return sent.data()
 
 
-@router.get("context/{pack_id}", response=dict[str, Any], tags=["search"], summary="Replay a context pack")
+@router.get(
+    "context/{pack_id}", response=dict[str, Any], tags=["search"], summary="Rebuild a context pack as it was sent"
+)
 def get_sent_context(request: HttpRequest, pack_id: EntityId) -> Any:
-    """Composed from the stores as of when it was sent; ``meta.as_sent`` is false if something was erased since."""
+    """From the stores as of that time; ``meta.as_sent`` is false if part of it was erased since."""
     return replay_pack(command=ContextReplay(id=pack_id)).data()

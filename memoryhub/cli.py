@@ -76,3 +76,7 @@ def _overview() -> str:
     wide = max(map(len, commands))
     lines = [f"  {name:<{wide}}  {_END.split(text)[0]}" for name, text in sorted(commands.items())]
     return "\n".join([_USAGE, "", *lines, "", _OTHERS, ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -112,7 +112,7 @@ class JobResult(models.TextChoices):
 
 
 class JobRun(models.Model):
-    """A run of a job over one store that is over; what runs now is told by the lock that it holds."""
+    """A finished run of a job over one store. Running jobs are known by the locks that they hold."""
 
     job = models.CharField(max_length=64)
     store = models.CharField(max_length=128, blank=True, help_text="The store's alias; empty: the hub itself")

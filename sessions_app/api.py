@@ -1,4 +1,4 @@
-"""The REST routes of what happened: sessions, commits, and the event log."""
+"""REST routes of sessions, commits, the event log and the sanitiser."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from sessions_app.schemas.work import Sanitise, Sanitised
 from sessions_app.services.profile import try_rules
 
 router = Router()
+# Must be added after all other routes of sessions: a session's name may contain slashes, so it matches any path.
 by_name = Router()
-"""What must be added after all other routes of sessions."""
 
 EndBody = without(SessionEnd, "session_id")
 NO_SUMMARY = EndBody()
 
 
 class RecordAnswer(BaseModel):
-    """What a bulk recording of commits did."""
+    """Result of recording commits."""
 
     recorded: int
     known: int
 
 
 class VerifyAnswer(BaseModel):
-    """What walking the chain of the log found."""
+    """Result of verifying the log's hash chain."""
 
     ok: bool
     events: int
@@ -45,15 +45,15 @@ class VerifyAnswer(BaseModel):
     finding: str
 
 
-@router.get("sessions", response=Listing, tags=["sessions"], summary="List sessions, newest first")
+@router.get("sessions", response=Listing, tags=["sessions"], summary="List sessions")
 def list_sessions(request: HttpRequest, command: Query[SessionList]) -> Any:
-    """Page by ``cursor``: the ``meta.next_cursor`` of the answer before."""
+    """Newest first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_sessions(command=command)
 
 
 @router.post("sessions", response={201: SessionView, **problems(409)}, tags=["sessions"], summary="Begin a session")
 def start_session(request: HttpRequest, command: SessionStart, response: HttpResponse) -> Any:
-    """Its name is given or made; a name that is taken is a conflict."""
+    """``session_id`` is optional; 409 if it is taken."""
     session = services.start_session(command=command)
     response["Location"] = f"{request.path}/{quote(session.session_id, safe='')}"
     return Status(201, selectors.view_session(session))
@@ -70,44 +70,43 @@ def end_session(
     session_id: Identifier,
     body: EndBody = NO_SUMMARY,  # type: ignore[valid-type]
 ) -> Any:
-    """A session that has ended already is a conflict."""
+    """409 if it has already ended."""
     command = command_of(SessionEnd, body, session_id=session_id)
     return selectors.view_session(services.end_session(command=command))
 
 
-@router.get("commits", response=Listing, tags=["commits"], summary="List commits, last recorded first")
+@router.get("commits", response=Listing, tags=["commits"], summary="List commits")
 def list_commits(request: HttpRequest, command: Query[Paging]) -> Any:
-    """Page by ``cursor``: the ``meta.next_cursor`` of the answer before."""
+    """Last recorded first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_commits(command=command)
 
 
 @router.post("commits", response=RecordAnswer, tags=["commits"], summary="Record commits")
 def record_commits(request: HttpRequest, commits: list[CommitRecord]) -> Any:
-    """Those that are known already are left as they are, so the same call again changes nothing."""
+    """Commits that are already recorded are skipped, so the call can be repeated."""
     return asdict(services.record_commits(commits=commits))
 
 
-@router.get("events", response=Listing, tags=["events"], summary="Replay a part of the event log")
+@router.get("events", response=Listing, tags=["events"], summary="Read the event log")
 def replay_events(request: HttpRequest, command: Query[AuditReplay]) -> Any:
-    """In order of position, with payloads (null once erased) and digests; page by ``cursor``."""
+    """In order of position, with payloads (null once erased) and digests. Page by ``cursor``."""
     return replay_page(command=command)
 
 
-@router.get("events/verify", response=VerifyAnswer, tags=["events"], summary="Prove that the log is what was written")
+@router.get("events/verify", response=VerifyAnswer, tags=["events"], summary="Verify the log's hash chain")
 def verify_events(request: HttpRequest) -> Any:
-    """Walk the whole chain, and name the first position that is not what was written."""
+    """Checks the whole chain and returns the position of the first altered event."""
     found = log.verify()
     return {**asdict(found), "finding": found.describe()}
 
 
-# The last of its kind: a name may hold slashes, so this takes every address under sessions that no other has taken.
 @by_name.get("sessions/{path:session_id}", response=SessionView, tags=["sessions"], summary="Get a session by its name")
 def get_session(request: HttpRequest, session_id: Identifier) -> Any:
-    """Return one session."""
+    """The id may contain slashes."""
     return selectors.view_session(services.find_session(session_id=session_id))
 
 
-@router.post("sanitise", response=Sanitised, tags=["settings"], summary="See what would be taken out of a text")
+@router.post("sanitise", response=Sanitised, tags=["settings"], summary="Preview what would be removed from a text")
 def sanitise(request: HttpRequest, command: Sanitise) -> Any:
-    """With the project's own rules and allow-list, or with those of the body; nothing is written."""
+    """Uses the rules and allowlist of the project, or those of the body. Nothing is written."""
     return try_rules(command=command)

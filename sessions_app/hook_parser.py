@@ -9,24 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memoryhub.config.clients import Command, Edit, Effect, Hook, Hooks, hook_clients
 from memoryhub.config.identity import identify_project
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.text import flat
-from sessions_app.events.client import TOOL_MESSAGE
-from sessions_app.hook_clients import (
-    CLIENTS,
-    Becomes,
-    Change,
-    Client,
-    Constant,
-    Effect,
-    ExitCode,
-    Hook,
-    Source,
-    Texts,
-    Value,
-)
-from sessions_app.transcript import LAST_MESSAGE, last_assistant_message
+from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, TOOL_MESSAGE
+from sessions_app.transcript import with_last_message
 
 _EXIT_CODE = re.compile(
     r"(?:exit(?:ed with)?(?: non-zero)?(?: status)? code|exit code|exit status)\D{0,3}(\d{1,3})\b", re.IGNORECASE
@@ -60,18 +48,17 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any]) -> HookEvent
     session = flat(_word(_at(data, table.session)).strip())
     if not session and hook.effect is not Effect.NOTHING:
         raise Invalid(f"{table.session!r} is missing in the data from {client}; it names the session")
-    if event == "Stop" and not data.get(LAST_MESSAGE):
-        data = {**data, LAST_MESSAGE: last_assistant_message(data.get("transcript_path"))}
-    becomes = hook.by_tool.get(_word(_at(data, table.tool)), hook.becomes)
-    payload = {} if becomes is None else _payload(becomes, data)
+    if hook.transcript:
+        data = with_last_message(data, path=hook.content[0], transcript=hook.transcript)
+    event_type, payload = _turn_event(table, hook, data)
     return HookEvent(
         effect=hook.effect,
-        answers=hook.answers,
+        answers=hook.effect is Effect.START,
         session_id=session[:200],
         directory=_folder(_at(data, table.directory)),
         reason=flat(_word(_at(data, table.reason)))[:100],
-        type=becomes.type if becomes else "",
-        payload=payload,
+        type=event_type,
+        payload=_without_empty(payload),
     )
 
 
@@ -93,45 +80,66 @@ def _in_whole_characters(data: Mapping[str, Any]) -> Mapping[str, Any]:
     return data
 
 
-def _table(client: str) -> Client:
-    table = CLIENTS.get(client)
-    if table is None:
-        raise NotFound(f"{client!r} is not a known client; known are: {', '.join(CLIENTS)}", known=list(CLIENTS))
-    return table
+def _table(client: str) -> Hooks:
+    known = hook_clients()
+    if client not in known:
+        raise NotFound(f"{client!r} is not a known client; known are: {', '.join(known)}", known=list(known))
+    return known[client]
 
 
-def _hook(table: Client, client: str, event: str) -> Hook:
-    hook = table.hooks.get(event)
+def _hook(table: Hooks, client: str, event: str) -> Hook:
+    hook = table.find(event)
     if hook is None:
-        known = ", ".join(table.hooks)
-        raise NotFound(f"{client} has no known hook {event!r}; known are: {known}", known=list(table.hooks))
+        known = [*table.events, *table.ignored]
+        raise NotFound(f"{client} has no known hook {event!r}; known are: {', '.join(known)}", known=known)
     return hook
 
 
-# An event in which one of these is empty is not recorded.
-_NEEDED = {"content", "command", "path", "tool"}
+# Type and payload of the event to append; if the payload's first field is empty, the event is not recorded.
+def _turn_event(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    if hook.effect is not Effect.TOOL:
+        return hook.type, {"content": _texts(data, hook.content, 50_000)}
+    tool = _word(_at(data, table.tool))
+    if tool in hook.commands:
+        return COMMAND_RUN.name, _command(table, hook.commands[tool], data)
+    if tool in hook.edits:
+        return FILE_EDITED.name, _edit(table, hook.edits[tool], data)
+    return TOOL_MESSAGE.name, _call(table, hook, data)
 
 
-def _payload(becomes: Becomes, data: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: _value(source, data) for name, source in becomes.fields.items()}
-    if any(not found[name] for name in _NEEDED & set(found) if name != "tool" or becomes.type == TOOL_MESSAGE.name):
-        return {}
-    return {name: value for name, value in found.items() if value not in (None, "")}
+def _without_empty(payload: dict[str, Any]) -> dict[str, Any]:
+    first = next(iter(payload.values()))
+    return {name: value for name, value in payload.items() if value not in (None, "")} if first else {}
 
 
-def _value(source: Source, data: Mapping[str, Any]) -> Any:
-    match source:
-        case Texts(sources, longest):
-            return _cut("\n".join(filter(None, (_text(_at(data, path)) for path in sources))), longest)
-        case Change():
-            return _cut(_changes(source, data), source.longest)
-        case Value(path, longest):
-            return _bounded(_at(data, path), longest)
-        case ExitCode(sources, text):
-            numbers = [value for path in sources if type(value := _at(data, path)) is int]
-            return numbers[0] if numbers else _exit_code(_text(_at(data, text)))
-        case Constant(value):
-            return value
+def _command(table: Hooks, tool: Command, data: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = [code for path in tool.exit_code if type(code := _at(data, path)) is int]
+    return {
+        "command": _texts(data, (tool.command,), 10_000),
+        "output": _texts(data, tool.output, 8_000),
+        "exit_code": numbers[0] if numbers else _exit_code(_text(_at(data, tool.exit_text))),
+        "directory": _texts(data, (table.directory,), 4_000),
+    }
+
+
+def _edit(table: Hooks, tool: Edit, data: Mapping[str, Any]) -> dict[str, Any]:
+    change = _texts(data, (tool.text,), 4_000) if tool.text else _cut(_changes(tool, data), 4_000)
+    return {"path": _texts(data, (tool.path,), 4_000), "change": change, "tool": _texts(data, (table.tool,), 200)}
+
+
+def _call(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "tool": _texts(data, (table.tool,), 200),
+        "call_id": _texts(data, (table.call,), 200),
+        "input": _bounded(_at(data, table.input)),
+        "output": _bounded(_at(data, hook.result)),
+        "is_error": hook.is_error,
+    }
+
+
+# The texts at these paths, one per line; absent ones are skipped.
+def _texts(data: Mapping[str, Any], paths: tuple[str, ...], longest: int) -> str:
+    return _cut("\n".join(filter(None, (_text(_at(data, path)) for path in paths))), longest)
 
 
 def _at(data: Any, path: str) -> Any:
@@ -161,11 +169,11 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _changes(source: Change, data: Mapping[str, Any]) -> str:
-    pairs = _at(data, source.pairs) if source.pairs else [data]
+def _changes(tool: Edit, data: Mapping[str, Any]) -> str:
+    pairs = _at(data, tool.pairs) if tool.pairs else [data]
     if not isinstance(pairs, list):
         return ""
-    return "\n".join(_changed(_at(pair, source.old), _at(pair, source.new)) for pair in pairs)
+    return "\n".join(_changed(_at(pair, tool.old), _at(pair, tool.new)) for pair in pairs)
 
 
 def _changed(old: Any, new: Any) -> str:
@@ -178,7 +186,8 @@ def _exit_code(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _bounded(value: Any, longest: int) -> Any:
+# Texts are cut to ``longest`` characters, the whole to four times as many.
+def _bounded(value: Any, longest: int = 2_000) -> Any:
     shorter = _shortened(value, longest, 6)
     whole = json.dumps(shorter, ensure_ascii=False)
     return shorter if len(whole) <= 4 * longest else _cut(whole, 4 * longest)
@@ -202,3 +211,8 @@ def _cut(text: str, longest: int) -> str:
     note = f"\n[… {len(text) - longest} characters left out …]\n"
     kept = longest - len(note)
     return text[: kept * 2 // 3] + note + text[-(kept - kept * 2 // 3) :]
+
+
+def answer_for_client(event: str, text: str) -> dict[str, Any]:
+    """Return what a hook prints so that the client adds ``text`` to its model's context."""
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from memoryhub.config.clients import hook_clients
 from memoryhub.core import spool
 from memoryhub.core.errors import HubError
 from memoryhub.core.spool import Kept
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
-from sessions_app.hook_clients import CLIENTS
 from sessions_app.hook_parser import parse_hook, project_of
 
 # Takes JSON data; returns a copy without some text, and the texts that were removed.
@@ -34,18 +34,11 @@ class Spooled:
 @cache
 def hook_names() -> frozenset[str]:
     """Return the JSON keys by which hook events are parsed; they are names, not user text."""
-    paths = {name for client in CLIENTS.values() for name in (client.session, client.directory, client.tool)}
-    for client in CLIENTS.values():
-        for hook in client.hooks.values():
-            for becomes in filter(None, (hook.becomes, *hook.by_tool.values())):
-                paths.update(path for source in becomes.fields.values() for path in _texts_of(source))
-    return frozenset(part for path in paths for part in path.split(".")) | {"transcript_path"}
-
-
-def _texts_of(source: Any) -> Iterator[str]:
-    for field_ in fields(source):
-        value = getattr(source, field_.name)
-        yield from (text for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str))
+    paths: set[str] = set()
+    for hooks in hook_clients().values():
+        paths |= {hooks.session, hooks.directory, hooks.tool, hooks.call, hooks.input}
+        paths.update(path for hook in hooks.events.values() for path in hook.paths())
+    return frozenset(part for path in paths for part in path.split("."))
 
 
 def find_spooled(clean: Cleaner) -> Spooled:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-LAST_MESSAGE = "last_assistant_message"
 _TAIL_BYTES = 256 * 1024
+
+
+def with_last_message(data: Mapping[str, Any], *, path: str, transcript: str) -> dict[str, Any]:
+    """Return a hook's data with the last message at ``path``, read from the transcript if it is missing."""
+    if data.get(path):
+        return dict(data)
+    return {**data, path: last_assistant_message(data.get(transcript))}
 
 
 def last_assistant_message(path: object) -> str:

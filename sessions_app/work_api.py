@@ -1,4 +1,4 @@
-"""The REST routes of how work goes on: turns, iterations, single commits, and the settings of a project."""
+"""REST routes of turns, iterations, single commits and project settings."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ GetQuery = without(IterationGet, "id")
 
 
 class BegunTurn(TurnView):
-    """A turn that has begun, with the token that is shown this once."""
+    """A new turn with its token, which is returned only once."""
 
     ack_token: str
 
 
 class Appended(BaseModel):
-    """Where an event was appended."""
+    """An appended event."""
 
     position: int
     type: str
@@ -55,15 +55,15 @@ class Appended(BaseModel):
     turn_id: str
 
 
-@router.get("turns", response=Listing, tags=["turns"], summary="List turns, newest first")
+@router.get("turns", response=Listing, tags=["turns"], summary="List turns")
 def list_turns(request: HttpRequest, command: Query[TurnList]) -> Any:
-    """Page by ``cursor``: the ``meta.next_cursor`` of the answer before."""
+    """Newest first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_turns(command=command)
 
 
 @router.post("turns/begin", response={201: BegunTurn, **problems(409, 412)}, tags=["turns"], summary="Begin a turn")
 def begin_turn(request: HttpRequest, command: TurnBegin) -> Any:
-    """The answer has the ``ack_token`` to show from then on; only its hash is stored."""
+    """Returns the ``ack_token`` to send with the turn's events; only its hash is stored."""
     begun = turns.begin_turn(command=command)
     return Status(201, {**selectors.view_turn(begun.turn), "ack_token": begun.ack_token})
 
@@ -72,14 +72,14 @@ def begin_turn(request: HttpRequest, command: TurnBegin) -> Any:
     "turns/append", response={201: Appended, **problems(412)}, tags=["turns"], summary="Append to the open turn"
 )
 def append_event(request: HttpRequest, command: EventAppend) -> Any:
-    """A type that is not known is refused with the list of those that are."""
+    """An error about an unknown type lists the known ones."""
     event = turns.append_event(command=command)
     return Status(201, {name: getattr(event, name) for name in Appended.model_fields})
 
 
 @router.post("turns/end", response={200: TurnView, **problems(412)}, tags=["turns"], summary="End the open turn")
 def end_turn(request: HttpRequest, command: TurnEnd) -> Any:
-    """The turn whose token is shown is closed."""
+    """Ends the turn of ``ack_token``."""
     return selectors.view_turn(turns.end_turn(command=command))
 
 
@@ -87,10 +87,10 @@ def end_turn(request: HttpRequest, command: TurnEnd) -> Any:
     "sessions/{path:session_id}/pause",
     response={200: SessionView, **problems(409)},
     tags=["sessions"],
-    summary="Set a session aside",
+    summary="Pause a session",
 )
 def pause_session(request: HttpRequest, session_id: Identifier) -> Any:
-    """It must be active; ``resume`` takes it up again."""
+    """409 if it is not active."""
     return selectors.view_session(services.pause_session(command=SessionTouch(session_id=session_id)))
 
 
@@ -98,16 +98,16 @@ def pause_session(request: HttpRequest, session_id: Identifier) -> Any:
     "sessions/{path:session_id}/resume",
     response={200: SessionView, **problems(409)},
     tags=["sessions"],
-    summary="Take a session up again",
+    summary="Resume a session",
 )
 def resume_session(request: HttpRequest, session_id: Identifier) -> Any:
-    """It must be paused."""
+    """409 if it is not paused."""
     return selectors.view_session(services.resume_session(command=SessionTouch(session_id=session_id)))
 
 
-@router.get("iterations", response=Listing, tags=["iterations"], summary="List iterations, newest first")
+@router.get("iterations", response=Listing, tags=["iterations"], summary="List iterations")
 def list_iterations(request: HttpRequest, command: Query[IterationList]) -> Any:
-    """Page by ``cursor``: the ``meta.next_cursor`` of the answer before."""
+    """Newest first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_iterations(command=command)
 
 
@@ -115,7 +115,7 @@ def list_iterations(request: HttpRequest, command: Query[IterationList]) -> Any:
     "iterations", response={201: IterationView, **problems(409)}, tags=["iterations"], summary="Begin an iteration"
 )
 def start_iteration(request: HttpRequest, command: IterationStart, response: HttpResponse) -> Any:
-    """At most one is active; another one is a conflict that names it."""
+    """409 if another one is active; the error names it."""
     iteration = iterations.start_iteration(command=command)
     response["Location"] = f"{request.path}/{iteration.id}"
     return Status(201, selectors.view_iteration(iteration))
@@ -127,7 +127,7 @@ def get_iteration(
     iteration_id: EntityId,
     query: Query[GetQuery],  # type: ignore[valid-type]
 ) -> dict[str, Any]:
-    """With its commits and the newest of its events, oldest first."""
+    """Includes its commits and newest events, oldest first."""
     return selectors.get_iteration(command=command_of(IterationGet, query, id=iteration_id))
 
 
@@ -135,14 +135,14 @@ def get_iteration(
     "iterations/{iteration_id}/advance",
     response={200: IterationView, **problems(409)},
     tags=["iterations"],
-    summary="Complete a phase, begin the next",
+    summary="Complete a phase and begin the next",
 )
 def advance_iteration(
     request: HttpRequest,
     iteration_id: EntityId,
     body: AdvanceBody,  # type: ignore[valid-type]
 ) -> Any:
-    """Without ``completed`` the present phase is done."""
+    """Without ``completed``, the current phase is completed."""
     command = command_of(IterationAdvance, body, id=iteration_id)
     return selectors.view_iteration(iterations.advance_iteration(command=command))
 
@@ -151,31 +151,31 @@ def advance_iteration(
     "iterations/{iteration_id}/complete",
     response={200: IterationView, **problems(409)},
     tags=["iterations"],
-    summary="Complete an iteration, or abandon it",
+    summary="Complete or abandon an iteration",
 )
 def complete_iteration(
     request: HttpRequest,
     iteration_id: EntityId,
     body: CompleteBody,  # type: ignore[valid-type]
 ) -> Any:
-    """One that has ended already is a conflict."""
+    """409 if it has already ended."""
     command = command_of(IterationComplete, body, id=iteration_id)
     return selectors.view_iteration(iterations.complete_iteration(command=command))
 
 
-@router.post("commits/read", response=CommitView, tags=["commits"], summary="Record one commit from its repository")
+@router.post("commits/read", response=CommitView, tags=["commits"], summary="Record a commit from its repository")
 def record_commit(request: HttpRequest, command: CommitRead) -> Any:
-    """The rest is read from git in ``directory``; without it the fields must say it."""
+    """Reads omitted fields from git in ``directory``; without a directory, send them."""
     return selectors.view_commit(services.record_commit(command=command))
 
 
-@router.get("settings", response=ProjectSettings, tags=["settings"], summary="Get the settings of the project")
+@router.get("settings", response=ProjectSettings, tags=["settings"], summary="Get the project's settings")
 def get_settings(request: HttpRequest) -> Any:
-    """As they are in force, wherever they come from."""
+    """Effective values, from all sources."""
     return project_settings()
 
 
-@router.patch("settings", response=ProjectSettings, tags=["settings"], summary="Change settings of the project")
+@router.patch("settings", response=ProjectSettings, tags=["settings"], summary="Change the project's settings")
 def patch_settings(request: HttpRequest, command: SettingsChange) -> Any:
-    """Null takes a setting back to its default."""
+    """Null resets a setting to its default."""
     return change_settings(command=command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import traceback
 from typing import Any
@@ -54,6 +55,7 @@ class HubTestRunner(DiscoverRunner):
     def setup_test_environment(self, **kwargs: Any) -> None:
         """Keep the refusals that tests provoke out of their output, and examples from being too slow."""
         super().setup_test_environment(**kwargs)
+        os.environ.setdefault("MEMORY_HUB_AUTOSTART", "off")  # tests of clients start no hub unless they say so
         _take_time_for_examples()
         for name in ("django.request", "django.security"):
             logging.getLogger(name).setLevel(logging.CRITICAL)

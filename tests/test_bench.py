@@ -63,5 +63,5 @@ class BenchTests(HubTestCase):
             client.open()
 
     def test_a_size_that_makes_no_sense_is_refused(self):
-        with self.assertRaisesRegex(CommandError, "'0' is no whole number from 1 to 1,000,000"):
+        with self.assertRaisesRegex(CommandError, "'0' is not a whole number from 1 to 1,000,000"):
             call_command("bench", "--memories=0")

@@ -133,5 +133,5 @@ def _written(data: Path | None, count: int) -> Iterator[QuestionSet]:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 2 <= int(text) <= COUNT:
-        raise ArgumentTypeError(f"{text!r} is no whole number from 2 to {COUNT:,}")
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 2 to {COUNT:,}")
     return int(text)

@@ -82,7 +82,7 @@ def _sizes(text: str) -> list[int]:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= _MAX_SIZE:
-        raise ArgumentTypeError(f"{text!r} is no whole number from 1 to {_MAX_SIZE:,}")
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to {_MAX_SIZE:,}")
     return int(text)
 
 

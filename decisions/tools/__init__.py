@@ -1,4 +1,4 @@
-"""The MCP tools and resources of what we chose: importing this registers them."""
+"""MCP tools and resources, registered on import."""
 
 from decisions.tools import core
 

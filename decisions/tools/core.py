@@ -1,5 +1,3 @@
-"""The tools by which decisions are recorded, superseded and read, and the resource of one decision."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -28,7 +26,6 @@ def supersede(command: DecisionSupersede) -> Answer:
 
 
 def get(command: DecisionGet) -> Answer:
-    """Answer with whole decisions, as many as fit the budget."""
     return fitted(selectors.get_decisions(command=command), command.max_tokens, decision_text)
 
 
@@ -41,7 +38,7 @@ def read_decision(parameters: dict[str, str]) -> dict[str, Any]:
 
 
 def read_view(_: dict[str, str]) -> str:
-    """Read the page that draws the lineage: it holds no data, and asks for it by ``decision_get``."""
+    # The page contains no data; it calls decision_get.
     return Path(__file__).with_name("lineage.html").read_text()
 
 

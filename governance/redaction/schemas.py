@@ -1,4 +1,4 @@
-"""What is to be taken out, and what a look at it shows; the same at every door."""
+"""Input and output of redaction."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _SPACE = re.compile(r"\s+")
 
 
 class RedactionSelect(Command):
-    """What to look for, and where.
+    """What to redact, and where.
 
-    One of ``text``, ``pattern`` and ``rules`` says what is taken out of the texts; with ``whole``, everything that
-    ``ids`` or ``search`` names is erased instead.
+    ``text``, ``pattern`` or ``rules`` selects what to remove from texts; ``whole`` erases everything that ``ids`` or
+    ``search`` selects.
     """
 
-    text: str | None = Field(None, min_length=2, max_length=100_000, description="this very text")
+    text: str | None = Field(None, min_length=2, max_length=100_000, description="this exact text")
     pattern: str | None = Field(None, min_length=1, max_length=1_000, description="an RE2 regular expression")
-    rules: bool = Field(False, description="whatever the rules for secrets find today")
-    ignore_case: bool = Field(False, description="of text and pattern")
-    whole: bool = Field(False, description="erase what is selected altogether")
-    ids: list[EntityId] = Field(default_factory=list, max_length=1_000, description="only in these things")
-    search: str | None = Field(None, min_length=1, max_length=2_000, description="only in what this question finds")
+    rules: bool = Field(False, description="whatever the current secret rules find")
+    ignore_case: bool = Field(False, description="applies to text and pattern")
+    whole: bool = Field(False, description="erase the selected items completely")
+    ids: list[EntityId] = Field(default_factory=list, max_length=1_000, description="only in items with these ids")
+    search: str | None = Field(None, min_length=1, max_length=2_000, description="only in the results of this search")
     event_types: list[str] = Field(default_factory=list, max_length=50, description="only in events of these types")
-    label: Label = Field("removed", description="what stands in its place: [REDACTED:label]")
+    label: Label = Field("removed", description="placeholder: [REDACTED:label]")
 
     def texts(self) -> list[str]:
-        """Return the text as it is, and on one line, as a context pack keeps a question; the longer one first."""
+        """Return the text and its form on one line, in which context packs store queries; longest first."""
         if self.text is None:
             return []
         on_one_line = _SPACE.sub(" ", self.text)
@@ -43,79 +43,77 @@ class RedactionSelect(Command):
 
     @property
     def narrowed(self) -> bool:
-        """Whether only some events are meant."""
         return bool(self.ids or self.search or self.event_types)
 
     @model_validator(mode="after")
     def _one_way(self) -> RedactionSelect:
         ways = [name for name in ("text", "pattern", "rules", "whole") if getattr(self, name)]
         if len(ways) != 1:
-            raise ValueError("say what to take out by exactly one of text, pattern, rules and whole")
+            raise ValueError("give exactly one of text, pattern, rules and whole")
         if self.whole and not (self.ids or self.search):
-            raise ValueError("whole needs ids or search; it never means the whole store")
+            raise ValueError("whole needs ids or search; it can't erase the whole store")
         return self
 
 
 class RedactionRun(RedactionSelect):
-    """Take it out, once it was looked at."""
+    """Redact what a preview has shown."""
 
     reason: str = Field("", max_length=2_000, description="why; kept in the log")
-    confirm_token: str | None = Field(None, max_length=64, description="of the preview")
+    confirm_token: str | None = Field(None, max_length=64, description="from the preview")
 
 
 class Place(BaseModel):
-    """One string of one event in which something is to be taken out."""
+    """A string of an event with at least one match."""
 
     position: int
     event_type: str
     stream: str
     occurred_at: datetime
-    field: str = Field(description="such as content, or attributes.examples[0]")
-    before: str = Field(description="the text around the first find")
-    after: str = Field(description="the same, as it would be kept")
-    finds: int = Field(description="in this string")
-    marked: list[tuple[int, int]] = Field(description="where in ``before`` each find stands: start, end")
+    field: str = Field(description="path of the string, such as content or attributes.examples[0]")
+    before: str = Field(description="text around the first match")
+    after: str = Field(description="the same text after the redaction")
+    finds: int = Field(description="number of matches in the string")
+    marked: list[tuple[int, int]] = Field(description="start and end of each match in ``before``")
 
 
 class KeptPlace(BaseModel):
-    """A place that still holds the text, and why."""
+    """A place that keeps the text, and why."""
 
     where: str
     why: str
 
 
 class RedactionPreview(BaseModel):
-    """What would be done."""
+    """Preview of a redaction."""
 
-    events: int = Field(description="in which something is found")
-    finds: int = Field(description="in all of them, and in the spool")
-    spooled: int = Field(0, description="events of hooks that wait in the spool and hold it; they are cleaned too")
-    entities: int = Field(description="things that these events are about")
-    copies: dict[str, int] = Field(description="what was made of these events, by what it is, and how many")
-    all_places: int = Field(description="strings that hold a find")
-    places: list[Place] = Field(description="the first 100 of them")
-    kept: list[KeptPlace] = Field(description="what stays, and why")
-    confirm_token: str = Field(description="of exactly this; the redaction wants it")
-    question: str = Field(description="the sentence to confirm")
+    events: int = Field(description="number of events with matches")
+    finds: int = Field(description="number of matches in events and in the spool")
+    spooled: int = Field(0, description="spooled hook events with matches; they are redacted too")
+    entities: int = Field(description="number of memories, decisions and others that these events belong to")
+    copies: dict[str, int] = Field(description="number of derived copies, by kind")
+    all_places: int = Field(description="number of strings with matches")
+    places: list[Place] = Field(description="the first 100")
+    kept: list[KeptPlace] = Field(description="places that keep the text, and why")
+    confirm_token: str = Field(description="token for redacting exactly this")
+    question: str = Field(description="question to confirm")
 
     @property
     def more_places(self) -> bool:
-        """Whether there are more than are shown."""
         return self.all_places > len(self.places)
 
 
 class RedactionDone(BaseModel):
-    """What was done."""
+    """Result of a redaction."""
 
-    id: int | None = Field(description="the event that tells of it; None where only whole things were erased")
-    events: int = Field(description="from which something was taken out")
-    finds: int = Field(description="that were taken out")
-    spooled: int = Field(0, description="events of hooks that waited in the spool and were cleaned")
-    searched_files: int = Field(description="of the home folder, read byte by byte for what was taken out")
-    searched_bytes: int = Field(description="of these files")
-    left: list[KeptPlace] = Field(description="files that hold it still, with what to do about them")
+    id: int | None = Field(description="event of the redaction; null if only whole items were erased")
+    events: int = Field(description="number of redacted events")
+    finds: int = Field(description="number of removed matches")
+    spooled: int = Field(0, description="number of redacted events in the hook spool")
+    searched_files: int = Field(description="number of files in the home folder that were searched for the text")
+    searched_bytes: int = Field(description="size of these files")
+    left: list[KeptPlace] = Field(description="files that still contain the text, and what to do about them")
 
 
 def shown(model: BaseModel) -> dict[str, Any]:
-    """Return an answer as JSON data."""
+    """Return the model as JSON data."""
     return model.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""What callers of retention send and get."""
+"""Input and output of retention."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Mome
 
 
 class RetentionPlanRequest(Command):
-    """Ask what retention would take now."""
+    """Preview what retention would delete now."""
 
-    now: Moment | None = Field(None, description="as if it were this time; default: the present")
+    now: Moment | None = Field(None, description="plan for this time; default: now")
 
 
 class RetentionRunRequest(Command):
-    """Take what the plan of this digest says, and nothing else."""
+    """Delete what a plan lists, if the plan is still current."""
 
-    digest: str = Field(min_length=64, max_length=64, pattern="^[0-9a-f]{64}$", description="of the plan that you saw")
-    now: Moment | None = Field(None, description="the time that the plan was made for, where it named one")
+    digest: str = Field(min_length=64, max_length=64, pattern="^[0-9a-f]{64}$", description="digest of the plan")
+    now: Moment | None = Field(None, description="the plan's time, if it was given one")
 
 
 class HoldPlace(Command):
-    """Keep something until further notice, whatever its age."""
+    """Exempt something from retention until the hold is lifted."""
 
     stream_id: Line = Field(
         min_length=1,
         max_length=200,
         description="memory:12, decision:7, session:<name>, any other stream; * for the whole store",
     )
-    reason: str = Field(min_length=1, max_length=1_000, description="why")
+    reason: str = Field(min_length=1, max_length=1_000, description="reason of the hold")
     idempotency_key: IdempotencyKey = None
 
 
@@ -38,7 +38,7 @@ class HoldLift(Command):
     """End a hold."""
 
     id: EntityId
-    reason: str = Field("", max_length=1_000, description="why it is needed no longer")
+    reason: str = Field("", max_length=1_000, description="why it is lifted")
 
 
 class HoldView(BaseModel):
@@ -55,84 +55,84 @@ class HoldView(BaseModel):
 
 
 class HoldList(BaseModel):
-    """The holds that are in force, the newest first."""
+    """Active holds, newest first."""
 
     results: list[HoldView]
 
 
 class Sample(BaseModel):
-    """One of many."""
+    """An example of what a plan lists."""
 
     id: int
-    at: datetime = Field(description="from when its age counts")
-    text: str = Field("", description="its first words, while they are there")
-    by: str = Field("", description="what keeps it")
+    at: datetime = Field(description="its age is counted from this time")
+    text: str = Field("", description="first words; empty after deletion")
+    by: str = Field("", description="what protects it")
 
 
 class Share(BaseModel):
-    """Some of what is past its age."""
+    """A group of expired items."""
 
     what: str = Field(description="captured, pack, deleted, memory, session, decision, iteration or commit")
-    sub: str = Field("", description="its type of event, or its kind")
-    things: int = Field(description="how many")
-    events: int = Field(description="of the log, that they consist of")
-    bytes: int = Field(description="of payloads")
-    oldest: datetime = Field(description="from when the age of the oldest counts")
-    newest: datetime = Field(description="from when that of the newest does")
-    samples: list[Sample] = Field(description="a few of them")
+    sub: str = Field("", description="event type, or kind")
+    things: int = Field(description="number of items")
+    events: int = Field(description="number of their events")
+    bytes: int = Field(description="size of their payloads")
+    oldest: datetime = Field(description="age of the oldest is counted from this time")
+    newest: datetime = Field(description="age of the newest is counted from this time")
+    samples: list[Sample] = Field(description="a few examples")
 
 
 class Going(Share):
-    """What goes by one rule."""
+    """Items that one rule deletes."""
 
-    rule: str = Field(description="its number, or the setting that it is")
-    says: str = Field(description="the rule")
-    warning: str = Field("", description="that it goes only because a rule names it")
+    rule: str = Field(description="number of the rule, or name of the setting")
+    says: str = Field(description="the rule as a sentence")
+    warning: str = Field("", description="set if a rule deletes items that are kept by default")
 
 
 class Kept(Share):
-    """What is past its age and stays all the same."""
+    """Expired items that are kept."""
 
-    keeper: str = Field(description="what keeps it: hold, relation, …")
-    says: str = Field(description="what keeps it, as a sentence")
+    keeper: str = Field(description="reason: hold, relation, …")
+    says: str = Field(description="the reason as a sentence")
 
 
 class Report(BaseModel):
-    """What goes, or went, and what stays."""
+    """What a run deletes and keeps, or did."""
 
-    going: list[Going] = Field(description="by the rule that takes it")
-    kept: list[Kept] = Field(description="by what keeps it")
-    things: int = Field(description="how many go")
-    events: int = Field(description="how many events of the log lose their texts")
-    bytes: int = Field(description="of payloads that go")
-    left: int = Field(0, description="things that came to be kept while it ran")
+    going: list[Going] = Field(description="deleted items, by rule")
+    kept: list[Kept] = Field(description="expired items that are kept, by reason")
+    things: int = Field(description="number of deleted items")
+    events: int = Field(description="number of events whose payloads are deleted")
+    bytes: int = Field(description="size of the deleted payloads")
+    left: int = Field(0, description="items that became protected during the run")
 
 
 class Plan(Report):
-    """What would go now."""
+    """Preview of a retention run."""
 
-    cutoff: datetime = Field(description="from when ages count")
-    digest: str = Field(description="of exactly what would go")
-    unfinished: int | None = Field(None, description="the run that was cut off, and that this would bring to its end")
-    rules: list[str] = Field(description="in order; the first that fits decides")
+    cutoff: datetime = Field(description="ages are counted up to this time")
+    digest: str = Field(description="digest of exactly these items; a run needs it")
+    unfinished: int | None = Field(None, description="an interrupted run that this plan would finish")
+    rules: list[str] = Field(description="rules in order; the first match decides")
 
 
 class RunView(BaseModel):
     """A run of retention."""
 
     id: int
-    cutoff: datetime = Field(description="from when ages counted")
-    digest: str = Field(description="of the plan that it took")
-    events: int = Field(description="how many events of the log lost their texts")
-    bytes: int = Field(description="of payloads that went")
+    cutoff: datetime = Field(description="ages were counted up to this time")
+    digest: str = Field(description="digest of its plan")
+    events: int = Field(description="number of events whose payloads were deleted")
+    bytes: int = Field(description="size of the deleted payloads")
     actor: str
     source: str
     began_at: datetime
-    ran_at: datetime | None = Field(description="null while it is not at its end")
+    ran_at: datetime | None = Field(description="null until it has finished")
     report: Report
 
 
 class RunList(BaseModel):
-    """The latest runs, the newest first."""
+    """Latest runs, newest first."""
 
     results: list[RunView]

@@ -1,4 +1,4 @@
-"""What callers send and get: the same for REST, the command line and the admin."""
+"""Input and output of roll-backs, shared by REST, the command line and the admin."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from governance.models import RollbackAction
 from memoryhub.core.events.rollback import Left, Step
 from memoryhub.core.schemas import Command, EntityId, Moment, Paging, Position
 
+# How many items of a group are shown; its count includes all.
 SHOWN = 50
-"""So many things of a group are shown; how many there are is told always."""
 
 Name = Annotated[str, Field(max_length=200)]
 Ids = Annotated[list[EntityId], Field(max_length=10_000)]
 
 
 def _point(value: object) -> object:
-    """Read a position, or a time, from what was written; one without a zone is UTC."""
+    # A time without a zone is UTC.
     if isinstance(value, int | float | datetime):
         return value
     written = str(value).strip().removeprefix("#")
@@ -29,36 +29,35 @@ def _point(value: object) -> object:
     try:
         return datetime.fromisoformat(written)
     except ValueError:
-        raise ValueError("it is a position such as 412, or a time such as 2026-11-20T14:00") from None
+        raise ValueError("it must be a position such as 412, or a time such as 2026-11-20T14:00") from None
 
 
 Point = Annotated[Position | Moment, BeforeValidator(_point)]
-"""A position of the log, or a time."""
 
 
 class Include(StrEnum):
-    """What a roll-back can reach beyond what the selection itself did."""
+    """What a roll-back can include beyond direct effects."""
 
+    # Items that others have changed since; their changes are rolled back too.
     CHANGED_SINCE = "changed_since"
-    """Things that others have changed since; their changes go with it."""
+    # Decisions, memories and commits that others derived from it.
     BUILT_ON = "built_on"
-    """What others made from it: decisions, memories and commits."""
+    # Writes of sessions after a context pack had included it.
     INFLUENCED = "influenced"
-    """What was written in sessions after a pack had told of it."""
 
 
 class Selection(Command):
-    """Which events; what is given must hold of each, and something must be given."""
+    """Selection of events; they must match all filters, and at least one is required."""
 
-    session_id: Name = Field("", description="of this session")
-    actor: Name = Field("", description="by this client or person")
-    source: Name = Field("", description="through this door: mcp, rest, hook, import, cli, admin …")
-    since: Point | None = Field(None, description="from this time or position on")
-    until: Point | None = Field(None, description="before this time, or up to this position")
-    include_people: bool = Field(False, description="what people did at the admin too")
+    session_id: Name = Field("", description="only of this session")
+    actor: Name = Field("", description="only by this client or person")
+    source: Name = Field("", description="only from this source: mcp, rest, hook, import, cli, admin …")
+    since: Point | None = Field(None, description="from this time or position")
+    until: Point | None = Field(None, description="before this time, or up to and including this position")
+    include_people: bool = Field(False, description="include changes by people in the admin")
 
     @model_validator(mode="after")
-    def _says_something(self) -> Selection:
+    def _has_filter(self) -> Selection:
         if not (self.session_id or self.actor or self.source or self.since is not None or self.until is not None):
             raise ValueError("give at least one of session_id, actor, source, since and until")
         return self
@@ -69,93 +68,93 @@ class RollbackPlan(Selection):
 
     action: RollbackAction = Field(
         RollbackAction.QUARANTINE,
-        description="quarantine sets aside what there is; undo takes changes back and sets the rest aside",
+        description="quarantine hides items; undo reverts changes and quarantines the rest",
     )
-    include: list[Include] = Field(default_factory=list, max_length=3, description="what else to reach")
-    also: Ids = Field(default_factory=list, description="ids of derived things to reach too")
-    leave: Ids = Field(default_factory=list, description="ids of things to leave as they are")
+    include: list[Include] = Field(default_factory=list, max_length=3, description="what else to include")
+    also: Ids = Field(default_factory=list, description="ids of downstream items to include")
+    leave: Ids = Field(default_factory=list, description="ids of items to exclude")
 
 
 class RollbackMake(RollbackPlan):
     """Roll back what a preview has shown."""
 
     reason: str = Field("", max_length=1_000, description="why")
-    confirm_token: str | None = Field(None, max_length=64, description="the preview's: what was seen is what is done")
+    confirm_token: str | None = Field(
+        None, max_length=64, description="from the preview; refused if the preview is outdated"
+    )
 
 
 class RollbackUndo(Command):
     """Undo a roll-back."""
 
-    id: EntityId = Field(description="of the roll-back")
+    id: EntityId = Field(description="id of the roll-back")
     reason: str = Field("", max_length=1_000, description="why")
 
 
 class RollbackList(Paging):
-    """List roll-backs, the latest first."""
+    """List roll-backs, newest first."""
 
 
 class Thing(BaseModel):
-    """One thing that the selection made or changed, or that was made from such."""
+    """An item that the selection wrote, or that was derived from one."""
 
     id: int
-    type: str = Field(
-        description="memory, decision, message and so on; the first part of the event's type where it is nothing else"
-    )
+    type: str = Field(description="memory, decision, message …; otherwise the first part of the event type")
     title: str
-    event: int = Field(description="the first event that makes it so")
-    events: int = Field(1, description="how many of the selection's events it was")
-    versions: list[int] = Field(default_factory=list, description="of a memory: those that the selection wrote")
-    via: int | None = Field(None, description="of what was derived: from which thing")
-    how: str = Field("", description="of what was derived: supersedes, cites, made from version 2 and so on")
-    depth: int = Field(0, description="of what was derived: how many steps from what the selection did")
-    changed_since: str = Field("", description="who changed it since, and where; empty where nobody did")
-    quarantined: str = Field("", description="since when it is in quarantine, and why")
+    event: int = Field(description="the first event that selects it")
+    events: int = Field(1, description="number of selected events")
+    versions: list[int] = Field(default_factory=list, description="of a memory: versions that the selection wrote")
+    via: int | None = Field(None, description="downstream: id of the item it was derived from")
+    how: str = Field("", description="downstream: supersedes, cites, made from version 2 …")
+    depth: int = Field(0, description="downstream: number of steps from the selection")
+    changed_since: str = Field("", description="who changed it since, and from where; empty if nobody did")
+    quarantined: str = Field("", description="since when and why it is in quarantine")
 
 
 class Group(BaseModel):
-    """Things that are alike."""
+    """Items of one kind."""
 
     name: str
     title: str
     count: int
-    shown: list[Thing] = Field(description="the first of them")
+    shown: list[Thing] = Field(description="the first items")
 
 
 class Trace(BaseModel):
-    """What a selection did, and what came of it."""
+    """Direct and downstream effects of a selection."""
 
-    events: int = Field(description="how many were chosen")
-    first: int | None = Field(description="the position of the first of them")
-    last: int | None = Field(description="that of the last")
-    sessions: list[str] = Field(description="the first of those in which it happened")
-    direct: list[Group] = Field(description="what it did")
-    derived: list[Group] = Field(description="what came of that")
+    events: int = Field(description="number of selected events")
+    first: int | None = Field(description="position of the first event")
+    last: int | None = Field(description="position of the last event")
+    sessions: list[str] = Field(description="the first of their sessions")
+    direct: list[Group] = Field(description="direct effects")
+    derived: list[Group] = Field(description="downstream effects")
 
 
 class Preview(BaseModel):
-    """What a roll-back would do; nothing was changed."""
+    """Preview of a roll-back; nothing was changed."""
 
     trace: Trace
     action: RollbackAction
-    counts: dict[str, int] = Field(description="how many things each step would be done to")
-    steps: list[Step] = Field(description="the first of them")
-    left: list[Left] = Field(description="the first of what would be left as it is")
-    left_count: int = Field(description="how much would be left as it is")
-    confirm_token: str = Field(description="what roll back needs: it goes through only where it would do just this")
+    counts: dict[str, int] = Field(description="number of items by action")
+    steps: list[Step] = Field(description="the first steps")
+    left: list[Left] = Field(description="the first items that would stay unchanged")
+    left_count: int = Field(description="number of items that would stay unchanged")
+    confirm_token: str = Field(description="token for doing exactly this")
 
 
 class RollbackView(BaseModel):
-    """A roll-back, as every door shows it."""
+    """A roll-back."""
 
     id: int
     action: str
-    selection: dict[str, Any] = Field(description="what was chosen")
-    counts: dict[str, int] = Field(description="to how many things each step was done")
-    left: list[Left] = Field(description="what was left as it is, the first of it")
-    left_count: int = Field(description="how much was left as it is")
+    selection: dict[str, Any] = Field(description="the filters")
+    counts: dict[str, int] = Field(description="number of items by action")
+    left: list[Left] = Field(description="the first items that stayed unchanged")
+    left_count: int = Field(description="number of items that stayed unchanged")
     reason: str
     actor: str
     made_at: datetime
-    undone_by: str = Field(description="who undid it; empty while it stands")
+    undone_by: str = Field(description="who undid it; empty if not undone")
     undone_at: datetime | None
-    undone_left: list[Left] = Field(description="what its undoing left as it is")
+    undone_left: list[Left] = Field(description="items that the undo left unchanged")

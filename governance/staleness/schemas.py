@@ -1,4 +1,4 @@
-"""What callers send and get: the same at REST, MCP and the admin."""
+"""Input and output of rechecks, shared by REST, MCP and the admin."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Moment, Pa
 
 
 class Why(StrEnum):
-    """Why something should be looked at again."""
+    """Why something needs rechecking."""
 
+    # A commit changed a file that it governs.
     TOUCHED = "touched"
-    """A commit touched a file that it governs."""
+    # A commit that implements it was reverted, or someone requested a recheck.
     REVERTED = "reverted"
-    """A commit that carried it out was taken back, or someone asked for another look."""
+    # valid_until has passed.
     EXPIRED = "expired"
-    """Its ``valid_until`` has passed."""
+    # review_after has passed.
     AGE = "age"
-    """Its ``review_after`` has passed."""
 
 
 class StaleKind(StrEnum):
-    """What can become stale: a decision, or a memory of a kind."""
+    """What can become stale: a decision, or a kind of memory."""
 
     DECISION = "decision"
     vars().update(kind_members())
 
 
 class StaleList(Paging):
-    """List what should be looked at again, what has waited longest first."""
+    """List what needs rechecking, longest waiting first."""
 
     id: EntityId | None = Field(None, description="only this one", json_schema_extra=unlisted)
     kind: StaleKind | None = Field(None, description="decision, or a kind of memory", json_schema_extra=self_evident)
@@ -42,25 +42,23 @@ class StaleList(Paging):
 
 
 class Affirm(Command):
-    """Say of a memory or a decision that it was looked at again and holds."""
+    """Confirm that a memory or decision is still valid."""
 
     id: EntityId = Field(description="of the memory or decision", json_schema_extra=self_evident)
     reason: str = Field("", max_length=1_000, description="why it holds", json_schema_extra=self_evident)
-    valid_until: Moment | None = Field(
-        None, description="of knowledge: its new end; default: one that has passed is taken away"
-    )
+    valid_until: Moment | None = Field(None, description="of a memory: its new end; default: removes an expired one")
     idempotency_key: IdempotencyKey = None
 
 
 class Retire(Command):
-    """Say of a memory or a decision that it was looked at again and holds no longer."""
+    """Retire a memory or decision that is no longer valid."""
 
-    id: EntityId = Field(description="of the memory or decision")
-    reason: str = Field("", max_length=1_000, description="why it does not hold")
+    id: EntityId = Field(description="id of the memory or decision")
+    reason: str = Field("", max_length=1_000, description="why it is no longer valid")
 
 
 class RetireResult(BaseModel):
-    """What was retired."""
+    """Result of retiring."""
 
     id: int
     kind: str
@@ -68,39 +66,39 @@ class RetireResult(BaseModel):
 
 
 class AffirmResult(BaseModel):
-    """What was affirmed."""
+    """Result of affirming."""
 
     id: int
     kind: str
     title: str
     affirmed_at: datetime
     is_new: bool = True
+    # Types of the secrets that were replaced before storing.
     redacted: list[str] = Field(default_factory=list)
-    """Types of the secrets that were replaced before anything was kept."""
 
 
 class StaleView(BaseModel):
-    """Something to look at again, as every door shows it."""
+    """A memory or decision that needs rechecking."""
 
     id: int
+    # "decision", or the kind of the memory.
     kind: str
-    """``decision``, or the kind of the memory."""
+    # A memory's type, or a decision's impact.
     type: str
-    """A memory's type, or a decision's impact."""
     title: str
+    # The first 2,000 characters.
     text: str
-    """What it says, at most 2,000 characters of it."""
+    # Time of the first reason.
     since: datetime
-    """When the first of the reasons came up."""
+    # {"why": …, "since": …, "says": one sentence}
     reasons: list[dict[str, Any]]
-    """``{"why": …, "since": …, "says": one sentence}``"""
+    # At most 50 files and folders; a commit that changes one makes it stale.
     governs: list[str]
-    """The files and folders by which commits make it stale; at most 50."""
+    # The latest 5 commits that changed them: {"id", "sha", "subject", "author", "date", "files": [{"path",
+    # "insertions", "deletions"}], "diff": text or null}; diff only if requested and the repository is available.
     commits: list[dict[str, Any]]
-    """The latest 5 that touched them: ``{"id", "sha", "subject", "author", "date", "files": [{"path", "insertions",
-    "deletions"}], "diff": text or null}``; ``diff`` only where it was asked for and the repository is at hand."""
     commit_count: int
+    # When it was last written, revised or affirmed.
     looked_at: datetime
-    """When it was written, revised or affirmed last."""
+    # Who affirmed it last, or empty.
     affirmed_by: str
-    """Who affirmed it last; empty where nobody has."""

@@ -89,6 +89,13 @@ def embed_current_store(*, until: float) -> str:
     return f"embedded {counted(progress.embedded, 'text')}{behind}" if progress.embedded or behind else ""
 
 
+def events_to_embed() -> int:
+    """Return how many events of the current store the configured model has not read yet; 0 without a model."""
+    if wanted_name(project_settings().embedding_model) is None:
+        return 0
+    return log.head()[0] - max(map(vectors.position, vectors.all_models()), default=0)
+
+
 def follow(engine: Engine, name: str, *, until: float) -> Progress:
     """Embed what the log has added since the last call, until a monotonic time.
 

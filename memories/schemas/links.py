@@ -28,7 +28,7 @@ from memoryhub.core.text import FILLED_LINE
 
 
 class EntryType(StrEnum):
-    """Type of a thing that an id names. Optional; it must agree with the id."""
+    """Type of the thing that an id names."""
 
     MEMORY = "memory"
     vars().update(kind_members())
@@ -46,12 +46,13 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str | int | float) else value
 
 
+# An id, with or without "#", or "project"; parsed by memories.references.
 EndReference = Annotated[Identifier, BeforeValidator(_as_text)]
-"""An id, with or without its ``#``, or ``project``; ``memories.references`` reads it."""
 _TAG_FORMS: list[JsonValue] = [
     {"type": "string", "minLength": 1, "maxLength": 64, "pattern": FILLED_LINE},
     {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER},
 ]
+# Names of tags, or ids of described tags.
 TagNames = Annotated[
     list[EntityId | Tag],
     Field(min_length=1, max_length=32),
@@ -63,7 +64,6 @@ TagNames = Annotated[
         }
     ),
 ]
-"""Names of tags; a number is the id of a tag that was described."""
 Category = Annotated[
     str,
     StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64, pattern=FILLED_LINE),
@@ -109,22 +109,21 @@ class TagDetach(TagAttach):
 
 
 class TagView(BaseModel):
-    """A tag as every door shows it."""
+    """A tag."""
 
+    # The event that described it; None if predefined or only used.
     id: int | None = None
-    """The event that described it; None of one that is predefined or merely used."""
     name: str
     category: str
     description: str
     predefined: bool
+    # Number of memories with this tag, without deleted ones.
     memories: int
-    """So many that are not deleted have it here."""
     on_project: bool
-    """Whether the project itself has it."""
 
 
 class TagResult(TagView):
-    """A tag that was described."""
+    """A described tag."""
 
     redacted: list[str] = Field(default_factory=list)
 
@@ -132,22 +131,22 @@ class TagResult(TagView):
 class TagsChanged(BaseModel):
     """Result of attaching or detaching tags."""
 
+    # Id of the memory; 0 is the project.
     id: int
-    """Of the memory; 0 is the project."""
     type: EndType
     title: str
     scope: MemoryScope
+    # Current version of the memory; None for the project.
     version: int | None
-    """The memory's current version; the project has none."""
     status: WriteStatus
     changed: list[str]
+    # All its tags after the change.
     tags: list[str]
-    """All that it has now."""
     redacted: list[str] = Field(default_factory=list)
 
 
 class Direction(StrEnum):
-    """Which end of its relations a thing is."""
+    """Which end of a relation an id is."""
 
     OUT = "out"
     IN = "in"
@@ -203,16 +202,16 @@ class EndView(BaseModel):
     """One end of a relation."""
 
     type: EndType
+    # Kind of a memory; empty for other things.
     kind: str
-    """The kind of a memory; empty for other things."""
+    # 0 is the project.
     id: int
-    """0 is the project."""
     title: str
     deleted: bool
 
 
 class RelationView(BaseModel):
-    """A relation as every door shows it; its id is the event that made it."""
+    """A relation; its id is the event that created it."""
 
     id: int
     relation: RelationType
@@ -225,7 +224,7 @@ class RelationView(BaseModel):
 
 
 class LinkStatus(StrEnum):
-    """What was done to a relation."""
+    """What happened to a relation."""
 
     CREATED = "created"
     KEPT = "kept"

@@ -136,7 +136,7 @@ class ConflictGet(Retrieval):
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="scope of the id")
 
 
-_OLDER = {
+_SYNONYMS = {
     "kept_version_a": Resolution.KEEP_A,
     "kept_version_b": Resolution.KEEP_B,
     "keep_version_a": Resolution.KEEP_A,
@@ -150,7 +150,7 @@ _OLDER = {
 
 
 def _resolution(value: Any) -> Any:
-    return _OLDER.get(value.strip().lower(), value) if isinstance(value, str) else value
+    return _SYNONYMS.get(value.strip().lower(), value) if isinstance(value, str) else value
 
 
 class ConflictSettle(ConflictResolve):

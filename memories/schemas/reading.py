@@ -1,5 +1,3 @@
-"""Reading memories: what callers ask, and what they get."""
-
 from __future__ import annotations
 
 from datetime import datetime
@@ -15,7 +13,7 @@ from memoryhub.core.search.retrieval import Retrieval
 
 
 class MemoryView(BaseModel):
-    """A memory as every door shows it."""
+    """A memory."""
 
     id: int
     kind: str
@@ -36,24 +34,24 @@ class MemoryView(BaseModel):
     created_at: datetime
     updated_at: datetime
     deleted_at: datetime | None
+    # accepted, proposed or rejected
     review: str
-    """``accepted``, ``proposed`` or ``rejected``."""
+    # Why it needs a review, or was rejected.
     review_reason: str
-    """Why it waits for a person, or was rejected."""
+    # The accepted version while a later one is proposed.
     accepted_version: int | None
-    """The version that holds while a later one waits."""
+    # valid_until has passed.
     expired: bool
-    """Whether ``valid_until`` has passed."""
+    # Ids of unresolved conflicts between its versions.
     conflicts: list[int]
-    """Ids of the conflicts between its versions that nobody has settled yet."""
+    # Ids of what supersedes it.
     superseded_by: list[int]
-    """Ids of what is related to it by ``supersedes``."""
+    # Since when and why it is in quarantine; lists and searches then leave it out.
     quarantine: str = ""
-    """Since when it is in quarantine, and why; then no list or search tells of it."""
 
 
 class VersionView(BaseModel):
-    """One version of a memory, with the event that is its evidence."""
+    """A version of a memory and the event that wrote it."""
 
     event: int
     version: int
@@ -64,8 +62,8 @@ class VersionView(BaseModel):
     tags: list[str]
     type: str | None
     attributes: dict[str, Any]
+    # Word diff to the previous version: [-removed-] and {+added+}.
     diff: str
-    """What changed in the text since the version before: ``[-gone-]`` and ``{+come+}``."""
     reason: str
     actor: str
     source: str
@@ -116,7 +114,7 @@ class MemoryList(Filters):
 
 
 class SearchSourceName(StrEnum):
-    """What a search looks through."""
+    """Sources of a search."""
 
     MEMORY = "memory"
     COMMIT = "commit"

@@ -1,4 +1,4 @@
-"""The arguments of the registry's tools: flat, made from the attributes of each kind whose titles are unique names."""
+"""Arguments of the registry's tools, built from the attributes of each kind whose titles are unique."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class EntryList(Paging):
 
 
 class EntryRef(Command):
-    """Which entry of the registry is meant: by id, or by name in a scope."""
+    """Reference to an entry of the registry: an id, or a name in a scope."""
 
     id: EntityId | None = None
     name: str | None = Field(None, max_length=300)
@@ -74,7 +74,7 @@ class EntryRef(Command):
 
 @dataclass(frozen=True)
 class RegistryKind:
-    """One kind of entry, and the schemas of its tools."""
+    """A kind of entry and the schemas of its tools."""
 
     kind: MemoryKind
     declared: Kind
@@ -82,22 +82,19 @@ class RegistryKind:
 
     @property
     def renamed(self) -> Mapping[str, str]:
-        """Other names of the arguments: those of a memory, and those of the seed."""
         name, text = self.entry.name, self.entry.text
         others = {"title", "name", "content", "description"} - {name, text}
-        mine = {"title": name, "name": name, "content": text, "description": text}
-        return {**_OLD_NAMES, f"{self.kind}_id": "id", **{other: mine[other] for other in sorted(others)}}
+        synonyms = {"title": name, "name": name, "content": text, "description": text}
+        return {**_OLD_NAMES, f"{self.kind}_id": "id", **{other: synonyms[other] for other in sorted(others)}}
 
     @cached_property
     def add(self) -> type[Command]:
-        """Arguments that make an entry."""
-        fields = {name: _as_own(field) for name, field in self._own.items()}
+        fields = {name: _as_argument(field) for name, field in self._own.items()}
         texts = {self.entry.name: (Title, ...), self.entry.text: (Content, ...)}
         return self._model("Add", {**texts, **self._category, **fields, **_TAGS, **self._source, **_PLACE, **_AUTHOR})
 
     @cached_property
     def update(self) -> type[Command]:
-        """Arguments that change an entry."""
         fields = {name: _as_change(field) for name, field in self._own.items()}
         name = Field(None, description="which; with id: its new name")
         texts = {self.entry.name: (Title | None, name), self.entry.text: (Content | None, None)}
@@ -106,51 +103,47 @@ class RegistryKind:
 
     @cached_property
     def get(self) -> type[Command]:
-        """Arguments that name an entry."""
         return self._model("Get", {**self._which, **_NAMED, **_INCLUDE_DELETED})
 
     @cached_property
     def list(self) -> type[Command]:
-        """Arguments that filter entries, and page them."""
         return self._model("List", {**self._category, **_TAGS, **_NAMED, **_INCLUDE_DELETED, **_PAGING})
 
     @cached_property
     def history(self) -> type[Command]:
-        """Arguments that name an entry, and page its versions."""
         return self._model("History", {**self._which, **_NAMED, **_PAGING})
 
     @cached_property
     def deactivate(self) -> type[Command]:
-        """Arguments that name an entry, and say why it goes."""
         reason = {"reason": (str, Field("", max_length=1_000))}
         return self._model("Deactivate", {**self._which, **_NAMED, **reason, **_AUTHOR})
 
     def reference(self, command: Command) -> EntryRef:
-        """Return which entry a command means; a name beside an id is not part of that."""
-        given = self._said(command)
+        """Return the entry that a command refers to; a name next to an id is ignored."""
+        given = self._fields_of(command)
         wanted = {name: value for name, value in given.items() if name in EntryRef.model_fields}
         return EntryRef.model_validate({**wanted, "name": None if given.get("id") else given.get("title")})
 
     def write(self, command: Command) -> MemoryWrite:
-        """Return what ``add``'s arguments ask for."""
+        """Convert the arguments of ``add``."""
         given = {**self._changes(command), "scope": command.scope}  # type: ignore[attr-defined]
         return MemoryWrite.model_validate({**given, "kind": self.kind, "named": True})
 
     def changes(self, command: Command) -> dict[str, Any]:
-        """Return what ``update``'s arguments change, as fields of ``MemoryUpdate``."""
+        """Convert the arguments of ``update`` to fields of ``MemoryUpdate``."""
         changes = self._changes(command)
         if not command.id:  # type: ignore[attr-defined]
             changes.pop("title", None)
         return changes
 
     def _changes(self, command: Command) -> dict[str, Any]:
-        given = self._said(command)
+        given = self._fields_of(command)
         attributes = {name: given.pop(name) for name in self._own if name in given}
         changes = {name: value for name, value in given.items() if name not in EntryRef.model_fields}
         return {**changes, **({"attributes": attributes} if attributes else {})}
 
-    def _said(self, command: Command) -> dict[str, Any]:
-        """Return the arguments that were given, under the names that a memory has for them."""
+    def _fields_of(self, command: Command) -> dict[str, Any]:
+        """Return the given arguments under the field names of a memory."""
         names = {self.entry.name: "title", self.entry.text: "content", "category": "type"}
         given = command.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         return {names.get(name, name): value for name, value in given.items()}
@@ -180,19 +173,18 @@ class RegistryKind:
         return model
 
 
-def _as_own(field: FieldInfo) -> Any:
-    """Return an attribute as an argument of its own, which need not be given."""
+def _as_argument(field: FieldInfo) -> Any:
     return (field.annotation, field)
 
 
 def _as_change(field: FieldInfo) -> Any:
-    """Return an attribute as an argument that stays as it is when it is not given."""
+    """Make an attribute an optional argument; unchanged if omitted."""
     annotation: Any = field.annotation
     if field.metadata:
         annotation = Annotated[(annotation, *field.metadata)]
     return (annotation | None, None)
 
 
-_PAGING: Fields = {name: _as_own(field) for name, field in Paging.model_fields.items()}
+_PAGING: Fields = {name: _as_argument(field) for name, field in Paging.model_fields.items()}
 
 REGISTRY = tuple(RegistryKind(MemoryKind(kind.name), kind, kind.entry) for kind in KINDS.values() if kind.entry)

@@ -1,5 +1,3 @@
-"""Writing memories: what callers send, and what they are told."""
-
 from __future__ import annotations
 
 from enum import StrEnum
@@ -38,7 +36,7 @@ Attributes = dict[str, JsonValue]
 
 
 class Link(ResourceLink):
-    """A link to a resource, as callers send it."""
+    """A link to a resource."""
 
     uri: Line = Field(min_length=1, max_length=2_000)
     type: Line = Field("related", min_length=1, max_length=64)
@@ -48,7 +46,7 @@ Links = Annotated[list[Link], Field(max_length=32)]
 
 
 class IfExists(StrEnum):
-    """What to do when a memory of the same title is there already."""
+    """What to do if a memory with the same title exists."""
 
     ERROR = "error"
     UPDATE = "update"
@@ -60,7 +58,7 @@ _SOME_TYPES = dict.fromkeys(name for kind in KINDS.values() for name in kind.typ
 
 
 class AboutCode(Command):
-    """Takes the pieces of code that an observation is about beside its attributes, which they are one of."""
+    """Accepts ``related_chunks`` as an argument; it is stored as an attribute."""
 
     related_chunks: list[Line] | None = Field(None, json_schema_extra=unlisted)
 
@@ -105,7 +103,7 @@ class MemoryWrite(AboutCode):
 
 
 class MemoryUpdate(AboutCode):
-    """Change parts of a memory; what is left out stays. Makes a new version."""
+    """Change parts of a memory as a new version; omitted fields stay unchanged."""
 
     id: EntityId = Field(description="id of the memory", json_schema_extra=self_evident)
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="scope of the id", json_schema_extra=self_evident)
@@ -131,7 +129,7 @@ class MemoryUpdate(AboutCode):
 
 
 class MemoryTouch(Command):
-    """Do something to a memory as a whole."""
+    """A change of a whole memory."""
 
     id: EntityId = Field(description="id of the memory", json_schema_extra=self_evident)
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="scope of the id", json_schema_extra=self_evident)
@@ -140,7 +138,7 @@ class MemoryTouch(Command):
 
 
 class MemoryDelete(MemoryTouch):
-    """Delete a memory so that it can be restored, or erase a deleted one permanently."""
+    """Delete a memory, or erase a deleted one permanently."""
 
     permanent: bool = Field(
         False, description="erase the text of a deleted memory; asks to confirm", json_schema_extra=self_evident
@@ -151,7 +149,7 @@ class MemoryDelete(MemoryTouch):
 
 
 class MemoryRestore(MemoryTouch):
-    """Bring a deleted memory back, or an earlier version as a new one."""
+    """Restore a deleted memory, or an earlier version as a new one."""
 
     version: Version | None = Field(None, description="restore this version")
 
@@ -179,61 +177,61 @@ class WriteStatus(StrEnum):
     DELETED = "deleted"
     RESTORED = "restored"
     ERASED = "erased"
+    # Stored next to a newer version that the writer had not read.
     CONFLICT = "conflict"
-    """Kept beside a version that the writer had not seen."""
 
 
 class SimilarMemory(BaseModel):
-    """A memory that says nearly the same as one that was just written."""
+    """A memory that is almost identical to the new one."""
 
     id: int
     title: str
+    # Share of common words, 0 to 1.
     alike: float
-    """The share of all their words that both have, 0 to 1."""
 
 
 class Embedding(StrEnum):
-    """What becomes of the vector of a text that was written."""
+    """What happens to the embedding of a written text."""
 
+    # The worker computes it after the write.
     QUEUED = "queued"
-    """The worker makes it anew, after the write."""
+    # The text is unchanged.
     KEPT = "kept"
-    """The text is as it was, and so is its vector."""
+    # No embedding model is installed or enabled.
     OFF = "off"
-    """None is made: no embedding model is installed, or wanted."""
 
 
 class WriteResult(BaseModel):
-    """The answer to every write of a memory."""
+    """Result of writing a memory."""
 
     id: int
     version: int
     status: WriteStatus
     title: str
     scope: MemoryScope = MemoryScope.PROJECT
+    # Types of the secrets that were replaced before storing.
     redacted: list[str] = Field(default_factory=list)
-    """Types of the secrets that were replaced before anything was kept."""
+    # Near duplicates of a new memory; they are never merged automatically.
     similar: list[SimilarMemory] = Field(default_factory=list)
-    """Of a new memory: those that say nearly the same; nothing is merged by itself."""
+    # The conflict that this write opened, if base_version was outdated.
     conflict: int | None = None
-    """The conflict that this write opened: another had written since the version that it was made from."""
+    # Without a review policy every write is accepted.
     review: ReviewState = ReviewState.ACCEPTED
-    """Whether a person stands behind it; where nobody asks, it is accepted."""
+    # Why it needs a review, or was rejected.
     review_reason: str = ""
-    """Why it waits for a person, or was rejected."""
+    # The accepted version while this one is proposed.
     accepted_version: int | None = None
-    """The version that holds while this one waits."""
+    # None if no text was written.
     embedding: Embedding | None = None
-    """Whether what it wrote will be found by meaning too; None where it wrote no text."""
 
 
 class ConflictResult(BaseModel):
-    """How a conflict was settled."""
+    """Result of resolving a conflict."""
 
     id: int
     memory_id: int
+    # Current version of the memory.
     version: int
-    """The version that stands now."""
     resolution: Resolution
+    # The new memory with the earlier version, for both.
     split_id: int | None = None
-    """The memory that the earlier version became."""

@@ -1,4 +1,4 @@
-"""The MCP tools and resources of memories: importing this registers them, in the order in which they are listed."""
+"""MCP tools and resources, registered on import in the order in which they are listed."""
 
 from memories.tools import core, query, registry, tags
 from memories.tools import query as context

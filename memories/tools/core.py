@@ -1,5 +1,3 @@
-"""The tools and resources by which memories are written, read, found and deleted."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -33,7 +31,7 @@ def search(command: MemorySearch) -> Answer:
 
 
 def search_text(command: MemorySearch) -> str:
-    """Answer a search with its lines alone, which say nothing of why."""
+    # The text doesn't show the parts of the scores, so they aren't computed.
     return as_lines(selectors.search(command=command, explained=False), hit_line, none=_NOTHING)
 
 
@@ -41,7 +39,6 @@ _NOTHING = "nothing found; try fewer or other words"
 
 
 def get(command: MemoryGet) -> Answer:
-    """Answer with whole memories, as many as fit the budget."""
     return fitted(selectors.get_memories(command=command), command.max_tokens, memory_text)
 
 
@@ -67,9 +64,7 @@ def list_memories(command: MemoryList) -> Answer:
 
 def show_timeline(command: Timeline) -> Answer:
     events = timeline.timeline(command=command)
-    return Answer(
-        "\n".join(map(timeline.timeline_line, events)) or "nothing has happened here yet", {"results": events}
-    )
+    return Answer("\n".join(map(timeline.timeline_line, events)) or "no events yet", {"results": events})
 
 
 def show_stats(command: Stats) -> Answer:
@@ -157,7 +152,6 @@ def read_memory(parameters: dict[str, str]) -> dict[str, Any]:
 
 
 def read_list(parameters: dict[str, str]) -> dict[str, Any]:
-    """Read ``memories://list{?…}``: a page by offset, as the resource's template promises."""
     return resources.list_by_offset(command=parsed(resources.ListByOffset, _with_tags(parameters)))
 
 

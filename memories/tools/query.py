@@ -1,5 +1,3 @@
-"""The tools of cross-reference queries and of conflicts."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -40,7 +38,7 @@ register_resources(
 
 
 def ask(command: MemoryQuery) -> Answer:
-    return listed(query(command=command), query_line, none="nothing matches; drop a filter, or memory_search its words")
+    return listed(query(command=command), query_line, none="nothing matches; remove a filter, or use memory_search")
 
 
 def show_conflicts(command: ConflictList) -> Answer:
@@ -49,15 +47,15 @@ def show_conflicts(command: ConflictList) -> Answer:
     return Answer(text, listing.model_dump(mode="json"))
 
 
-def settle(command: ConflictSettle) -> Answer:
+def resolve(command: ConflictSettle) -> Answer:
     result = services.resolve_conflict(command=command)
-    return Answer(settled_text(result), result.model_dump(mode="json"))
+    return Answer(resolved_text(result), result.model_dump(mode="json"))
 
 
-def settled_text(result: ConflictResult) -> str:
-    split = f"; the earlier version is #{result.split_id} now" if result.split_id else ""
-    stands = f"#{result.memory_id} stands at v{result.version}"
-    return f"settled conflict #{result.id} with {result.resolution}: {stands}{split}"
+def resolved_text(result: ConflictResult) -> str:
+    split = f"; the earlier version is now #{result.split_id}" if result.split_id else ""
+    current = f"#{result.memory_id} is now v{result.version}"
+    return f"resolved conflict #{result.id} with {result.resolution}: {current}{split}"
 
 
 TOOLS = [
@@ -79,7 +77,7 @@ TOOLS = [
         "memory_conflict_resolve",
         "Resolve a conflict between two versions.",
         ConflictSettle,
-        settle,
+        resolve,
         group=ToolGroup.QUERY,
         writes=True,
         renamed={"conflict_id": "id"},

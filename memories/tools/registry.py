@@ -1,4 +1,4 @@
-"""The MCP tools of the registry, made from one table: a tool for every kind and verb."""
+"""MCP tools of the registry: one for every kind and verb."""
 
 from __future__ import annotations
 
@@ -18,15 +18,12 @@ from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """What can be done to an entry of any kind."""
-
     name: str
     description: str
     answer: Callable[[RegistryKind, Any], Answer]
     writes: bool = False
 
     def tool(self, entries: RegistryKind) -> Tool:
-        """Return the tool that does it to entries of one kind."""
         name = f"{entries.kind}_{self.name}"
         kind = entries.declared
         words = {"noun": entries.entry.noun, "plural": kind.plural.lower(), "name": entries.entry.name}
@@ -64,9 +61,9 @@ def _get(entries: RegistryKind, command: Any) -> Answer:
 
 
 def _list(entries: RegistryKind, command: Any) -> Answer:
-    asked = EntryList.model_validate(command.model_dump(exclude_none=True))
+    filters = EntryList.model_validate(command.model_dump(exclude_none=True))
     return listed(
-        list_entries(kind=entries.kind, command=asked), entry_line, none=f"no {entries.entry.noun} here matches"
+        list_entries(kind=entries.kind, command=filters), entry_line, none=f"no {entries.entry.noun} here matches"
     )
 
 
@@ -77,12 +74,12 @@ def _history(entries: RegistryKind, command: Any) -> Answer:
 
 
 def _deactivate(entries: RegistryKind, command: Any) -> Answer:
-    done = deactivate_entry(
+    result = deactivate_entry(
         kind=entries.kind,
         entry=entries.reference(command),
         **command.model_dump(include={"reason", "author", "idempotency_key"}),
     )
-    return _written(done)
+    return _written(result)
 
 
 VERBS = (

@@ -1,5 +1,3 @@
-"""The MCP tools of tags and relations."""
-
 from __future__ import annotations
 
 from typing import Any, TypeVar
@@ -28,11 +26,6 @@ C = TypeVar("C", bound=BaseModel)
 
 
 def parsed(schema: type[C], parameters: dict[str, Any]) -> C:
-    """Return the command that the parameters make.
-
-    Raises:
-        Invalid: one of them breaks a rule.
-    """
     try:
         return schema.model_validate(parameters)
     except ValidationError as error:

@@ -20,7 +20,7 @@ PREFIX = "MEMORY_HUB_"
 CONFIG_FILE = "config.toml"
 PROJECT = "the project"
 # Keys of ``config.toml`` that are not project settings.
-OF_THE_HUB = frozenset({"enabled"})
+OF_THE_HUB = frozenset({"enabled", "autostart"})
 
 # Examples of structured settings, which the environment sets as JSON.
 EXAMPLES = {

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
 from typing import Annotated, Any
 
+from django.core.exceptions import ImproperlyConfigured
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from memoryhub.config.layers import CONFIG_FILE, OF_THE_HUB, decided, decided_outside, read_config
@@ -30,6 +33,33 @@ class Ranking(BaseModel):
     recency: float = Field(0.5, ge=0, le=100)
 
 
+class Group(StrEnum):
+    """Groups of settings, in the order of the Settings page."""
+
+    SESSIONS = "Sessions and turns"
+    REVIEW = "Review"
+    RETENTION = "Retention"
+    SECRETS = "Secrets"
+    FINDING = "Finding"
+
+
+class InFolder(Enum):
+    """Which values a folder's file may set; the file may be a stranger's and must not weaken protection."""
+
+    NOTHING = auto()
+    # A number up to the default, or a choice other than the default.
+    STRICTER = auto()
+    ANY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingInfo:
+    """What a setting declares besides its type, default and description."""
+
+    group: Group
+    in_folder: InFolder = InFolder.NOTHING
+
+
 def _split(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
@@ -52,63 +82,94 @@ def _reviewable(name: str) -> str:
 ReviewAfter = dict[Annotated[str, AfterValidator(_reviewable)], Annotated[int, Field(ge=1, le=36_500)]]
 
 
-class ProjectSettings(BaseModel):
-    """All settings of a project."""
-
+class _Settings(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    turn_policy: TurnPolicy = Field(TurnPolicy.AUTO, description="strict requires an open turn's token for every write")
-    ack_token_minutes: int = Field(
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for name, field in cls.model_fields.items():
+            if not any(isinstance(info, SettingInfo) for info in field.metadata):
+                raise ImproperlyConfigured(f"setting {name!r} declares no group; annotate it with SettingInfo(Group.…)")
+
+
+class ProjectSettings(_Settings):
+    """All settings of a project."""
+
+    turn_policy: Annotated[TurnPolicy, SettingInfo(Group.SESSIONS, InFolder.STRICTER)] = Field(
+        TurnPolicy.AUTO, description="strict requires an open turn's token for every write"
+    )
+    ack_token_minutes: Annotated[int, SettingInfo(Group.SESSIONS, InFolder.STRICTER)] = Field(
         30, ge=1, le=24 * 60, description="minutes that a turn stays open after its last event"
     )
-    session_idle_hours: int = Field(12, ge=1, le=24 * 30, description="idle hours after which an open session ends")
-    capture_decisions: bool = Field(True, description="agents may record decisions; people always may")
-    capture_commits: bool = Field(True, description="record commits seen in tool events")
-    conflict_window_seconds: float = Field(
+    session_idle_hours: Annotated[int, SettingInfo(Group.SESSIONS)] = Field(
+        12, ge=1, le=24 * 30, description="idle hours after which an open session ends"
+    )
+    capture_decisions: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY)] = Field(
+        True, description="agents may record decisions; people always may"
+    )
+    capture_commits: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY)] = Field(
+        True, description="record commits seen in tool events"
+    )
+    conflict_window_seconds: Annotated[float, SettingInfo(Group.SESSIONS, InFolder.STRICTER)] = Field(
         5.0, ge=0, le=3600, description="two writes from one version within this time are both kept, as a conflict"
     )
-    search_mode: SearchMode = Field(
+    search_mode: Annotated[SearchMode, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
         SearchMode.AUTO, description="auto; fts5: by words only, not by meaning; basic: by LIKE"
     )
-    rank_by_use: bool = Field(True, description="entries that were fetched, cited or updated rank up to a tenth higher")
-    embedding_model: str = Field(
+    rank_by_use: Annotated[bool, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
+        True, description="entries that were fetched, cited or updated rank up to a tenth higher"
+    )
+    embedding_model: Annotated[str, SettingInfo(Group.FINDING)] = Field(
         "auto",
         min_length=1,
         max_length=300,
         description="model for search by meaning: auto, none, a folder, or a hub id",
     )
-    review_policy: ReviewPolicy = Field(
+    review_policy: Annotated[ReviewPolicy, SettingInfo(Group.REVIEW)] = Field(
         ReviewPolicy.OFF, description="which writes of agents need review: off, sampled or all"
     )
-    review_sample_percent: int = Field(10, ge=1, le=100, description="percentage of texts to sample")
-    review_sources: Annotated[list[Source], BeforeValidator(_split)] = Field(
+    review_sample_percent: Annotated[int, SettingInfo(Group.REVIEW)] = Field(
+        10, ge=1, le=100, description="percentage of texts to sample"
+    )
+    review_sources: Annotated[list[Source], BeforeValidator(_split), SettingInfo(Group.REVIEW)] = Field(
         default_factory=list, max_length=50, description="interfaces and agents whose writes all need review"
     )
-    review_below_confidence: float = Field(
+    review_below_confidence: Annotated[float, SettingInfo(Group.REVIEW)] = Field(
         0.0, ge=0, le=1, description="knowledge with a lower confidence needs review"
     )
-    packs_accepted_only: bool = Field(True, description="context packs leave out entries that await review")
-    review_after: ReviewAfter = Field(
+    packs_accepted_only: Annotated[bool, SettingInfo(Group.REVIEW)] = Field(
+        True, description="context packs leave out entries that await review"
+    )
+    review_after: Annotated[ReviewAfter, SettingInfo(Group.REVIEW)] = Field(
         default_factory=dict, description="days without a look after which an entry needs a recheck, by kind"
     )
-    retention_days: Days = Field(365, description="captured events are deleted after this many days; never keeps them")
-    purge_deleted_after_days: Days = Field(
+    retention_days: Annotated[Days, SettingInfo(Group.RETENTION)] = Field(
+        365, description="captured events are deleted after this many days; never keeps them"
+    )
+    purge_deleted_after_days: Annotated[Days, SettingInfo(Group.RETENTION)] = Field(
         90, description="deleted memories are erased after this many days; never keeps them"
     )
-    retention: list[RetentionRule] = Field(
+    retention: Annotated[list[RetentionRule], SettingInfo(Group.RETENTION)] = Field(
         default_factory=list,
         max_length=MAX_RULES,
         description="rules that apply before these two; the first match decides",
     )
-    secret_rules: list[SecretRule] = Field(
+    secret_rules: Annotated[list[SecretRule], SettingInfo(Group.SECRETS)] = Field(
         default_factory=list, max_length=MAX_SECRET_RULES, description="custom rules for secrets, beside the rule pack"
     )
-    secret_allow: list[Allowed] = Field(
+    secret_allow: Annotated[list[Allowed], SettingInfo(Group.SECRETS)] = Field(
         default_factory=list,
         max_length=MAX_ALLOWED,
         description="allowlist: exact texts and /patterns/ that are not secrets",
     )
-    ranking: Ranking = Field(default_factory=Ranking, description="the weight of each part of a query's ranking")
+    ranking: Annotated[Ranking, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
+        default_factory=Ranking, description="the weight of each part of a query's ranking"
+    )
+
+
+def setting_info(name: str) -> SettingInfo:
+    """Return a setting's group and what a folder's file may set."""
+    return next(info for info in ProjectSettings.model_fields[name].metadata if isinstance(info, SettingInfo))
 
 
 def project_settings() -> ProjectSettings:

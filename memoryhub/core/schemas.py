@@ -1,4 +1,4 @@
-"""Bases of the pydantic schemas: what an event carries, what a caller sends, what a list answers."""
+"""Base classes and field types of events, requests and lists."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from memoryhub.core import clock
 from memoryhub.core.secrets.shapes import GeneratedMark
 from memoryhub.core.text import FILLED_LINE, ONE_LINE
 
+# Validation context for stored events: they were sanitised and checked before they were appended.
 STORED = "stored"
-"""The context of validating what the log has: it was made fit to be kept before it was appended."""
 
 
 def _without_secrets(value: object, info: ValidationInfo) -> object:
-    """Sanitise a text that is about to lose its upper case: a secret could not be told by its letters afterwards."""
+    # Before lower-casing, because many secret rules depend on case.
     if info.context == STORED or not isinstance(value, str):
         return value
     from memoryhub.core.secrets.sanitize import sanitize_text
@@ -37,57 +37,55 @@ def _without_secrets(value: object, info: ValidationInfo) -> object:
     return sanitize_text(value)[0]
 
 
-# Of every word that is kept in lower case. After the constraints: those that follow it are in no schema.
+# For text stored in lower case. Must follow the constraints: pydantic leaves later ones out of the JSON schema.
 LOWERED = BeforeValidator(_without_secrets)
+# Text without line breaks, because lists print one line per item.
 Line = Annotated[str, StringConstraints(strip_whitespace=True, pattern=ONE_LINE)]
-"""A text on one line: lists show it as part of a line of theirs, which a line break in it would end."""
 FilledLine = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=FILLED_LINE)]
 Lowered = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, pattern=ONE_LINE), LOWERED]
-"""A word that is kept in lower case."""
 Tag = Annotated[
     str,
     StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64, pattern=FILLED_LINE),
     LOWERED,
 ]
+# A tag in an event. Logs of earlier versions contain tags with line breaks and must still open.
 StoredTag = Annotated[
     str,
     StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64),
     LOWERED,
 ]
-"""A tag as events have it. Logs of earlier versions hold tags with line breaks, and must still open."""
 Identifier = Annotated[FilledLine, StringConstraints(max_length=200)]
-# The largest integer that JSON readers everywhere keep exactly; well within SQLite's 64 bits.
+# Every JSON parser reads integers up to this one exactly; SQLite stores 64 bits.
 MAX_INTEGER = 2**53
 EntityId = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 Position = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Version = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 
 
-# Pydantic reads these as seconds since 1970, so that since=2026 would mean half an hour after midnight of that day.
+# Pydantic would read a number as seconds since 1970: since=2026 would mean 00:33 on 1 January 1970.
 _NUMBER = re.compile(r"\s*[+-]?\d*\.?\d*\s*")
 
 
 def _not_a_number(value: object) -> object:
     if isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
-        raise PydanticCustomError("datetime_parsing", "a time is written as ISO 8601, not as a number")
+        raise PydanticCustomError("datetime_parsing", "a time must be written as ISO 8601, not as a number")
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Generated(GeneratedMark):
-    """Marks a field of an event that is generated, not written: the sanitiser and redaction never change it.
+    """Marks a generated event field, which the sanitiser and redaction never change.
 
-    The format is checked before an event is appended, so no text gets past the sanitiser in such a field. It is not
-    checked when the log is read: events of earlier versions may hold a masked digest.
+    Its format is checked before an event is appended, so that no text bypasses the sanitiser. It isn't checked when the
+    log is read: events of earlier versions may contain a masked digest.
     """
 
+    # Regular expression for the whole value
     pattern: str
-    """A regular expression for the whole value."""
+    # What the value must be, for the error
     name: str
-    """What the value must be, for the error."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Check the format after the checks of the type itself."""
         return core_schema.with_info_after_validator_function(self._checked, handler(source))
 
     def _checked(self, value: str, info: ValidationInfo) -> str:
@@ -98,10 +96,10 @@ class Generated(GeneratedMark):
 
 Sha256 = Annotated[str, Generated("[0-9a-f]{64}", "a SHA-256 of 64 hexadecimal digits")]
 GitSha = Annotated[str, Generated("[0-9a-f]{7,40}|[0-9a-f]{64}", "a commit's hash in hexadecimal digits")]
+# A time as written by clock.to_text
 Instant = Annotated[
     str, Generated(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "a time such as 2026-11-20T08:30:00.000Z")
 ]
-"""A time as ``clock.to_text`` writes it."""
 
 
 def _with_zone(moment: datetime) -> datetime:
@@ -109,8 +107,8 @@ def _with_zone(moment: datetime) -> datetime:
     return moment if moment.tzinfo else in_utc
 
 
+# A time in ISO 8601; UTC if it has no zone
 Moment = Annotated[datetime, BeforeValidator(_not_a_number), AfterValidator(_with_zone)]
-"""A time, written as ISO 8601; one without a zone is UTC."""
 
 # How ``tools/list`` shows a field. It is sent with every conversation, so it has only what a model needs.
 # The field is accepted but not listed.
@@ -131,19 +129,19 @@ IdempotencyKey = Annotated[
 
 
 class Payload(BaseModel):
-    """Base of what an event says. Unknown fields are refused; absent ones are left out of the log."""
+    """Base of event payloads. Unknown fields are refused; absent fields are left out of the log."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Command(BaseModel):
-    """Base of what a caller sends: the body of a REST call and the arguments of an MCP tool alike."""
+    """Base of requests: the body of a REST call or the arguments of an MCP tool."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Paging(Command):
-    """Arguments of every list."""
+    """Paging arguments of lists."""
 
     limit: int = Field(20, ge=1, le=100, description="maximum number of results")
     cursor: str | None = Field(None, max_length=500, description="next_cursor of the previous answer")
@@ -152,7 +150,7 @@ class Paging(Command):
 
 
 class Meta(BaseModel):
-    """Counts of a list, and how to go on."""
+    """Counts and next cursor of a list."""
 
     total_count: int = Field(description="number of matches")
     returned_count: int = Field(description="number of results in this answer")

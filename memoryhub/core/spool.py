@@ -18,7 +18,7 @@ from typing import Any
 
 from memoryhub import env
 from memoryhub.core.errors import Locked
-from memoryhub.core.file_locks import lock, try_lock
+from memoryhub.core.file_locks import lock
 
 FOLDER = "spool"
 REJECTED = "rejected"
@@ -37,6 +37,8 @@ class Kept:
     # If empty, derived from the folder in the payload.
     project: str = ""
     payload: dict[str, Any] = field(default_factory=dict)
+    # The client's window, as ``core.windows`` names it.
+    window: str = ""
 
 
 # A line that is not an event.
@@ -100,8 +102,23 @@ def _write(descriptor: int, line: bytes) -> None:
         raise
 
 
+def has_waiting() -> bool:
+    """Return whether hook events wait to be captured."""
+    try:
+        return any(name.endswith((".jsonl", TAKEN)) for name in os.listdir(folder()))  # noqa: PTH208
+    except FileNotFoundError:
+        return False
+
+
+def count_waiting() -> int:
+    """Return how many hook events wait to be captured."""
+    return sum(
+        path.read_bytes().count(b"\n") for path in [*folder().glob("*.jsonl"), *folder().glob(f"*.jsonl{TAKEN}")]
+    )
+
+
 @contextmanager
-def only_taker() -> Iterator[bool]:
+def only_taker(*, seconds: float = 0.0) -> Iterator[bool]:
     """Yield whether this process may drain the spool inside the block; False if another does, or nothing waits."""
     place = folder()
     if not any(place.glob(f"*.jsonl{TAKEN}")) and not any(place.glob("*.jsonl")):
@@ -109,7 +126,7 @@ def only_taker() -> Iterator[bool]:
         return
     descriptor = os.open(place / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        yield try_lock(descriptor)
+        yield lock(descriptor, seconds=seconds)
     finally:
         os.close(descriptor)
 
@@ -155,7 +172,7 @@ def read(path: Path) -> tuple[list[Kept], list[Broken]]:
 
 def parsed(line: str) -> Kept:
     kept = Kept(**json.loads(line))
-    texts = (kept.id, kept.client, kept.event, kept.project)
+    texts = (kept.id, kept.client, kept.event, kept.project, kept.window)
     if not all(isinstance(text, str) for text in texts) or not isinstance(kept.payload, dict):
         raise ValueError("a field is of the wrong type")
     if not isinstance(kept.at, int) or not kept.id:

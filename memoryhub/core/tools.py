@@ -1,7 +1,4 @@
-"""What MCP tools, resources and prompts are.
-
-Apps declare theirs in ``tools.py`` and ``prompts.py`` and register them; the MCP door lists and calls them.
-"""
+"""Declarations of MCP tools, resources and prompts, which apps register in ``tools.py`` and ``prompts.py``."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from memoryhub.core.schemas import Listing
 
 
 class ToolGroup(StrEnum):
-    """Which profile lists a tool: ``core`` lists core; ``work`` adds work; ``full`` lists all."""
+    # Profile core lists CORE, work adds WORK, full lists all.
 
     CORE = "core"
     WORK = "work"
@@ -31,62 +28,53 @@ class ToolGroup(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A tool's answer in its two forms; a caller gets one of them, and both say the same."""
-
     text: str
-    """Lines for a model; the last says what was left out and how to get it."""
+    # The same as JSON, with meta if it is a list
     data: dict[str, Any]
-    """The same as JSON data, with ``meta`` where it is a list."""
+    # Session of the connection after this call, if it began or ended one; empty for none
     session_id: str | None = None
-    """Where the call began or ended a session: the one that this connection goes on in, or empty for none."""
 
 
 def listed(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> Answer:
-    """Answer with a page: a line an item; ``none`` is the text where there is no item. The data has no nulls."""
     return Answer(as_lines(listing, line, none=none), listing.model_dump(mode="json", exclude_none=True))
 
 
 def fitted(found: list[dict[str, Any]], max_tokens: int | None, text: Callable[[dict[str, Any]], str]) -> Answer:
-    """Answer with whole items, as many as fit the budget, and the ids of the others."""
     kept = fit(found, max_tokens, text)
     left = [f"#{item['id']}" for item in found[len(kept) :]]
     note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
     return Answer("\n\n".join([*map(text, kept), *note]), {"results": kept, "left_out": left})
 
 
+# Takes the typed prefix; returns completions, most likely first, at most one more than are shown.
 Suggest = Callable[[str], list[str]]
-"""Takes what was typed so far; returns what it may become, the likeliest first, and one more than is shown."""
 MAX_SUGGESTIONS = 100
-"""How many suggestions a client is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One MCP tool: its contract and the one domain call behind it."""
-
     name: str
+    # One line for the model
     description: str
-    """One line, made for a model."""
+    # Flat arguments. The server adds format (text or json) to every tool.
     input: type[BaseModel]
-    """The flat arguments. The door adds ``format`` (text or json) to every tool."""
+    # Takes the validated input; runs with store and origin set; raises HubError.
     handler: Callable[[Any], Answer]
-    """Takes the validated input; runs with the store and origin set; raises ``HubError``."""
     group: ToolGroup = ToolGroup.CORE
     writes: bool = False
     destructive: bool = False
     idempotent: bool = False
+    # It begins or ends sessions and turns itself, so the server opens none for it.
     keeps_turns: bool = False
-    """It begins or ends sessions and turns itself, so the door opens none for it."""
+    # A read that appends an event, so it needs the write lock.
     records: bool = False
-    """A question that leaves an event behind: to the caller it changes nothing, but the log must be written."""
+    # Older names of the tool and of its arguments; accepted, but not listed.
     aliases: tuple[str, ...] = ()
-    """Names of the same call in the documents the hub was conceived from; accepted, never listed."""
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Its arguments' names in those documents, each with the name of ours that it became; accepted, never listed."""
+    # Faster handler if only the text is needed
     in_words: Callable[[Any], str] | None = None
-    """Makes the text of the answer alone, where both forms of it take longer; default: the handler's."""
+    # URI of the page in which clients with MCP Apps show the answer
     view: str = ""
-    """The address of the page in which a client that has MCP Apps shows the answer; others show its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,32 +82,32 @@ class Resource:
     uri_template: str
     name: str
     description: str
+    # Takes the template's parameters; returns JSON data or text; raises HubError.
     read: Callable[[dict[str, str]], dict[str, Any] | str]
-    """Takes the template's parameters as text; returns JSON data, or the text itself; raises ``HubError``."""
     mime_type: str = "application/json"
+    # Reading it appends an event.
     records: bool = False
-    """Reading it leaves an event behind."""
+    # Completions by parameter name
     suggest: Mapping[str, Suggest] = field(default_factory=dict)
-    """What completes its parameters, by their names."""
 
     @property
     def is_view(self) -> bool:
-        """Whether it is the view of a tool, which names it; such ones are in no list."""
+        # The page of a tool, which refers to it; it isn't listed.
         return self.uri_template.startswith("ui://")
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One MCP prompt: a request that a user picks from a menu, and that tells the model what to do."""
+    """An MCP prompt, which the user picks from a menu and the model answers."""
 
     name: str
     description: str
+    # Text arguments, each with a description
     input: type[BaseModel]
-    """The arguments: texts, each with a description."""
+    # Takes the validated input; returns the user's message; reads no store.
     render: Callable[[Any], str]
-    """Takes the validated input; returns what the user says; asks no store."""
+    # Completions by argument name
     suggest: Mapping[str, Suggest] = field(default_factory=dict)
-    """What completes its arguments, by their names."""
 
 
 _tools: dict[str, Tool] = {}
@@ -129,7 +117,6 @@ _prompts: dict[str, Prompt] = {}
 
 
 def register_tools(*tools: Tool) -> None:
-    """Make tools known to the MCP door, in the order in which it will list them."""
     for tool in tools:
         _tools[tool.name] = tool
         _aliases.update(dict.fromkeys(tool.aliases, tool.name))
@@ -148,7 +135,7 @@ def all_tools() -> list[Tool]:
 
 
 def find_tool(name: str) -> Tool | None:
-    """Return a tool by its name, by a name from the seeds, or by either written with dots."""
+    # Some clients write "." for "_".
     for candidate in (name, name.replace(".", "_")):
         tool = _tools.get(_aliases.get(candidate, candidate))
         if tool:

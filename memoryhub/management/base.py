@@ -22,6 +22,7 @@ from memoryhub.core.log import anchor_warning
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store, use_store
 from memoryhub.core.text import hanging, printable
+from memoryhub.ops.serving.drain import drain_before_reading
 
 # Accepted, but hidden from ``--help``
 _DJANGOS_OPTIONS = (
@@ -142,6 +143,7 @@ class ProjectCommand(HubCommand):
     @contextmanager
     def store(self, options: dict[str, Any], directory: Path | None = None) -> Iterator[str]:
         project = identify_project(project=options["project"], directory=directory or Path.cwd())
+        drain_before_reading(project)
         origin = use_origin(source="cli", actor=getpass.getuser())
         folder = use_folder(read_folder(directory or Path.cwd(), project))
         with use_store(project_store(project), create=self.creates_store), folder, origin:

@@ -1,4 +1,4 @@
-"""Who may come in over HTTP, and with which rights: the bearer of the hub's token, or of an agent's."""
+"""Authentication of HTTP clients by the hub's token or an agent's token."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from memoryhub.models import AgentToken
 from memoryhub.registry import tokens
 
 _HOW = (
-    "send 'Authorization: Bearer …' with a token of the page Tokens, or with the text of the file 'token' in the hub's "
-    "home folder"
+    "send 'Authorization: Bearer …' with a token from the Tokens page, or with the content of the file 'token' in the "
+    "hub's home folder"
 )
-_SESSIONS_KNOWN = 10_000
+_MAX_OWNERS = 10_000
 
 
 class Admission:
-    """Lets callers in, and keeps each one to the sessions that it began itself."""
+    """Authenticates callers; each one may use only the MCP sessions that it began itself."""
 
-    def __init__(self, project: str, *, token_wanted: bool) -> None:
+    def __init__(self, project: str, *, needs_token: bool) -> None:
         self._project = project
-        self._token_wanted = token_wanted
+        self._needs_token = needs_token
         self._owners: OrderedDict[str, str] = OrderedDict()
-        # One thread, so one connection to hub.db: asking it takes less time than a thread does to start.
+        # One thread for one connection to hub.db: a query takes less time than starting a thread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="memory-hub-admission")
 
     async def admit(self, request: Request) -> Callable[[], None] | None:
-        """Write into the request's scope who calls; return what notes the token's use once the answer is sent.
+        """Store caller and rights in the request's scope; return a callback that records the token's use.
 
         Raises:
-            Unauthorized: there is no token, or none that counts.
-            Forbidden: the token is not for the project that is served here.
-            NotFound: the session was begun by another.
+            Unauthorized: the token is missing or not valid.
+            Forbidden: the token is not valid for this server's project.
+            NotFound: the session was begun by another caller.
             Unavailable: the hub's own token cannot be read.
         """
         actor, grant, note = "", EVERYTHING, None
-        if self._token_wanted:
+        if self._needs_token:
             token = await self._token_of(request)
             if token is not None:
                 actor, grant = tokens.actor_of(token), tokens.grant_of(token)
                 note = tokens.due_note(token, request.client.host if request.client else "")
         if grant.projects is not None and self._project not in grant.projects:
-            raise Forbidden("this token has no right to the project that is served here; an owner makes one that has")
+            raise Forbidden("this token doesn't allow access to this server's project; ask an owner for one that does")
         session = request.headers.get(SESSION_HEADER, "")
         if session and self._owners.get(session) != actor:
-            raise NotFound("there is no such session; begin one with initialize")
+            raise NotFound("there is no such session; start one with initialize")
         request.scope[ACTOR], request.scope[GRANT] = actor, grant
         return note
 
     def watch(self, send: Send, actor: str) -> Send:
-        """Return a ``send`` that keeps whose the session is that the answer begins."""
+        # Remembers who owns the session that this response begins.
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -72,20 +72,20 @@ class Admission:
     def forget(self, session: str) -> None:
         self._owners.pop(session, None)
 
-    def do_later(self, note: Callable[[], None]) -> None:
+    def submit(self, note: Callable[[], None]) -> None:
         self._thread.submit(note)
 
     def _keep(self, session: str, actor: str) -> None:
         self._owners[session] = actor
-        while len(self._owners) > _SESSIONS_KNOWN:
+        while len(self._owners) > _MAX_OWNERS:
             self._owners.popitem(last=False)
 
     async def _token_of(self, request: Request) -> AgentToken | None:
-        """Return the agent's token; None where it is the hub's own."""
+        # None is the hub's own token.
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         text = given.strip() if kind.lower() == "bearer" else ""
         if tokens.FORMAT.fullmatch(text):
             return await asyncio.get_running_loop().run_in_executor(self._thread, tokens.recognise, text)
         if not secret_matches(text, read_or_create_secret(TOKEN)):
-            raise Unauthorized(f"this address wants a token of the hub; {_HOW}")
+            raise Unauthorized(f"the token is missing or wrong; {_HOW}")
         return None

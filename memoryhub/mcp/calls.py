@@ -1,4 +1,4 @@
-"""One tool call: check the arguments, run the handler in a thread, and present its answer or its error."""
+"""A tool call: validate the arguments, run the handler in a thread, and format its answer or error."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.schema import FORMATS
 from memoryhub.mcp.threads import Job, Workers
 from memoryhub.mcp.turns import TurnKeeper, TurnKeepers
+from memoryhub.ops.serving.drain import drain_before_reading
 
 logger = logging.getLogger(__name__)
 
@@ -34,18 +35,16 @@ Result = dict[str, Any]
 T = TypeVar("T")
 
 MAX_ACTOR_LENGTH = 100
-_OF_THE_DOOR = frozenset({"format", "project_id", "ack_token"})
-"""Arguments that every tool takes and that are not its own."""
+# Arguments of every tool, handled by the server.
+_SERVER_ARGUMENTS = frozenset({"format", "project_id", "ack_token"})
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls: the name that the client gives itself, and what tells its connection from the others'."""
-
     actor: str
     connection: str
+    # Over stdio everything is allowed, as for the user who started the process.
     grant: Grant = EVERYTHING
-    """What it may do; over stdio everything, as whoever starts the process may."""
 
 
 class Calls:
@@ -55,11 +54,7 @@ class Calls:
         self._keepers = keepers
 
     async def call(self, tool: Tool, arguments: dict[str, Any], *, caller: Caller) -> Result:
-        """Call ``tool`` and return a ``CallToolResult``: its answer, or the error as one that a model can read.
-
-        Raises:
-            ConfirmationRequired: the user must be asked first.
-        """
+        """Return the answer or error as a ``CallToolResult``; only ConfirmationRequired is raised."""
         as_json = arguments.get("format") == "json"
         try:
             _check_right(tool, caller)
@@ -79,11 +74,11 @@ class Calls:
             logger.exception("tool %s failed", tool.name)
             return _text_result(f"internal error: {type(error).__name__}; the server's log has the details", error=True)
         if answer.session_id is not None:
-            turns.session_id = answer.session_id
+            turns.choose(answer.session_id)
         return _present(answer, as_json=as_json)
 
     async def run(self, work: Callable[[], T], *, writes: bool, caller: Caller, project_id: object = None) -> T:
-        """Run ``work`` in a thread, with the bound project's store and the caller's origin set."""
+        """Run ``work`` in a thread with the project's store and the caller's origin set."""
         turns = await self._keepers.of(caller.connection)
         return await self._workers.run(
             lambda job: self._run_here(work, job, turns, caller=caller, project_id=project_id), writes=writes
@@ -93,6 +88,7 @@ class Calls:
         self, work: Callable[[], T], job: Job[T], turns: TurnKeeper, *, caller: Caller, project_id: object
     ) -> T:
         store = self._binding.check(project_id)
+        drain_before_reading(store.name)
         origin = use_origin(source="mcp", actor=caller.actor, session_id=turns.session_id)
         try:
             folder = use_folder(self._binding.folder())
@@ -117,8 +113,8 @@ def _handle(tool: Tool, answering: Callable[[], Answer], actor: str, token: str,
 
 
 def _answer(tool: Tool, given: BaseModel, *, as_json: bool) -> Answer:
-    in_words = None if as_json else tool.in_words
-    answer = Answer(in_words(given), {}) if in_words else tool.handler(given)
+    text_handler = None if as_json else tool.in_words
+    answer = Answer(text_handler(given), {}) if text_handler else tool.handler(given)
     warning = log.anchor_warning()
     if not warning:
         return answer
@@ -126,21 +122,18 @@ def _answer(tool: Tool, given: BaseModel, *, as_json: bool) -> Answer:
 
 
 def _check_right(tool: Tool, caller: Caller) -> None:
-    """Refuse a tool that writes to who may only read, before anything is looked at."""
     if tool.writes:
         with use_grant(caller.grant):
             demand(Act.WRITE)
 
 
 def clean_actor(name: str) -> str:
-    """Return a client's name as an event may carry it: printable, at most 100 characters."""
     printable = "".join(character for character in name if character.isprintable())
     return printable.strip()[:MAX_ACTOR_LENGTH] or "unknown"
 
 
 def nearest_tools(name: str) -> list[str]:
-    """Return the names of up to three tools that ``name`` may have meant."""
-    names = {known: tool.name for tool in all_tools() for known in (tool.name, *tool.aliases)}
+    names = {alias: tool.name for tool in all_tools() for alias in (tool.name, *tool.aliases)}
     close = difflib.get_close_matches(name.replace(".", "_"), names, n=3, cutoff=0.5)
     return list(dict.fromkeys(names[match] for match in close))
 
@@ -153,10 +146,12 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
     """
     fields = tool.input.model_fields
     given = {
-        name: value for name, value in _renamed(tool, arguments).items() if name not in _OF_THE_DOOR or name in fields
+        name: value
+        for name, value in _renamed(tool, arguments).items()
+        if name not in _SERVER_ARGUMENTS or name in fields
     }
-    known = set(fields) | {field.alias for field in fields.values() if field.alias}
-    unknown = [name for name in given if name not in known]
+    names = set(fields) | {field.alias for field in fields.values() if field.alias}
+    unknown = [name for name in given if name not in names]
     if unknown:
         accepted = ", ".join([*fields, "format"])
         raise Invalid(f"{tool.name} has no argument {unknown[0][:80]!r}; it takes: {accepted}")
@@ -175,16 +170,12 @@ def _without_nulls(given: dict[str, Any], fields: Mapping[str, FieldInfo]) -> di
 
 
 def _renamed(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments under the names of ours.
 
-    Raises:
-        Invalid: one came by two names.
-    """
     given: dict[str, Any] = {}
     for name, value in arguments.items():
         ours = tool.renamed.get(name, name)
         if ours in given:
-            raise Invalid(f"{tool.name} got {ours!r} twice, once by an older name; send {ours!r} alone")
+            raise Invalid(f"{tool.name} got {ours!r} twice, once under an older name; send only {ours!r}")
         given[ours] = value
     return given
 
@@ -197,7 +188,7 @@ def _present(answer: Answer, *, as_json: bool) -> Result:
 
 
 def error_result(error: HubError, *, as_json: bool) -> Result:
-    """Return ``error`` as a tool result: code and message, then a line for each datum that helps."""
+    # Values are indented, so that stored text can't forge a line of the answer (decision 33).
     facts = {error.code: error.message, **{key: _shown(value) for key, value in error.data.items()}}
     result = _text_result("\n".join(f"{name}: {hanging(fact)}" for name, fact in facts.items()), error=True)
     if as_json:

@@ -1,7 +1,7 @@
-"""What cannot be undone is asked of the user first, in the way that the client has for it.
+"""Asks the user to confirm what cannot be undone.
 
-A client of the newest revision gets the question as the call's result and repeats the call with the answer; one that
-shook hands is asked while the call waits; one that can ask nobody gets a token with which the call can be repeated.
+Clients of the newest protocol revision get the question as the result and repeat the call with the answer. Clients
+with a handshake are asked while the call waits. Clients without elicitation get a token to repeat the call with.
 """
 
 from __future__ import annotations
@@ -34,29 +34,25 @@ Call = Callable[[Arguments], Awaitable[Result]]
 
 TOKEN = "confirm_token"  # noqa: S105  (an argument's name)
 _QUESTION = "confirm"
+# The form has no fields; accepting it confirms.
 _NO_FIELDS: Arguments = {"type": "object", "properties": {}}
-"""The form asks for nothing: to accept it is to confirm."""
 
 
 class Questions:
-    """The questions of one process that wait for their users."""
+    """Open questions of this process."""
 
     def __init__(self) -> None:
         self._waiting: set[anyio.CancelScope] = set()
         self._stopped = False
 
     def stop(self) -> None:
-        """Ask no more: the calls that wait for a user end now with an error."""
+        """End the calls that wait for an answer with an error, and ask no more."""
         self._stopped = True
         for scope in self._waiting:
             scope.cancel()
 
     async def confirm(self, context: Context, params: types.CallToolRequestParams, call: Call) -> Result:
-        """Call a tool with its arguments; where it asks for confirmation, get it and call again.
-
-        Raises:
-            HubError: the user did not confirm, or could not be asked.
-        """
+        """Call a tool; if it needs confirmation, get it and call again."""
         arguments = dict(params.arguments or {})
         answer = _answer_in(params)
         if answer is not None:
@@ -72,14 +68,14 @@ class Questions:
             return await _confirmed(call, arguments, action, question.data[TOKEN])
 
     async def _ask(self, context: Context, question: ConfirmationRequired) -> str | None:
-        """Return what the user did with the question, or None where the client could not ask after all."""
+        # None if the client could not ask after all.
         if self._stopped:
             raise stopping_error()
         with anyio.CancelScope() as scope:
             self._waiting.add(scope)
             try:
-                asked = context.session.elicit_form(question.message, _NO_FIELDS, context.request_id)
-                return (await asked).action
+                answer = await context.session.elicit_form(question.message, _NO_FIELDS, context.request_id)
+                return answer.action
             except (MCPError, ValidationError):
                 logger.warning("the client could not ask its user", exc_info=True)
                 return None
@@ -89,20 +85,19 @@ class Questions:
 
 
 def _answer_in(params: types.CallToolRequestParams) -> types.ElicitResult | None:
-    """Return the user's answer that a repeated call carries; one without our state is nobody's answer."""
+    # An answer without our state belongs to no question.
     answer = (params.input_responses or {}).get(_QUESTION) if params.request_state else None
     return answer if isinstance(answer, types.ElicitResult) else None
 
 
 async def _confirmed(call: Call, arguments: Arguments, action: str, token: str | None) -> Result:
-    """Call again with what the user said; raise what the class says."""
     if action != "accept":
         did = "declined" if action == "decline" else "dismissed the question"
         raise Forbidden(f"the user {did}; nothing was deleted")
     try:
         return await call({**arguments, TOKEN: token})
     except ConfirmationRequired as question:
-        # Nobody has seen this other question, and its token is for the user's answer alone.
+        # The state has changed, so the user has not seen this question (decision 17).
         raise PreconditionFailed(
             "what the user confirmed has changed meanwhile; call again", id=question.data["id"]
         ) from question
@@ -124,14 +119,14 @@ def _input_required(question: ConfirmationRequired) -> Result:
 
 
 def _with_instructions(question: ConfirmationRequired, tool: str) -> HubError:
-    how = f"nothing was deleted yet: ask the user, and after a yes call {tool} again with this {TOKEN} added"
+    how = f"nothing was deleted yet: ask the user; if they agree, call {tool} again with this {TOKEN}"
     return ConfirmationRequired(question.message, **question.data, next=how)
 
 
 class StateSeal:
-    """Middleware that seals what the client must hand back, so that it comes back for the same call and unchanged.
+    """Middleware that seals the state which the client returns, with the SDK's boundary.
 
-    The SDK's boundary does it; it is imported when first needed, because few calls are, and its cryptography is large.
+    The boundary is imported on first use, because its cryptography is large and few calls need it.
     """
 
     @cached_property

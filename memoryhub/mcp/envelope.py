@@ -1,4 +1,4 @@
-"""JSON-RPC messages as lines: parsing what came in, and the answers to what cannot be parsed. Standard library only."""
+"""JSON-RPC messages as lines, and answers to malformed ones. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from memoryhub.mcp.wire import MAX_LINE_BYTES, Overlong
 
-TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -24,7 +24,7 @@ _TAIL_ID = rb",\s*" + _ID + rb'(?:\s*,\s*"jsonrpc"\s*:\s*"2\.0")?\s*\}\s*\Z'
 
 
 class MalformedError(Exception):
-    """A line that is no message of the protocol; ``answers`` are the lines to send back."""
+    """A line that is not a valid message; ``answers`` are the lines to send back."""
 
     def __init__(self, *answers: bytes) -> None:
         super().__init__(b"".join(answers))
@@ -32,7 +32,7 @@ class MalformedError(Exception):
 
 
 def dump(message: Message) -> bytes:
-    """Return ``message`` as one line of UTF-8; what UTF-8 cannot hold becomes a question mark."""
+    """Return ``message`` as one line of UTF-8; lone surrogates become question marks."""
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 
@@ -41,7 +41,7 @@ def error_line(request_id: object, code: int, message: str) -> bytes:
 
 
 def parse(line: bytes | Overlong) -> Message:
-    """Return the message on ``line``: an object with a valid id, method and params where it has them.
+    """Parse ``line``, and check jsonrpc, id, method and params.
 
     Raises:
         MalformedError: with the answers to send.
@@ -79,7 +79,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _visible_id(head: bytes, tail: bytes) -> str | int | None:
-    """Return the id where a line that can't be parsed shows it at its beginning or its very end."""
+    # Most clients write the id first or last, so it can be read even if the line can't be parsed.
     found = re.match(_HEAD_ID, head) or re.search(_TAIL_ID, tail[-512:])
     if not found:
         return None
@@ -114,7 +114,7 @@ _PROBLEMS: dict[str, Callable[[Message], bool]] = {
 def _batch_answers(batch: list[Any]) -> list[bytes]:
     problem = "Invalid request: batches are not supported; send each message on a line of its own"
     ids = [_id_of(message) for message in batch if isinstance(message, dict) and "method" in message]
-    return [error_line(known, INVALID_REQUEST, problem) for known in ids if known is not None] or [
+    return [error_line(request_id, INVALID_REQUEST, problem) for request_id in ids if request_id is not None] or [
         error_line(None, INVALID_REQUEST, problem)
     ]
 

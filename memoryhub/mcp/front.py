@@ -1,9 +1,9 @@
-"""The first thing that ``memory-hub mcp`` runs: it answers what is known before anything heavy is imported.
+"""Entry point of ``memory-hub mcp``: answers from a snapshot while the server is being imported.
 
-The real server is imported and built by a thread of the same process. Until it is ready, this thread answers the
-handshake, ``server/discover``, ``ping`` and the lists from the snapshot, and keeps everything else. Then the server
-takes over the wire; what opened the connection is replayed to it, so that it stands where the client believes it to
-stand, and its second answer is dropped. Standard library only.
+A thread imports and builds the server. Until it is ready, the main thread answers the handshake,
+``server/discover``, ``ping`` and lists from the snapshot, and queues everything else. Then the server takes over the
+wire: the opening is replayed to it, to bring it into the same state, and its second answer is dropped. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from memoryhub.config import enabled
 from memoryhub.env import HomeError, check_home
 from memoryhub.mcp import envelope, options, snapshot
 from memoryhub.mcp.envelope import MalformedError
-from memoryhub.mcp.handover import Handover
 from memoryhub.mcp.opening import REPLAY_ID, Opening
-from memoryhub.mcp.wire import Overlong, Wire, claim, write_all
+from memoryhub.mcp.wire import Handover, Overlong, Wire, claim, write_all
 
-TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
 if TYPE_CHECKING:
     from memoryhub.mcp.off import Refusal
     from memoryhub.mcp.serve import Hub
@@ -34,12 +33,10 @@ _SWITCH_INTERVAL_SECONDS = 0.0005
 
 
 def main(argv: list[str]) -> int:
-    """Serve as the arguments after ``mcp`` say; return the exit code."""
     return serve(options.parse(argv))
 
 
 def serve(chosen: options.Options) -> int:
-    """Serve MCP until the client leaves or a signal asks to stop; return the exit code."""
     if chosen.directory is not None and not _go_to(chosen.directory):
         return 2
     if refusal := _refusal():
@@ -97,7 +94,7 @@ def _serve_off(chosen: options.Options, refusal: Refusal) -> int:
 
 
 def _leave(_number: int, _frame: object) -> None:
-    # Nothing is open yet, and a thread in the middle of an import can't be joined.
+    # Nothing is open yet, and a thread that is importing can't be joined.
     os._exit(0)
 
 
@@ -113,11 +110,11 @@ class Front:
         self._opening = Opening(snapshot.load(chosen.profile, self._key))
 
     def run(self) -> Hub | None:
-        """Answer until the server is ready, and return it; None when it can't be built or nobody needs it."""
+        """Answer until the server is ready, and return it; None if it failed or isn't needed."""
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         if select.select([self.handover.wire.incoming], [], [], 0)[0]:
-            self._read()  # while no other thread wants the interpreter
+            self._read()  # before another thread competes for the GIL
         threading.Thread(target=self._build, name="memory-hub-build", daemon=True).start()
         try:
             self._read_until_ready()
@@ -132,7 +129,7 @@ class Front:
             from memoryhub.mcp.serve import build
 
             self._hub = build(self._options, self._key)
-        except BaseException:  # noqa: BLE001  (whatever it is, the waiting thread must hear of it)
+        except BaseException:  # noqa: BLE001  (reported by the main thread)
             import traceback
 
             self._failure = traceback.format_exc()

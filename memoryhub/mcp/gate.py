@@ -1,4 +1,4 @@
-"""The door before the HTTP server: who may come in, and that none is sent away in the middle of an answer."""
+"""ASGI middleware: checks callers, and lets running calls finish on shutdown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ _PROBLEM = "application/problem+json"
 
 
 def allowed_callers(host: str, port: int, names: list[str]) -> TransportSecuritySettings:
-    """Return by which names the server may be called, and from which pages: its own alone."""
     own = LOOPBACK if host in LOOPBACK else (*LOOPBACK, host)
     bracketed = [f"[{name}]" if ":" in name else name for name in (*own, *names)]
     hosts = [f"{name}:{port}" for name in bracketed]
@@ -41,7 +40,6 @@ class Gate:
         *,
         on_session_end: Callable[[str], Awaitable[None]],
     ) -> None:
-        """``on_session_end`` is called with the id of a session that its client has ended."""
         self._application = application
         self._security = TransportSecurityMiddleware(callers)
         self._admission = admission
@@ -57,7 +55,7 @@ class Gate:
         try:
             await asyncio.wait_for(self._idle.wait(), seconds)
         except TimeoutError:
-            logger.warning("%d calls were left without an answer", self._answering)
+            logger.warning("%d calls were not answered before the shutdown", self._answering)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -79,7 +77,7 @@ class Gate:
             await self._pass_on(request, receive, send)
         finally:
             if note is not None:
-                self._admission.do_later(note)
+                self._admission.submit(note)
 
     async def _pass_on(self, request: Request, receive: Receive, send: Send) -> None:
         if request.method == "POST":
@@ -103,7 +101,7 @@ class Gate:
 
 
 def _open_to_all(path: str) -> Response | None:
-    if path.startswith("/.well-known/"):  # with a 401 here clients would look for a sign-in server
+    if path.startswith("/.well-known/"):  # after a 401 clients would look for an OAuth server
         return PlainTextResponse("Not found\n", 404)
     if path.startswith(PROBLEMS_PATH):
         found = describe_problem(path.removeprefix(PROBLEMS_PATH))

@@ -1,4 +1,4 @@
-"""The same server over streamable HTTP: one process, one project, any number of clients."""
+"""The server over streamable HTTP: one process, one project, any number of clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ _GRACE_SECONDS = 2
 
 
 def serve_http(options: Options, address: tuple[str, int]) -> int:
-    """Serve at ``address`` until a signal asks to stop; return the exit code."""
     try:
         with listen(*address) as listener:
             hub = build(options, [])
@@ -41,11 +40,6 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one.
-
-    Raises:
-        Unavailable: the address is taken, or none of this machine.
-    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,21 +49,18 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise Unavailable(
-            f"{host} port {port} cannot be used ({error.strerror}); choose another with --http"
+            f"can't listen on {host} port {port} ({error.strerror}); choose another address with --http"
         ) from error
     return listener
 
 
 def _announce(project: str, listener: socket.socket, options: Options) -> None:
     host, port = listener.getsockname()[:2]
-    at = f"[{host}]" if ":" in host else host
+    netloc = f"[{host}]" if ":" in host else host
     read_or_create_secret(TOKEN)
-    who = (
-        f"whoever sends the token in {env.home() / TOKEN}, or an agent's token"
-        if options.token
-        else "everyone on this machine"
-    )
-    sys.stderr.write(f"Memory Hub serves {project} over MCP at http://{at}:{port}{PATH} to {who}\n")
+    callers = f"clients with the token in {env.home() / TOKEN} or an agent's token" if options.token else "everyone"
+    where = "" if options.token else " on this machine"
+    sys.stderr.write(f"Memory Hub serves {project} over MCP at http://{netloc}:{port}{PATH} to {callers}{where}\n")
     sys.stderr.flush()
 
 
@@ -77,14 +68,14 @@ def _run(hub: Hub, options: Options, listener: socket.socket) -> int:
     with asyncio.Runner() as runner:
         runner.run(_serve(hub, options, listener))
     for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # the end is near enough
+        signal.signal(number, signal.SIG_IGN)  # already exiting
     hub.keepers.leave_all()
     return 0
 
 
 async def _serve(hub: Hub, options: Options, listener: socket.socket) -> None:
     from memoryhub.mcp.admission import Admission
-    from memoryhub.mcp.gate import Gate, allowed_callers  # these need Django, which the hub has set up
+    from memoryhub.mcp.gate import Gate, allowed_callers  # needs Django, which build() has set up
     from memoryhub.mcp.turns import IDLE_SECONDS
 
     host, port = listener.getsockname()[:2]
@@ -95,13 +86,13 @@ async def _serve(hub: Hub, options: Options, listener: socket.socket) -> None:
         max_sessions=MAX_SESSIONS,
         session_idle_timeout=IDLE_SECONDS,
     )
-    admission = Admission(hub.binding.store().name, token_wanted=options.token)
+    admission = Admission(hub.binding.store().name, needs_token=options.token)
     gate = Gate(application, callers, admission, on_session_end=hub.keepers.leave)
     server = _Server(_configuration(gate))
-    ending = _Ending(hub, gate, server)
+    shutdown = _Shutdown(hub, gate, server)
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, ending.begin)
+        loop.add_signal_handler(number, shutdown.begin)
     await server.serve(sockets=[listener])
     hub.workers.join(THREAD_END_SECONDS)
 
@@ -120,15 +111,15 @@ def _configuration(application: Any) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals alone: the hub has its own order of ending, and its own exit code."""
+    """Doesn't handle signals: the hub has its own shutdown order and exit code."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-class _Ending:
-    """The order in which the server ends: calls first, connections then."""
+class _Shutdown:
+    """Shutdown: running calls first, then connections."""
 
     def __init__(self, hub: Hub, gate: Gate, server: uvicorn.Server) -> None:
         self._hub = hub
@@ -137,7 +128,7 @@ class _Ending:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """End as soon as the write that has begun is answered; asked a second time, without its answer."""
+        # A second signal doesn't wait for the running write.
         if self._task is not None:
             self._server.should_exit = True
             return

@@ -1,6 +1,6 @@
-"""What a client meets where the hub is switched off or has no usable home: a server that offers nothing, and says why.
+"""An MCP server without tools, for a hub that is switched off or has no usable home; every answer names the reason.
 
-Standard library only. A process that ended at once would be shown as broken by the clients that started it.
+Clients would show a process that exits at once as broken. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from memoryhub.mcp.envelope import MalformedError
 from memoryhub.mcp.opening import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from memoryhub.mcp.wire import LineBuffer, Wire, write_all
 
-TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
 if TYPE_CHECKING:
     from memoryhub.mcp.envelope import Message
 
@@ -31,7 +31,7 @@ _FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 class Refusal:
-    """Why nothing is offered. Over HTTP the process ends at once with the exit code; over stdio the client ends it."""
+    """Why the hub offers nothing. Over HTTP the process exits with ``exit_code``; over stdio it keeps serving."""
 
     __slots__ = ("code", "exit_code", "sentence")
 
@@ -42,13 +42,11 @@ class Refusal:
 
 
 def switched_off(reason: str) -> Refusal:
-    """Return what is said where ``reason`` switches the hub off."""
-    sentence = f"Memory Hub is switched off here by {reason}; nothing is kept or found until that is taken away."
+    sentence = f"Memory Hub is switched off here by {reason}; nothing is stored or found until you remove that."
     return Refusal(SWITCHED_OFF, sentence, exit_code=1)
 
 
 def unavailable(problem: str) -> Refusal:
-    """Return what is said where the home folder cannot be used."""
     from memoryhub.core.errors import Unavailable
 
     return Refusal(Unavailable.code, f"Memory Hub is unavailable: {problem}.", exit_code=Unavailable.exit_code)
@@ -66,7 +64,6 @@ def serve_off(refusal: Refusal, wire: Wire) -> None:
 
 
 def _answered(message: Message, refusal: Refusal) -> bytes:
-    """Return the line that answers a message; none for what wants no answer."""
     if "id" not in message or "method" not in message:
         return b""
     result = _result(message["method"], message.get("params") or {}, refusal)

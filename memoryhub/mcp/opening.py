@@ -1,22 +1,22 @@
-"""How a connection opens: which of the first messages a snapshot answers, and what the server must still be told.
+"""Decides which of a connection's first messages the snapshot answers, and which go to the server.
 
-The rules follow the SDK's: the first request fixes the era of the connection. Whatever is not plainly one of the
-messages known here goes to the server, and with it everything after an opening that is not understood.
+As in the SDK, the first request fixes the era of the connection. Unusual messages go to the server, and so does
+everything after an unusual opening.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
 if TYPE_CHECKING:
     from memoryhub.mcp.envelope import Message
     from memoryhub.mcp.snapshot import Answers
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS = ("2026-07-28",)
+# Id under which an answered opening is replayed to the server; its second answer is dropped.
 REPLAY_ID = "memory-hub:replayed-opening"
-"""The id under which the answered opening is replayed to the server, whose answer to it nobody gets."""
 LIST_METHODS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
@@ -28,12 +28,12 @@ class _Era(Enum):
     UNOPENED = "unopened"
     HANDSHAKE = "handshake"
     MODERN = "modern"
+    # Everything goes to the server.
     SERVER = "server"
-    """Only the server knows what to make of it."""
 
 
 class Step:
-    """What becomes of one message: a result as JSON text, or messages for the server, or both."""
+    """What to do with a message: send a result (JSON text), pass messages to the server, or both."""
 
     __slots__ = ("for_server", "result")
 
@@ -75,12 +75,12 @@ class Opening:
     def _find(self, message: Message, *, opens: bool) -> str | None:
         method, params = message["method"], message.get("params")
         meta = (params or {}).get("_meta")
-        known = self._answers.get(self._version, {})
+        answers = self._answers.get(self._version, {})
         if self._era is _Era.HANDSHAKE:
             plain = opens if method == "initialize" else _is_bare(params) and _is_plain_meta(meta)
         else:
             plain = self._era is _Era.MODERN and _is_bare(params) and _is_modern_envelope(meta)
-        return known.get(method) if plain else None
+        return answers.get(method) if plain else None
 
 
 def _is_handshake(params: Message) -> bool:
@@ -121,7 +121,7 @@ def _is_plain_meta(meta: object) -> bool:
 
 
 def _is_bare(params: object) -> bool:
-    """Whether a request has no parameters but ``_meta``: no cursor, nothing that could change the answer."""
+    # No parameter but _meta: nothing that could change the answer.
     if params is None:
         return True
     return isinstance(params, dict) and params.keys() <= {"_meta"} and isinstance(params.get("_meta", {}), dict)

@@ -1,12 +1,12 @@
-"""The options of ``memory-hub mcp``.
+"""Options of ``memory-hub mcp``.
 
-Imports argparse only to explain itself. Like the front's other modules this one does without ``dataclasses`` too: each
-of the two would cost a fifth of the time in which a client gets its first answer.
+``argparse`` is imported only for errors and help, and ``dataclasses`` not at all: each would take a fifth of the time
+to the first answer.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # what checkers take for typing's, without importing it
+TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from typing import Any
@@ -18,8 +18,6 @@ _PLAIN = ("project", "directory", "session", "profile")
 
 
 class Options:
-    """What the process is bound to for its whole life."""
-
     __slots__ = ("allow_host", "directory", "http", "profile", "project", "session", "token")
 
     def __init__(
@@ -43,7 +41,7 @@ class Options:
 
 
 def parse(argv: list[str]) -> Options:
-    """Read the arguments after ``mcp``; explain and exit (code 2; 0 for ``--help``) where they are not understood."""
+    """Parse the arguments after ``mcp``; exit with 2 if they are wrong, with 0 after ``--help``."""
     values = _plain_values(argv)
     if values is not None and values.get("profile", PROFILES[0]) in PROFILES:
         return Options(**values)
@@ -55,16 +53,15 @@ def parse(argv: list[str]) -> Options:
 
 
 def find_problem(options: Options) -> str:
-    """Return why the options contradict each other, or an empty text."""
     if options.http is None:
         return "--no-token and --allow-host need --http" if options.allow_host or not options.token else ""
     if not options.token and options.http[0] not in LOOPBACK:
-        return "--no-token is for 127.0.0.1, localhost and [::1] alone: anyone who reaches the address could read all"
+        return "--no-token needs 127.0.0.1, localhost or [::1]: at another address anyone could read everything"
     return ""
 
 
 def _plain_values(argv: list[str]) -> dict[str, Any] | None:
-    """Return the options of a well-formed command line over stdio, or None where argparse should have the word."""
+    # None leaves the command line to argparse.
     values: dict[str, Any] = {}
     words = iter(argv)
     for word in words:
@@ -87,29 +84,29 @@ def _parser() -> ArgumentParser:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--project", metavar="ID", help="the project to serve; by default found from the folder")
+    parser.add_argument("--project", metavar="ID", help="project to serve; default: the folder's project")
     parser.add_argument(
-        "--directory", metavar="DIR", help="the folder of the work, for clients that start it elsewhere"
+        "--directory", metavar="DIR", help="working folder, for clients that start the server elsewhere"
     )
-    parser.add_argument("--session", metavar="ID", default="", help="the session that all writes belong to")
+    parser.add_argument("--session", metavar="ID", default="", help="session of all writes")
     parser.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help="which tools are listed")
     parser.add_argument(
         "--http",
         metavar="[HOST:]PORT",
         type=_address,
-        help="serve over HTTP at /mcp instead of stdin and stdout; the host is 127.0.0.1 by default, port 0 a free one",
+        help="serve over HTTP at /mcp instead of stdin and stdout; default host: 127.0.0.1; port 0 picks a free one",
     )
     parser.add_argument(
         "--allow-host",
         metavar="NAME",
         action="append",
-        help="with --http: a further name by which clients may call the server; may be repeated",
+        help="with --http: another host name of the server; may be repeated",
     )
     parser.add_argument(
         "--no-token",
         dest="token",
         action="store_false",
-        help="with --http on this machine alone: let everyone in who can connect, without the hub's token",
+        help="with --http, on a loopback address: accept clients without a token",
     )
 
 
@@ -118,5 +115,5 @@ def _address(text: str) -> tuple[str, int]:
 
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise ArgumentTypeError(f"{text!r} is no address; write HOST:PORT, such as 127.0.0.1:8322 or [::1]:8322")
+        raise ArgumentTypeError(f"{text!r} is not an address; use HOST:PORT, such as 127.0.0.1:8322 or [::1]:8322")
     return host.strip("[]") or LOOPBACK[0], int(port)

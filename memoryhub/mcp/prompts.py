@@ -1,4 +1,4 @@
-"""Prompts as a client lists and gets them, and what completes their arguments and those of resources."""
+"""Prompts, and completion of the arguments of prompts and resources."""
 
 from __future__ import annotations
 
@@ -24,11 +24,6 @@ def describe_prompt(prompt: Prompt) -> Result:
 
 
 def get_prompt(params: types.GetPromptRequestParams) -> Result:
-    """Return what a user who picks the prompt says.
-
-    Raises:
-        MCPError: there is no such prompt, or an argument breaks a rule.
-    """
     prompt = _find(params.name)
     try:
         given = prompt.input.model_validate(params.arguments or {})
@@ -43,11 +38,6 @@ def get_prompt(params: types.GetPromptRequestParams) -> Result:
 
 
 def find_suggest(params: types.CompleteRequestParams) -> Suggest | None:
-    """Return what completes the argument, or None where nothing does.
-
-    Raises:
-        MCPError: there is no such prompt or resource template.
-    """
     ref = params.ref
     owner = _find(ref.name) if isinstance(ref, types.PromptReference) else _find_resource(ref.uri)
     return owner.suggest.get(params.argument.name)
@@ -62,14 +52,12 @@ def _find(name: str) -> Prompt:
     found = next((prompt for prompt in all_prompts() if prompt.name == name), None)
     if found is None:
         known = ", ".join(prompt.name for prompt in all_prompts())
-        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name[:80]}; there are: {known}")
+        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name[:80]}; known: {known}")
     return found
 
 
 def _find_resource(uri: str) -> Resource:
     found = next((resource for resource in all_resources() if resource.uri_template == uri), None)
     if found is None:
-        raise MCPError(
-            types.INVALID_PARAMS, f"Unknown resource template: {uri[:200]}; resources/templates/list has them"
-        )
+        raise MCPError(types.INVALID_PARAMS, f"Unknown resource template: {uri[:200]}; see resources/templates/list")
     return found

@@ -1,6 +1,6 @@
-"""Carries messages between the wire and the SDK, on the event loop, without a thread in between.
+"""Moves messages between the wire and the SDK on the event loop, without threads.
 
-The SDK's own transport drops what it cannot parse, so that a client waits for ever; here every line gets its answer.
+The SDK's own transport drops what it cannot parse, so that the client waits forever; here every line is answered.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ from pydantic import ValidationError
 
 from memoryhub.mcp import envelope
 from memoryhub.mcp.envelope import MalformedError
-from memoryhub.mcp.handover import Handover
 from memoryhub.mcp.opening import REPLAY_ID
 from memoryhub.mcp.streams import Incoming, Output
-from memoryhub.mcp.wire import Overlong
+from memoryhub.mcp.wire import Handover, Overlong
 
 if TYPE_CHECKING:
     from memoryhub.mcp.envelope import Message
 
 _CHUNK_BYTES = 1 << 18
+# After the end of input, how long to wait for each further answer.
 QUIET_SECONDS_AFTER_END = 1.5
-"""How long the answers to what came before the end of input may keep the process, from one answer to the next."""
+# How long a running write may delay the exit.
 LAST_WRITE_SECONDS = 30.0
-"""How long a write that has begun may keep the process."""
 
 
 class Pump:
-    """One connection: what came in and is not answered yet, and the order of its end."""
+    """A connection: its unanswered requests, and how it closes."""
 
     def __init__(self, handover: Handover, *, stop_work: Callable[[], None]) -> None:
-        """``stop_work`` is called once, when calls that have not begun, and reads, shall end."""
+        # stop_work is called once, to end reads and queued calls.
         self._loop = asyncio.get_running_loop()
         self._handover = handover
         self._stop_work = stop_work
@@ -46,7 +45,7 @@ class Pump:
         self._output = Output(handover.wire.outgoing, self._loop, on_broken=self.stop)
 
     def start(self) -> None:
-        """Hand over what the front has kept, and read on."""
+        """Process the backlog of the front, then read on."""
         for message in self._handover.backlog:
             self._accept(message)
         if self._handover.ended:
@@ -55,12 +54,12 @@ class Pump:
             self._loop.add_reader(self._handover.wire.incoming, self._read)
 
     def stop(self) -> None:
-        """Read no more, and end as soon as the write that has begun is done."""
+        """Stop reading, and close after the running write."""
         self._stopped = True
         self._end()
 
     async def close_when_done(self) -> None:
-        """Wait for the end of input or ``stop``; then for the last answers; then end the SDK's input."""
+        """Wait for the end of input or ``stop``, then for the last answers; then end the SDK's input."""
         while not self._ended:
             await self._next_change(None)
         while self._open and not self._stopped:
@@ -82,7 +81,6 @@ class Pump:
         await self._output.ready()
 
     async def aclose(self) -> None:
-        """Write what is left, for as long as the client reads."""
         await self._output.drain()
 
     async def __aenter__(self) -> Pump:
@@ -115,7 +113,7 @@ class Pump:
         if "method" in message and "id" in message:
             self._open.add(message["id"])
         elif message.get("method") == "notifications/cancelled":
-            # The SDK answers no cancelled request.
+            # The SDK doesn't answer cancelled requests.
             self._settle((message.get("params") or {}).get("requestId"))
         item = _to_sdk(message)
         if item is not None:
@@ -142,7 +140,7 @@ class Pump:
 
 
 def _to_sdk(message: Message) -> SessionMessage | None:
-    """Return a checked message in the SDK's form; None for a response that is none."""
+    # None for a malformed response.
     if "method" not in message:
         try:
             return SessionMessage(types.jsonrpc_message_adapter.validate_python(message, by_name=False))

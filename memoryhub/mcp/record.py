@@ -1,4 +1,4 @@
-"""Asks the real server for everything a snapshot holds, in every protocol revision, over streams in memory."""
+"""Records the server's answers for a snapshot, in every protocol revision, over streams in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENVELOPE = "io.modelcontextprotocol/"
 
 
 def record(server: Server[Any]) -> Answers:
-    """Return the server's answers to what opens a connection; what it refuses is left out. Runs a loop of its own."""
+    """Return the server's answers to opening messages, without errors. Runs its own event loop."""
     return anyio.run(_record, server)
 
 

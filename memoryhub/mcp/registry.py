@@ -1,4 +1,4 @@
-"""Gathers the tools, resources and prompts that the apps declare."""
+"""Loads the tools, resources and prompts of all apps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LISTED: dict[str, frozenset[ToolGroup]] = {
 
 
 def load_tools() -> None:
-    """Import the modules of every app that register what it declares; tests may name one of their own."""
+    """Import the registering modules of all apps, and the module that tests name."""
     for app in apps.get_app_configs():
         for name in _DECLARING:
             if module_has_submodule(app.module, name):
@@ -36,7 +36,6 @@ def load_tools() -> None:
 
 
 def extend_for_tests(server: Server[Any]) -> None:
-    """Let the module that tests name add to the server what the hub itself does not offer."""
     extend = getattr(sys.modules.get(_tests_module()), "extend_server", None)
     if extend is not None:
         extend(server)
@@ -47,6 +46,6 @@ def _tests_module() -> str:
 
 
 def listed_tools(profile: str) -> list[Tool]:
-    """Return the tools that ``tools/list`` shows under ``profile``; all others can be called all the same."""
+    # Tools that are not listed can be called too.
     listed = [tool for tool in all_tools() if tool.group in _LISTED[profile]]
     return sorted(listed, key=lambda tool: (list(ToolGroup).index(tool.group), tool.name))

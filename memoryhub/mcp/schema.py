@@ -1,7 +1,6 @@
-"""Input schemas as small as a model can use them: clients send them with every conversation.
+"""Minimal input schemas, because clients send them with every conversation.
 
-Titles, null alternatives, empty defaults and limits are left out; an error names the limit that was broken. References
-are resolved in place.
+Titles, null alternatives, empty defaults and limits are left out; an error names the limit. References are inlined.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ FORMATS = ("text", "json")
 _DROPPED = frozenset(
     "title minLength maxLength minItems maxItems minimum maximum pattern format additionalProperties $defs".split()
 ) | {SELF_EVIDENT, EXPLAINED_HERE}
-# What stays of a field that is listed in a shorter form.
+# Keys kept in a field's LISTED_AS form.
 _KEPT = frozenset({"description", "default"})
-# The server's instructions explain what many tools take: these are listed by name and type alone, …
+# The server's instructions explain common arguments: these are listed with name and type only, …
 _EXPLAINED_ONCE: dict[str, Schema] = {
     "limit": {"type": "integer"},
     "cursor": {"type": "string"},
@@ -73,7 +72,7 @@ def _is_empty_default(key: str, value: Any) -> bool:
 
 
 def _resolve(schema: Schema, definitions: Schema) -> Schema:
-    """Return ``schema`` with its reference and its only non-null alternative merged in; what stands outside wins."""
+    # Merges the reference and a single non-null alternative; keys next to them win.
     found = dict(schema)
     if "$ref" in found:
         target = _resolve(definitions[found.pop("$ref").rpartition("/")[2]], definitions)

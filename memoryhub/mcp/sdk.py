@@ -1,9 +1,8 @@
-"""Imports the SDK without what a stdio server never uses.
+"""Imports the SDK without what a stdio server doesn't need.
 
-A plain ``import mcp`` costs about a second: it loads its clients and its HTTP stack, and makes pydantic build the
-schemas of some six hundred models at once. Here the clients and the HTTP stack are left out, and each schema is built
-when it is first used. Only public switches of pydantic are used; where the SDK turns out to be arranged differently,
-it is imported plainly.
+A plain ``import mcp`` takes about a second: it loads clients and the HTTP stack, and pydantic builds the schemas of
+some 600 models. Here clients and HTTP stack are skipped, and each schema is built on first use. If the SDK's layout
+has changed, it is imported as usual.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from typing import Any, TypeVar
 
 logger = logging.getLogger(__name__)
 
+# Packages whose __init__ only re-exports; their modules are imported directly.
 _BARE_PACKAGES = ("mcp", "mcp.server")
-"""Packages whose ``__init__`` only re-exports; their modules are imported one by one."""
 _LEFT_OUT = (
     "starlette",
     "starlette.applications",
@@ -44,15 +43,14 @@ _Kind = TypeVar("_Kind")
 
 
 def load() -> None:
-    """Import ``mcp.server.lowlevel``, so that later imports of it find it."""
     if "mcp" in sys.modules:
         return
-    # Looking for plugins reads the metadata of every installed distribution.
+    # The search for plugins would read the metadata of every installed distribution.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
         _load_slim()
     except Exception:
-        logger.warning("the MCP SDK is arranged in an unknown way; importing it plainly", exc_info=True)
+        logger.warning("unexpected layout of the MCP SDK; importing all of it", exc_info=True)
         _forget()
         importlib.import_module("mcp.server.lowlevel")
 
@@ -80,7 +78,7 @@ def _forget() -> None:
 
 
 class _Absent(ModuleType):
-    """A module of which only names for annotations are wanted."""
+    """A stub for a module that is only used in annotations."""
 
     __path__: list[str] = []
 
@@ -103,7 +101,7 @@ def _left_out() -> Iterator[None]:
 
 @contextmanager
 def deferred_models() -> Iterator[None]:
-    """Let pydantic build the schemas of the models defined inside when they are first used: a call uses few."""
+    """Let pydantic build the schemas of models defined inside on first use."""
     import pydantic
 
     config = pydantic.BaseModel.model_config
@@ -116,7 +114,6 @@ def deferred_models() -> Iterator[None]:
 
 @contextmanager
 def _deferred_schemas() -> Iterator[None]:
-    """Do the same for models, and for the adapters made inside."""
     import pydantic
 
     adapter = pydantic.TypeAdapter

@@ -1,4 +1,4 @@
-"""The real server: built by the front's thread, run on the main thread once it is ready."""
+"""The server: built by a thread of the front, then run on the main thread."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from memoryhub.mcp.options import Options
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+    from memoryhub.core.clients import Connection
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.confirmation import Questions
-    from memoryhub.mcp.handover import Handover
     from memoryhub.mcp.pump import Pump
     from memoryhub.mcp.threads import Workers
     from memoryhub.mcp.turns import TurnKeepers
+    from memoryhub.mcp.wire import Handover
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,7 @@ THREAD_END_SECONDS = 30.0
 
 
 def build(options: Options, key: list[str]) -> Hub:
-    """Import everything and return the server, ready to run; ``key`` is what its snapshot depends on."""
-    gc.disable()  # imports make little garbage, and looking for it would take a tenth of the time
+    gc.disable()  # imports create little garbage, and collecting it would take a tenth of the time
     try:
         return _build(options, key)
     finally:
@@ -49,7 +49,7 @@ def _build(options: Options, key: list[str]) -> Hub:
     import anyio
     import django
 
-    anyio.run(anyio.sleep, 0)  # imports the backend, which is otherwise left to the first request
+    anyio.run(anyio.sleep, 0)  # imports the backend before the first request
     with sdk.deferred_models():
         django.setup()
         from memoryhub.mcp import registry
@@ -57,7 +57,8 @@ def _build(options: Options, key: list[str]) -> Hub:
         registry.load_tools()
     from django.db import connections
 
-    from memoryhub.mcp import pump, record  # noqa: F401  (wanted at the handover, which must be quick)
+    from memoryhub.core.windows import window
+    from memoryhub.mcp import pump, record  # noqa: F401  (imported before the handover, which must be quick)
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.calls import Calls
     from memoryhub.mcp.confirmation import Questions
@@ -68,7 +69,7 @@ def _build(options: Options, key: list[str]) -> Hub:
     workers = Workers(on_thread_end=connections.close_all)
     questions = Questions()
     binding = Binding(options.project, Path.cwd())
-    keepers = TurnKeepers(binding, options.session, workers)
+    keepers = TurnKeepers(binding, options.session, workers, window())
     server = build_server(Calls(workers, binding, keepers), questions, profile=options.profile)
     registry.extend_for_tests(server)
     return Hub(server, workers, questions, keepers, binding, options.profile, key)
@@ -76,31 +77,45 @@ def _build(options: Options, key: list[str]) -> Hub:
 
 @dataclass(slots=True)
 class Hub:
-    """A server that is ready to take over the wire."""
-
     server: Server[Any]
     workers: Workers
     questions: Questions
     keepers: TurnKeepers
     binding: Binding
     profile: str
+    # Cache key of the snapshot, computed before the imports
     key: list[str]
-    """What the snapshot of this server's answers depends on, as it was before anything was imported."""
     _recording: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, handover: Handover) -> int:
-        """Serve until the client leaves or a signal asks to stop; return the exit code."""
-        # A selector that takes any descriptor, so that a file or a terminal can be the input too.
+        connection = self._connect()
+        # SelectSelector accepts any descriptor; epoll refuses regular files.
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
             runner.run(self._serve(handover))
         for number in STOP_SIGNALS:
-            signal.signal(number, signal.SIG_IGN)  # the end is near enough
+            signal.signal(number, signal.SIG_IGN)  # already exiting
         self.keepers.leave_all()
-        self._keep_snapshot()
+        if connection:
+            connection.close()
+        self._save_snapshot()
         return 0
 
+    @staticmethod
+    def _connect() -> Connection | None:
+        """Count among the connected clients, for whom the hub is started and kept running."""
+        from memoryhub.core import autostart
+        from memoryhub.core.clients import Connection
+
+        try:
+            connection = Connection()
+            autostart.start_hub()
+        except OSError as error:
+            logger.warning("the hub can't be started for this client: %s", error)
+            return None
+        return connection
+
     def stop_work(self) -> None:
-        """End reads, questions, and calls that have not begun; a write that has begun goes on."""
+        """End reads, questions and queued calls; a running write continues."""
         self.questions.stop()
         self.workers.stop()
 
@@ -112,9 +127,9 @@ class Hub:
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, pump.stop)
         pump.start()
-        loop.call_later(_SNAPSHOT_DELAY_SECONDS, self._keep_snapshot_aside)
+        loop.call_later(_SNAPSHOT_DELAY_SECONDS, self._save_snapshot_in_thread)
         await asyncio.gather(self._run_sdk(pump), pump.close_when_done())
-        self.workers.join(THREAD_END_SECONDS)  # here, where a signal does not end the process
+        self.workers.join(THREAD_END_SECONDS)  # while signals are still handled by the loop
 
     async def _run_sdk(self, pump: Pump) -> None:
         try:
@@ -122,11 +137,10 @@ class Hub:
         finally:
             pump.stop()
 
-    def _keep_snapshot_aside(self) -> None:
-        threading.Thread(target=self._keep_snapshot, name="memory-hub-snapshot", daemon=True).start()
+    def _save_snapshot_in_thread(self) -> None:
+        threading.Thread(target=self._save_snapshot, name="memory-hub-snapshot", daemon=True).start()
 
-    def _keep_snapshot(self) -> None:
-        """Write a snapshot for the next start where there is none that is still good."""
+    def _save_snapshot(self) -> None:
         from memoryhub.mcp.record import record
 
         with self._recording:
@@ -135,6 +149,6 @@ class Hub:
             try:
                 snapshot.save(self.profile, self.key, record(self.server))
             except OSError as error:
-                logger.warning("no snapshot could be kept, so the next start will be slower: %s", error)
+                logger.warning("could not save the snapshot, so the next start will be slower: %s", error)
             except Exception:
-                logger.warning("no snapshot could be kept; the next start will be slower", exc_info=True)
+                logger.warning("could not save the snapshot; the next start will be slower", exc_info=True)

@@ -1,25 +1,28 @@
-"""What the server offers: the SDK's low-level server with the hub's tools, resources and prompts behind it."""
+"""The SDK's low-level server with the hub's tools, resources and prompts."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import UriTemplate
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import memoryhub
 from memoryhub.core.errors import HubError, Invalid, NotFound
+from memoryhub.core.text import compact_json
 from memoryhub.core.tools import Resource, Tool, all_prompts, all_resources, find_tool
 from memoryhub.mcp.calls import Caller, Calls, Result, clean_actor, error_result, nearest_tools
 from memoryhub.mcp.confirmation import Questions, StateSeal
 from memoryhub.mcp.prompts import completion_of, describe_prompt, find_suggest, get_prompt
 from memoryhub.mcp.registry import listed_tools
-from memoryhub.mcp.resources import Match, Resources
 from memoryhub.mcp.schema import input_schema
 
 INSTRUCTIONS = """\
@@ -51,18 +54,17 @@ logger = logging.getLogger(__name__)
 Context = ServerRequestContext[Any, Any]
 Page = types.PaginatedRequestParams | None
 
+# Handshake revisions of the protocol; later ones use INVALID_PARAMS.
 LEGACY_RESOURCE_NOT_FOUND = -32002
-"""The code of the handshake revisions; later ones use that of invalid parameters."""
 MAX_TYPED = 500
 SESSION_HEADER = "mcp-session-id"
+# Keys of caller and rights in the scope of an HTTP request
 ACTOR, GRANT = "memoryhub.actor", "memoryhub.grant"
-"""Where the door over HTTP leaves in a request's scope who was let in, and with which rights."""
+# Required in lists by the newest revision; the SDK removes it for others.
 _FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""What the newest revision wants of a list; the SDK leaves it out for the others."""
 
 
 def build_server(calls: Calls, questions: Questions, *, profile: str) -> Server[Any]:
-    """Return a server that lists the tools of ``profile`` and answers through ``calls``."""
     offer = _Offer(calls, questions, profile)
     server: Server[Any] = Server(
         "memory-hub",
@@ -79,12 +81,41 @@ def build_server(calls: Calls, questions: Questions, *, profile: str) -> Server[
         on_get_prompt=offer.get_prompt,  # type: ignore[arg-type]
         on_completion=offer.complete,  # type: ignore[arg-type]
     )
-    server.middleware[:] = [StateSeal()]  # without the SDK's tracing, which nothing here exports
+    server.middleware[:] = [StateSeal()]  # without the SDK's tracing
     return server
 
 
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A resource and its parameters in a URI."""
+
+    resource: Resource
+    parameters: dict[str, str]
+    project_id: str | None = None
+
+    def read(self) -> str:
+        data = self.resource.read(self.parameters)
+        if isinstance(data, str):
+            return data
+        return compact_json(data).encode("utf-8", "replace").decode()
+
+
+class Resources:
+    def __init__(self) -> None:
+        self._templates = [(UriTemplate.parse(resource.uri_template), resource) for resource in all_resources()]
+
+    def find(self, uri: str) -> Match | None:
+        for template, resource in self._templates:
+            found = template.match(uri)
+            if found is not None:
+                named = parse_qs(urlsplit(uri).query).get("project_id", [None])
+                parameters = {name: value for name, value in found.items() if isinstance(value, str)}
+                return Match(resource, parameters, named[0])
+        return None
+
+
 class _Offer:
-    """The handlers. They return plain data, which the SDK checks against the client's protocol revision."""
+    """The handlers. They return dicts, which the SDK validates for the client's protocol revision."""
 
     def __init__(self, calls: Calls, questions: Questions, profile: str) -> None:
         self._calls = calls
@@ -100,7 +131,7 @@ class _Offer:
         return Resources()
 
     def find_input_schema(self, name: str) -> Result | None:
-        """Return the schema of a listed tool, which names the headers over HTTP that repeat its arguments."""
+        # The SDK asks which arguments are repeated in HTTP headers.
         return next((tool["inputSchema"] for tool in self._tools if tool["name"] == name), None)
 
     async def list_tools(self, _: Context, page: Page) -> Result:
@@ -110,11 +141,11 @@ class _Offer:
         return _whole_list("resources", [], page)
 
     async def list_templates(self, _: Context, page: Page) -> Result:
-        described = [_describe_resource(known) for known in all_resources() if not known.is_view]
+        described = [_describe_resource(resource) for resource in all_resources() if not resource.is_view]
         return _whole_list("resourceTemplates", described, page)
 
     async def list_prompts(self, _: Context, page: Page) -> Result:
-        return _whole_list("prompts", [describe_prompt(known) for known in all_prompts()], page)
+        return _whole_list("prompts", [describe_prompt(prompt) for prompt in all_prompts()], page)
 
     async def get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> Result:
         return get_prompt(params)
@@ -133,7 +164,7 @@ class _Offer:
         tool = find_tool(params.name)
         if tool is None:
             nearest = nearest_tools(params.name)
-            hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; tools/list names those there are"
+            hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; see tools/list"
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}{hint}", {"nearest": nearest})
         call = partial(self._calls.call, tool, caller=_caller(context))
         try:
@@ -145,7 +176,7 @@ class _Offer:
         uri = str(params.uri)
         found = self._resources.find(uri)
         if found is None:
-            raise _not_found(context, uri, f"no resource has the address {uri[:200]!r}")
+            raise _not_found(context, uri, f"no resource matches {uri[:200]!r}")
         try:
             text = await self._calls.run(
                 found.read, writes=found.resource.records, caller=_caller(context), project_id=found.project_id
@@ -159,7 +190,7 @@ class _Offer:
 
 
 def describe_tool(tool: Tool) -> Result:
-    # The specification's defaults are left out: a tool writes, destroys, and is not idempotent unless it says so.
+    # The specification's defaults are left out: not read-only, destructive, not idempotent.
     hints = {"readOnlyHint": True} if not tool.writes else {} if tool.destructive else {"destructiveHint": False}
     if tool.writes and tool.idempotent:
         hints["idempotentHint"] = True
@@ -182,9 +213,8 @@ def _describe_resource(resource: Resource) -> Result:
 
 
 def _whole_list(name: str, entries: list[Result], page: Page) -> Result:
-    """Return a list in its one page; freshness is for the client to decide, so it says to ask again."""
     if page is not None and page.cursor is not None:
-        raise MCPError(types.INVALID_PARAMS, "Unknown cursor: this list has one page; leave 'cursor' out")
+        raise MCPError(types.INVALID_PARAMS, "Unknown cursor: this list has one page; omit 'cursor'")
     return {name: entries, **_FRESH}
 
 
@@ -207,7 +237,7 @@ def _not_found(context: Context, uri: str, message: str) -> MCPError:
 
 
 def _caller(context: Context) -> Caller:
-    """Return who calls. Over stdio there is one connection; over HTTP the newest revision has but the client's name."""
+    # Stdio has one connection. Over HTTP the newest revision has no sessions, so the caller's name identifies it.
     client = context.session.client_params
     actor = clean_actor(client.client_info.name if client else "")
     if context.request is None:

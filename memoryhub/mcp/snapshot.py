@@ -1,7 +1,7 @@
-"""What the real server answered last time, kept so that the next start can answer before it is imported.
+"""The server's answers from the last run, so that the next start can answer before it has imported anything.
 
-Standard library only. A snapshot counts only while nothing that shapes the answers has changed: the key lists the
-Python, the installed SDK, and every source file of the hub with its size and time.
+A snapshot is valid as long as its key matches: Python, installed SDK, and size and time of every source file of the
+hub. Standard library only.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from memoryhub import env
 
 TEST_TOOLS_VARIABLE = "MEMORY_HUB_TEST_TOOLS"
 
+# Protocol revision -> method -> result as JSON text
 Answers = dict[str, dict[str, str]]
-"""Protocol revision -> method -> the result as JSON text."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("memoryhub", "sessions_app", "memories", "decisions", "governance")
@@ -27,7 +27,6 @@ _SKIPPED_FOLDERS = frozenset({"migrations", "__pycache__", "templates", "static"
 
 
 def load(profile: str, key: list[str]) -> Answers | None:
-    """Return the answers kept for ``profile`` under ``key``, or None where there are none."""
     try:
         kept = json.loads(_path(profile).read_bytes())
         return kept["answers"] if kept["key"] == key else None
@@ -36,11 +35,7 @@ def load(profile: str, key: list[str]) -> Answers | None:
 
 
 def save(profile: str, key: list[str], answers: Answers) -> None:
-    """Keep ``answers`` for the next start (0600), replacing the file in one step.
-
-    Raises:
-        OSError: the home folder cannot be written.
-    """
+    # Readers see the old file or the new one, never a part.
     path = _path(profile)
     env.prepare_home()
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -50,7 +45,7 @@ def save(profile: str, key: list[str], answers: Answers) -> None:
             json.dump({"key": key, "answers": answers}, file)
         draft.replace(path)
     except OSError:
-        with suppress(OSError):  # on a read-only disk nothing can be removed either
+        with suppress(OSError):  # the disk may be read-only
             draft.unlink()
         raise
 
@@ -60,7 +55,7 @@ def _path(profile: str) -> Path:
 
 
 def current_key() -> list[str]:
-    """Return what the answers depend on, as text that differs when any of it does."""
+    """Return the cache key: everything that the answers depend on."""
     key = [sys.version, os.environ.get(TEST_TOOLS_VARIABLE, ""), *_installed()]
     for package in _PACKAGES:
         key.extend(_sources(str(_ROOT / package)))
@@ -68,7 +63,7 @@ def current_key() -> list[str]:
 
 
 def _installed() -> Iterator[str]:
-    """Yield the names of the metadata folders, which carry the versions, without importing what they describe."""
+    # The names of the metadata folders contain the versions.
     for folder in filter(None, sys.path):
         with suppress(OSError):
             for name in sorted(os.listdir(folder)):  # noqa: PTH208  (twice as fast)

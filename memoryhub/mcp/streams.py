@@ -1,4 +1,4 @@
-"""The two ends between the wire and the SDK: a queue of messages in, and a file descriptor out that never blocks."""
+"""Streams between the wire and the SDK: a queue of messages, and non-blocking output to a file descriptor."""
 
 from __future__ import annotations
 
@@ -31,11 +31,6 @@ class Incoming:
         self._arrived.set()
 
     async def receive(self) -> SessionMessage | Exception:
-        """Return the next message.
-
-        Raises:
-            anyio.EndOfStream: there is none, and none will come.
-        """
         self._taken += 1
         if self._taken % _YIELD_EVERY == 0:
             await asyncio.sleep(0)  # let the calls run that a flood of messages has started
@@ -67,10 +62,10 @@ class Incoming:
 
 
 class Output:
-    """Writes bytes in order without ever blocking the loop, whatever kind of descriptor it is.
+    """Writes bytes in order to any kind of descriptor, without blocking the event loop.
 
-    The descriptor may be shared with other processes, so it is not switched to non-blocking: pieces of ``PIPE_BUF``
-    bytes are written only when the system says that this much fits.
+    The descriptor may be shared with other processes, so it is not made non-blocking. Instead, at most ``PIPE_BUF``
+    bytes are written at once, when ``poll`` reports that they fit.
     """
 
     def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop, *, on_broken: Callable[[], None]) -> None:
@@ -87,7 +82,6 @@ class Output:
         self._poll.register(descriptor, select.POLLOUT)
 
     def write(self, data: bytes) -> None:
-        """Write ``data`` now or as soon as there is room."""
         if self.broken:
             return
         self._pending.append(memoryview(data))
@@ -96,13 +90,13 @@ class Output:
             self._write_some()
 
     async def ready(self) -> None:
-        """Wait while a reader that is too slow leaves a megabyte unread."""
+        """Wait while more than a megabyte is unread."""
         if self._pending_bytes > _FULL_BYTES:
             self._relaxed.clear()
             await self._relaxed.wait()
 
     async def drain(self) -> None:
-        """Wait until everything is written, or cannot be any more."""
+        """Wait until everything is written or the reader is gone."""
         while self._pending and not self.broken:
             self._relaxed.clear()
             await self._relaxed.wait()
@@ -113,7 +107,7 @@ class Output:
                 written = os.write(self._descriptor, self._pending[0][: select.PIPE_BUF])
                 self._advance(written)
         except BlockingIOError:
-            pass  # there is no room after all
+            pass  # another process has filled the pipe
         except OSError:
             self._break()
         self._wait_for_room(wanted=bool(self._pending))

@@ -1,7 +1,7 @@
-"""The threads that run calls: one that writes, two that read, each with its own connections for life.
+"""Threads that run calls: one for writes, two for reads, each with its own database connections.
 
-A slow read never stands in the way of a write, and writes never meet each other. A read that nobody waits for any
-more is interrupted inside SQLite; a write that has begun always finishes.
+A slow read never delays a write, and writes never run concurrently. A cancelled read is interrupted inside SQLite; a
+running write always finishes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _NUDGE_SECONDS = 0.02
 
 
 class Interruptible(Protocol):
-    def interrupt(self) -> None:
-        """Make the statement that is running fail."""
+    def interrupt(self) -> None: ...
 
 
 class Job(Generic[T]):
@@ -36,7 +35,6 @@ class Job(Generic[T]):
         self._begun = self._finished = self._dropped = False
 
     def watch(self, connection: Interruptible | None) -> None:
-        """Name the connection to interrupt when the caller gives up."""
         with self._lock:
             self._connection = connection
 
@@ -45,9 +43,9 @@ class Job(Generic[T]):
         return self._dropped
 
     def drop(self, *, interrupt: bool) -> bool:
-        """Take the job back where it has not begun; where it has, and ``interrupt``, stop its statements until it ends.
+        """Cancel the job if it is queued, or interrupt its statements if it runs and ``interrupt`` is true.
 
-        Return whether that was possible: not where the work is done, or goes on to its end.
+        Return False if it is done, or runs to its end.
         """
         with self._lock:
             if self._finished or (self._begun and not interrupt):
@@ -56,12 +54,12 @@ class Job(Generic[T]):
             if self._begun and self._connection is not None:
                 self._connection.interrupt()
         if self._begun:
-            # Between two statements an interrupt goes unheard, hence again.
+            # An interrupt between two statements has no effect, so it is repeated.
             self._loop.call_later(_NUDGE_SECONDS, lambda: self.drop(interrupt=True))
         return True
 
     def run(self) -> None:
-        """Do the work in this thread and hand its outcome to the event loop."""
+        """Do the work in this thread and pass the outcome to the event loop."""
         with self._lock:
             if self._dropped:
                 return
@@ -77,7 +75,7 @@ class Job(Generic[T]):
         with self._lock:
             self._finished = True
             self._connection = None
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(lambda: None if self.future.done() else settle(outcome))
 
 
@@ -97,11 +95,7 @@ class Workers:
             thread.start()
 
     async def run(self, work: Callable[[Job[T]], T], *, writes: bool) -> T:
-        """Run ``work`` in a thread and return what it returns; a cancelled caller frees the thread.
-
-        Raises:
-            Unavailable: the process is about to end.
-        """
+        """Run ``work`` in a thread and return its result; cancelling the caller frees the thread."""
         if self._stopping:
             raise stopping_error()
         job = Job(work, asyncio.get_running_loop())
@@ -116,14 +110,14 @@ class Workers:
             del self._waiting[job]
 
     def stop(self) -> None:
-        """Take no more calls: those not begun and all reads end now with an error, writes that have begun go on."""
+        """Accept no more calls; end reads and queued calls with an error, and let a running write continue."""
         self._stopping = True
         for job, writes in list(self._waiting.items()):
             if job.drop(interrupt=not writes) and not job.future.done():
                 job.future.set_exception(stopping_error())
 
     def join(self, seconds: float) -> None:
-        """End the threads after what they are doing, and wait for at most ``seconds`` each."""
+        """Stop the threads after their current job, and wait at most ``seconds`` for each."""
         self._stopping = True
         self._writes.put(None)
         for _ in range(READERS):
@@ -139,5 +133,4 @@ class Workers:
 
 
 def stopping_error() -> Unavailable:
-    """Return the error of a call that the end of the process cut short."""
     return Unavailable("the server is stopping; start it again and repeat the call")

@@ -1,10 +1,14 @@
-"""The two file descriptors of the protocol, taken away from everything else, and lines cut from the byte stream."""
+"""The two file descriptors of the protocol, and lines from the byte stream. Standard library only."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import select
+
+TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
+if TYPE_CHECKING:
+    from memoryhub.mcp.envelope import Message
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 _EDGE_BYTES = 512
@@ -19,7 +23,7 @@ class Wire:
 
 
 def claim() -> Wire:
-    """Take stdin and stdout for the protocol: what others print goes to stderr, and they read nothing."""
+    """Reserve stdin and stdout for the protocol: other output goes to stderr, other input is empty."""
     wire = Wire(_duplicate(0), _duplicate(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -33,7 +37,7 @@ def _duplicate(descriptor: int) -> int:
 
 
 class Overlong:
-    """A line that was thrown away for its length; its edges may still show the request's id."""
+    """A line that was too long to keep; its head or tail may show the request's id."""
 
     __slots__ = ("head", "tail")
 
@@ -43,7 +47,7 @@ class Overlong:
 
 
 class LineBuffer:
-    """Cuts lines out of chunks; holds at most ``limit`` bytes of an unfinished one."""
+    """Splits chunks into lines; keeps at most ``limit`` bytes of an unfinished one."""
 
     def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
         self._limit = limit
@@ -51,7 +55,7 @@ class LineBuffer:
         self._overlong_head: bytes | None = None
 
     def feed(self, chunk: bytes) -> list[bytes | Overlong]:
-        """Return the lines that ``chunk`` completes, without their line ends; blank ones are left out."""
+        """Return the lines that ``chunk`` completes, without line ends and blank lines."""
         lines: list[bytes | Overlong] = []
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
@@ -62,7 +66,7 @@ class LineBuffer:
         return lines
 
     def finish(self) -> list[bytes | Overlong]:
-        """Return what was left without a line end when the stream ended."""
+        """Return the rest at the end of the stream."""
         lines: list[bytes | Overlong] = []
         self._finish(lines)
         return lines
@@ -85,11 +89,21 @@ class LineBuffer:
             lines.append(line)
 
 
+class Handover:
+    """The wire, and what the front has read from it and not answered."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.buffer = LineBuffer()
+        self.backlog: list[Message] = []
+        # The client has closed its side.
+        self.ended = False
+
+
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of ``data``, waiting as long as the reader takes."""
     view = memoryview(data)
     while view:
         try:
             view = view[os.write(descriptor, view) :]
-        except BlockingIOError:  # whoever shares the descriptor made it so
+        except BlockingIOError:  # another process made the shared descriptor non-blocking
             select.select([], [descriptor], [])

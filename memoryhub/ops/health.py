@@ -10,9 +10,8 @@ from django.db import connections, transaction
 from django_q.models import Schedule
 
 from memories.search.index import index_problem
-from memoryhub import env
 from memoryhub.config.project_settings import config_problem
-from memoryhub.core import clock
+from memoryhub.core import clock, spool
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.jobs import Every
 from memoryhub.core.stores.routing import require_current_alias
@@ -46,7 +45,7 @@ def check() -> Health:
     findings = {"hub.db": _hub_database(), "settings": config_problem() or _WELL, "worker": _worker(), "jobs": _jobs()}
     for project in list_projects():
         findings[f"project {project}"] = _project(project)
-    return Health(findings, {"spooled": _spooled()})
+    return Health(findings, {"spooled": spool.count_waiting()})
 
 
 def _hub_database() -> str:
@@ -99,7 +98,3 @@ def _project(project: str) -> str:
 def _touch(alias: str) -> None:
     with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
         connections[alias].introspection.table_names(cursor)
-
-
-def _spooled() -> int:
-    return sum(path.read_bytes().count(b"\n") for path in (env.home() / "spool").glob("*.jsonl"))

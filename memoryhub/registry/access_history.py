@@ -1,7 +1,4 @@
-"""What was changed of people, tokens and jobs' schedules: who did it, by which door, and when.
-
-It is noted in the transaction of the change, by the services that every door uses, and never changed or removed.
-"""
+"""Append-only history of changes to people, tokens and schedules, written in the transaction of each change."""
 
 from __future__ import annotations
 
@@ -17,19 +14,12 @@ SHOWN = 20
 @dataclass(frozen=True, slots=True)
 class History:
     changes: list[AccessChange]
+    # Pass it as ``before`` to get the next page; None on the last one.
     earlier: int | None
-    """The id before which it goes on; None where there are no more."""
 
 
 def note_change(subject: Subject, name: str, what: str, *, by: str | None = None) -> None:
-    """Keep that something was changed.
-
-    Args:
-        subject: what kind of thing.
-        name: its name.
-        what: what was done to it, in the past tense: ``made, as reviewer``.
-        by: who did it; default: who acts now.
-    """
+    """Record a change: ``what`` in the past tense, such as ``made, as reviewer``; ``by`` is by default the actor."""
     origin = current_origin()
     AccessChange.objects.create(
         at=clock.now(), by=by or origin.actor, door=origin.source, subject=subject, name=name, what=what[:500]
@@ -37,12 +27,7 @@ def note_change(subject: Subject, name: str, what: str, *, by: str | None = None
 
 
 def history_of(subject: Subject, *, before: str = "") -> History:
-    """Return the latest changes, or those before one of a page that was shown.
-
-    Args:
-        subject: what kind of thing.
-        before: the id of a change as its page's address says it; anything else begins with the latest.
-    """
+    """Return a page of changes, newest first; ``before`` is the id of a change, and ignored if it isn't a number."""
     found = AccessChange.objects.filter(subject=subject).order_by("-id")
     if before.isdecimal() and len(before) < len(str(2**63)):
         found = found.filter(id__lt=int(before))

@@ -1,7 +1,7 @@
-"""The organisations of this hub: made, described, listed and told about. Needs the stores alone, not hub.db.
+"""Create, describe and list organisations. Needs only the stores, not hub.db.
 
-Inside a project's store, which is where an MCP server works, any organisation can be made and seen by its card, and
-only the project's own be changed.
+From inside a project's store, as in an MCP server, any organisation can be created and its card read, but only the
+project's own can be changed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class OrgCreate(WithIdFromName, OrgDescribe):
 
 
 class OrgCard(BaseModel):
-    """What an organisation shows of itself to every project."""
+    """What every project can see of an organisation."""
 
     org_id: str
     name: str = ""
@@ -55,7 +55,7 @@ class OrgCard(BaseModel):
 
 
 class OrgOverview(StoreOverview, OrgCard):
-    projects: list[str] = Field(default_factory=list, description="ids of the projects that belong to it")
+    projects: list[str] = Field(default_factory=list, description="ids of its projects")
 
 
 class OrgDetails(OrgOverview):
@@ -67,17 +67,17 @@ class OrgDetails(OrgOverview):
 
 
 def create_org(*, command: OrgCreate) -> OrgDetails:
-    """Make the store of a new organisation, described; or describe the one that is there.
+    """Create an organisation's store and describe it, or update an existing one.
 
     Raises:
-        Conflict: there is one of that id, and ``if_exists`` is ``error``.
-        Forbidden: the caller works in a project of another organisation than the one to be described.
+        Conflict: the id exists, and ``if_exists`` is ``error``.
+        Forbidden: it exists, and the caller works in a project of another organisation.
     """
     demand(Act.GOVERN, to=TO_MAKE_PLACES)
     demand_hub()
     store = org_store(command.org_id)
     is_foreign = store_here() is not None and org_of_project() != store.name
-    refusal = f"organisation {store.name!r} is described from its own projects only; this is none of them"
+    refusal = f"organisation {store.name!r} can be described only from its own projects; this is not one of them"
     redacted = create_described(
         store=store, command=command, if_exists=command.if_exists, refusal=refusal if is_foreign else ""
     )
@@ -85,11 +85,7 @@ def create_org(*, command: OrgCreate) -> OrgDetails:
 
 
 def describe_org(*, org_id: str, command: OrgDescribe) -> OrgDetails:
-    """Change what an organisation says of itself; what is left out stays.
-
-    Raises:
-        NotFound: there is no such organisation.
-    """
+    """Change an organisation's description; omitted fields stay unchanged."""
     demand_hub()
     with use_store(org_store(org_id)):
         redacted = describe(command=command).redacted
@@ -102,11 +98,6 @@ def list_orgs(*, command: Paging) -> Listing:
 
 
 def get_org(*, org_id: str) -> OrgDetails:
-    """Return all about an organisation.
-
-    Raises:
-        NotFound: there is no such organisation.
-    """
     demand_hub()
     return _details(org_store(org_id))
 
@@ -116,7 +107,7 @@ def org_card(org_id: str) -> OrgCard:
 
 
 def overview_reader() -> Callable[[str], OrgOverview]:
-    """Return a function that tells how an organisation stands; which projects belong to which is looked up once."""
+    """Return a function from an id to an overview; it looks up the members of all organisations only once."""
     members = projects_by_org()
 
     def read(org_id: str) -> OrgOverview:

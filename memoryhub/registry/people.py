@@ -1,4 +1,4 @@
-"""The people of this hub: made, given a role, let in by a link, and deactivated. There is always an active owner."""
+"""Create people, give them a role, and deactivate them. There is always an active owner."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ OWNER = "owner"
 
 
 def sync_groups(using: str = "default", **_: Any) -> None:
-    """Make the groups and give them their permissions; runs after each migration of hub.db."""
+    """Create the groups with their permissions; runs after each migration of hub.db."""
     if using != "default":
         return
-    known = {each.codename: each for each in Permission.objects.filter(content_type__app_label="memoryhub")}
+    permissions = Permission.objects.filter(content_type__app_label="memoryhub")
+    by_codename = {permission.codename: permission for permission in permissions}
     for role, acts in ROLES.items():
         group = Group.objects.get_or_create(name=role)[0]
-        group.permissions.set([known[PERMISSIONS[act].partition(".")[2]] for act in acts])
+        group.permissions.set([by_codename[PERMISSIONS[act].partition(".")[2]] for act in acts])
 
 
 def role_of(user: User) -> str:
-    """Return the greatest role that a user has; "" for none. Reads no more where her groups are prefetched."""
+    """Return the highest role of a user, or "". Uses prefetched groups."""
     if user.is_superuser:
         return OWNER
     groups = {group.name for group in user.groups.all()}
@@ -48,31 +49,31 @@ def give_role(user: User, role: str) -> None:
 
 
 def active_owners() -> QuerySet[User]:
-    """Return the owners who may sign in, the first one first."""
+    """Return the owners who may sign in, oldest first."""
     owners = User.objects.filter(Q(is_superuser=True) | Q(groups__name=OWNER), is_active=True)
     return owners.distinct().order_by("id")
 
 
 Role = Literal["viewer", "reviewer", "owner"]
-_TAKEN = frozenset({"token", "unknown", "memory-hub"})
-"""What events call those who act and are no people."""
+# Actors in events that are not people
+_RESERVED = frozenset({"token", "unknown", "memory-hub"})
 
 
-def _of_a_person(name: str) -> str:
+def _person_name(name: str) -> str:
     plain_name(name)
-    if name in _TAKEN:
-        raise ValueError("events call others by this name; choose another")
+    if name in _RESERVED:
+        raise ValueError("this name is reserved for other actors; choose another")
     return name
 
 
-PersonName = Annotated[str, AfterValidator(_of_a_person)]
+PersonName = Annotated[str, AfterValidator(_person_name)]
 
 
 class PersonAdd(Command):
-    """Let a person in."""
+    """Add a person."""
 
-    name: PersonName = Field(description="1 to 64 of a-z, 0-9, '.', '_', '-'; events name her by it")
-    role: Role = Field(description="viewer: sees all; reviewer: writes and reviews; owner: all")
+    name: PersonName = Field(description="1 to 64 of a-z, 0-9, '.', '_', '-'; shown as the actor in events")
+    role: Role = Field(description="viewer: reads; reviewer: also writes and reviews; owner: everything")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +82,21 @@ class Person:
     role: str
     signed_in_at: datetime | None
     is_active: bool
+    # The last owner can't be demoted or deactivated.
     is_last_owner: bool
-    """She can be neither demoted nor deactivated."""
 
 
 def list_people() -> list[Person]:
-    """Return everyone, those who may come in first, in order of their names."""
+    """Return all people by name, active ones first."""
     last = _last_owner()
     users = User.objects.prefetch_related("groups").order_by("-is_active", "username")
     return [Person(user.username, role_of(user), user.last_login, user.is_active, user.pk == last) for user in users]
 
 
 def add_person(*, command: PersonAdd) -> User:
-    """Make a person, without a password.
-
-    Raises:
-        Conflict: there is one of that name.
-    """
     with transaction.atomic():
         if User.objects.filter(username=command.name).exists():
-            raise Conflict(f"there is a person {command.name!r} already; change her role, or choose another name")
+            raise Conflict(f"there is a person {command.name!r} already; change their role, or choose another name")
         user = User.objects.create_user(command.name)
         give_role(user, command.role)
         note_change(Subject.PERSON, command.name, f"made, as {command.role}")
@@ -108,12 +104,10 @@ def add_person(*, command: PersonAdd) -> User:
 
 
 def change_role(*, name: str, role: str) -> None:
-    """Give a person another role; it counts from her next click.
+    """Give a person another role, effective from their next request.
 
     Raises:
-        NotFound: there is no such person.
-        Invalid: there is no such role.
-        Conflict: she is the last active owner.
+        Conflict: they are the last active owner.
     """
     if role not in ROLES:
         raise Invalid(f"role must be one of {', '.join(ROLES)}, not {role[:64]!r}")
@@ -128,11 +122,10 @@ def change_role(*, name: str, role: str) -> None:
 
 
 def deactivate_person(*, name: str) -> None:
-    """End a person's sessions and links, and let her in no more until she is activated again.
+    """End a person's sessions and sign-in links, and prevent new ones.
 
     Raises:
-        NotFound: there is no such person.
-        Conflict: she is the last active owner.
+        Conflict: they are the last active owner.
     """
     with transaction.atomic():
         user = find_person(name)
@@ -143,25 +136,16 @@ def deactivate_person(*, name: str) -> None:
 
 
 def activate_person(*, name: str) -> None:
-    """Let a deactivated person in again, with the role that she had.
-
-    Raises:
-        NotFound: there is no such person.
-    """
+    """Let a deactivated person sign in again, with their previous role."""
     with transaction.atomic():
         if User.objects.filter(pk=find_person(name).pk, is_active=False).update(is_active=True):
             note_change(Subject.PERSON, name, "activated again")
 
 
 def find_person(name: str) -> User:
-    """Return the person of that name.
-
-    Raises:
-        NotFound: there is none.
-    """
     found = User.objects.filter(username=name).first()
     if found is None:
-        raise NotFound(f"there is no person {name[:64]!r} in this hub; the page People lists them")
+        raise NotFound(f"there is no person {name[:64]!r} in this hub; see the People page")
     return found
 
 

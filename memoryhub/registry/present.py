@@ -9,24 +9,22 @@ from memoryhub.core.text import counted, flat, hanging
 
 
 def project_line(project: dict[str, Any]) -> str:
-    """Return a project's card as one line: id, name, organisation, what it is for."""
     org = f" of {project['org_id']}" if project.get("org_id") else ""
     return flat(f"{project['project_id']}{_named(project)}{org}{_description(project)}")
 
 
 def org_line(org: dict[str, Any]) -> str:
-    """Return an organisation's card as one line: id, name, what it is."""
     return flat(f"{org['org_id']}{_named(org)}{_description(org)}")
 
 
-_THINGS = {"memory": "memories", "session": "sessions", "commit": "commits", "event": "events"}
+_PLURALS = {"memory": "memories", "session": "sessions", "commit": "commits", "event": "events"}
 
 
 def project_text(project: dict[str, Any]) -> str:
-    """Return all about a project, or its card where there is no more."""
+    """Return a project's details as lines, or its card if it has no details."""
     if "events" not in project:
         return project_line(project)
-    counts = _holds(project, *_THINGS)
+    counts = _holds(project, *_PLURALS)
     lines = [
         flat(f"project {project['project_id']}{_named(project)}"),
         *_fact("organisation", project["org_id"]),
@@ -47,8 +45,8 @@ def org_text(org: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _holds(shown: dict[str, Any], *things: str) -> str:
-    return ", ".join(counted(shown[_THINGS[one]], one, _THINGS[one]) for one in things)
+def _holds(shown: dict[str, Any], *nouns: str) -> str:
+    return ", ".join(counted(shown[_PLURALS[noun]], noun, _PLURALS[noun]) for noun in nouns)
 
 
 def _profile_lines(shown: dict[str, Any]) -> list[str]:
@@ -70,8 +68,8 @@ def _named(shown: dict[str, Any]) -> str:
 
 
 def _description(shown: dict[str, Any]) -> str:
-    said = shown.get("problem") or " ".join(shown.get("description", "").split())
-    return f": {said}" if said else ""
+    text = shown.get("problem") or " ".join(shown.get("description", "").split())
+    return f": {text}" if text else ""
 
 
 def _day(moment: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Which project a folder belongs to and why, and the projects of this hub as a person looks for them."""
+"""Find the project of a folder, and list the hub's projects for the command line."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class ProjectLookup:
 
 
 class ProjectRow(StoreOverview, ProjectCard):
-    folder: str = Field("", description="noted as its own, else the one that it describes")
+    folder: str = Field("", description="recorded folder, else the one in its description")
     bytes: int = 0
 
 
 def locate(directory: Path) -> ProjectLookup:
-    """Return the project that a folder belongs to, and why.
+    """Return the project of a folder, and the reason.
 
     Raises:
-        Invalid: two could be meant, or a name makes no id; the data then has ``choices``.
+        Invalid: the project is ambiguous or its name can't be an id; ``choices`` in the data lists the candidates.
     """
     directory = directory.resolve()
     project = identify_project(project=None, directory=directory)
-    path, said = settings_of_folder(directory)
-    if "project" in said:
+    path, settings = settings_of_folder(directory)
+    if "project" in settings:
         return ProjectLookup(project, f"{path} says so")
     repository = find_repository(directory)
     if repository:
@@ -47,17 +47,17 @@ def locate(directory: Path) -> ProjectLookup:
 
 
 def project_rows() -> list[ProjectRow]:
-    """Return the hub's projects in order of their ids; one that cannot be read says why, and hides no other."""
-    return [_row(each) for each in list_projects()]
+    """Return the hub's projects by id; ``problem`` is set if a store cannot be read."""
+    return [_row(project) for project in list_projects()]
 
 
 def row_of(project: str) -> ProjectRow | None:
-    """Return one project as in the list; None where it has no store yet."""
+    """Return one project as in the list; None if it has no store yet."""
     return _row(project) if project_store(project).path.exists() else None
 
 
 def project_in_full() -> tuple[ProjectDetails, dict[str, tuple[Any, str]]]:
-    """Return all about the current project, and each setting that was decided, with its value and by whom."""
+    """Return the current project, and each setting that isn't a default with its value and source."""
     values = project_settings().model_dump(mode="json")
     decided = {name: (values[name], by) for name, by in settings_decided_by().items()}
     return ProjectDetails(**details_fields()), decided
@@ -65,7 +65,7 @@ def project_in_full() -> tuple[ProjectDetails, dict[str, tuple[Any, str]]]:
 
 def require_project(project: str) -> None:
     if not project_store(project).path.exists():
-        raise NotFound(f"there is no project {project!r}; `memory-hub project list` names all", choices=list_projects())
+        raise NotFound(f"there is no project {project!r}; see `memory-hub project list`", choices=list_projects())
 
 
 def _of_repository(repository: Repository, project: str) -> str:
@@ -82,7 +82,7 @@ def _row(project: str) -> ProjectRow:
 
 
 def _fields(project: str) -> dict[str, Any]:
-    folder = next((str(each) for each in bound_folders(project)), "") or profile().root_path
+    folder = next((str(folder) for folder in bound_folders(project)), "") or profile().root_path
     return {**card_fields(), **overview_fields(), "folder": folder}
 
 

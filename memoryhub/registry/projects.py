@@ -1,7 +1,7 @@
-"""The projects of this hub: made, described, listed and told about. Needs the stores alone, not hub.db.
+"""Create, describe and list projects. Needs only the stores, not hub.db.
 
-Inside a project's store, which is where an MCP server works, another project shows no more than its card, and can be
-made but not changed.
+From inside a project's store, as in an MCP server, other projects can be created but not changed, and only their
+cards can be read.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ProjectGet(Command):
 
 
 class ProjectCard(BaseModel):
-    """What a project shows of itself to every other."""
+    """What every project can see of another."""
 
     project_id: str
     name: str = ""
@@ -75,20 +75,20 @@ class ProjectDetails(StoreOverview, ProjectCard):
     tags: list[str] = Field(default_factory=list)
     sessions: int = 0
     commits: int = 0
-    created_at: datetime | None = Field(None, description="of its first event")
+    created_at: datetime | None = Field(None, description="time of its first event")
     described_at: datetime | None = None
     redacted: Redacted = Field(default_factory=list)
 
 
 def create_project(*, command: ProjectCreate) -> ProjectCard:
-    """Make the store of a new project, described; or describe the one that is there.
+    """Create a project's store and describe it, or update an existing one.
 
     Returns:
-        ``ProjectDetails``; where the caller works in another project, only the card.
+        ``ProjectDetails``, or only the card if the caller works in another project.
 
     Raises:
-        Conflict: there is one of that id, and ``if_exists`` is ``error``.
-        Forbidden: the caller works in another project than the one to be described.
+        Conflict: the id exists, and ``if_exists`` is ``error``.
+        Forbidden: it exists, and the caller works in another project.
         NotFound: there is no such organisation.
     """
     demand(Act.GOVERN, to=TO_MAKE_PLACES)
@@ -96,17 +96,13 @@ def create_project(*, command: ProjectCreate) -> ProjectCard:
     here = store_here()
     refusal = ""
     if here not in (None, store):
-        refusal = f"project {store.name!r} is described from inside it only; this server is bound to {here.name!r}"
+        refusal = f"project {store.name!r} can be described only from inside it; this server is bound to {here.name!r}"
     redacted = create_described(store=store, command=command, if_exists=command.if_exists, refusal=refusal)
     return _shown(store, redacted)
 
 
 def describe_project(*, project_id: str, command: ProjectDescribe) -> ProjectDetails:
-    """Change what a project says of itself; what is left out stays.
-
-    Raises:
-        NotFound: there is no such project, or no such organisation.
-    """
+    """Change a project's description; omitted fields stay unchanged."""
     with use_store(project_store(project_id)):
         return ProjectDetails(redacted=list(describe(command=command).redacted), **details_fields())
 
@@ -117,16 +113,11 @@ def list_projects(*, command: ProjectList) -> Listing:
 
 
 def get_project(*, command: ProjectGet) -> ProjectCard:
-    """Return all about the project that the caller works in; of another one, its card.
-
-    Raises:
-        NotFound: there is no such project.
-        Invalid: none is named, and the caller works in none.
-    """
+    """Return the details of the caller's project, or the card of another one."""
     here = store_here()
     store = project_store(command.project_id) if command.project_id else here
     if store is None:
-        raise Invalid("no project is current here; name one in id")
+        raise Invalid("there is no current project; pass an id")
     return _shown(store)
 
 
@@ -136,10 +127,10 @@ def projects_of(org_id: str) -> list[str]:
 
 def projects_by_org() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for each in project_ids():
-        org = project_card(each).org_id
+    for project_id in project_ids():
+        org = project_card(project_id).org_id
         if org is not None:
-            found.setdefault(org, []).append(each)
+            found.setdefault(org, []).append(project_id)
     return found
 
 
@@ -167,8 +158,8 @@ def details_fields() -> dict[str, Any]:
 
 
 def _shown(store: StoreId, redacted: tuple[str, ...] = ()) -> ProjectCard:
-    told_all = store_here() in (None, store)
+    sees_details = store_here() in (None, store)
     with use_store(store):
-        if told_all:
+        if sees_details:
             return ProjectDetails(**details_fields(), redacted=list(redacted))
         return ProjectCard(project_id=store.name, **card_fields())

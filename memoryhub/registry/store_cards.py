@@ -1,4 +1,4 @@
-"""What projects and organisations share: how they are created, and lists of their cards, read from their stores."""
+"""Creation and cards of stores, shared by projects and organisations."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from sessions_app.services.profile import describe, draft_description
 MAX_SHOWN_DESCRIPTION = 300
 
 
-ShortDescription = Annotated[str, Field(description="its first 300 characters")]
-Problem = Annotated[str, Field(description="why the store could not be read; nothing else is known then")]
-Redacted = Annotated[list[str], Field(description="types of the secrets that were taken out just now")]
+ShortDescription = Annotated[str, Field(description="the first 300 characters")]
+Problem = Annotated[str, Field(description="why the store could not be read; other fields are then empty")]
+Redacted = Annotated[list[str], Field(description="types of the secrets that were removed from this request")]
 
 
 class IfTaken(StrEnum):
-    """What to do when there is a project or an organisation of that id."""
+    """What to do if the id exists."""
 
     ERROR = "error"
     UPDATE = "update"
 
 
 class WithIdFromName(BaseModel):
-    """A command with a field that callers name ``id``; its default is the slug of ``name``."""
+    """A command whose ``id`` defaults to the slug of ``name``."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -57,7 +57,7 @@ class WithIdFromName(BaseModel):
 
 
 class StoreOverview(BaseModel):
-    """How much a store holds."""
+    """Counts of a store."""
 
     events: int = 0
     memories: int = 0
@@ -77,22 +77,21 @@ def overview_fields() -> dict[str, Any]:
 
 
 def occurred_at(position: int) -> datetime | None:
-    """Return when the event at a position of the current store happened; None where there is none."""
+    """Return the time of the event at ``position``, if it exists."""
     found = RawEvent.objects.filter(position=position).values_list("occurred_at", flat=True).first()
     return clock.from_text(found) if found else None
 
 
 def name_fields(known: ProfileView) -> dict[str, Any]:
-    """Return the fields of a card that come from its store's profile."""
     return {"name": known.name, "description": shortened(known.description, MAX_SHOWN_DESCRIPTION)}
 
 
 def create_described(*, store: StoreId, command: OrgDescribe, if_exists: IfTaken, refusal: str) -> tuple[str, ...]:
-    """Create a store unless it exists, describe it, and return the types of the secrets that were taken out.
+    """Create a store unless it exists, describe it, and return the types of the removed secrets.
 
     Raises:
         Conflict: it exists, and ``if_exists`` is ``error``.
-        Forbidden: it exists, and ``refusal`` says why the caller may not describe it.
+        Forbidden: it exists, and ``refusal`` is the reason why the caller may not describe it.
     """
     schema = ProjectDescribe if store.scope is Scope.PROJECT else OrgDescribe
     description = schema(**command.model_dump(exclude_unset=True, include=set(schema.model_fields)))
@@ -104,7 +103,7 @@ def create_described(*, store: StoreId, command: OrgDescribe, if_exists: IfTaken
 
 
 def _check_existing(store: StoreId, command: OrgDescribe, if_exists: IfTaken, refusal: str) -> None:
-    """Accept a repetition, an update, and a project's first description from inside it."""
+    # Allowed: a repeated call, an update, and a project's first description from inside it.
     is_here = store.scope is Scope.PROJECT and store_here() == store
     with use_store(store):
         if log.find_by_key(command.idempotency_key, PROJECT_DESCRIBED):
@@ -120,7 +119,7 @@ def _check_existing(store: StoreId, command: OrgDescribe, if_exists: IfTaken, re
 
 
 def read_card(store: StoreId, card: type[C], read: Callable[[], dict[str, Any]], **known: Any) -> C:
-    """Return the card of a store; one that cannot be read says why in ``problem``, and does not hide the others."""
+    """Return the card of a store; if it cannot be read, ``problem`` has the reason."""
     try:
         with use_store(store):
             return card(**known, **read())
@@ -131,12 +130,12 @@ def read_card(store: StoreId, card: type[C], read: Callable[[], dict[str, Any]],
 def page_of_cards(
     ids: Sequence[str], command: Paging, read: Callable[[str], BaseModel], *, id_field: str, line: Callable[[Any], str]
 ) -> Listing:
-    """Return a page of cards in order of their ids; only the stores of the page are opened."""
+    """Return a page of cards by id; opens only the stores on the page."""
     after = decode_cursor(command.cursor, (str,))
-    left = [each for each in ids if not after or each > after[0]]
-    found = [read(each).model_dump(mode="json", exclude_defaults=True) for each in left[: command.limit]]
+    left = [store_id for store_id in ids if not after or store_id > after[0]]
+    found = [read(store_id).model_dump(mode="json", exclude_defaults=True) for store_id in left[: command.limit]]
     if command.compact:
-        found = [{id_field: each[id_field], "name": each.get("name", "")} for each in found]
+        found = [{id_field: card[id_field], "name": card.get("name", "")} for card in found]
     return page(
         found,
         total=len(ids),
@@ -148,10 +147,10 @@ def page_of_cards(
 
 
 def store_here() -> StoreId | None:
-    """Return the store that the caller works in, or None where the caller works on the hub."""
+    """Return the caller's store, or None if the caller works on the hub."""
     return current_store() if current_alias.get() else None
 
 
 def apart_from_here(store: StoreId) -> AbstractContextManager[Any]:
-    """Leave session and turn out of what is appended to another store than the caller's: they are not of that one."""
+    # Session and turn belong to the caller's own store.
     return nullcontext() if store_here() in (None, store) else use_origin(session_id="", turn_id="", ack_token="")

@@ -1,4 +1,4 @@
-"""How projects and organisations stand, with what the last check of their chains found, which hub.db knows."""
+"""Projects and organisations with the last check of their hash chains, which is stored in hub.db."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memoryhub.registry.store_cards import StoreOverview, overview_fields, page_
 
 
 class ChainFinding(BaseModel):
-    """What the last check of the chain found."""
+    """Result of the last check of the hash chain."""
 
     chain_ok: bool | None = Field(None, description="null: never checked")
     chain_finding: str = ""
@@ -28,29 +28,28 @@ class ChainFinding(BaseModel):
 
 
 class ProjectSummary(ChainFinding, StoreOverview, ProjectCard):
-    """How a project stands. ``problem`` says why its store could not be read; then the counts are 0."""
+    """A project with counts. If its store could not be read, ``problem`` has the reason and the counts are 0."""
 
 
 class ProjectReport(ChainFinding, ProjectDetails):
-    """All about a project but what it keeps."""
+    """A project with description, counts and the last check."""
 
 
 class ProjectPage(BaseModel):
-    """Projects in order of their ids."""
+    """Projects by id."""
 
     results: list[ProjectSummary]
     meta: Meta
 
 
 class OrgPage(BaseModel):
-    """Organisations in order of their ids."""
+    """Organisations by id."""
 
     results: list[OrgOverview]
     meta: Meta
 
 
 def summarize_projects() -> list[ProjectSummary]:
-    """Return how every project stands, in order of their ids; a store that cannot be read does not hide the others."""
     return list(map(_summarizer(), project_ids()))
 
 
@@ -61,23 +60,16 @@ def list_projects(*, command: ProjectList) -> ProjectPage:
 
 
 def report_project(*, project_id: str) -> ProjectReport:
-    """Return all about a project.
-
-    Raises:
-        NotFound: there is none of that id.
-    """
     with use_store(project_store(project_id)):
         return reported(ProjectDetails(**projects.details_fields()))
 
 
 def reported(details: ProjectDetails) -> ProjectReport:
-    """Return a project's details with what the last check of its chain found."""
     check = StoreCheck.objects.filter(store=project_store(details.project_id).alias).first()
     return ProjectReport(**details.model_dump(), **_finding(check))
 
 
 def summarize_orgs() -> list[OrgOverview]:
-    """Return how every organisation stands, in order of their ids."""
     return list(map(organizations.overview_reader(), list_orgs()))
 
 

@@ -1,6 +1,6 @@
-"""Agents' tokens: made, shown once, recognised at the doors, and revoked. Needs hub.db and nothing of the web.
+"""Create, check and revoke agents' tokens.
 
-Each request reads the token's row anew, so that a revocation counts at once in every process.
+Every request reads the token's row, so that a revocation takes effect at once in all processes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,6 @@ from memoryhub.registry.access_history import note_change
 
 
 def plain_name(name: str) -> str:
-    """Return the name if it is plain.
-
-    Raises:
-        ValueError: it is not; the text says what is.
-    """
     if not SLUG.fullmatch(name):
         raise ValueError("use 1 to 64 of a-z, 0-9, '.', '_', '-', starting with a letter or digit")
     return name
@@ -43,36 +38,31 @@ def plain_name(name: str) -> str:
 
 logger = logging.getLogger(__name__)
 
+# A token: public prefix, then a secret of 256 random bits.
 FORMAT = re.compile(r"(mh_[a-z0-9]{8})_[A-Za-z0-9_-]{43}")
-"""A token's text: what is no secret, and 256 random bits."""
 _PREFIX_LENGTH = len("mh_") + 8
 _LETTERS = string.ascii_lowercase + string.digits
 _SECRET_BYTES = 32
-_NOTED_EVERY = timedelta(minutes=1)
-_ANEW = "an owner makes a new one on the page Tokens, or with `memory-hub token create`"
+_USE_RECORDED_EVERY = timedelta(minutes=1)
+_NEXT_STEP = "ask an owner for a new one (Tokens page, or `memory-hub token create`)"
 
 Verb = Literal["read", "write", "admin"]
 PlainName = Annotated[str, AfterValidator(plain_name)]
 
 
 class TokenCreate(Command):
-    """Make a token."""
+    """Create a token."""
 
-    name: PlainName = Field(description="1 to 64 of a-z, 0-9, '.', '_', '-'; events say token:<name>")
+    name: PlainName = Field(description="1 to 64 of a-z, 0-9, '.', '_', '-'; shown in events as token:<name>")
     projects: list[PlainName] | None = Field(
-        None, min_length=1, max_length=1_000, description="the projects that it is for; default: the whole hub"
+        None, min_length=1, max_length=1_000, description="projects it may access; default: the whole hub"
     )
-    verbs: list[Verb] = Field(["read"], min_length=1, description="read; write: read too; admin: everything")
-    days: int = Field(90, ge=1, le=3_650, description="how long it counts")
+    verbs: list[Verb] = Field(["read"], min_length=1, description="read; write: also read; admin: everything")
+    days: int = Field(90, ge=1, le=3_650, description="valid for this many days")
 
 
 def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
-    """Make a token; return it with its text, which is kept nowhere.
-
-    Raises:
-        Conflict: there is, or was, a token of that name.
-        NotFound: there is no such project.
-    """
+    """Create a token, and return it with its text, which is not stored. Names are never reused."""
     known = list_projects() if command.projects else []
     for project in command.projects or ():
         if project not in known:
@@ -101,7 +91,7 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
 
 
 def list_tokens() -> list[AgentToken]:
-    """Return all tokens: those that count first, then the others, the newest first in both."""
+    """Return all tokens, valid ones first, newest first."""
     now = clock.now()
     tokens = AgentToken.objects.order_by("-created_at", "-id")
     return sorted(tokens, key=lambda token: not is_good(token, now))
@@ -112,13 +102,12 @@ def is_good(token: AgentToken, now: datetime) -> bool:
 
 
 def describe(token: AgentToken) -> str:
-    """Return what a token is for: ``ci may read in alpha until 2026-12-21``."""
+    """Return a sentence such as ``ci may read in alpha until 2026-12-21``."""
     where = "the whole hub" if token.projects is None else ", ".join(token.projects)
     return f"{token.name} may {' and '.join(token.verbs)} in {where} until {token.expires_at:%Y-%m-%d}"
 
 
 def token_status(token: AgentToken, now: datetime) -> str:
-    """Return whether a token counts, and when it was used last."""
     if token.revoked_at is not None:
         return f"revoked on {token.revoked_at:%Y-%m-%d} by {token.revoked_by}"
     used = f"used last {token.last_used_at:%Y-%m-%d %H:%M} from {token.last_used_from}" if token.last_used_at else ""
@@ -126,23 +115,14 @@ def token_status(token: AgentToken, now: datetime) -> str:
 
 
 def find_token(name: str) -> AgentToken:
-    """Return the token of that name.
-
-    Raises:
-        NotFound: there is none.
-    """
     found = AgentToken.objects.filter(name=name).first()
     if found is None:
-        raise NotFound(f"there is no token {name[:64]!r}; `memory-hub token list` shows those there are")
+        raise NotFound(f"there is no token {name[:64]!r}; see `memory-hub token list`")
     return found
 
 
 def revoke_token(*, name: str, by: str) -> AgentToken:
-    """Let a token count no more, from the next request on and for good; one that is revoked already stays so.
-
-    Raises:
-        NotFound: there is none of that name.
-    """
+    """Revoke a token permanently, effective from the next request."""
     with transaction.atomic():
         good = AgentToken.objects.filter(name=name, revoked_at__isnull=True)
         if good.update(revoked_at=clock.now(), revoked_by=by):
@@ -151,22 +131,22 @@ def revoke_token(*, name: str, by: str) -> AgentToken:
 
 
 def recognise(text: str) -> AgentToken | None:
-    """Return the token whose text it is; None where it does not look like one.
+    """Return the token with this text; None if it doesn't have the format of a token.
 
     Raises:
-        Unauthorized: it is none of this hub's, has expired, or was revoked.
+        Unauthorized: it is unknown, has expired, or was revoked.
     """
     found = FORMAT.fullmatch(text)
     if found is None:
         return None
     token = _of_prefix(found[1])
-    # Compared in any case, so that how long it takes tells nothing of which prefixes there are.
+    # Always compare, so that the time doesn't reveal which prefixes exist.
     if not hmac.compare_digest(_hash(text), token.token_hash if token else _hash("")) or token is None:
-        raise Unauthorized(f"this token is none of this hub's; {_ANEW}")
+        raise Unauthorized(f"this token doesn't belong to this hub; {_NEXT_STEP}")
     if token.revoked_at is not None:
-        raise Unauthorized(f"the token {token.name!r} was revoked on {token.revoked_at:%Y-%m-%d}; {_ANEW}")
+        raise Unauthorized(f"the token {token.name!r} was revoked on {token.revoked_at:%Y-%m-%d}; {_NEXT_STEP}")
     if token.expires_at <= clock.now():
-        raise Unauthorized(f"the token {token.name!r} expired on {token.expires_at:%Y-%m-%d}; {_ANEW}")
+        raise Unauthorized(f"the token {token.name!r} expired on {token.expires_at:%Y-%m-%d}; {_NEXT_STEP}")
     return token
 
 
@@ -180,9 +160,9 @@ def actor_of(token: AgentToken) -> str:
 
 
 def due_note(token: AgentToken, address: str) -> Callable[[], None] | None:
-    """Return what notes that a token was used, to be called when the answer is sent; None within a minute."""
+    """Return a callback that records the token's use, to call after the response; None within a minute of the last."""
     now = clock.now()
-    if token.last_used_at is not None and now - token.last_used_at < _NOTED_EVERY:
+    if token.last_used_at is not None and now - token.last_used_at < _USE_RECORDED_EVERY:
         return None
     return lambda: _note(token.pk, now, address[:64])
 
@@ -192,25 +172,20 @@ def _note(pk: int, now: datetime, address: str) -> None:
     try:
         AgentToken.objects.filter(earlier, pk=pk).update(last_used_at=now, last_used_from=address)
     except DatabaseError as error:
-        logger.warning("the use of a token could not be noted: %s", error)
+        logger.warning("could not record the use of a token: %s", error)
 
 
 def _with_lesser(verbs: Iterable[str]) -> list[str]:
-    """Return the verbs with those that they come with, the least first."""
+    # Each verb includes the lesser ones.
     names = list(VERBS)
     return names[: max(map(names.index, verbs)) + 1]
 
 
 def _of_prefix(prefix: str) -> AgentToken | None:
-    """Return the row; None where hub.db is not there yet, or older than tokens: nobody has made one then.
-
-    Raises:
-        Locked: another process held hub.db for longer than the busy timeout.
-        Unavailable: it cannot be read.
-    """
+    # None if hub.db does not exist or is older than tokens: then there are none.
     is_of_a_test = "mode=memory" in connections["default"].settings_dict["NAME"]
     if not is_of_a_test and not (env.home() / "hub.db").exists():
-        return None  # and to ask would make one
+        return None  # a query would create it
     try:
         return AgentToken.objects.filter(prefix=prefix).first()
     except DatabaseError as error:

@@ -1,4 +1,4 @@
-"""The MCP tools of scopes: organisations and projects."""
+"""MCP tools of organisations and projects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def create_org(command: OrgCreate) -> Answer:
 
 
 def list_orgs(command: OrgList) -> Answer:
-    return listed(organizations.list_orgs(command=command), org_line, none="no organisation yet; org_create makes one")
+    return listed(
+        organizations.list_orgs(command=command), org_line, none="no organisation yet; create one with org_create"
+    )
 
 
 def create_project(command: ProjectCreate) -> Answer:
@@ -32,7 +34,6 @@ def list_projects(command: ProjectList) -> Answer:
 
 
 def get_project(command: ProjectGet) -> Answer:
-    """Answer with all about this project, or with another one's card."""
     return _shown(projects.get_project(command=command))
 
 

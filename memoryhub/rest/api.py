@@ -1,4 +1,4 @@
-"""The REST door: assembles the apps' routers under ``/api/v1``."""
+"""The REST API: the apps' routers under ``/api/v1``, and the routes of the hub, organisations and projects."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from sessions_app.api import router as sessions
 from sessions_app.schemas import OrgDescribe, ProjectDescribe
 from sessions_app.work_api import router as work
 
-DESCRIPTION = """Everything a project's memory holds, over HTTP.
+DESCRIPTION = """Read and write the memory of projects.
 
-Send `Authorization: Bearer <token>` with a token of the page Tokens, or with the text of the file `token` in the hub's
-home folder; or sign in to the admin. Errors are `application/problem+json`, with one sentence that says what to do.
-Lists page by cursor."""
+Send `Authorization: Bearer <token>` with a token from the Tokens page, or with the content of the file `token` in the
+hub's home folder; or sign in to the admin. Errors are `application/problem+json`, with one sentence that names the next
+step. Lists page by cursor."""
 
 api = HubAPI(
     title="Memory Hub",
@@ -45,39 +45,47 @@ hub = Router()
 scopes = Router()
 
 
-@hub.get("health", auth=None, response={200: dict[str, Any], **problems(503)}, tags=["hub"], summary="Is the hub well?")
+@hub.get(
+    "health", auth=None, response={200: dict[str, Any], **problems(503)}, tags=["hub"], summary="Check the hub's health"
+)
 def show_health(request: HttpRequest) -> Any:
-    """``ok``, or 503; with every part's finding for who is signed in or sends the token."""
+    """``ok``, or 503. Authenticated callers get the result of every check."""
     return health.check().described(details=is_known(request))
 
 
-@hub.get("metrics", response={200: None}, tags=["hub"], summary="How the hub does, as Prometheus text")
+@hub.get("metrics", response={200: None}, tags=["hub"], summary="Get metrics in the Prometheus format")
 def show_metrics(request: HttpRequest) -> Any:
-    """Turns, refusals, lags, how long answers took, and what the stores hold; true across all processes."""
+    """Turns, refusals, lags, response times and store sizes, across all processes."""
     demand_hub()
     return HttpResponse(metrics.render(), content_type=metrics.CONTENT_TYPE)
 
 
 class ProblemType(BaseModel):
-    """What a code means."""
+    """The meaning of an error code."""
 
     code: str
-    status: int = Field(description="of HTTP, with which it comes")
+    status: int = Field(description="HTTP status")
     meaning: str
 
 
-@hub.get("problems/{code}", auth=None, response={200: ProblemType, **problems(404)}, tags=["hub"], summary="A problem")
+@hub.get(
+    "problems/{code}",
+    auth=None,
+    response={200: ProblemType, **problems(404)},
+    tags=["hub"],
+    summary="Get an error code",
+)
 def show_problem(request: HttpRequest, code: str) -> Any:
-    """What the ``type`` of a problem leads to."""
+    """The ``type`` of a problem links here."""
     found = describe_problem(code)
     if found is None:
-        raise NotFound(f"there is no problem {code[:80]!r}")
+        raise NotFound(f"there is no error code {code[:80]!r}")
     return found
 
 
-@scopes.get("orgs", response=summaries.OrgPage, tags=["orgs"], summary="List the organisations")
+@scopes.get("orgs", response=summaries.OrgPage, tags=["orgs"], summary="List organisations")
 def list_orgs(request: HttpRequest, command: Query[Paging]) -> Any:
-    """How every organisation stands, and which projects belong to it."""
+    """In order of their ids, with counts and projects."""
     return summaries.list_org_overviews(command=command)
 
 
@@ -85,30 +93,30 @@ def list_orgs(request: HttpRequest, command: Query[Paging]) -> Any:
     "orgs",
     response={201: organizations.OrgDetails, **problems(409)},
     tags=["orgs"],
-    summary="Make an organisation",
+    summary="Create an organisation",
 )
 def create_org(request: HttpRequest, command: organizations.OrgCreate, response: HttpResponse) -> Any:
-    """Make its store; its projects inherit what is kept there."""
+    """Creates its store; its projects inherit the memories in it."""
     created = organizations.create_org(command=command)
     response["Location"] = f"{request.path}/{created.org_id}"
     return Status(201, created)
 
 
-@scopes.get("orgs/{org_id}", response=organizations.OrgDetails, tags=["orgs"], summary="How one organisation stands")
+@scopes.get("orgs/{org_id}", response=organizations.OrgDetails, tags=["orgs"], summary="Get an organisation")
 def get_org(request: HttpRequest, org_id: str) -> Any:
-    """Description, metadata, counts and projects."""
+    """Returns description, metadata, counts and projects."""
     return organizations.get_org(org_id=org_id)
 
 
 @scopes.patch("orgs/{org_id}", response=organizations.OrgDetails, tags=["orgs"], summary="Describe an organisation")
 def describe_org(request: HttpRequest, org_id: str, command: OrgDescribe) -> Any:
-    """What is left out stays as it is."""
+    """Omitted fields stay unchanged."""
     return organizations.describe_org(org_id=org_id, command=command)
 
 
-@scopes.get("projects", response=summaries.ProjectPage, tags=["projects"], summary="List the projects")
+@scopes.get("projects", response=summaries.ProjectPage, tags=["projects"], summary="List projects")
 def list_projects(request: HttpRequest, command: Query[projects.ProjectList]) -> Any:
-    """How every project stands; one whose store cannot be read says so in ``problem``."""
+    """In order of their ids, with counts. If a store cannot be read, ``problem`` has the reason."""
     return summaries.list_projects(command=command)
 
 
@@ -116,20 +124,18 @@ def list_projects(request: HttpRequest, command: Query[projects.ProjectList]) ->
     "projects",
     response={201: summaries.ProjectReport, **problems(404, 409)},
     tags=["projects"],
-    summary="Make a project",
+    summary="Create a project",
 )
 def create_project(request: HttpRequest, command: projects.ProjectCreate, response: HttpResponse) -> Any:
-    """Make the store of a new project, with what it is for and the organisation that it belongs to."""
+    """Creates its store, and describes it."""
     created = projects.create_project(command=command)
     response["Location"] = f"{request.path}/{created.project_id}"
     return Status(201, summaries.report_project(project_id=created.project_id))
 
 
-@scopes.get(
-    "projects/{project_id}", response=summaries.ProjectReport, tags=["projects"], summary="How one project stands"
-)
+@scopes.get("projects/{project_id}", response=summaries.ProjectReport, tags=["projects"], summary="Get a project")
 def get_project(request: HttpRequest, project_id: str) -> Any:
-    """Description, metadata, counts, the last activity, and the last check of its chain."""
+    """Returns description, metadata, counts, last activity, and the last check of its hash chain."""
     return summaries.report_project(project_id=project_id)
 
 
@@ -140,7 +146,7 @@ def get_project(request: HttpRequest, project_id: str) -> Any:
     summary="Describe a project",
 )
 def describe_project(request: HttpRequest, project_id: str, command: ProjectDescribe) -> Any:
-    """What is left out stays as it is."""
+    """Omitted fields stay unchanged."""
     return summaries.reported(projects.describe_project(project_id=project_id, command=command))
 
 

@@ -1,6 +1,6 @@
-"""Who may use the REST door: the bearer of a token, or a signed-in user whose page sends the CSRF token.
+"""Authentication of REST: a bearer token, or the admin's session with the CSRF token.
 
-Whoever it is, ``request.auth`` says who acts, and ``request.grant`` what she or it may do, and in which projects.
+``request.auth`` is the actor, ``request.grant`` the allowed acts and projects (decision 23).
 """
 
 from __future__ import annotations
@@ -22,21 +22,16 @@ from memoryhub.registry import tokens
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROJECT = "projects/<project_id>/"
+# Reads by POST, because their input is a JSON body
 _READS = frozenset({"query", "rollbacks/preview", "sanitise"})
-"""What takes its question in a body: POST changes nothing there."""
+# Changes under these routes of a project need an owner.
 _GOVERNED = frozenset({"settings", "retention", "holds", "redactions", "rollbacks"})
-"""The first parts of a project's routes whose changes are an owner's."""
+# Routes of the hub that need an administrator: hooks may write to any project, as any client.
 _ADMINISTERED = frozenset({"hooks"})
-"""Those of the hub's: hooks speak in a client's name, and may in any project."""
 
 
 def act_of_route(method: str, route: str) -> Act:
-    """Return what a request needs.
-
-    Args:
-        method: of HTTP, in capitals.
-        route: Django's pattern without what all routes begin with, such as ``projects/<project_id>/memories``.
-    """
+    """Return the act that a request needs; ``route`` is a pattern such as ``projects/<project_id>/memories``."""
     if method in _SAFE:
         return Act.VIEW
     if not route.startswith(_PROJECT):
@@ -49,65 +44,46 @@ def act_of_route(method: str, route: str) -> Act:
     return Act.REVIEW if route.endswith("/review") else Act.WRITE
 
 
-def wish_of_route(route: str) -> str:
-    """Return what a change by a route is, where its act allows more than that; "" where the act says it.
-
-    Args:
-        route: as ``act_of_route`` takes it.
-    """
+def special_act_of_route(route: str) -> str:
+    # What demand() names in its error, if the act alone would be too general.
     first, _, rest = route.partition("/")
     return TO_MAKE_PLACES if first == "orgs" or (first == "projects" and "/" not in rest) else ""
 
 
-TOKEN_ACTOR = "token"  # noqa: S105 - who acts, when the hub's own token does
-HOW = (
-    "send 'Authorization: Bearer …' with a token of the page Tokens, or with the text of the file 'token' in the hub's "
-    "home folder, or sign in"
+TOKEN_ACTOR = "token"  # noqa: S105 - the actor of the hub's own token
+HOW_TO_AUTHENTICATE = (
+    "send 'Authorization: Bearer …' with a token from the Tokens page, or with the content of the file 'token' in the "
+    "hub's home folder, or sign in"
 )
 _PREFIX = "api/v1/"
+# note: callback to run at the end of the current request
 _thread = threading.local()
-"""``note``: what is to be done at the end of the request that this thread answers."""
 
 
 def read_token() -> str:
-    """Return the hub's bearer token, made on first use; read anew each time, so that a replaced file counts at once.
-
-    Raises:
-        Unavailable: its file cannot be read or written, or holds what is no secret.
-    """
+    # Read for each request, so that a replaced file takes effect at once.
     return read_or_create_secret(TOKEN)
 
 
 class BearerToken(HttpBearer):
-    """The text of the file ``token`` in the hub's home folder, or an agent's token."""
+    """The hub's own token or an agent's token."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Any:
-        """Return the actor.
-
-        Raises:
-            Unauthorized: the token is not this hub's, has expired, or was revoked; a session beside it does not count.
-            Forbidden: it does not allow what the route does.
-            Unavailable: the hub's own token cannot be read.
-        """
+        # A wrong token is refused, even with a valid session.
         text = token.strip()
         agent = tokens.recognise(text)
         if agent is not None:
-            _note_at_the_end(request, agent)
+            _note_after_response(request, agent)
             return _admitted(request, tokens.actor_of(agent), tokens.grant_of(agent))
         if not secret_matches(text, read_token()):
-            raise Unauthorized(f"this is not the token of this hub; {HOW}")
+            raise Unauthorized(f"the token is wrong; {HOW_TO_AUTHENTICATE}")
         return _admitted(request, TOKEN_ACTOR, EVERYTHING)
 
 
 class SignedIn(SessionAuth):
-    """The session of the admin; writes need its CSRF token in ``X-CSRFToken``."""
+    """The admin's session; writes need its CSRF token in ``X-CSRFToken``."""
 
     def __call__(self, request: HttpRequest) -> Any:
-        """Return the user's name, or None for who is not signed in.
-
-        Raises:
-            Forbidden: her role does not allow what the route does.
-        """
         grant = grant_of(request.user)
         if Act.VIEW not in grant.acts:
             return None
@@ -116,7 +92,7 @@ class SignedIn(SessionAuth):
 
 
 def is_known(request: HttpRequest) -> bool:
-    """Whether the request comes from someone who may see details of all projects; never raises."""
+    """Return whether the caller may see details of all projects; never raises."""
     try:
         actor = BearerToken()(request) or SignedIn()(request)
     except HubError:
@@ -128,13 +104,12 @@ def _admitted(request: HttpRequest, actor: str, grant: Grant) -> str:
     route = request.resolver_match.route if request.resolver_match else ""
     own = route.removeprefix(_PREFIX)
     with use_grant(grant):
-        demand(act_of_route(request.method or "", own), to=wish_of_route(own))
+        demand(act_of_route(request.method or "", own), to=special_act_of_route(own))
     request.grant = grant  # type: ignore[attr-defined]
     return actor
 
 
-def _note_at_the_end(request: HttpRequest, agent: AgentToken) -> None:
-    """Keep for the end of the request what notes that the token was used."""
+def _note_after_response(request: HttpRequest, agent: AgentToken) -> None:
     note = tokens.due_note(agent, request.META.get("REMOTE_ADDR", ""))
     if note is not None:
         _thread.note = note
@@ -142,7 +117,6 @@ def _note_at_the_end(request: HttpRequest, agent: AgentToken) -> None:
 
 @receiver(request_finished)
 def _note_use(**_: Any) -> None:
-    """Do it now that the answer is sent."""
     note = _thread.__dict__.pop("note", None)
     if note is not None:
         note()

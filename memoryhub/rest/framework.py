@@ -1,4 +1,4 @@
-"""What makes a django-ninja API the hub's: stores from the path, errors as problems, and nothing read but JSON."""
+"""The hub's django-ninja API: the store comes from the path, errors are problems, bodies are strict JSON."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from memoryhub.core.rest import command_of
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.validation import explain_faults
-from memoryhub.rest.auth import HOW
+from memoryhub.rest.auth import HOW_TO_AUTHENTICATE
 from memoryhub.rest.openapi import MAX_HEADER, complete
 from memoryhub.rest.problems import problem, problem_response
 
 
 class DocsPage(Swagger):
-    """``/api/v1/docs``; works with the admin's session, or with the token entered under *Authorize*."""
+    """``/api/v1/docs``; authenticates with the admin's session, or with the token entered under *Authorize*."""
 
     template = "memoryhub/api_docs.html"
     default_settings = {
@@ -44,12 +44,12 @@ class DocsPage(Swagger):
 
 View = Callable[..., Any]
 
-# More than any field takes; Python refuses integers of more than 4,300 digits.
+# More than any field accepts; Python refuses integers of more than 4,300 digits.
 _MAX_DIGITS = 400
 
 
 def in_project(view: View) -> View:
-    """Run a route in the store that its path names, as the caller who was let in."""
+    """Run a route in the store of its path, as the authenticated caller."""
 
     @wraps(view)
     def inside(request: HttpRequest, **arguments: Any) -> Any:
@@ -62,7 +62,7 @@ def in_project(view: View) -> View:
 
 
 def from_caller(view: View) -> View:
-    """Run a route as the caller who was let in, with the key that a header names."""
+    """Run a route as the authenticated caller, with the ``Idempotency-Key`` header."""
 
     @wraps(view)
     def inside(request: HttpRequest, **arguments: Any) -> Any:
@@ -74,7 +74,7 @@ def from_caller(view: View) -> View:
 
 
 def granted(view: View) -> View:
-    """Run a route with the rights of the caller who was let in, and nothing else of hers; of nobody, with all."""
+    """Run a route with only the rights of the caller; a route without authentication has all rights."""
 
     @wraps(view)
     def inside(request: HttpRequest, **arguments: Any) -> Any:
@@ -88,17 +88,12 @@ def _origin(request: HttpRequest) -> dict[str, str]:
     return {
         "source": "rest",
         "actor": request.auth,  # type: ignore[attr-defined]
-        "session_id": named_in(request, "X-Session-Id") or "",
-        "ack_token": named_in(request, "X-Ack-Token") or "",
+        "session_id": header_of(request, "X-Session-Id") or "",
+        "ack_token": header_of(request, "X-Ack-Token") or "",
     }
 
 
-def named_in(request: HttpRequest, header: str) -> str | None:
-    """Return what a header of ours names, or None where it is absent.
-
-    Raises:
-        Invalid: it is longer than any name may be.
-    """
+def header_of(request: HttpRequest, header: str) -> str | None:
     value: str | None = request.headers.get(header)
     if value is not None and len(value) > MAX_HEADER:
         raise Invalid(f"{header} must have at most {MAX_HEADER} characters")
@@ -106,13 +101,13 @@ def named_in(request: HttpRequest, header: str) -> str | None:
 
 
 def _project_of(request: HttpRequest) -> str:
-    """Return the project of the path; routes do not take it themselves, because they need the store and no more."""
+    # Routes don't take project_id as an argument, because they need only the store.
     project: str = request.resolver_match.kwargs["project_id"]  # type: ignore[union-attr]
     return project
 
 
 def _refuse_unknown_parameters(request: HttpRequest, arguments: dict[str, Any]) -> None:
-    """A misspelt filter would widen the answer without a word."""
+    # A misspelt filter would otherwise widen the result unnoticed.
     models = [value for value in arguments.values() if isinstance(value, BaseModel)]
     known = sorted({name for model in models for name in type(model).model_fields})
     unknown = [name for name in request.GET if name not in known]
@@ -121,7 +116,6 @@ def _refuse_unknown_parameters(request: HttpRequest, arguments: dict[str, Any]) 
 
 
 def _with_key(request: HttpRequest, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Put the ``Idempotency-Key`` header into the command that takes one."""
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return arguments
@@ -135,14 +129,9 @@ def _keyed(value: Any, key: str) -> Any:
 
 
 class JsonParser(Parser):
-    """Reads JSON as the standard has it."""
+    """Strict JSON: no NaN, no duplicate names, no overlong numbers."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        """Return the body's value.
-
-        Raises:
-            Invalid: it is not JSON, names a field twice, or holds a number that JSON readers do not agree on.
-        """
         try:
             return json.loads(
                 request.body,
@@ -160,7 +149,7 @@ class JsonParser(Parser):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a name that comes twice: which of the values counts would depend on the reader."""
+    # Parsers differ in which value of a duplicate name wins.
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -172,51 +161,49 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise Invalid(f"the body holds {text[:40]}, which is no number of 64 bits")
+        raise Invalid(f"the body contains {text[:40]}, which exceeds a 64-bit number")
     return number
 
 
 def _integer(text: str) -> int:
     if len(text) > _MAX_DIGITS:
-        raise Invalid(f"the body holds an integer of {len(text)} digits; at most {_MAX_DIGITS} are accepted")
+        raise Invalid(f"the body contains an integer of {len(text)} digits; at most {_MAX_DIGITS} are accepted")
     return int(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise Invalid(f"the body is not JSON: {name} is no number there; send null or leave the field out")
+    raise Invalid(f"the body is not JSON: {name} is not a JSON number; send null or omit the field")
 
 
 class HubAPI(NinjaAPI):
-    """A ninja API whose errors are all problems, and whose description names them."""
+    """A ninja API whose errors are problems, and whose OpenAPI schema lists them."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(parser=JsonParser(), docs=DocsPage(), urls_namespace="api-v1", **options)
 
     def set_default_exception_handlers(self) -> None:
-        """Answer every error with a problem; what is no known error goes on to Django, and comes out as a bare 500."""
+        # Other exceptions go to Django, which answers 500.
         self.add_exception_handler(HubError, _hub_error)
         self.add_exception_handler(HttpError, _http_error)
         self.add_exception_handler(Http404, lambda _, error: problem_response(problem(404, str(error))))
 
     def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext[Any]]) -> Any:
-        """Return what is wrong with the request as the hub's own error."""
         faults = [fault for context in error_contexts for fault in _faults(context)]
         return Invalid(explain_faults(faults))
 
     def get_openapi_schema(self, **options: Any) -> Any:
-        """Return the description, with the headers and errors that all routes share."""
         return complete(super().get_openapi_schema(**options))
 
 
 _NO_BODY = {
     "type": "value_error",
     "loc": (),
-    "ctx": {"error": "the request has no body; send a JSON object, {} where there is nothing to say"},
+    "ctx": {"error": "the request has no body; send a JSON object, {} if there is nothing to set"},
 }
 
 
 def _faults(context: ValidationErrorContext[Any]) -> list[Any]:
-    """Name fields as callers know them, without the name of our own variable before them."""
+    # Paths without the name of the view's own argument.
     variables = set(context.model.model_fields)
     faults: list[Any] = list(context.pydantic_validation_error.errors(include_url=False))
     whole = getattr(context.model, "__read_from_single_attr__", None)
@@ -239,6 +226,6 @@ def _http_error(_: HttpRequest, error: Any) -> HttpResponse:
     if isinstance(error.__cause__, HubError):
         return problem_response(error.__cause__.as_problem())
     if isinstance(error, AuthenticationError):
-        return problem_response(Unauthorized(f"say who you are: {HOW}").as_problem())
+        return problem_response(Unauthorized(f"authentication required: {HOW_TO_AUTHENTICATE}").as_problem())
     detail = "the session's CSRF token is missing or wrong; send it as X-CSRFToken" if error.status_code == 403 else ""
     return problem_response(problem(error.status_code, detail or str(error)))

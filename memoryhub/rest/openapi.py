@@ -1,10 +1,11 @@
-"""What all routes share in the API's description: headers, and the errors that any of them may answer."""
+"""Adds headers and errors that all routes share to the OpenAPI schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from memoryhub.config.clients import hook_clients
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core.permissions import Act
 from memoryhub.core.rest import Problem
@@ -14,7 +15,7 @@ from memoryhub.rest.problems import CONTENT_TYPE
 
 Operation = dict[str, Any]
 
-# Characters of the headers that name a session, a turn's token or a key.
+# Characters of X-Session-Id, X-Ack-Token and Idempotency-Key
 MAX_HEADER = 200
 
 _PREFIX = "/api/v1"
@@ -22,40 +23,39 @@ _PROJECT = "/projects/{project_id}"
 _ORG = "/orgs/{org_id}"
 _REF = "#/components/schemas/"
 _MEANING = {
-    "401": "No session was sent, and no token that counts",
+    "401": "The request has no valid session or token",
     "403": "The token or the role does not allow it, or the session's CSRF token is missing",
-    "404": "There is no such project or organisation, or no such thing in it",
-    "409": "It exists already, or its state does not allow this; the data names the id",
-    "410": "It was deleted; the message says how to restore it",
-    "412": "It is no longer at the version that was read, or no open turn has this X-Ack-Token",
+    "404": "The project, the organisation or the item does not exist",
+    "409": "It already exists, or its state does not allow this; the data contains the id",
+    "410": "It was deleted; the message names the way to restore it",
+    "412": "It has changed since it was read, or no open turn has this X-Ack-Token",
     "413": "The body is larger than 2 MB",
     "415": "The body is not application/json",
-    "422": "The input breaks a rule; nothing was changed",
-    "423": "Another process held the store for longer than 5 s",
+    "422": "The input is not valid; nothing was changed",
+    "423": "Another process locked the store for longer than 5 s",
     "503": "The store cannot be opened, read or written now",
 }
-_HUBS_OWN = ("/health", "/metrics", "/problems/")
-"""Routes that open no store."""
+_WITHOUT_STORE = ("/health", "/metrics", "/problems/")
 _PROJECT_ID = {
     "in": "path",
     "name": "project_id",
     "required": True,
     "schema": {"type": "string", "pattern": f"^{SLUG.pattern}$"},
-    "description": "the project; nothing of another can be reached through it",
+    "description": "id of the project",
 }
 
-_ORG_ID = {**_PROJECT_ID, "name": "org_id", "description": "the organisation"}
+_ORG_ID = {**_PROJECT_ID, "name": "org_id", "description": "id of the organisation"}
+# Descriptions of path parameters; default: "id of the …" from the name.
 _NAMED = {
-    "session_id": "the session, by its name",
-    "entity_id": "the memory or decision, by its id",
-    "pack_id": "the context pack, by its id",
-    "rollback_id": "the roll-back, by its id",
-    "run_id": "the run of retention, by its id",
-    "client": "claude-code or gemini-cli",
-    "event": "the client's own name of the event, such as SessionStart",
-    "code": "the problem, by its code",
+    "session_id": "id of the session",
+    "entity_id": "id of the memory or decision",
+    "pack_id": "id of the context pack",
+    "rollback_id": "id of the roll-back",
+    "run_id": "id of the retention run",
+    "client": " or ".join(hook_clients()),
+    "event": "the client's name of the event, such as SessionStart",
+    "code": "error code",
 }
-"""What parameters of paths name, where that is not the word before ``_id``."""
 
 
 def _header(name: str, description: str, **rules: Any) -> dict[str, Any]:
@@ -63,13 +63,13 @@ def _header(name: str, description: str, **rules: Any) -> dict[str, Any]:
     return {"in": "header", "name": name, "required": False, "schema": schema, "description": description}
 
 
-_SESSION = _header("X-Session-Id", "the session that the change belongs to")
-_TOKEN = _header("X-Ack-Token", "the open turn's token, where the project's turn policy is strict")
-_KEY = _header("Idempotency-Key", "the same key again gives the first answer", minLength=1)
+_SESSION = _header("X-Session-Id", "session of the change")
+_TOKEN = _header("X-Ack-Token", "token of the open turn; required if the project's turn policy is strict")
+_KEY = _header("Idempotency-Key", "a repeated key returns the first answer", minLength=1)
 
 
 def complete(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add to every operation the headers it takes and the errors it may answer."""
+    """Add to every operation its headers and errors."""
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     schemas["Problem"] = Problem.model_json_schema()
     _describe_settings(schemas)
@@ -83,14 +83,14 @@ def complete(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe_settings(schemas: dict[str, Any]) -> None:
-    """Name the settings in the body that changes them; each may be null, which takes it back to its default."""
+    # Null resets a setting to its default.
     whole = ProjectSettings.model_json_schema(ref_template=f"{_REF}Setting{{model}}")
-    schemas.update({f"Setting{name}": each for name, each in whole.pop("$defs").items()})
+    schemas.update({f"Setting{name}": definition for name, definition in whole.pop("$defs").items()})
     settings = schemas["SettingsChange"]["properties"]["settings"]
     settings["additionalProperties"] = False
     settings["properties"] = {
-        name: {"anyOf": [{key: value for key, value in each.items() if key != "default"}, {"type": "null"}]}
-        for name, each in whole["properties"].items()
+        name: {"anyOf": [{key: value for key, value in field.items() if key != "default"}, {"type": "null"}]}
+        for name, field in whole["properties"].items()
     }
 
 
@@ -103,33 +103,31 @@ def _operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:
 def _add_headers(path: str, method: str, operation: Operation, schemas: dict[str, Any]) -> None:
     parameters = operation.setdefault("parameters", [])
     if _PROJECT in path:
-        parameters[:] = [_PROJECT_ID, *(each for each in parameters if each["name"] != "project_id")]
+        parameters[:] = [_PROJECT_ID, *(parameter for parameter in parameters if parameter["name"] != "project_id")]
         parameters += [_SESSION, _TOKEN] if _writes(path, method) else []
     if _ORG in path:
-        parameters[:] = [_ORG_ID, *(each for each in parameters if each["name"] != "org_id")]
-    parameters[:] = [_described(each) for each in parameters]
+        parameters[:] = [_ORG_ID, *(parameter for parameter in parameters if parameter["name"] != "org_id")]
+    parameters[:] = [_described(parameter) for parameter in parameters]
     if _takes_key(operation, schemas) or path.startswith(f"{_PREFIX}/hooks"):
         parameters.append(_KEY)
 
 
 def _writes(path: str, method: str) -> bool:
-    """Whether a request may append to the log as its caller; what only asks may be a POST too."""
     route = path.removeprefix(f"{_PREFIX}/").replace("{", "<").replace("}", ">")
     return act_of_route(method.upper(), route) is not Act.VIEW
 
 
 def _described(parameter: dict[str, Any]) -> dict[str, Any]:
-    """Return a parameter of the path with what it names, where the route leaves that to its name."""
-    if parameter["in"] == "header":  # absent, or a text: HTTP has no null
+    if parameter["in"] == "header":  # HTTP has no null
         parameter = {**parameter, "schema": _without_null(parameter["schema"])}
     if parameter["in"] != "path" or "description" in parameter:
         return parameter
     name: str = parameter["name"]
-    return {**parameter, "description": _NAMED.get(name, f"the {name.removesuffix('_id')}, by its id")}
+    return {**parameter, "description": _NAMED.get(name, f"id of the {name.removesuffix('_id')}")}
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    choices = [each for each in schema.get("anyOf", []) if each.get("type") != "null"]
+    choices = [choice for choice in schema.get("anyOf", []) if choice.get("type") != "null"]
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
     return {**rest, **choices[0]} if len(choices) == 1 else schema
 
@@ -146,13 +144,13 @@ def _shared(path: str, method: str, operation: Operation) -> set[str]:
     statuses = set()
     if operation.get("security"):
         statuses |= {"401", "403"}
-    if not path.removeprefix(_PREFIX).startswith(_HUBS_OWN):
+    if not path.removeprefix(_PREFIX).startswith(_WITHOUT_STORE):
         statuses |= {"422", "423", "503"}
     if any(parameter["in"] == "path" for parameter in parameters):
         statuses |= {"404"}
     if "requestBody" in operation:
         statuses |= {"413", "415", "422"}
-    if _KEY in parameters:  # the key of another write
+    if _KEY in parameters:  # the key may belong to another write
         statuses |= {"409"}
     if _TOKEN in parameters:
         statuses |= {"412"}

@@ -1,4 +1,4 @@
-"""Errors of the REST door as ``application/problem+json`` (RFC 9457)."""
+"""REST errors as ``application/problem+json`` (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from memoryhub.core.errors import HTTP_PROBLEMS, PROBLEMS_PATH
 
 CONTENT_TYPE = "application/problem+json"
 
-# Not the phrases of this Python, which differ between its versions.
+# The phrases of HTTPStatus differ between Python versions.
 _CODES = {status: code for code, (status, _) in HTTP_PROBLEMS.items()}
 _DETAILS = {
-    400: "the request cannot be read; send it to this hub's own address, as HTTP/1.1",
-    403: "the session's CSRF token is missing or wrong; send X-CSRFToken, or the bearer token instead",
-    404: "there is no such address; /api/v1/docs lists all",
-    500: "the hub failed; its log on standard error has the details",
+    400: "the request is malformed; send HTTP/1.1 to this hub's own address",
+    403: "the session's CSRF token is missing or wrong; send it as X-CSRFToken, or use a bearer token",
+    404: "there is no such address; see /api/v1/docs",
+    500: "internal error; see the hub's log on standard error",
 }
 
 
 def problem(status: int, detail: str, **data: Any) -> dict[str, Any]:
-    """Return a problem object for an HTTP status."""
     code = _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
     title = code.replace("_", " ").title()
     return {"type": f"{PROBLEMS_PATH}{code}", "title": title, "status": status, "detail": detail, "code": code, **data}
 
 
 def problem_response(content: dict[str, Any]) -> HttpResponse:
-    """Return a problem as a response; text that UTF-8 cannot hold is replaced."""
+    """Return a problem as a response; lone surrogates are replaced."""
     body = json.dumps(content, ensure_ascii=False, default=str).encode("utf-8", "replace")
     response = HttpResponse(body, content_type=CONTENT_TYPE, status=content["status"])
     if content["status"] == HTTPStatus.UNAUTHORIZED:
@@ -41,11 +40,11 @@ def problem_response(content: dict[str, Any]) -> HttpResponse:
 
 
 def problem_for_status(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:
-    """Return the problem for an answer that was not made by the REST door itself."""
+    """Convert an error response of Django to a problem."""
     status = response.status_code
     allowed = response.get("Allow")
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.method} is not possible here; use {allowed or 'another method'}"
+        detail = f"{request.method} is not allowed here; use {allowed or 'another method'}"
     else:
         detail = _DETAILS.get(status, HTTPStatus(status).description or HTTPStatus(status).phrase)
     answer = problem_response(problem(status, detail))
@@ -56,9 +55,9 @@ def problem_for_status(request: HttpRequest, response: HttpResponseBase) -> Http
 
 
 def refuse_body(request: HttpRequest) -> HttpResponse | None:
-    """Return the problem with a body that is too large or no JSON, or None where it may be read.
+    """Return a problem if the body is too large or not JSON.
 
-    A page elsewhere can send a form or plain text with the user's cookies, but no JSON: so nothing else is read.
+    A cross-site page can send forms and plain text with the user's cookies, but not JSON, so nothing else is accepted.
     """
     size = _body_size(request)
     if size == 0:
@@ -80,5 +79,5 @@ def _body_size(request: HttpRequest) -> int:
 
 
 def not_found_in_a_line(_: HttpRequest, **__: str) -> HttpResponse:
-    """Answer 404 in plain text: programs that look for a sign-in server take a page for an answer."""
+    # In plain text: clients that look for an OAuth server would take an HTML page for an answer.
     return HttpResponse("Not found\n", content_type="text/plain", status=HTTPStatus.NOT_FOUND)

@@ -17,8 +17,10 @@ from pydantic.fields import FieldInfo
 from memoryhub.config.folder import read_folder
 from memoryhub.config.identity import bound_folders
 from memoryhub.config.project_settings import (
+    Group,
     ProjectSettings,
     project_settings,
+    setting_info,
     settings_decided_by,
     settings_decided_elsewhere,
 )
@@ -27,36 +29,8 @@ from memoryhub.core.stores.store import Scope, current_store
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 
-_GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    (
-        "Sessions and turns",
-        "",
-        (
-            "turn_policy",
-            "ack_token_minutes",
-            "session_idle_hours",
-            "capture_decisions",
-            "capture_commits",
-            "conflict_window_seconds",
-        ),
-    ),
-    (
-        "Review",
-        "",
-        (
-            "review_policy",
-            "review_sample_percent",
-            "review_sources",
-            "review_below_confidence",
-            "packs_accepted_only",
-            "review_after",
-        ),
-    ),
-    ("Retention", "governance_retentionrun_changelist", ("retention_days", "purge_deleted_after_days", "retention")),
-    ("Secrets", "secrets", ("secret_rules", "secret_allow")),
-    ("Finding", "", ("search_mode", "rank_by_use", "embedding_model", "ranking")),
-)
-"""The settings as the page parts them: a heading, the page that has a form of its own for them, and their names."""
+# Groups that also have a page of their own.
+_PAGES = {Group.RETENTION: "governance_retentionrun_changelist", Group.SECRETS: "secrets"}
 _CODE = forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "code"})
 _YES_OR_NO = [("true", "yes"), ("false", "no")]
 
@@ -74,11 +48,11 @@ class SettingsForm(forms.Form):
             self.fields[name] = _field(name, about, elsewhere.get(name, ""), is_set=name in decided_by)
 
     def groups(self) -> list[tuple[str, str, list[forms.BoundField]]]:
-        """Return the fields in parts, each with its heading and its own page; those of no part come last."""
-        grouped = [name for _, _, names in _GROUPS for name in names]
-        others = ("Other", "", tuple(name for name in self.fields if name not in grouped))
-        parts = [*_GROUPS, others] if others[2] else _GROUPS
-        return [(heading, page, [self[name] for name in names]) for heading, page, names in parts]
+        """Return each group's heading, page ("" if it has none) and fields."""
+        return [
+            (group, _PAGES.get(group, ""), [self[name] for name in self.fields if setting_info(name).group is group])
+            for group in Group
+        ]
 
     def changes(self) -> dict[str, Any] | None:
         """Return what was changed, None for a setting that goes back to its default; None where a text is no JSON."""

@@ -1,4 +1,4 @@
-"""What callers send and get: the same at REST and MCP."""
+"""Input and output of REST and MCP, which share these schemas."""
 
 from sessions_app.schemas.sessions import (
     EventAppend,

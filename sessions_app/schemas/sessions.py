@@ -39,8 +39,8 @@ class SessionStart(Command):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_ours(cls, given: Any) -> Any:
-        """Read a label as part of the purpose, and the mode where it comes as metadata."""
+    def _normalize(cls, given: Any) -> Any:
+        # A name becomes part of the purpose; metadata may hold the mode.
         if not isinstance(given, dict) or not (given.get("name") or given.get("metadata")):
             return given
         rest = {name: value for name, value in given.items() if name not in ("name", "metadata")}
@@ -49,10 +49,10 @@ class SessionStart(Command):
         if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in texts):
             return given
         if len((given.get("name") or "").strip()) > MAX_NAME:
-            return given  # the field's own rule refuses it
+            return given  # refused by the field's max_length
         if set(metadata) - {"mode"}:
-            raise ValueError("metadata takes mode alone; keep what else there is with memory_write, scope=session")
-        if "mode" in rest:  # it decides, but what it overrides must be valid too
+            raise ValueError("metadata accepts only mode; store other data with memory_write and scope=session")
+        if "mode" in rest:  # it wins, but the overridden value is validated too
             metadata = {"metadata": metadata}
         return {**metadata, **rest, "purpose": ": ".join(texts)}
 
@@ -77,8 +77,7 @@ class SessionEnd(Command):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_ours(cls, given: Any) -> Any:
-        """Read the status to end with as whether to discard."""
+    def _normalize(cls, given: Any) -> Any:
         if isinstance(given, dict) and given.get("status") == "discarded":
             return {**given, "discard": True}
         return given
@@ -97,7 +96,7 @@ class SessionTouch(Command):
 
 
 class SessionView(BaseModel):
-    """A session as every door shows it."""
+    """A session."""
 
     id: int
     session_id: str
@@ -112,7 +111,7 @@ class SessionView(BaseModel):
 
 
 class TurnBegin(Command):
-    """Begin a turn. The answer has the ack_token that its events and its end must send."""
+    """Begin a turn; its events and its end must send the returned ack_token."""
 
     session_id: Identifier | None = Field(None, description="default: this connection's")
     turn_id: Identifier | None = Field(None, description="default: a new one")
@@ -150,7 +149,7 @@ class TurnList(Paging):
 
 
 class TurnView(BaseModel):
-    """A turn as every door shows it."""
+    """A turn."""
 
     id: int
     session_id: str

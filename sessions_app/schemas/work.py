@@ -27,6 +27,7 @@ def _as_change(file: object) -> object:
     return {"path": file} if isinstance(file, str) else file
 
 
+# A path, or an object with the numbers of inserted and deleted lines too.
 ChangedFile = Annotated[
     FileChange,
     BeforeValidator(_as_change),
@@ -34,7 +35,6 @@ ChangedFile = Annotated[
         {"anyOf": [{"type": "string"}, FileChange.model_json_schema()], LISTED_AS: {"type": "string"}},
     ),
 ]
-"""A path, or an object with the lines that were inserted and deleted too."""
 
 
 class CommitRead(Command):
@@ -66,7 +66,7 @@ class CommitRead(Command):
 
 
 class CommitRecord(Command):
-    """A commit as git reports it."""
+    """A commit as read from git."""
 
     sha: str = Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$", description="the full hash")
     message: str = Field("", max_length=100_000)
@@ -76,7 +76,7 @@ class CommitRecord(Command):
 
 
 class CommitView(BaseModel):
-    """A commit as every door shows it."""
+    """A commit."""
 
     id: int
     sha: str
@@ -87,8 +87,8 @@ class CommitView(BaseModel):
     deletions: int
     iteration_id: int | None
     files: list[dict[str, Any]]
+    # Linked decisions: {"id": …, "title": …, "link_type": …}
     decisions: list[dict[str, Any]] = Field(default_factory=list)
-    """``{"id": …, "title": …, "link_type": …}`` of the decisions that it is evidence of."""
 
 
 class IterationList(Paging):
@@ -129,7 +129,7 @@ class IterationGet(Command):
 
 
 class IterationView(BaseModel):
-    """An iteration as every door shows it."""
+    """An iteration."""
 
     id: int
     command: str

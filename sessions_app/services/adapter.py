@@ -18,7 +18,7 @@ from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import flat
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import SessionStart
-from sessions_app.services.sessions import start_session
+from sessions_app.services.sessions import continue_session
 from sessions_app.services.turns import automatic_turn, close_turn
 
 
@@ -46,18 +46,19 @@ _planned: ContextVar[_Planned | None] = ContextVar("planned_turn", default=None)
 
 
 @contextmanager
-def entered_turn(*, session_id: str, agent: str, directory: str) -> Iterator[Place]:
+def entered_turn(*, session_id: str, agent: str, directory: str, is_of_window: bool = False) -> Iterator[Place]:
     """Yield the session and turn for a client's writes inside the block.
 
     Both begin with the first event that is written: a call that is refused or changes nothing leaves the log unchanged.
 
     Args:
         session_id: the session that the client was started in, or "".
+        is_of_window: whether hooks named the session of the client's window, which then goes on even if it was ended.
         agent: the client's name.
         directory: its working folder.
     """
     agent, directory = flat(agent), flat(directory)
-    place = _place(session_id, agent, directory)
+    place = _place(session_id, is_of_window=is_of_window)
     if not place.turn_id or _open_turn(place.session_id):
         yield place
         return
@@ -86,18 +87,17 @@ def begin_planned_turn(event_type: EventType[Any], origin: Origin) -> Origin:
 def _begin(planned: _Planned) -> str:
     name = planned.place.session_id
     with log.transaction(), use_origin(session_id="", turn_id=""):
-        if not Session.objects.filter(session_id=name).exists():
-            start_session(command=SessionStart(session_id=name, agent=planned.agent, directory=planned.directory))
+        continue_session(SessionStart(session_id=name, agent=planned.agent, directory=planned.directory))
         return automatic_turn(session_id=name, turn_id=planned.place.turn_id).turn_id
 
 
-def _place(session_id: str, agent: str, directory: str) -> Place:
+def _place(session_id: str, *, is_of_window: bool) -> Place:
     turn_id = _open_turn(session_id)
     if turn_id:
         return Place(session_id, turn_id)
     if project_settings().turn_policy is TurnPolicy.STRICT:
         return Place(session_id, "")
-    name = _session(session_id, agent, directory)
+    name = _session(session_id, is_of_window=is_of_window)
     return Place(name, _open_turn(name) or ids.short_id())
 
 
@@ -110,13 +110,12 @@ def _open_turn(session_id: str) -> str | None:
     return found[0][0] if found else None
 
 
-# The named session, the only one that this agent has open, or a new name.
-def _session(name: str, agent: str, directory: str) -> str:
-    active = Session.objects.filter(status=SessionStatus.ACTIVE)
-    if name and (active.filter(session_id=name).exists() or not Session.objects.filter(session_id=name).exists()):
-        return name
-    open_ones = list(active.filter(agent=agent, directory=directory).values_list("session_id", flat=True)[:2])
-    return str(open_ones[0]) if len(open_ones) == 1 else ids.short_id()
+# A session that was ended is only continued if the client's window is still in it. Sessions are never shared by name of
+# the client and folder: two windows would be one session, and the evidence wrong.
+def _session(name: str, *, is_of_window: bool) -> str:
+    known = Session.objects.filter(session_id=name).first() if name else None
+    has_ended = known is not None and known.status not in (SessionStatus.ACTIVE, SessionStatus.PAUSED)
+    return ids.short_id() if not name or (has_ended and not is_of_window) else name
 
 
 def leave_turn(*, place: Place) -> None:

@@ -13,25 +13,27 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from memoryhub.config.clients import Effect
 from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
+from memoryhub.config.identity import bind_project
 from memoryhub.config.project_settings import project_settings
-from memoryhub.core import clock, log
+from memoryhub.core import clock, log, windows
+from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.origin import use_origin
 from memoryhub.core.spool import Kept
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.text import flat, one_line
 from sessions_app import git
-from sessions_app.events import COMMIT_RECORDED, SESSION_RESUMED, SessionTouched
+from sessions_app.events import COMMIT_RECORDED
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
-from sessions_app.hook_clients import Effect
 from sessions_app.hook_parser import HookEvent
-from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
+from sessions_app.models import SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
 from sessions_app.services.commits import record_commits
-from sessions_app.services.sessions import end_session, start_session
+from sessions_app.services.sessions import continue_session, end_session
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 
 _PROMPT_CHARS = 200
@@ -113,6 +115,31 @@ def capture(*, event: HookEvent, idempotency_key: str) -> None:
             _record_commits(commits, event)
 
 
+def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: str) -> str:
+    """Capture a hook event in its project, and return the text that the client shows to its model, if any."""
+    folder, problem = folder_settings_of(project, event)
+    with use_store(project_store(project), create=True), use_folder(folder), use_origin(source="hook", actor=client):
+        capture(event=event, idempotency_key=idempotency_key)
+        return answer_to(event=event, project=project, problem=problem)
+
+
+def note_window(*, event: HookEvent, window: str) -> None:
+    """Note which session a client's window is in, for the MCP server that the same window has started."""
+    if window and event.effect not in (Effect.NOTHING, Effect.END):
+        windows.note_session(window, event.session_id)
+
+
+def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
+    """Return the text that the client shows to its model at a captured event; ``problem`` is one of its settings."""
+    if not event.answers:
+        return ""
+    if event.directory:
+        # From now on another folder of the same name is another project.
+        bind_project(project, Path(event.directory))
+    warning = f"Memory Hub ignores this folder's settings: {problem}\n\n" if problem else ""
+    return f"{warning}{opening_of(event.session_id)}".rstrip()
+
+
 def folder_settings_of(project: str, event: HookEvent) -> tuple[FolderSettings, str]:
     """Return the settings of the event's folder; if they are invalid, none and the reason: the event is kept."""
     if not event.directory.startswith("/"):
@@ -129,6 +156,7 @@ def capture_kept(event: HookEvent, kept: Kept) -> None:
     folder, _ = folder_settings_of(current_store().name, event)
     with clock.frozen(_happened_at(kept)), use_folder(folder), use_origin(source="hook", actor=kept.client):
         capture(event=event, idempotency_key=kept.id)
+    note_window(event=event, window=kept.window)
 
 
 # Not after now, and not before the log's last event: event times never decrease.
@@ -139,16 +167,8 @@ def _happened_at(kept: Kept) -> datetime:
 
 
 def _start(event: HookEvent, key: str | None) -> None:
-    session: Session | None = Session.objects.filter(session_id=event.session_id).first()
-    if session is None:
-        start_session(
-            command=SessionStart(
-                session_id=event.session_id, directory=flat(event.directory[:1_000]), idempotency_key=key
-            )
-        )
-    elif session.status != SessionStatus.ACTIVE:
-        draft = log.prepare(SESSION_RESUMED, SessionTouched(session_id=event.session_id))
-        log.append(draft, stream=f"session:{event.session_id}", idempotency_key=key)
+    directory = flat(event.directory[:1_000])
+    continue_session(SessionStart(session_id=event.session_id, directory=directory, idempotency_key=key))
 
 
 def _prompt(event: HookEvent, key: str) -> None:
@@ -187,6 +207,7 @@ def _ignore(_event: HookEvent, _key: str) -> None:
 _EFFECTS: dict[Effect, Callable[[HookEvent, str], None]] = {
     Effect.START: _start,
     Effect.PROMPT: _prompt,
+    Effect.TOOL: _record_event,
     Effect.APPEND: _record_event,
     Effect.STOP: _stop,
     Effect.END: _end,

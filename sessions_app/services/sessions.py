@@ -49,6 +49,16 @@ def start_session(*, command: SessionStart) -> Session:
 
 
 # The name of the connection's session, or "" if that session has started.
+def continue_session(command: SessionStart) -> None:
+    """Start the session unless it exists, and resume it unless it is active. ``session_id`` must be given."""
+    known: Session | None = Session.objects.filter(session_id=command.session_id).first()
+    if known is None:
+        start_session(command=command)
+    elif known.status != SessionStatus.ACTIVE:
+        draft = log.prepare(SESSION_RESUMED, SessionTouched(session_id=known.session_id))
+        log.append(draft, stream=f"session:{known.session_id}", idempotency_key=command.idempotency_key)
+
+
 def _free(name: str) -> str:
     return "" if Session.objects.filter(session_id=name).exists() else name
 

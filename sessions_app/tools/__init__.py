@@ -1,4 +1,4 @@
-"""The MCP tools of what happened: sessions, turns, iterations and commits."""
+"""MCP tools, registered on import in the order in which they are listed."""
 
 from sessions_app.tools import sessions, work
 

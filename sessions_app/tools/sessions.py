@@ -1,4 +1,4 @@
-"""The MCP tools of sessions."""
+"""MCP tools of sessions, turns and the event log."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ from sessions_app.schemas import EventAppend, SessionEnd, SessionList, SessionSt
 from sessions_app.services import turns
 
 
-def _shown(session: Session, *, goes_on_in: str) -> Answer:
+def _shown(session: Session, *, next_session: str) -> Answer:
     data = selectors.view_session(session)
-    return Answer(session_line(data), data, session_id=goes_on_in)
+    return Answer(session_line(data), data, session_id=next_session)
 
 
 def start(command: SessionStart) -> Answer:
-    """Answer with the session that began, and with what it should know."""
     here = command.model_copy(update={"directory": command.directory or flat(str(Path.cwd()))})
     session = services.start_session(command=here)
-    begun, opening = _shown(session, goes_on_in=session.session_id), opening_of(session.session_id)
+    begun, opening = _shown(session, next_session=session.session_id), opening_of(session.session_id)
     text = f"{begun.text}\n{opening}" if opening else begun.text
     return Answer(text, {**begun.data, "context": opening}, session_id=begun.session_id)
 
 
 def end(command: SessionEnd) -> Answer:
-    return _shown(services.end_session(command=command), goes_on_in="")
+    return _shown(services.end_session(command=command), next_session="")
 
 
 def pause(command: SessionTouch) -> Answer:
-    return _shown(services.pause_session(command=command), goes_on_in="")
+    return _shown(services.pause_session(command=command), next_session="")
 
 
 def resume(command: SessionTouch) -> Answer:
     session = services.resume_session(command=command)
-    return _shown(session, goes_on_in=session.session_id)
+    return _shown(session, next_session=session.session_id)
 
 
 def list_sessions(command: SessionList) -> Answer:
@@ -104,7 +103,7 @@ register_tools(*TOOLS)
 
 
 def begin(command: TurnBegin) -> Answer:
-    """Answer with the turn's name and its token, which is shown this once."""
+    # The only answer that contains the token; just its hash is stored.
     begun = turns.begin_turn(command=command)
     data = {**selectors.view_turn(begun.turn), "ack_token": begun.ack_token}
     until = clock.to_text(begun.turn.expires_at)[:16]
@@ -151,7 +150,6 @@ register_tools(*TURN_TOOLS)
 
 
 def replay(command: AuditReplay) -> Answer:
-    """Answer with a page of the log: a line an event, or its canonical JSON."""
     listing = replay_page(command=command)
     return Answer(as_lines(listing, event_line, none="no event matches"), listing.model_dump(mode="json"))
 

@@ -1,4 +1,4 @@
-"""The MCP tools of iterations."""
+"""MCP tools of commits and iterations."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class AsOfTests(AdminTestCase):
         self.assertNotIn("More memories", rest)
 
     def test_a_position_that_is_none_is_refused_or_chosen_anew(self) -> None:
-        self.assertIn("here is no position 99", self.page(AS_OF, position="99", status=404))
+        self.assertIn("There is no position 99", self.page(AS_OF, position="99", status=404))
         self.assertIn("ursor is not one", self.page(AS_OF, position="1", cursor="x", status=422))
         for given in ("", "x", "-1", "9" * 40):
             self.assertRedirects(self.client.get(self.address(AS_OF), {"position": given}), self.address(REPLAY))

@@ -76,5 +76,5 @@ class SettingsPageTests(AdminTestCase):
             self.assertIn("Decided by the environment (MEMORY_HUB_TURN_POLICY).", text_of(self.page(PAGE)))
             self.post(PAGE, **{**self.unchanged(), "turn_policy": "auto"})
             self.assertEqual(self.settings_of().turn_policy, "strict")
-            with self.store("alpha"), self.assertRaisesRegex(Invalid, "'turn_policy' is decided by the environment"):
+            with self.store("alpha"), self.assertRaisesRegex(Invalid, "'turn_policy' is set by the environment"):
                 change_settings(command=SettingsChange(settings={"turn_policy": "auto"}))

@@ -1,4 +1,4 @@
-"""A caller of the REST door inside the test's own process."""
+"""A REST client in the process of the test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support import HubTestCase
 
 
 class RestTestCase(HubTestCase):
-    """Speaks to the REST door with the hub's token; ``alpha`` is there, ``beta`` must see nothing of it."""
+    """Calls REST with the hub's token. The projects ``alpha`` and ``beta`` exist."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -37,7 +37,7 @@ class RestTestCase(HubTestCase):
         return response
 
     def check_shape(self, response: Any) -> None:
-        """Check what holds for every answer: the policy, and that each error is a problem."""
+        """Check the security policy, and that every error is a problem."""
         self.assertIn("default-src 'self'", response["Content-Security-Policy"])
         if response.status_code >= 400:
             self.assertEqual(response["Content-Type"], "application/problem+json")

@@ -1,5 +1,3 @@
-"""Who comes in, and that one project cannot be reached from another."""
-
 from __future__ import annotations
 
 from django.contrib.auth import get_user_model
@@ -32,7 +30,7 @@ class AccessTests(RestTestCase):
         self.browser = Client(headers={"host": "localhost"}, enforce_csrf_checks=True)
 
     def _sign_in(self) -> str:
-        """Follow a link, and return the CSRF token of the page behind it."""
+        """Follow a sign-in link, and return the CSRF token of the page."""
         signin.ensure_owner()
         page = self.browser.get(f"/signin/{signin.create_link_token()}", follow=True)
         self.assertEqual(page.status_code, 200)
@@ -104,8 +102,8 @@ class IsolationTests(RestTestCase):
         commit = {"sha": "a" * 40, "message": "walrus", "committed_at": "2026-11-20T08:30:00Z"}
         self.call("POST", "projects/alpha/commits", [commit])
         self.assertEqual(self.call("GET", "projects/beta").data["events"], 0)
-        told = (*ROUTES[:3], "search?q=walrus", *ROUTES[4:6], *ROUTES[7:11], "memories?tags=walrus")
-        for route in told:
+        routes = (*ROUTES[:3], "search?q=walrus", *ROUTES[4:6], *ROUTES[7:11], "memories?tags=walrus")
+        for route in routes:
             with self.subTest(route=route):
                 self.assertIn("walrus", self._body("alpha", route))
                 self.assertNotIn("walrus", self._body("beta", route))

@@ -1,5 +1,3 @@
-"""One schema, two doors; and a description that says what the routes do."""
-
 from __future__ import annotations
 
 from typing import Any, Literal
@@ -15,6 +13,7 @@ from memoryhub.rest.api import api
 
 PROJECT = "/api/v1/projects/{project_id}"
 _OF_RELATION = {"id", "source", "relation", "target", "source_type", "target_type"}
+# Routes, their tools, and the tools' arguments that are in the path or a header
 SHARED = {
     "memory_write": ("post", "/memories", set()),
     "memory_update": ("patch", "/memories/{memory_id}", {"id", "must_be_current"}),
@@ -40,7 +39,6 @@ SHARED = {
     "session_end": ("post", "/sessions/{session_id}/end", {"session_id"}),
     "session_list": ("get", "/sessions", set()),
 }
-"""Which route is which tool, and what of the tool's input its path or a header says."""
 
 
 class OneSchemaTests(SimpleTestCase):
@@ -57,9 +55,9 @@ class OneSchemaTests(SimpleTestCase):
                 self.assertEqual(taken - {"q"}, set(tool.input.model_fields) - in_path)
 
     def _taken(self, operation: dict[str, Any]) -> set[str]:
-        parameters = {each["name"] for each in operation["parameters"] if each["in"] == "query"}
+        parameters = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "query"}
         body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-        reference = body.get("$ref") or next((each["$ref"] for each in body.get("allOf", [])), "")
+        reference = body.get("$ref") or next((part["$ref"] for part in body.get("allOf", [])), "")
         name = reference.rpartition("/")[2]
         return parameters | set(self.schema["components"]["schemas"].get(name, {}).get("properties", {}))
 
@@ -83,7 +81,7 @@ class DescriptionTests(SimpleTestCase):
     def test_every_operation_documents_its_errors_as_problems(self) -> None:
         for name, operation in self.operations.items():
             with self.subTest(operation=name):
-                errors = {code: each for code, each in operation["responses"].items() if code >= "400"}
+                errors = {code: answer for code, answer in operation["responses"].items() if code >= "400"}
                 wanted = _errors_of(name, operation)
                 self.assertLessEqual(wanted, set(errors))
                 for error in errors.values():
@@ -103,7 +101,7 @@ class DescriptionTests(SimpleTestCase):
         for name, operation in self.operations.items():
             bodies = operation.get("requestBody", {}).get("content", {}).values()
             asked[name] = {
-                "anyOf": [each["schema"] for each in [*operation["parameters"], *bodies]],
+                "anyOf": [part["schema"] for part in [*operation["parameters"], *bodies]],
                 "$defs": self.schema["components"]["schemas"],
             }
         for name, schema in asked.items():
@@ -112,7 +110,7 @@ class DescriptionTests(SimpleTestCase):
                     self.assertGreaterEqual(integer["minimum"], 0)
                     self.assertLess(integer["maximum"], 2**63)
 
-    def test_every_operation_says_what_it_does(self) -> None:
+    def test_every_operation_has_a_description(self) -> None:
         for name, operation in self.operations.items():
             with self.subTest(operation=name):
                 self.assertTrue(operation["summary"] and operation["description"].endswith("."))
@@ -133,7 +131,7 @@ def _errors_of(name: str, operation: dict[str, Any]) -> set[str]:
     path = name.partition(" ")[2]
     if path.endswith(("/health", "/problems/{code}")):
         return {"503"} if path.endswith("health") else {"404"}
-    parameters = {(each["in"], each["name"]) for each in operation["parameters"]}
+    parameters = {(parameter["in"], parameter["name"]) for parameter in operation["parameters"]}
     return {
         "401",
         "403",
@@ -167,20 +165,20 @@ def _gist(schema: dict[str, Any]) -> tuple[set[str], list[Any]]:
 
 def _integers(node: Any, schemas: dict[str, Any], inside: frozenset[str]) -> list[dict[str, Any]]:
     if isinstance(node, list):
-        return [found for each in node for found in _integers(each, schemas, inside)]
+        return [found for part in node for found in _integers(part, schemas, inside)]
     if not isinstance(node, dict):
         return []
     name = node.get("$ref", "").rpartition("/")[2] if isinstance(node.get("$ref"), str) else ""
     if name and name not in inside:
         return _integers(schemas[name], schemas, inside | {name})
     own = [node] if node.get("type") == "integer" else []
-    return own + [found for key, each in node.items() if key != "$defs" for found in _integers(each, schemas, inside)]
+    return own + [found for key, part in node.items() if key != "$defs" for found in _integers(part, schemas, inside)]
 
 
 def _references(node: Any) -> list[str]:
     if isinstance(node, list):
-        return [found for each in node for found in _references(each)]
+        return [found for part in node for found in _references(part)]
     if not isinstance(node, dict):
         return []
     own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
-    return own + [found for each in node.values() for found in _references(each)]
+    return own + [found for part in node.values() for found in _references(part)]

@@ -1,5 +1,3 @@
-"""Every error class as a problem, and the failures of a store as the sentences they have."""
-
 from __future__ import annotations
 
 import shutil
@@ -24,12 +22,12 @@ def _of(commit: dict[str, Any], **counts: int) -> dict[str, Any]:
 class InputTests(RestTestCase):
     def test_an_unknown_address_and_method_are_problems(self) -> None:
         nowhere, nothing = (self.call("GET", path, expect=404).data for path in ("nowhere", f"{MEMORIES}/99"))
-        for each in (nowhere, nothing):
-            self.assertEqual((each["code"], each["title"]), ("not_found", "Not Found"))
+        for problem in (nowhere, nothing):
+            self.assertEqual((problem["code"], problem["title"]), ("not_found", "Not Found"))
         answer = self.call("PUT", MEMORIES, BODY, expect=405)
         self.assertEqual(set(answer["Allow"].split(", ")), {"GET", "POST"})
 
-    def test_an_unknown_project_is_not_found_and_never_made(self) -> None:
+    def test_an_unknown_project_is_not_found_and_not_created(self) -> None:
         for method in ("GET", "POST"):
             answer = self.call(method, "projects/gamma/memories", BODY if method == "POST" else None, expect=404)
             self.assertIn("there is no project 'gamma'", answer.data["detail"])
@@ -42,7 +40,7 @@ class InputTests(RestTestCase):
         made = sorted(path.name for path in (self.home / "projects").iterdir())
         self.assertEqual(made, ["alpha", "beta"])
 
-    def test_projects_are_made_once(self) -> None:
+    def test_projects_are_created_once(self) -> None:
         made = self.call("POST", "projects", {"project_id": "gamma"}, expect=201)
         self.assertEqual(made["Location"], "/api/v1/projects/gamma")
         self.assertEqual(self.call("GET", "projects/gamma").data, made.data)
@@ -50,7 +48,7 @@ class InputTests(RestTestCase):
         self.call("POST", "projects", {"project_id": "gamma"}, expect=409)
         self.call("POST", "projects", {"project_id": "../x"}, expect=422)
         listed = self.call("GET", "projects").data["results"]
-        self.assertEqual([each["project_id"] for each in listed], ["alpha", "beta", "gamma"])
+        self.assertEqual([project["project_id"] for project in listed], ["alpha", "beta", "gamma"])
 
     def test_a_wrong_field_is_named_with_what_is_accepted(self) -> None:
         cases = {
@@ -60,7 +58,7 @@ class InputTests(RestTestCase):
             "'colour' is not known; leave it out": {**BODY, "colour": "red"},
             "'tags' must be a list, not 3": {**BODY, "tags": 3},
             "'tags[0]' must have at most 64 characters": {**BODY, "tags": ["x" * 65]},
-            "'tags' must have at most 32 entries": {**BODY, "tags": [str(each) for each in range(33)]},
+            "'tags' must have at most 32 entries": {**BODY, "tags": [str(number) for number in range(33)]},
             "'title' must be one line, without a line break": {**BODY, "title": "a\nb"},
             "'resource_links[0].uri' is required": {**BODY, "resource_links": [{}]},
         }
@@ -69,11 +67,11 @@ class InputTests(RestTestCase):
                 self.assertIn(detail, self.call("POST", MEMORIES, body, expect=422).data["detail"])
         self.assertEqual(self.call("GET", MEMORIES).data["results"], [])
 
-    def test_a_body_that_is_no_json_is_one_clear_sentence(self) -> None:
+    def test_a_body_that_is_not_json_is_one_clear_error(self) -> None:
         cases = {
             '{"title": ': "the body is not JSON: Expecting value at line 1, column 11",
-            '{"title": NaN}': "the body is not JSON: NaN is no number there",
-            '{"title": -Infinity}': "the body is not JSON: -Infinity is no number there",
+            '{"title": NaN}': "the body is not JSON: NaN is not a JSON number",
+            '{"title": -Infinity}': "the body is not JSON: -Infinity is not a JSON number",
             "[" * 100_000: "the body is nested too deeply",
             b'{"title": "\xff"}': "the body is not UTF-8",
             "[]": "'body' must be an object",
@@ -84,11 +82,11 @@ class InputTests(RestTestCase):
             with self.subTest(detail=detail):
                 self.assertIn(detail, self.call("POST", MEMORIES, body, expect=422).data["detail"])
 
-    def test_numbers_and_names_on_which_readers_of_json_differ_are_refused(self) -> None:
+    def test_numbers_and_names_on_which_json_parsers_differ_are_refused(self) -> None:
         tool = '{"title": "t", "content": "c", "kind": "tool", "attributes": {"parameters": {"default": %s}}}'
         cases = {
-            tool % "1e999": "the body holds 1e999, which is no number of 64 bits",
-            tool % ("1" * 5_000): "the body holds an integer of 5000 digits",
+            tool % "1e999": "the body contains 1e999, which exceeds a 64-bit number",
+            tool % ("1" * 5_000): "the body contains an integer of 5000 digits",
             '{"title": "t", "content": "c", "title": "u"}': "the body names 'title' twice in one object",
             tool % '{"type": 1, "type": 2}': "the body names 'type' twice in one object",
         }
@@ -97,10 +95,10 @@ class InputTests(RestTestCase):
                 self.assertIn(detail, self.call("POST", MEMORIES, body, expect=422).data["detail"])
         self.assertEqual(self.call("GET", MEMORIES).data["results"], [])
 
-    def test_a_body_that_is_missing_is_asked_for(self) -> None:
+    def test_a_missing_body_is_an_error(self) -> None:
         answer = self.call("POST", MEMORIES, "", expect=422)
         self.assertEqual(
-            answer.data["detail"], "the request has no body; send a JSON object, {} where there is nothing to say"
+            answer.data["detail"], "the request has no body; send a JSON object, {} if there is nothing to set"
         )
 
     def test_a_body_over_two_megabytes_is_too_large(self) -> None:
@@ -166,13 +164,13 @@ class InputTests(RestTestCase):
                 self.call("POST", "projects/alpha/commits/read", body, expect=404)
 
     def test_a_hooks_event_is_kept_whatever_its_folder_and_its_characters(self) -> None:
-        told = {"session_id": "s\ud800", "cwd": "/" + "d" * 5_000, "prompt": "cut here \ud83d"}
-        for each in (told, {**told, "cwd": "/a\0b"}, {**told, "cwd": "/\udc00"}):
-            with self.subTest(cwd=each["cwd"][:9]):
-                self.call("POST", "hooks/claude-code/UserPromptSubmit?project=alpha", each, expect=204)
+        event = {"session_id": "s\ud800", "cwd": "/" + "d" * 5_000, "prompt": "cut here \ud83d"}
+        for data in (event, {**event, "cwd": "/a\0b"}, {**event, "cwd": "/\udc00"}):
+            with self.subTest(cwd=data["cwd"][:9]):
+                self.call("POST", "hooks/claude-code/UserPromptSubmit?project=alpha", data, expect=204)
         events = self.call("GET", "projects/alpha/events?type=message.user").data["results"]
         self.assertEqual([event["payload"]["content"] for event in events], ["cut here ?"] * 3)
-        self.call("POST", "hooks/claude-code/UserPromptSubmit", {**told, "cwd": "/a\0b"}, expect=422)
+        self.call("POST", "hooks/claude-code/UserPromptSubmit", {**event, "cwd": "/a\0b"}, expect=422)
 
     def test_headers_longer_than_a_name_are_refused_at_every_write(self) -> None:
         for header in ("X_Session_Id", "X_Ack_Token"):
@@ -213,7 +211,7 @@ class InputTests(RestTestCase):
         for code in ("invalid", "gone", "locked", "unavailable", "confirmation_required"):
             self.call("GET", f"problems/{code}")
 
-    def test_what_programs_look_for_beside_the_api_is_a_plain_404(self) -> None:
+    def test_well_known_addresses_are_a_plain_404(self) -> None:
         for name in ("oauth-protected-resource", "oauth-authorization-server", "oauth-protected-resource/mcp"):
             response = self.client.get(f"/.well-known/{name}")
             self.assertEqual((response.status_code, response["Content-Type"]), (404, "text/plain"), name)
@@ -228,7 +226,7 @@ class InputTests(RestTestCase):
                 for path in ("/static/memoryhub/hub.css", "/.well-known/oauth-protected-resource"):
                     self.assertEqual(self.client.get(path, headers={"host": host}).status_code, 400)
 
-    def test_an_unforeseen_failure_shows_nothing_of_the_inside(self) -> None:
+    def test_an_unexpected_error_reveals_no_internals(self) -> None:
         with mock.patch("memories.services.write_memory", side_effect=RuntimeError("the secret inside")):
             answer = self.call("POST", MEMORIES, BODY, expect=500)
         self.assertNotIn("secret", answer.content.decode())
@@ -260,7 +258,7 @@ class StoreTests(RestTestCase):
         self.call("POST", "projects/beta/memories", BODY, expect=201)
         self.assertIn("memory database unavailable", self.call("GET", "projects").data["results"][0]["problem"])
 
-    def test_a_missing_folder_is_503_and_is_not_made_anew(self) -> None:
+    def test_a_missing_folder_is_503_and_is_not_recreated(self) -> None:
         self.write()
         shutil.rmtree(self.path.parent)
         answer = self.call("GET", MEMORIES, expect=503)

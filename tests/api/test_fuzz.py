@@ -1,5 +1,3 @@
-"""Requests that schemathesis makes from the hub's own OpenAPI description, against a real server with real content."""
-
 from __future__ import annotations
 
 import json
@@ -12,14 +10,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import SkipTest, TestCase
 
+from memoryhub.config.clients import hook_clients
 from tests.home import UNMEASURED
 from tests.torture.rounds import is_long
 from tests.web.server import ROOT, Server, run, serving, temporary_home
 
 SEED = 20261122
 IS_LONG = is_long()
-# Each phase with how many examples of an operation it makes; ``coverage`` goes through the boundaries of every schema
-# and takes one in ``SHARE`` of them.
+# Examples per operation in each phase; ``coverage`` tries one in ``SHARE`` boundary values of every schema.
 PHASES = {"coverage": 1, "fuzzing": 30, "stateful": 10} if IS_LONG else {"coverage": 1, "fuzzing": 1}
 SHARE = 1 if IS_LONG else 12
 REQUESTS = 10_000 if IS_LONG else 800
@@ -39,14 +37,14 @@ class FuzzTests(TestCase):
             raise SkipTest("schemathesis is not installed; it comes with the extra dev") from error
         super().setUpClass()
         home = cls.enterClassContext(temporary_home())
-        code, said = run("demo", home=home)
-        assert code == 0, said
+        code, output = run("demo", home=home)
+        assert code == 0, output
         cls.server = cls.enterClassContext(serving(*(() if IS_LONG else ("--no-worker",)), home=home))
         known = home / "known.json"
         known.write_text(json.dumps(_fill(cls.server)))
         cls.settings = {"MEMORY_HUB_TEST_FUZZ": str(known), "MEMORY_HUB_TEST_FUZZ_SHARE": str(SHARE)}
 
-    def test_no_request_from_the_description_finds_a_fault(self) -> None:
+    def test_generated_requests_find_no_error(self) -> None:
         made = sum(self._fuzz(phase, examples) for phase, examples in PHASES.items())
         print(f"schemathesis made {made:,} requests", file=sys.stderr)
         self.assertGreaterEqual(made, REQUESTS)
@@ -81,7 +79,7 @@ class FuzzTests(TestCase):
 
 
 def _fill(server: Server) -> dict[str, Any]:
-    """Add to the sample project what it lacks, and return values of the parameters that name things."""
+    """Complete the sample project, and return values of the parameters that are ids."""
 
     def post(path: str, body: Any, status: int = 201) -> Any:
         reply = server.api("POST", path, body)
@@ -90,7 +88,7 @@ def _fill(server: Server) -> dict[str, Any]:
 
     def ids(path: str) -> list[int]:
         found = server.api("GET", f"projects/demo/{path}").json()["results"]
-        return [each["id"] for each in found][:20]
+        return [item["id"] for item in found][:20]
 
     post("orgs", {"id": "harbours", "name": "Harbours"})
     server.api("PATCH", "projects/demo", {"org_id": "harbours"})
@@ -115,7 +113,7 @@ def _fill(server: Server) -> dict[str, Any]:
         "rollback_id": [missing],
         "hold_id": [hold["id"], *ids("holds"), missing],
         "session_id": [session["session_id"], "no-such-session"],
-        "client": ["claude-code", "gemini-cli"],
+        "client": list(hook_clients()),
         "event": ["SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd", "Other"],
         "code": ["invalid", "not_found"],
     }

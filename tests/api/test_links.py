@@ -1,5 +1,3 @@
-"""Tags and relations over REST: the same as over MCP, with the statuses and headers that HTTP has for it."""
-
 from __future__ import annotations
 
 from tests.api.client import RestTestCase
@@ -18,7 +16,7 @@ class TagRouteTests(RestTestCase):
             "no parameter 'categroy'", self.call("GET", f"{ALPHA}/tags?categroy=x", expect=422).data["detail"]
         )
 
-    def test_tags_are_put_on_a_memory_and_taken_off(self) -> None:
+    def test_tags_are_attached_and_detached(self) -> None:
         path = f"{ALPHA}/memories/{self.write(tags=['a'])}/tags"
         added = self.call("POST", path, {"tags": ["b", "c"]}, Idempotency_Key="k")
         self.assertEqual((added.data["tags"], added["ETag"]), (["a", "b", "c"], '"2"'))
@@ -31,7 +29,7 @@ class TagRouteTests(RestTestCase):
 
 
 class RelationRouteTests(RestTestCase):
-    def test_a_relation_is_made_kept_listed_and_taken_away(self) -> None:
+    def test_a_relation_is_created_kept_listed_and_deleted(self) -> None:
         first, second = self.write("One", "1"), self.write("Two", "2")
         body = {"source": first, "relation": "depends_on", "target": second}
         made = self.call("POST", f"{ALPHA}/relations", body, expect=201, Idempotency_Key="make")
@@ -40,7 +38,7 @@ class RelationRouteTests(RestTestCase):
         (found,) = self.call("GET", f"{ALPHA}/relations?id={first}&direction=out").data["results"]
         self.assertEqual((found["target"]["title"], found["actor"]), ("Two", made.data["actor"]))
         shown = self.call("GET", f"{ALPHA}/memories/{first}?relations=true").data
-        self.assertEqual([each["id"] for each in shown["relations"]], [found["id"]])
+        self.assertEqual([relation["id"] for relation in shown["relations"]], [found["id"]])
         circle = {"source": second, "relation": "depends_on", "target": first}
         self.assertEqual(self.call("POST", f"{ALPHA}/relations", circle, expect=409).data["path"], [first, second])
         gone = self.call("DELETE", f"{ALPHA}/relations/{made.data['id']}?reason=wrong").data
@@ -48,7 +46,7 @@ class RelationRouteTests(RestTestCase):
         self.call("DELETE", f"{ALPHA}/relations/{made.data['id']}", expect=404)
         self.assertEqual(self.call("GET", f"{ALPHA}/relations").data["results"], [])
 
-    def test_an_end_that_is_deleted_is_gone(self) -> None:
+    def test_a_deleted_end_is_gone(self) -> None:
         first, second = self.write("One", "1"), self.write("Two", "2")
         self.call("DELETE", f"{ALPHA}/memories/{second}")
         body = {"source": first, "relation": "depends_on", "target": second}

@@ -1,5 +1,3 @@
-"""Memories over REST: their life from writing to restoring, versions as entity tags, keys, pages."""
-
 from __future__ import annotations
 
 from memoryhub.core.models import RawEvent
@@ -9,7 +7,7 @@ MEMORIES = "projects/alpha/memories"
 
 
 class WriteTests(RestTestCase):
-    def test_a_new_memory_is_created_where_location_says(self) -> None:
+    def test_a_new_memory_has_the_address_in_location(self) -> None:
         answer = self.call("POST", MEMORIES, {"title": "Use WAL", "content": "it is fast", "tags": ["DB"]}, expect=201)
         self.assertEqual(answer.data["status"], "created")
         self.assertEqual(answer["ETag"], '"1"')
@@ -32,7 +30,7 @@ class WriteTests(RestTestCase):
         answer = self.call("POST", MEMORIES, {"title": "Use WAL", "content": "another text"}, expect=409)
         self.assertEqual(answer.data["id"], first)
 
-    def test_an_event_says_which_door_who_and_which_session(self) -> None:
+    def test_an_event_has_source_actor_and_session(self) -> None:
         answer = self.call(
             "POST", MEMORIES, {"title": "t", "content": "c"}, expect=201, X_Session_Id="working-on-search"
         )
@@ -70,7 +68,7 @@ class VersionTests(RestTestCase):
         answer = self.call("PATCH", path, {"content": "new", "change_reason": "better"}, If_Match=tag)
         self.assertEqual((answer.data["version"], answer["ETag"]), (2, '"2"'))
         history = self.call("GET", f"{path}/versions").data["results"]
-        self.assertEqual([each["content"] for each in history], ["new", "readers do not wait for writers"])
+        self.assertEqual([version["content"] for version in history], ["new", "readers do not wait for writers"])
         self.assertEqual(history[0]["reason"], "better")
         self.assertEqual(self.call("GET", f"{path}?versions=true").data["versions"], history)
 
@@ -123,7 +121,7 @@ class ReadTests(RestTestCase):
         seen, cursor = [], ""
         while cursor is not None:
             answer = self.call("GET", f"{MEMORIES}?limit=3{cursor and f'&cursor={cursor}'}").data
-            seen += [each["id"] for each in answer["results"]]
+            seen += [memory["id"] for memory in answer["results"]]
             cursor = answer["meta"]["next_cursor"]
         self.assertEqual(seen, written[::-1])
 
@@ -137,7 +135,7 @@ class ReadTests(RestTestCase):
         both = self.write("Both", "one", tags=["a", "b"])
         self.write("One", "two", tags=["a"])
         found = self.call("GET", f"{MEMORIES}?tags=a&tags=b").data["results"]
-        self.assertEqual([each["id"] for each in found], [both])
+        self.assertEqual([memory["id"] for memory in found], [both])
 
     def test_a_misspelt_filter_is_refused_and_the_known_ones_are_named(self) -> None:
         answer = self.call("GET", f"{MEMORIES}?tag=a", expect=422)
@@ -147,17 +145,17 @@ class ReadTests(RestTestCase):
         for number in range(5):
             self.write(f"Note {number}", f"text number {number}")
         first = self.call("GET", "projects/alpha/events?limit=3").data
-        self.assertEqual([each["position"] for each in first["results"]], [1, 2, 3])
+        self.assertEqual([event["position"] for event in first["results"]], [1, 2, 3])
         rest = self.call("GET", f"projects/alpha/events?limit=3&cursor={first['meta']['next_cursor']}").data
-        self.assertEqual(([each["position"] for each in rest["results"]], rest["meta"]["has_more"]), ([4, 5], False))
+        self.assertEqual(([event["position"] for event in rest["results"]], rest["meta"]["has_more"]), ([4, 5], False))
         self.assertEqual(rest["results"][0]["payload"]["title"], "Note 3")
         verified = self.call("GET", "projects/alpha/events/verify").data
         self.assertEqual((verified["ok"], verified["events"]), (True, 5))
 
-    def test_the_timeline_and_the_stats_say_what_the_store_holds(self) -> None:
+    def test_the_timeline_and_the_stats_describe_the_store(self) -> None:
         memory_id = self.write()
         events = self.call("GET", f"projects/alpha/timeline?id={memory_id}").data["results"]
-        self.assertEqual([each["type"] for each in events], ["memory.written"])
+        self.assertEqual([event["type"] for event in events], ["memory.written"])
         stats = self.call("GET", "projects/alpha/stats").data
         self.assertEqual((stats["store"], stats["events"], stats["memories"]), ("alpha", 1, {"note": 1}))
 
@@ -173,9 +171,9 @@ class SessionTests(RestTestCase):
         self.call("POST", "projects/alpha/sessions/s2/end", expect=409)
         self.call("GET", "projects/alpha/sessions/unknown", expect=404)
         listed = self.call("GET", "projects/alpha/sessions?status=active").data["results"]
-        self.assertEqual([each["session_id"] for each in listed], ["s/1 ü"])
+        self.assertEqual([session["session_id"] for session in listed], ["s/1 ü"])
 
-    def test_a_session_whose_name_holds_slashes_is_found_where_location_says(self) -> None:
+    def test_a_session_with_slashes_has_the_address_in_location(self) -> None:
         made = self.call("POST", "projects/alpha/sessions", {"session_id": "feature/tides & more"}, expect=201)
         path = made["Location"].removeprefix("/api/v1/")
         self.assertEqual(self.call("GET", path).data["id"], made.data["id"])
@@ -188,4 +186,4 @@ class SessionTests(RestTestCase):
         answers = [self.call("POST", "projects/alpha/commits", [commit]).data for _ in range(2)]
         self.assertEqual(answers, [{"recorded": 1, "known": 0}, {"recorded": 0, "known": 1}])
         listed = self.call("GET", "projects/alpha/commits").data["results"]
-        self.assertEqual([each["sha"] for each in listed], ["a" * 40])
+        self.assertEqual([commit["sha"] for commit in listed], ["a" * 40])

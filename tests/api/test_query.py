@@ -1,5 +1,3 @@
-"""Queries and conflicts over REST."""
-
 from __future__ import annotations
 
 from tests.api.client import RestTestCase
@@ -26,15 +24,15 @@ class QueryTests(RestTestCase):
         self.assertEqual(first["results"][0]["parts"]["tags"], {"value": 1.0, "points": 3.0})
         self.assertEqual(self.call("POST", "projects/beta/query", {}).data["results"], [])
 
-    def test_what_breaks_a_rule_is_refused_in_one_sentence(self):
-        for body, said in (
+    def test_invalid_queries_are_refused_in_one_sentence(self):
+        for body, output in (
             ({"types": ["decisions"]}, "'types[0]' must be one of"),
             ({"tags": {"all": ["x"]}}, "'tags.all' is not known"),
             ({"scope": {"type": "project", "id": "beta"}}, "bound to project alpha"),
             ({"limit": 0}, "'limit' must be at least 1"),
         ):
-            with self.subTest(said):
-                self.assertIn(said, self.call("POST", QUERY, body, expect=422).data["detail"])
+            with self.subTest(output):
+                self.assertIn(output, self.call("POST", QUERY, body, expect=422).data["detail"])
         self.call("POST", QUERY, {"related_to": {"type": "tool", "id": "Nothing"}}, expect=404)
 
 
@@ -48,7 +46,7 @@ class ConflictTests(RestTestCase):
         conflict_id: int = item["id"]
         return conflict_id
 
-    def test_conflicts_are_listed_got_and_settled_once(self):
+    def test_conflicts_are_listed_read_and_resolved_once(self):
         conflict_id = self.dispute()
         one = self.call("GET", f"{CONFLICTS}/{conflict_id}").data
         self.assertEqual((one["a"]["content"], one["b"]["content"]), ("Use tabs.", "Use spaces."))

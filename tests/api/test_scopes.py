@@ -1,5 +1,3 @@
-"""Organisations and projects over REST: made, described, listed; nothing half-made is left behind."""
-
 from __future__ import annotations
 
 from memoryhub.core import clock, log
@@ -13,7 +11,7 @@ GITHUB_TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 class OrgTests(RestTestCase):
-    def test_an_organisation_is_made_described_and_got(self) -> None:
+    def test_an_organisation_is_created_described_and_read(self) -> None:
         body = {"org_id": "acme", "name": "Acme", "metadata": {"house style": "plain"}}
         made = self.call("POST", "orgs", body, expect=201)
         self.assertEqual(made["Location"], "/api/v1/orgs/acme")
@@ -31,13 +29,13 @@ class OrgTests(RestTestCase):
         self.call("PATCH", "projects/beta", {"org_id": "acme"})
         self.call("PATCH", "projects/alpha", {"org_id": "acme"})
         listed = self.call("GET", "orgs?limit=2").data
-        self.assertEqual([each["org_id"] for each in listed["results"]], ["acme", "umbrella"])
+        self.assertEqual([org["org_id"] for org in listed["results"]], ["acme", "umbrella"])
         self.assertEqual(listed["results"][0]["projects"], ["alpha", "beta"])
         rest = self.call("GET", f"orgs?limit=2&cursor={listed['meta']['next_cursor']}").data
-        self.assertEqual([each["org_id"] for each in rest["results"]], ["zeta"])
+        self.assertEqual([org["org_id"] for org in rest["results"]], ["zeta"])
         self.assertEqual((rest["meta"]["total_count"], rest["meta"]["has_more"]), (3, False))
 
-    def test_what_is_not_there_is_not_found_and_never_made(self) -> None:
+    def test_an_unknown_organisation_is_not_found_and_not_created(self) -> None:
         self.call("POST", "orgs", {"org_id": "acme"}, expect=201)
         for method, body in (("GET", None), ("PATCH", {"name": "x"})):
             answer = self.call(method, "orgs/umbrella", body, expect=404)
@@ -47,7 +45,7 @@ class OrgTests(RestTestCase):
             self.call("GET", f"orgs/{name}", expect=422)
             self.call("POST", "orgs", {"org_id": name}, expect=422)
 
-    def test_only_who_is_known_may_ask(self) -> None:
+    def test_callers_must_authenticate(self) -> None:
         for method, path in (("GET", "orgs"), ("POST", "orgs"), ("GET", "orgs/acme"), ("PATCH", "projects/alpha")):
             self.call(method, path, {} if method != "GET" else None, token="wrong", expect=401)
 
@@ -57,7 +55,7 @@ class ProjectTests(RestTestCase):
         super().setUp()
         self.call("POST", "orgs", {"org_id": "acme"}, expect=201)
 
-    def test_a_project_is_made_with_all_that_is_said_of_it(self) -> None:
+    def test_a_project_is_created_with_its_description(self) -> None:
         body = {
             "project_id": "gamma",
             "name": "Gamma",
@@ -76,12 +74,12 @@ class ProjectTests(RestTestCase):
             (event.type, event.stream_id, event.actor, event.source), ("project.described", "project", "token", "rest")
         )
 
-    def test_a_change_keeps_the_rest_and_null_takes_the_organisation_out(self) -> None:
+    def test_a_change_keeps_other_fields_and_null_removes_the_organisation(self) -> None:
         self.call("PATCH", "projects/alpha", {"name": "Alpha", "org_id": "acme"})
         changed = self.call("PATCH", "projects/alpha", {"description": "x", "org_id": None}).data
         self.assertEqual((changed["name"], changed["description"], changed["org_id"]), ("Alpha", "x", None))
 
-    def test_a_refused_project_is_not_made(self) -> None:
+    def test_a_refused_project_is_not_created(self) -> None:
         for fields, status in (
             ({"org_id": "umbrella"}, 404),
             ({"metadata": {"a": "x" * 16_000}}, 422),
@@ -91,7 +89,9 @@ class ProjectTests(RestTestCase):
             self.call("POST", "projects", {"project_id": "gamma", **fields}, expect=status)
         self.assertFalse(project_store("gamma").path.parent.exists())
         detail = self.call("PATCH", "projects/alpha", {"metadata": {"a": "x" * 16_000}}, expect=422).data["detail"]
-        self.assertIn("'metadata' is not valid: it has 16,009 characters as JSON and may have at most 16,000", detail)
+        self.assertIn(
+            "'metadata' is not valid: it has 16,009 characters as JSON and may have at most 16,000", detail
+        )
 
     def test_the_same_key_again_gives_the_first_answer(self) -> None:
         body = {"project_id": "gamma", "name": "Gamma"}
@@ -99,12 +99,12 @@ class ProjectTests(RestTestCase):
         self.assertEqual(self.call("POST", "projects", body, expect=201, Idempotency_Key="k").data, first)
         self.assertIn("if_exists=update", self.call("POST", "projects", body, expect=409).data["detail"])
 
-    def test_secrets_are_taken_out_and_told(self) -> None:
+    def test_secrets_are_removed_and_reported(self) -> None:
         answer = self.call("PATCH", "projects/alpha", {"description": f"token {GITHUB_TOKEN}"}).data
         self.assertEqual(answer["redacted"], ["github-token"])
         self.assertNotIn(GITHUB_TOKEN, answer["description"])
 
-    def test_the_list_is_of_one_organisation_where_that_is_asked(self) -> None:
+    def test_the_list_can_be_filtered_by_organisation(self) -> None:
         self.call("PATCH", "projects/beta", {"org_id": "acme", "description": "y" * 400})
         (found,) = self.call("GET", "projects?org_id=acme").data["results"]
         self.assertEqual((found["project_id"], len(found["description"])), ("beta", 300))
@@ -113,7 +113,7 @@ class ProjectTests(RestTestCase):
         self.assertEqual((compact["results"][0]["project_id"], compact["meta"]["has_more"]), ("alpha", True))
         self.assertIn("no parameter 'colour'", self.call("GET", "projects?colour=red", expect=422).data["detail"])
 
-    def test_the_last_check_of_the_chain_is_told(self) -> None:
+    def test_the_last_check_of_the_chain_is_included(self) -> None:
         StoreCheck.objects.create(
             store=project_store("alpha").alias, checked_at=clock.now(), ok=False, events=1, finding="broken at #1"
         )
@@ -127,5 +127,5 @@ class ProjectTests(RestTestCase):
         with self.store("alpha"):
             found = list_projects(command=ProjectList(limit=100))
             self.assertEqual(found.meta.total_count, 72)
-            self.assertEqual([each for each in found.results if "problem" in each], [])
+            self.assertEqual([project for project in found.results if "problem" in project], [])
             self.assertEqual(profile().name, "")

@@ -1,5 +1,3 @@
-"""Turns, iterations, commits and settings over REST."""
-
 from __future__ import annotations
 
 from tests.api.client import RestTestCase
@@ -23,7 +21,7 @@ class WorkTests(RestTestCase):
         refused = self.call("POST", f"{ALPHA}/turns/append", event, expect=412).data
         self.assertEqual((refused["code"], refused["reason"]), ("precondition_failed", "closed"))
         listed = self.call("GET", f"{ALPHA}/turns?status=closed").data
-        self.assertEqual([each["turn_id"] for each in listed["results"]], [turn["turn_id"]])
+        self.assertEqual([turn["turn_id"] for turn in listed["results"]], [turn["turn_id"]])
         self.assertNotIn("ack_token", str(listed))
 
     def test_strict_asks_for_the_token_in_a_header(self) -> None:
@@ -37,7 +35,7 @@ class WorkTests(RestTestCase):
         self.call("PATCH", f"{ALPHA}/settings", {"settings": {"colour": "red"}}, expect=422)
         self.assertEqual(self.call("GET", f"{ALPHA}/settings").data["turn_policy"], "auto")
 
-    def test_the_settings_that_were_answered_can_be_sent_back_and_what_is_never_to_go_still_stays(self) -> None:
+    def test_returned_settings_can_be_sent_back_and_protected_ones_stay(self) -> None:
         rule = {"what": "deleted", "kind": "guideline", "after_days": "never"}
         changed = {"settings": {"retention_days": "never", "retention": [rule]}}
         answered = self.call("PATCH", f"{ALPHA}/settings", changed).data

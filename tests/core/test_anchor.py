@@ -211,7 +211,7 @@ class DoorTests(McpTestCase):
             self.assertIn("memory-hub doctor --accept-loss --project alpha", output)
             code, output = shell.run("doctor", "--project", "alpha", "--accept-loss", "gone with the disk")
             self.assertEqual(code, 0, output)
-            self.assertRegex(output, r"accepted: \d+ events? lost; #\d+ records it")
+            self.assertRegex(output, r"accepted: \d+ events? lost, recorded as #\d+")
             code, output = shell.run("verify", "--project", "alpha")
             self.assertEqual(code, 0, output)
 

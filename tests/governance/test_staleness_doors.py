@@ -12,7 +12,7 @@ SHOW, AFFIRM = TOOLS
 class ToolTests(StalenessTestCase):
     def test_agents_see_what_waits_and_say_that_it_holds(self):
         decision = self.record("Sign tokens", files=["src/auth.py"]).id
-        self.assertEqual(SHOW.handler(SHOW.input()).text, "nothing waits to be affirmed")
+        self.assertEqual(SHOW.handler(SHOW.input()).text, "nothing needs rechecking")
         self.commit_now("Shorten tokens", "src/auth.py")
         self.assertEqual(
             SHOW.handler(SHOW.input()).text,

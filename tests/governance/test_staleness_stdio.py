@@ -14,7 +14,7 @@ class StdioTests(McpTestCase):
         recorded = server.say("decision_record", title="Sign tokens", chosen="HMAC", files=["src/auth/"])
         decision = re.search(r"#(\d+)", recorded)
         assert decision
-        self.assertEqual(server.say("memory_stale"), "nothing waits to be affirmed")
+        self.assertEqual(server.say("memory_stale"), "nothing needs rechecking")
         changed = {"path": "src/auth/token.py", "insertions": 3, "deletions": 1}
         made = {"message": "Shorten tokens", "committed_at": "2040-01-01T00:00:00Z", "files": [changed]}
         server.say("commit_record", sha="a" * 40, **made)
@@ -25,7 +25,7 @@ class StdioTests(McpTestCase):
         self.assertIn(f"{commit} +3 −1", server.say("memory_stale", diff=True), "no repository is at hand")
         said = server.say("memory_affirm", id=int(decision[1]), reason="shorter is safer")
         self.assertIn("affirmed: Sign tokens", said)
-        self.assertEqual(server.say("memory_stale"), "nothing waits to be affirmed")
+        self.assertEqual(server.say("memory_stale"), "nothing needs rechecking")
         refused = server.call("memory_affirm", id=999)
         self.assertTrue(refused["isError"])
         self.assertIn("there is no #999 in this store", refused["content"][0]["text"])

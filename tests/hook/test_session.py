@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memoryhub.config.clients import hook_clients
 from memoryhub.core.paging import estimate_tokens
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, replayed, run_hook, wait_for_spooled
 from tests.web.server import Server, poll, serving, temporary_home
@@ -93,7 +94,7 @@ class CodingSessionTests(HookTestCase):
         client.bash("git commit -m 'Add a file'", output)
         self.repository.commit("b.txt", "b", "Add another that no hook reported")
         client.send("Stop", last_assistant_message="Later.")
-        wait_for_spooled(self.home, 4)
+        wait_for_spooled(self.home, 3)
         with serving("--no-worker", home=self.home):
             poll(lambda: not list((self.home / "spool").glob("*.jsonl*")), what="an empty spool")
             events = replayed(self.home, "parser")
@@ -161,7 +162,7 @@ class OneHubTests(HookTestCase):
     def test_an_unknown_client_or_event_is_reported_with_the_known_ones(self):
         self.clone("printer")
         self.assert_harmless(
-            run_hook(self.home, "Stop", self.hook_data(), client="vi"), message="claude-code, gemini-cli"
+            run_hook(self.home, "Stop", self.hook_data(), client="vi"), message=", ".join(hook_clients())
         )
         self.assert_harmless(run_hook(self.home, "Halt", self.hook_data()), message="known are: SessionStart")
         self.assert_harmless(run_hook(self.home, "PreToolUse", self.hook_data(tool_name="Bash")))

@@ -108,7 +108,10 @@ class HubDatabaseTests(HubTestCase):
         self.assertEqual(self.path.stat().st_mode & 0o777, 0o600)
 
     def test_it_is_left_alone_while_the_hub_runs(self) -> None:
-        with lock.hold() as known, self.assertRaisesRegex(CommandError, "the hub is running at http://x"):
+        with (
+            lock.hold(started="by hand") as known,
+            self.assertRaisesRegex(CommandError, "the hub is running at http://x"),
+        ):
             known("http://x")
             self.restore(self.backup)
         self.assertEqual(self.names(self.path), ["now"])

@@ -1,1 +1,1 @@
-"""Tests of the MCP door, against the real process over real stdio."""
+"""Tests of the MCP server as a process over real pipes."""

@@ -1,4 +1,4 @@
-"""A client of the handshake era, written by hand: JSON lines over pipes, and nothing of the SDK."""
+"""A minimal client with handshake: JSON lines over pipes, without the SDK."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def environment(home: Path, **changes: str) -> dict[str, str]:
-    """Return the environment of a server that keeps everything under ``home`` and has the fixture tools."""
+    """Return the environment of a server with ``home`` and the fixture tools."""
     return {
         **os.environ,
         "MEMORY_HUB_HOME": str(home),
@@ -51,7 +51,7 @@ def command(*options: str) -> list[str]:
 
 
 def parameters(home: Path, *options: str) -> StdioServerParameters:
-    """Return how the SDK's client starts a server; it shares its standard error, so that should be quiet."""
+    # The server shares the SDK client's standard error, so it must be quiet.
     program, *words = command(*options)
     return StdioServerParameters(command=program, args=words, env=environment(home, PYTHONDEVMODE=""), cwd=ROOT)
 
@@ -172,11 +172,11 @@ class Server:
 
 
 class McpTestCase(SimpleTestCase):
-    """Tests against real servers that share one home folder a class, so that only the first one starts slowly."""
+    """Real servers that share a home folder per class, so that only the first one starts slowly."""
 
     home: Path
+    # Coverage is written when a server exits, so it must not be killed.
     measured: ClassVar[bool] = False
-    """Whether coverage is measured in the servers, which must end by themselves then: a killed one loses it."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -212,7 +212,7 @@ class McpTestCase(SimpleTestCase):
 
 
 def run_async(work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-    """Run a coroutine function in a loop of its own, which is not asked for its opinion on slow steps."""
+    # Without asyncio's debug mode, which warns about slow steps.
     with anyio.from_thread.start_blocking_portal(backend_options={"debug": False}) as portal:
         return portal.call(work, *arguments)
 

@@ -1,4 +1,4 @@
-"""Tools that exist for the tests alone; ``MEMORY_HUB_TEST_TOOLS`` names this module to the server."""
+"""Tools for tests; the server loads the module that ``MEMORY_HUB_TEST_TOOLS`` names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ _ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELE
 
 
 class EchoInput(BaseModel):
-    """What ``test_echo`` takes."""
-
     text: str = Field(max_length=100_000_000)
     times: int = Field(1, ge=1, le=5, description="How often.")
     mode: Literal["plain", "loud"] = "plain"
@@ -32,7 +30,7 @@ class NothingInput(BaseModel):
 
 
 class FileInput(BaseModel):
-    """A file to leave a trace in, how long to take, and a file to wait for."""
+    """A file to write, seconds to sleep, and a file to wait for."""
 
     path: str
     seconds: float = 0
@@ -40,8 +38,6 @@ class FileInput(BaseModel):
 
 
 class ShredInput(BaseModel):
-    """A file to delete, once the user has said so."""
-
     path: str
     confirm_token: str | None = Field(None, json_schema_extra=unlisted)
 

@@ -1,4 +1,4 @@
-"""A server over HTTP, and clients of it: one written by hand, on the standard library alone, and the SDK's."""
+"""A server over HTTP, and clients: a minimal one on the standard library, and the SDK's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HttpServer:
         return {"Authorization": f"Bearer {(self.home / 'token').read_text().strip()}"}
 
     def send(self, method: str, body: Message | None = None, **headers: str) -> http.client.HTTPResponse:
-        """Send a request and return the response, of which only the head is read."""
+        """Send a request and return the response with only its head read."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=DEADLINE_SECONDS)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, "/mcp", json.dumps(body) if body else None, {**HEADERS, **named})
@@ -114,7 +114,7 @@ class HttpSession:
         return self._server.send(method, body, **self._headers)
 
     def begin(self, tool: str, **arguments: Any) -> http.client.HTTPResponse:
-        """Call a tool and return the response, whose answer may be yet to come."""
+        """Call a tool and return the response before the answer has arrived."""
         params = {"name": tool, "arguments": arguments}
         return self.send("POST", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 
@@ -129,7 +129,6 @@ def hello(**capabilities: Message) -> Message:
 
 
 def text_of(response: http.client.HTTPResponse) -> str:
-    """Return the text of the tool's answer at the end of a stream."""
     data = [line.removeprefix("data: ") for line in response.read().decode().splitlines() if line.startswith("data: ")]
     text = json.loads(data[-1])["result"]["content"][0]["text"]
     assert isinstance(text, str)

@@ -1,5 +1,3 @@
-"""What a tool call answers: text, structured data, and errors that say what to do."""
-
 from __future__ import annotations
 
 import json
@@ -25,7 +23,7 @@ class CallingTools(McpTestCase):
         assert isinstance(text, str)
         return text
 
-    def test_an_answer_is_text_alone_by_default(self) -> None:
+    def test_an_answer_is_only_text_by_default(self) -> None:
         result = self.server.call("test_echo", text="hi", times=2)
         self.assertEqual(result, {"content": [{"type": "text", "text": "hi hi"}], "isError": False})
 
@@ -40,9 +38,9 @@ class CallingTools(McpTestCase):
         self.assertEqual(self.server.say("old.echo", text="hi"), "hi")
         self.assertIn("conflict", self.failure("test_fail"))
 
-    def test_an_argument_may_come_by_its_older_name_but_not_by_both(self) -> None:
+    def test_an_argument_may_have_its_older_name_but_not_both(self) -> None:
         self.assertEqual(self.server.say("old_echo", utterance="hi"), "hi")
-        expected = "invalid: test_echo got 'text' twice, once by an older name; send 'text' alone"
+        expected = "invalid: test_echo got 'text' twice, once under an older name; send only 'text'"
         self.assertEqual(self.failure("test_echo", text="hi", utterance="ho"), expected)
         self.assertNotIn("utterance", json.dumps(self.server.ask("tools/list")))
 
@@ -72,7 +70,7 @@ class CallingTools(McpTestCase):
         expected = "invalid: test_echo has no argument 'colour'; it takes: text, times, mode, tags, format"
         self.assertEqual(self.failure("test_echo", text="x", colour="red"), expected)
 
-    def test_an_error_of_the_hub_is_told_with_its_data(self) -> None:
+    def test_an_error_of_the_hub_includes_its_data(self) -> None:
         self.assertEqual(
             self.failure("test_fail"),
             "conflict: there is one already; update it instead\nid: 412\nchoices: alpha, beta",
@@ -83,7 +81,7 @@ class CallingTools(McpTestCase):
         self.assertEqual(result["structuredContent"]["code"], "conflict")
         self.assertIn("id: 412", result["content"][0]["text"])
 
-    def test_an_unexpected_error_is_logged_and_the_server_lives_on(self) -> None:
+    def test_an_unexpected_error_is_logged_and_the_server_continues(self) -> None:
         expected = "internal error: ZeroDivisionError; the server's log has the details"
         server = self.connect()
         result = server.call("test_crash")
@@ -107,7 +105,7 @@ class BoundToOneProject(McpTestCase):
         self.assertTrue(refusal["isError"])
         self.assertIn("forbidden: this server is bound to project 'alpha'", refusal["content"][0]["text"])
 
-    def test_the_folder_names_the_project_where_no_option_does(self) -> None:
+    def test_the_folder_names_the_project_without_an_option(self) -> None:
         folders = [self.home / place / "shop" for place in ("here", "there")]
         for folder in folders:
             folder.mkdir(parents=True)
@@ -117,7 +115,7 @@ class BoundToOneProject(McpTestCase):
         self.assertTrue(answer["isError"])
         self.assertIn("\nchoices: shop, ", answer["content"][0]["text"])
 
-    def test_where_the_project_cannot_be_told_lists_work_and_calls_say_why(self) -> None:
+    def test_with_an_ambiguous_project_lists_work_and_calls_fail(self) -> None:
         server = self.connect("--project", "No such slug!")
         self.assertTrue(server.ask("tools/list")["result"]["tools"])
         for _ in range(2):
@@ -169,7 +167,7 @@ class ReadingResources(McpTestCase):
             json.loads(contents["text"]), {"parameters": {"id": "a/b c", "a": "1", "b": "ü"}, "store": "alpha"}
         )
 
-    def test_what_is_not_there_is_an_error_in_the_clients_own_revision(self) -> None:
+    def test_an_unknown_resource_is_an_error_of_the_clients_revision(self) -> None:
         handshake, modern = self.connect(), self.start()
         for uri in ("test://item/404", "other://item/1", "test://item/1/2", "memories://get/999999"):
             with self.subTest(uri=uri):

@@ -1,5 +1,3 @@
-"""What cannot be undone is asked first, in both eras, with the SDK's client and a plain one; or told with a token."""
-
 from __future__ import annotations
 
 import tempfile
@@ -34,7 +32,7 @@ class ConfirmationTestCase(McpTestCase):
         self.assertFalse(self.path.exists())
 
 
-class AClientThatShookHands(ConfirmationTestCase):
+class AClientWithHandshake(ConfirmationTestCase):
     server: Server
 
     @classmethod
@@ -45,7 +43,7 @@ class AClientThatShookHands(ConfirmationTestCase):
         cls.server.initialize(elicitation={})
 
     def ask_for_it(self, server: Server | None = None) -> tuple[Server, int, dict[str, Any]]:
-        """Call the tool; return the call's id and the question that comes instead of its answer."""
+        """Call the tool; return the call's id and the question."""
         server = server or self.server
         number = server.request("tools/call", {"name": "test_shred", "arguments": {"path": str(self.path)}})
         question = server.receive()
@@ -63,10 +61,10 @@ class AClientThatShookHands(ConfirmationTestCase):
         assert isinstance(result, dict)
         return result
 
-    def test_is_asked_and_a_yes_deletes(self) -> None:
+    def test_is_asked_and_accepting_deletes(self) -> None:
         self.assert_deleted(self.answer({"result": {"action": "accept", "content": {}}}))
 
-    def test_a_no_deletes_nothing(self) -> None:
+    def test_declining_deletes_nothing(self) -> None:
         self.assert_refused(self.answer({"result": {"action": "decline"}}), "forbidden: the user declined")
         self.assert_refused(self.answer({"result": {"action": "cancel"}}), "forbidden: the user dismissed the question")
 
@@ -76,7 +74,7 @@ class AClientThatShookHands(ConfirmationTestCase):
         self.assertIn("confirm_token: shred-", result["content"][0]["text"])
         self.assertTrue(self.path.exists())
 
-    def test_a_yes_to_what_has_changed_meanwhile_deletes_nothing(self) -> None:
+    def test_accepting_after_a_change_deletes_nothing(self) -> None:
         server, _, question = self.ask_for_it()
         kept = self.path.with_suffix(".other")
         kept.write_text("another file")
@@ -85,7 +83,7 @@ class AClientThatShookHands(ConfirmationTestCase):
         server.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}})
         self.assert_refused(server.receive()["result"], "precondition_failed: ")
 
-    def test_others_calls_go_on_while_a_question_waits(self) -> None:
+    def test_other_calls_continue_while_a_question_is_open(self) -> None:
         server, number, question = self.ask_for_it()
         self.assertEqual(server.say("test_echo", text="on"), "on")
         self.assertEqual(server.say("test_slow_write", path=str(self.path)), "written")
@@ -105,7 +103,7 @@ class AClientThatShookHands(ConfirmationTestCase):
             self.assertEqual(server.wait()[0], 0)
 
 
-class AClientThatCanAskNobody(ConfirmationTestCase):
+class AClientWithoutElicitation(ConfirmationTestCase):
     def test_gets_the_question_the_token_and_how_to_call_again(self) -> None:
         server = self.share_server()
         by_addresses_alone = self.start()
@@ -151,7 +149,7 @@ class AClientWithoutHandshake(ConfirmationTestCase):
         return self.server.ask("tools/call", {"name": tool, "arguments": arguments, "_meta": envelope, **more})
 
     def answer(self, action: Action, state: str | None = None, **more: Any) -> dict[str, Any]:
-        """Call, then call again with the user's answer and the state that came with the question."""
+        """Call, then call again with the user's answer and the returned state."""
         asked = self.call()["result"]
         self.assertEqual(asked["resultType"], "input_required")
         self.assertEqual(asked["inputRequests"]["confirm"]["params"]["message"], QUESTION)
@@ -164,7 +162,7 @@ class AClientWithoutHandshake(ConfirmationTestCase):
         self.assert_refused(self.answer("cancel")["result"], "forbidden: the user dismissed the question")
         self.assert_deleted(self.answer("accept")["result"])
 
-    def test_a_state_counts_for_its_own_call_alone(self) -> None:
+    def test_a_state_is_valid_only_for_its_own_call(self) -> None:
         other = self.path.with_suffix(".other")
         other.write_text("not this one")
         for changes in ({"state": "v1.forged"}, {"path": other}, {"tool": "test_forget"}):
@@ -174,7 +172,7 @@ class AClientWithoutHandshake(ConfirmationTestCase):
         self.assertTrue(self.path.exists())
         self.assertTrue(other.exists())
 
-    def test_an_answer_to_no_question_is_none(self) -> None:
+    def test_an_answer_without_a_question_is_ignored(self) -> None:
         asked = self.call(inputResponses={"confirm": {"action": "accept"}})["result"]
         self.assertEqual(asked["resultType"], "input_required")
         asked = self.answer("accept", inputResponses={"another": {"action": "accept"}})["result"]

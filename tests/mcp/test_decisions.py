@@ -1,5 +1,3 @@
-"""Decisions and the commits that carry them out, through a real server: what was asked of the product, one by one."""
-
 from __future__ import annotations
 
 import json
@@ -25,7 +23,7 @@ def id_of(answer: str) -> int:
 
 
 def record_journal(server: Server) -> tuple[int, int]:
-    """Record a decision and the one that replaced it, carried out by a commit of other words; return their ids."""
+    """Record a decision and its replacement, implemented by a commit with other words; return their ids."""
     earlier = id_of(
         server.say(
             "memory_log_decision",
@@ -70,7 +68,7 @@ class AcceptanceTests(McpTestCase):
     def lines(self, **question: Any) -> list[str]:
         return self.server.say("memory_search", **question).split("\n")[:-1]
 
-    def test_1_what_was_decided_is_answered_with_records_that_can_be_verified(self) -> None:
+    def test_1_questions_about_decisions_return_verifiable_records(self) -> None:
         for question in (
             "what did we decide about the database journal?",
             "why was the journal of the database chosen",
@@ -84,7 +82,7 @@ class AcceptanceTests(McpTestCase):
             replaced = next(line for line in others if line.startswith(f"#{self.earlier} "))
             self.assertIn(f"superseded, now #{self.standing}", replaced)
 
-    def test_2_commits_are_found_by_their_theme_and_not_by_their_message_alone(self) -> None:
+    def test_2_commits_are_found_by_theme_and_not_only_by_message(self) -> None:
         for theme in ("journal of the database", "readers retries slow", "sqlite", "people read while others write"):
             with self.subTest(theme):
                 (found,) = self.lines(query=theme, sources=["commit"])
@@ -107,7 +105,7 @@ class AcceptanceTests(McpTestCase):
         self.assertRegex(server.say("memory_search", query="log own"), rf"(?m)^#{third} decision .*commits abcdef1")
         self.assertIn(f"ancestor 2: #{earlier}", server.say("decision_get", ids=[third], lineage=True))
 
-    def test_4_switched_off_nothing_is_kept_found_made_or_said(self) -> None:
+    def test_4_when_switched_off_nothing_is_stored_or_found(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             home, folder = Path(name, "home"), Path(name, "project")
             folder.mkdir()
@@ -118,32 +116,36 @@ class AcceptanceTests(McpTestCase):
             self.assertEqual(server.ask("tools/list")["result"]["tools"], [])
             refused = server.call("memory_write", title="T", content="x")
             self.assertTrue(refused["isError"])
-            self.assertIn(".memory-hub.toml; nothing is kept or found", refused["content"][0]["text"])
+            self.assertIn(".memory-hub.toml; nothing is stored or found", refused["content"][0]["text"])
             self.assertEqual(server.end(), (0, ""))
-            told = json.dumps({"cwd": str(folder), "session_id": "s", "prompt": "x"}).encode()
+            hook_input = json.dumps({"cwd": str(folder), "session_id": "s", "prompt": "x"}).encode()
             for event in ("SessionStart", "UserPromptSubmit", "PostToolUse"):
                 done = subprocess.run(
                     [sys.executable, str(ROOT / "manage.py"), "hook", "claude-code", event],
-                    input=told, capture_output=True, cwd=folder, env=environment(home), timeout=120, check=True,
+                    input=hook_input, capture_output=True, cwd=folder, env=environment(home), timeout=120, check=True,
                 )  # fmt: skip
                 self.assertEqual((done.stdout, done.stderr), (b"", b""))
             self.assertEqual(contents(Path(name)), before)
             self.assertFalse(home.exists())
 
-    def test_4_the_environment_and_the_newest_revision_are_heeded_too(self) -> None:
+    def test_4_switching_off_works_by_environment_and_in_the_newest_revision(self) -> None:
         server = self.start("--project", "alpha", MEMORY_HUB_ENABLED="false")
         found = server.ask("server/discover", {"_meta": ENVELOPE})["result"]
         self.assertIn("MEMORY_HUB_ENABLED=false", found["instructions"])
         self.assertIn("switched off", server.ask("prompts/get", {"name": "librarian"})["error"]["message"])
 
-    def test_6_no_secret_is_kept(self) -> None:
-        said = " ".join(SECRETS)
-        fields = dict.fromkeys(("title", "context", "chosen", "rationale"), said)
+    def test_6_no_secret_is_stored(self) -> None:
+        output = " ".join(SECRETS)
+        fields = dict.fromkeys(("title", "context", "chosen", "rationale"), output)
         answer = self.server.say(
-            "decision_record", **fields, alternatives=[{"option": said, "why_not": said}], notes=[said], files=[said]
+            "decision_record",
+            **fields,
+            alternatives=[{"option": output, "why_not": output}],
+            notes=[output],
+            files=[output],
         )
         self.assertIn("redacted before keeping", answer)
-        commit = {"sha": "b" * 40, "message": f"Deploy with {said}", "author": said, "files": [said]}
+        commit = {"sha": "b" * 40, "message": f"Deploy with {output}", "author": output, "files": [output]}
         self.server.say("commit_record", **commit, decision_ids=[id_of(answer)])
         shown = self.server.say("decision_get", ids=[id_of(answer)])
         self.assertIn("[REDACTED", shown)
@@ -164,24 +166,24 @@ class DecisionToolsTests(McpTestCase):
         cls.server = cls.share_server()
         cls.earlier, cls.standing = record_journal(cls.server)
 
-    def test_json_says_what_text_says(self) -> None:
+    def test_json_and_text_agree(self) -> None:
         data = self.server.call("decision_get", ids=[self.standing], lineage=True, format="json")["structuredContent"]
         (decision,) = data["results"]
-        said = (decision["status"], decision["lineage"]["ancestors"][0]["id"], decision["commits"][0]["sha"])
-        self.assertEqual(said, ("accepted", self.earlier, SHA))
+        output = (decision["status"], decision["lineage"]["ancestors"][0]["id"], decision["commits"][0]["sha"])
+        self.assertEqual(output, ("accepted", self.earlier, SHA))
         recorded = self.server.call("decision_record", title="T", chosen="C", format="json")["structuredContent"]
         self.assertEqual((recorded["status"], recorded["is_new"]), ("accepted", True))
 
-    def test_superseding_what_is_superseded_names_what_stands(self) -> None:
+    def test_superseding_a_superseded_decision_names_the_current_one(self) -> None:
         refused = self.server.say("decision_supersede", id=self.earlier, chosen="MVCC")
         self.assertIn(f"#{self.standing} is in force; supersede that, or pass branch=true", refused)
 
-    def test_a_file_tells_the_decisions_behind_it(self) -> None:
+    def test_a_file_returns_the_decisions_that_explain_it(self) -> None:
         shown = self.server.say("decision_get", file_path="core/sqlite.py")
         self.assertTrue(shown.startswith(f"#{self.standing} decision accepted"))
         self.assertIn(f"supersedes #{self.earlier}", shown)
 
-    def test_an_id_of_something_else_is_answered_with_what_it_is(self) -> None:
+    def test_an_id_of_another_type_is_named_in_the_error(self) -> None:
         memory = id_of(self.server.say("memory_write", title="Other", content="thing"))
         for tool, known, what in (
             ("memory_get", self.standing, "a decision, not a memory; decision_get shows it"),
@@ -220,7 +222,7 @@ class DecisionToolsTests(McpTestCase):
         self.assertEqual(stats["decisions"]["superseded"], 1)
         self.assertEqual(stats["commits"], {"with_decision": 1, "without_decision": 0})
 
-    def test_a_pack_begins_with_the_decisions_that_stand(self) -> None:
+    def test_a_pack_begins_with_current_decisions(self) -> None:
         pack = self.server.say("memory_context", query="database journal")
         self.assertRegex(pack, rf"Decisions in force:\n- #{self.standing} decided \d{{4}}-\d\d-\d\d Journal")
         self.assertNotIn(f"#{self.earlier} ", pack)

@@ -1,5 +1,3 @@
-"""Cancelling, and the end of the process: reads stop, writes finish, and the exit code is 0."""
-
 from __future__ import annotations
 
 import signal
@@ -33,7 +31,7 @@ class CancellingCalls(McpTestCase):
             wait_until(lambda: path.read_text() == "done")
             self.assertEqual(server.end()[0], 0)
 
-    def test_slow_reads_do_not_stand_in_the_way_of_a_write(self) -> None:
+    def test_slow_reads_do_not_delay_a_write(self) -> None:
         with _trace() as path:
             server = self.connect()
             for _ in range(2):
@@ -103,10 +101,10 @@ class EndingTheProcess(McpTestCase):
             running.process.terminate()
             self.assertEqual(running.wait()[0], 0)
 
-    def test_a_client_that_says_nothing_and_leaves(self) -> None:
+    def test_a_client_that_sends_nothing_and_disconnects(self) -> None:
         self.assertEqual(self.start().end(), (0, ""))
 
-    def test_a_client_that_stops_reading_and_leaves(self) -> None:
+    def test_a_client_that_stops_reading_and_disconnects(self) -> None:
         server = self.connect()
         assert server.process.stdout
         for _ in range(20):
@@ -139,7 +137,7 @@ def _go(path: Path) -> Path:
 
 
 def _write_slowly(server: Server, path: Path, *, seconds: float = 0, until: Path | None = None) -> int:
-    """Start a write that takes ``seconds``, or waits for a file; return its request's id once it has begun."""
+    """Start a write that takes ``seconds`` or waits for a file; return the request's id once it runs."""
     arguments = {"path": str(path), "seconds": seconds, "until": str(until or "")}
     number = server.request("tools/call", {"name": "test_slow_write", "arguments": arguments})
     wait_until(lambda: path.read_text() == "begun")

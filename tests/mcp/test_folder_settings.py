@@ -1,5 +1,3 @@
-"""The settings of the folder where the server was started, over real pipes."""
-
 from __future__ import annotations
 
 import tempfile
@@ -19,7 +17,7 @@ class FolderSettingsTests(McpTestCase):
         server.initialize()
         return server
 
-    def test_they_hold_for_the_server_and_are_read_once(self) -> None:
+    def test_they_apply_to_the_server_and_are_read_once(self) -> None:
         self.file.write_text('project = "alpha"\nsearch_mode = "basic"\ncapture_decisions = false\n')
         server = self.serve()
         server.say("memory_write", title="Readers", content="never wait")
@@ -28,17 +26,17 @@ class FolderSettingsTests(McpTestCase):
         for tool, arguments in (("decision_record", {"title": "Use WAL"}), ("memory_log_decision", {"title": "Tea"})):
             refused = server.call(tool, chosen="that", **arguments)
             self.assertTrue(refused["isError"])
-            said = f"forbidden: agents cannot record decisions here: capture_decisions is false, set by {self.file}"
-            self.assertIn(said, refused["content"][0]["text"])
+            output = f"forbidden: agents cannot record decisions here: capture_decisions is false, set by {self.file}"
+            self.assertIn(output, refused["content"][0]["text"])
         self.assertNotIn("WAL", server.say("memory_search", query="WAL"))
         server.end()
 
-    def test_a_wrong_file_is_told_at_each_call_until_it_is_mended(self) -> None:
+    def test_a_broken_file_is_reported_in_each_call_until_it_is_fixed(self) -> None:
         self.file.write_text('project = "alpha"\nserch_mode = "basic"\n')
         server = self.serve()
         for _ in range(2):
-            said = server.say("memory_search", query="anything")
-            self.assertIn(f"{self.file}: there is no setting 'serch_mode' (did you mean 'search_mode'?)", said)
+            output = server.say("memory_search", query="anything")
+            self.assertIn(f"{self.file}: there is no setting 'serch_mode' (did you mean 'search_mode'?)", output)
         self.file.write_text('project = "alpha"\nsearch_mode = "basic"\n')
         self.assertIn("mode: basic", server.say("memory_stats"))
         server.end()

@@ -1,5 +1,3 @@
-"""Stored text cannot pass for a line of an answer, whatever it says and whichever tool gives it."""
-
 from __future__ import annotations
 
 import itertools
@@ -16,7 +14,7 @@ from memoryhub.core.errors import HubError
 from memoryhub.core.tools import Answer, Tool, all_prompts, all_tools
 from memoryhub.mcp.calls import _arguments, _present, error_result
 from memoryhub.mcp.registry import load_tools
-from memoryhub.mcp.resources import Resources
+from memoryhub.mcp.server import Resources
 from tests.hostile import BREAKS, FORGED, Hostile, fill, forged_lines, forging, ids_at_line_starts
 from tests.mcp.client import Server
 from tests.support import HubTestCase, forget_all_stores
@@ -25,7 +23,7 @@ QUESTION = "guideline x"
 
 
 def questions(known: Hostile) -> dict[str, list[dict[str, Any]]]:
-    """Return calls of every tool, by its name: those that show what is stored, and those that write."""
+    """Return sample calls by tool, for tools that need arguments to show or write data; others are called without."""
     every = {"limit": 50}
     registry: dict[str, dict[str, list[dict[str, Any]]]] = {
         kind: {"add": [{name: "new", text: "new"}], "update": [{"id": which}], "get": [{"id": which}],
@@ -45,7 +43,6 @@ def questions(known: Hostile) -> dict[str, list[dict[str, Any]]]:
             {"name": known.title},
         ],
         "memory_list": [every, {"compact": True}],
-        "memory_stats": [{}],
         "memory_timeline": [{"before": 100}, {"id": known.memory}],
         "memory_query": [{**every, "include_versions": True}, {"search": QUESTION}, {"compact": True}],
         "memory_conflicts": [{}, {"compact": True}],
@@ -53,12 +50,8 @@ def questions(known: Hostile) -> dict[str, list[dict[str, Any]]]:
         **{f"{kind}_{verb}": calls for kind, verbs in registry.items() for verb, calls in verbs.items()},
         "tag_list": [every, {"compact": True}],
         "relation_list": [every, {"compact": True}],
-        "org_list": [{}],
         "project_list": [{}, {"compact": True}],
-        "project_get": [{}],
         "audit_replay": [{"limit": 200}, {"compact": True}],
-        "audit_verify": [{}],
-        "iteration_get": [{}],
         "session_list": [every, {"compact": True}],
         "decision_get": [{"ids": [known.decision, known.later_decision], "lineage": True}],
         "memory_write": [{"title": "New", "content": "new"}, {"title": known.title, "content": "other"}],
@@ -91,7 +84,7 @@ def questions(known: Hostile) -> dict[str, list[dict[str, Any]]]:
 
 
 def hostile_arguments(tool: Tool, base: dict[str, Any], text: str) -> Iterator[dict[str, Any]]:
-    """Yield the call once for each argument that takes a text, with a hostile one."""
+    """Yield the call with hostile text in each text argument in turn."""
     for name, field in tool.input.model_json_schema()["properties"].items():
         choices = [field, *field.get("anyOf", [])]
         if any(choice.get("type") == "string" and "enum" not in choice for choice in choices):
@@ -126,12 +119,13 @@ class EveryToolTests(HubTestCase):
         with self.store(project, actor=text, session_id="s-hostile"):
             known = fill(text)
             calls = questions(known)
-            self.assertEqual(set(calls), {tool.name for tool in self.tools})
-            for name, arguments in calls.items():
-                tool = next(tool for tool in self.tools if tool.name == name)
-                for each in arguments:
-                    self.check(tool, each)
-                    for hostile in hostile_arguments(tool, each, text):
+            without = [tool for tool in self.tools if tool.name not in calls]
+            self.assertEqual([tool.name for tool in without if tool.input.model_json_schema().get("required")], [])
+            # Writes come last: some delete what the others show.
+            for tool in [*without, *(tool for name in calls for tool in self.tools if tool.name == name)]:
+                for arguments in calls.get(tool.name, [{}]):
+                    self.check(tool, arguments)
+                    for hostile in hostile_arguments(tool, arguments, text):
                         self.check(tool, hostile)
             self.check_resources(known)
 
@@ -164,7 +158,7 @@ class EveryToolTests(HubTestCase):
             assert found, uri
             self.check_text(uri, found.read())
 
-    def test_what_a_prompt_takes_is_set_apart_too(self) -> None:
+    def test_arguments_of_prompts_forge_no_line(self) -> None:
         for prompt in all_prompts():
             for name in prompt.input.model_fields:
                 for line_break in BREAKS:
@@ -172,10 +166,10 @@ class EveryToolTests(HubTestCase):
 
 
 def numbers(data: Any) -> Iterator[int]:
-    """Yield every number in JSON data, and in texts of it such as ``#12``."""
+    """Yield every number in JSON data and in its texts, such as ``#12``."""
     if isinstance(data, dict | list):
-        for each in data.values() if isinstance(data, dict) else data:
-            yield from numbers(each)
+        for value in data.values() if isinstance(data, dict) else data:
+            yield from numbers(value)
     elif isinstance(data, int):
         yield data
     elif isinstance(data, str) and not forged_lines(data):
@@ -183,7 +177,7 @@ def numbers(data: Any) -> Iterator[int]:
 
 
 class OverPipesTests(HubTestCase):
-    """The same where it was seen: at the door of a client, over a store that the version before has written."""
+    """Over a real connection, with a store written by an earlier version."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -194,7 +188,7 @@ class OverPipesTests(HubTestCase):
         self.addCleanup(self.server.destroy)
         self.server.initialize()
 
-    def test_what_is_stored_already_forges_nothing(self) -> None:
+    def test_text_of_an_earlier_version_forges_nothing(self) -> None:
         for name in ("memory_search", "memory_list", "memory_timeline", "session_list", "decision_get", "memory_get",
                      "memory_context", "session_start"):  # fmt: skip
             for arguments in questions(self.known)[name]:
@@ -221,15 +215,17 @@ class OverPipesTests(HubTestCase):
             for line_break in BREAKS:
                 with self.subTest(name=name, field=field, line_break=ascii(line_break)):
                     hostile = json.loads(json.dumps(arguments).replace("%s", json.dumps(line_break)[1:-1]))
-                    said = self.server.say(name, **hostile)
-                    self.assertRegex(said, rf"^invalid: {name}: '{field.replace('[', chr(92) + '[')}' must be one line")
+                    output = self.server.say(name, **hostile)
+                    self.assertRegex(
+                        output, rf"^invalid: {name}: '{field.replace('[', chr(92) + '[')}' must be one line"
+                    )
 
-    def test_a_line_break_at_the_end_is_cut_off_as_other_space_is(self) -> None:
+    def test_a_trailing_line_break_is_stripped(self) -> None:
         self.assertIn("created #", self.server.say("memory_write", title="Port\n", content="It is 8321."))
 
 
 class ContentsTests(HubTestCase):
-    def test_a_content_of_several_lines_is_given_whole_below_its_head(self) -> None:
+    def test_content_of_several_lines_is_shown_below_its_head(self) -> None:
         with self.store("alpha"):
             written = write_memory(command=MemoryWrite(title="Port", content="one\n\ntwo\u2028three"))
             tool = next(tool for tool in all_tools() if tool.name == "memory_get")

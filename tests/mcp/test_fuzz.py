@@ -1,5 +1,3 @@
-"""Every argument of every tool, with wrong types and hostile text, over a real client: nothing breaks or is written."""
-
 from __future__ import annotations
 
 import json
@@ -18,7 +16,7 @@ from tests.torture.rounds import is_long
 
 SEED = 20261122
 IS_LONG = is_long()
-# Values that each argument is given, of all that there are.
+# Number of values tried per argument
 VALUES_EACH = None if IS_LONG else 6
 ROUNDS = 20 if IS_LONG else 2
 
@@ -84,7 +82,7 @@ OTHERS: tuple[Any, ...] = (
     DEEP,
 )
 HOSTILE = (*TEXTS, *OTHERS)
-# What a required argument is given while another one is tried.
+# Valid values of required arguments while another argument is tried
 BASES = {
     "id": 1,
     "sha": "ab" * 20,
@@ -149,7 +147,7 @@ class FuzzTests(McpTestCase):
         return self.random.sample(values, count)
 
     def check_call(self, tool: str, arguments: dict[str, Any]) -> None:
-        """Call a tool; what is refused must have a code of the table, and leave every log as it was."""
+        """Call a tool; an error must have a known code and leave every log unchanged."""
         self.calls += 1
         before, answer = self.before, self.server.ask("tools/call", {"name": tool, "arguments": arguments})
         self.before = self.heads()
@@ -172,7 +170,7 @@ class FuzzTests(McpTestCase):
     def heads(self) -> dict[str, int]:
         found = {}
         for path in self.home.glob("**/events.db"):
-            if "cache" not in path.parts:  # views of the past are no stores
+            if "cache" not in path.parts:  # as-of views aren't stores
                 with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
                     found[str(path)] = connection.execute("SELECT max(position) FROM raw_events").fetchone()[0]
         return found
@@ -189,7 +187,6 @@ def _tools() -> list[Tool]:
 
 
 def _base(tool: Tool, ids: dict[str, int]) -> dict[str, Any]:
-    """Return what a tool's required arguments are given while another one is tried."""
     own = next((number for kind, number in ids.items() if kind in tool.name), ids["memory"])
     bases = {**BASES, "id": own, "source": ids["memory"], "target": ids["decision"]}
     needed = tool.input.model_json_schema().get("required", [])
@@ -197,7 +194,7 @@ def _base(tool: Tool, ids: dict[str, int]) -> dict[str, Any]:
 
 
 def _fill(server: Server) -> dict[str, int]:
-    """Keep something of every kind, so that calls get further than a name that nothing has; return their ids."""
+    """Store something of every kind, so that calls don't all end with not_found; return the ids."""
     calls: dict[str, tuple[str, Message]] = {
         "memory": ("memory_write", {"title": "Use WAL", "content": "readers do not wait", "tags": ["sqlite"]}),
         "session": ("session_start", {"session_id": "fuzz", "purpose": "to be asked for"}),
@@ -216,7 +213,7 @@ def _fill(server: Server) -> dict[str, int]:
         change = {"id": ids["memory"], "content": content, "base_version": 1}
         ids["conflict"] = _call(server, "memory_update", change)["conflict"]
     assert ids["conflict"], ids
-    # A tool is told by the first kind that its name has.
+    # The kind is the first one in the tool's name.
     return {kind: ids[kind] for kind in ("conflict", "relation", *calls)}
 
 

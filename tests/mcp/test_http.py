@@ -1,5 +1,3 @@
-"""The server over HTTP: both eras, who may come in, sessions of their own, and the end of the process."""
-
 from __future__ import annotations
 
 import http.client
@@ -32,7 +30,7 @@ class ServingOverHttp(HttpTestCase):
         cls.server = HttpServer(cls.home, "--profile", "full")
         cls.addClassCleanup(cls.server.destroy)
 
-    def test_the_sdks_client_is_served_and_asked_in_both_eras(self) -> None:
+    def test_the_sdks_client_works_in_both_eras(self) -> None:
         for mode in ("legacy", MODERN):
             with self.subTest(mode=mode), tempfile.NamedTemporaryFile(delete=False) as file:
                 run_async(self.converse, mode, Path(file.name))
@@ -43,12 +41,12 @@ class ServingOverHttp(HttpTestCase):
             return types.ElicitResult(action="accept", content={})
 
         async with self.server.client(mode, elicitation_callback=agree) as client:
-            said = await client.call_tool("test_echo", {"text": "hi"})
-            self.assertEqual(said.content, [types.TextContent(text="hi")])
+            output = await client.call_tool("test_echo", {"text": "hi"})
+            self.assertEqual(output.content, [types.TextContent(text="hi")])
             deleted = await client.call_tool("test_shred", {"path": str(path)})
             self.assertEqual(deleted.content, [types.TextContent(text="deleted")])
 
-    def test_a_token_file_that_is_emptied_admits_nobody(self) -> None:
+    def test_an_empty_token_file_admits_nobody(self) -> None:
         token = self.home / "token"
         before = token.read_text()
         self.addCleanup(token.write_text, before)
@@ -63,7 +61,7 @@ class ServingOverHttp(HttpTestCase):
             self.assertEqual(response.status, 503)
             self.assertIn(b"holds 5 characters, and a secret needs at least 32", response.read())
 
-    def test_only_who_has_the_token_comes_in(self) -> None:
+    def test_only_clients_with_the_token_are_admitted(self) -> None:
         self.assertIn(str(self.home / "token"), self.server.greeting)
         self.assertEqual((self.home / "token").stat().st_mode & 0o777, 0o600)
         known = self.server.authorization
@@ -100,7 +98,7 @@ class ServingOverHttp(HttpTestCase):
         self.assertEqual(first.say("test_origin"), "mcp plain client one alpha")
         self.assertEqual(second.say("test_origin"), "mcp plain client another alpha")
 
-    def test_clients_without_handshake_are_told_apart_by_their_names(self) -> None:
+    def test_clients_without_handshake_are_distinguished_by_name(self) -> None:
         first, other, again = (run_async(self.write_as, name) for name in ("one", "two", "one"))
         self.assertRegex(first, r"^mcp one \S+ alpha$")
         self.assertEqual(again, first)
@@ -110,9 +108,9 @@ class ServingOverHttp(HttpTestCase):
         info = types.Implementation(name=name, version="1")
         async with self.server.client(MODERN, client_info=info) as client:
             await client.call_tool("memory_write", {"title": f"By {name}", "content": f"of {name}"})
-            said = (await client.call_tool("test_origin", {})).content[0]
-            assert isinstance(said, types.TextContent)
-            return said.text
+            output = (await client.call_tool("test_origin", {})).content[0]
+            assert isinstance(output, types.TextContent)
+            return output.text
 
     def test_a_client_that_leaves_ends_its_turn(self) -> None:
         leaving, staying = HttpSession(self.server), HttpSession(self.server)
@@ -125,20 +123,20 @@ class ServingOverHttp(HttpTestCase):
 
 
 class StartingOverHttp(HttpTestCase):
-    def test_without_a_token_everyone_on_the_machine_comes_in(self) -> None:
+    def test_without_a_token_everyone_on_the_machine_is_admitted(self) -> None:
         server = self.serve("--no-token", "--allow-host", "hub.example")
         self.assertIn("to everyone on this machine", server.greeting)
         self.assertEqual(server.status(), 200)
         self.assertEqual(server.status(Host="hub.example"), 200)
         self.assertEqual(server.status(Host="evil.example"), 421)
 
-    def test_a_taken_port_is_told(self) -> None:
+    def test_a_port_in_use_is_an_error(self) -> None:
         taken = f"127.0.0.1:{self.serve().port}"
         done = subprocess.run(
             command("--http", taken), env=environment(self.home), cwd=ROOT, capture_output=True, text=True, check=False
         )
         self.assertEqual((done.returncode, done.stdout), (8, ""))
-        self.assertRegex(done.stderr, r"^127.0.0.1 port \d+ cannot be used \(Address already in use\); choose another")
+        self.assertRegex(done.stderr, r"^can.t listen on 127.0.0.1 port \d+ \(Address already in use\); choose another")
 
 
 class EndingOverHttp(HttpTestCase):
@@ -157,7 +155,7 @@ class EndingOverHttp(HttpTestCase):
                 for response in (listening, writing):
                     response.close()
 
-    def test_a_question_that_waits_does_not_keep_the_process(self) -> None:
+    def test_an_open_question_does_not_delay_the_exit(self) -> None:
         with tempfile.NamedTemporaryFile() as file:
             server = self.serve()
             waiting = HttpSession(server, elicitation={}).begin("test_shred", path=file.name)

@@ -1,5 +1,3 @@
-"""Tags and relations over MCP, under the names of ours and under the older ones."""
-
 from __future__ import annotations
 
 import re
@@ -21,9 +19,9 @@ class LinkToolsTests(McpTestCase):
 
     @classmethod
     def write(cls, title: str) -> int:
-        said = cls.server.say("memory_write", title=title, content=f"{title}: why.", kind="guideline")
-        found = re.search(r"#(\d+)", said)
-        assert found, said
+        output = cls.server.say("memory_write", title=title, content=f"{title}: why.", kind="guideline")
+        found = re.search(r"#(\d+)", output)
+        assert found, output
         return int(found[1])
 
     def refused(self, tool: str, **arguments: Any) -> str:
@@ -31,7 +29,7 @@ class LinkToolsTests(McpTestCase):
         self.assertTrue(result["isError"], result)
         return str(result["content"][0]["text"])
 
-    def test_tags_by_either_names(self) -> None:
+    def test_tags_with_current_and_older_names(self) -> None:
         described = self.server.say("memory_tag_create", name="Billing", category="domain", description="money")
         self.assertRegex(described, r"^described #\d+ billing \(domain\) 0 memories: money$")
         self.assertIn("conflict: tag 'python' is predefined", self.refused("tag_create", name="python"))
@@ -49,9 +47,9 @@ class LinkToolsTests(McpTestCase):
         self.assertIn("[billing, python] v4", detached)
         on_project = self.server.say("memory_tag_attach", entry_type="project", entry_id="alpha", tag_name="python")
         self.assertEqual(on_project, "attached python: project alpha [python]")
-        self.assertIn("send 'tags' alone", self.refused("tag_attach", id=self.first, tag="a", tags=["b"]))
+        self.assertIn("send only 'tags'", self.refused("tag_attach", id=self.first, tag="a", tags=["b"]))
 
-    def test_relations_by_either_names(self) -> None:
+    def test_relations_with_current_and_older_names(self) -> None:
         made = self.server.say(
             "memory_relation_create",
             source_type="guideline",

@@ -1,5 +1,3 @@
-"""The options, read without argparse where they are plain, and explained by it where they are not."""
-
 from __future__ import annotations
 
 import subprocess
@@ -39,7 +37,7 @@ class Options(McpTestCase):
         self.assertTrue(parse(["--http", "0.0.0.0:1"]).token)
         self.assertFalse(parse(["--http", "[::1]:1", "--no-token"]).token)
 
-    def test_what_is_not_understood_is_explained(self) -> None:
+    def test_wrong_options_are_explained(self) -> None:
         for given in (
             ["--profile", "huge"],
             ["--colour", "red"],

@@ -1,5 +1,3 @@
-"""The profiles over real pipes: each lists what the documents say, and each calls every tool."""
-
 from __future__ import annotations
 
 import re
@@ -12,7 +10,7 @@ PROFILES = ("core", "work", "full")
 
 
 def documented() -> dict[str, set[str]]:
-    """Return the tools that each profile lists, as the table of the documents has them."""
+    """Return the documented tools of every profile."""
     text = Path(ROOT / "docs/reference/tools.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| (core|work|full) \|", text, re.MULTILINE)
     return {
@@ -40,10 +38,10 @@ class ProfileTests(McpTestCase):
         tools = self.servers[profile].ask("tools/list")["result"]["tools"]
         return [tool["name"] for tool in tools]
 
-    def test_each_lists_what_the_documents_say(self) -> None:
+    def test_each_lists_the_documented_tools(self) -> None:
         self.assertEqual({profile: set(self.listed(profile)) for profile in PROFILES}, documented())
 
-    def test_the_view_that_a_tool_names_is_read_and_in_no_list(self) -> None:
+    def test_a_tools_view_can_be_read_but_is_not_listed(self) -> None:
         server = self.servers["work"]
         tools = {tool["name"]: tool for tool in server.ask("tools/list")["result"]["tools"]}
         views = {name: tool["_meta"]["ui"]["resourceUri"] for name, tool in tools.items() if "_meta" in tool}
@@ -52,12 +50,14 @@ class ProfileTests(McpTestCase):
         self.assertEqual(read["mimeType"], "text/html;profile=mcp-app")
         self.assertTrue(read["text"].startswith("<!doctype html>"))
         templates = server.ask("resources/templates/list")["result"]["resourceTemplates"]
-        self.assertNotIn(views["decision_get"], [each["uriTemplate"] for each in templates])
+        self.assertNotIn(views["decision_get"], [template["uriTemplate"] for template in templates])
 
     def test_each_calls_every_tool(self) -> None:
         names = self.listed("full")
         self.assertGreater(len(names), len(self.listed("core")))
         for profile, server in self.servers.items():
             for name in names:
-                said = server.say(name, no_such_argument=1)
-                self.assertTrue(said.startswith(f"invalid: {name} has no argument 'no_such_argument'"), (profile, said))
+                output = server.say(name, no_such_argument=1)
+                self.assertTrue(
+                    output.startswith(f"invalid: {name} has no argument 'no_such_argument'"), (profile, output)
+                )

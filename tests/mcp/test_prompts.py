@@ -1,5 +1,3 @@
-"""Prompts and completions, as a client lists, gets and completes them."""
-
 from __future__ import annotations
 
 import re
@@ -23,11 +21,11 @@ class PromptsTests(McpTestCase):
         super().setUpClass()
         cls.server = cls.share_server()
 
-    def test_a_prompt_says_what_it_takes(self) -> None:
+    def test_a_prompt_lists_its_arguments(self) -> None:
         listed = self.server.ask("prompts/list")["result"]["prompts"]
         names = ["librarian", "record-decision", "session-start", "session-summary"]
         self.assertEqual([prompt["name"] for prompt in listed], names)
-        purpose = {"name": "purpose", "description": "what the session is for", "required": True}
+        purpose = {"name": "purpose", "description": "goal of the session", "required": True}
         self.assertEqual(listed[2]["arguments"], [purpose])
         self.assertFalse(listed[3]["arguments"][0]["required"])
 
@@ -37,7 +35,7 @@ class PromptsTests(McpTestCase):
         self.assertNotIn("Focus on", self.get("session-summary"))
         self.assertIn("Focus on: the index.", self.get("session-summary", focus="the index"))
 
-    def test_a_prompt_speaks_only_of_tools_that_there_are(self) -> None:
+    def test_a_prompt_mentions_only_existing_tools(self) -> None:
         load_tools()
         known = {name for tool in all_tools() for name in (tool.name, *tool.input.model_fields)} | {"why_not"}
         filled = [self.get(name) for name in ("session-summary", "librarian", "record-decision")]
@@ -51,9 +49,9 @@ class PromptsTests(McpTestCase):
         params = {"name": "session-summary", "_meta": ENVELOPE}
         self.assertEqual(server.ask("prompts/get", params)["result"]["messages"][0]["role"], "user")
 
-    def test_what_is_wrong_is_told(self) -> None:
+    def test_errors_name_the_problem(self) -> None:
         for params, sentence in (
-            ({"name": "x"}, "Unknown prompt: x; there are: librarian, record-decision, session-start, session-summary"),
+            ({"name": "x"}, "Unknown prompt: x; known: librarian, record-decision, session-start, session-summary"),
             ({"name": "session-start"}, "session-start: 'purpose' is required"),
             ({"name": "session-start", "arguments": {"purpose": "x", "b": "y"}}, "'b' is not known; leave it out"),
         ):
@@ -85,8 +83,8 @@ class CompletionsTests(McpTestCase):
         cls.server = cls.share_server()
         cls.ids = []
         for number, tags in enumerate((["web", "work"], ["web"], ["disk"])):
-            said = cls.server.say("memory_write", title=f"Memory {number}", content=f"text {number}", tags=tags)
-            cls.ids.append(said.split("#")[1].split()[0])
+            output = cls.server.say("memory_write", title=f"Memory {number}", content=f"text {number}", tags=tags)
+            cls.ids.append(output.split("#")[1].split()[0])
 
     def complete(self, argument: str, value: str, uri: str = LIST, **more: Any) -> dict[str, Any]:
         params = {"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": argument, "value": value}, **more}
@@ -94,7 +92,7 @@ class CompletionsTests(McpTestCase):
         assert isinstance(completion, dict)
         return completion
 
-    def test_ids_that_begin_so_come_newest_first(self) -> None:
+    def test_ids_with_the_prefix_come_newest_first(self) -> None:
         newest = [*reversed(self.ids)]
         found = self.complete("id", "", "memories://get/{id}")
         self.assertEqual(found, {"values": newest, "hasMore": False})
@@ -115,7 +113,7 @@ class CompletionsTests(McpTestCase):
         self.assertEqual(self.complete("memory_type", "n")["values"], ["note"])
         self.assertEqual(self.complete("memory_type", "x")["values"], [])
 
-    def test_what_nothing_completes(self) -> None:
+    def test_arguments_without_completions(self) -> None:
         self.assertEqual(self.complete("limit", "1"), {"values": [], "hasMore": False})
         ref = {"ref": {"type": "ref/prompt", "name": "session-start"}, "argument": {"name": "purpose", "value": "a"}}
         self.assertEqual(self.server.ask("completion/complete", ref)["result"]["completion"]["values"], [])
@@ -123,6 +121,6 @@ class CompletionsTests(McpTestCase):
             answer = self.server.ask("completion/complete", {**ref, "ref": unknown})
             self.assertEqual(answer["error"]["code"], -32602)
 
-    def test_more_than_are_shown_are_announced(self) -> None:
+    def test_more_suggestions_are_announced(self) -> None:
         completion = completion_of([str(number) for number in range(101)])["completion"]
         self.assertEqual((len(completion["values"]), completion["hasMore"]), (100, True))

@@ -1,5 +1,3 @@
-"""Every protocol revision, with the SDK's own client and with a plain one, from the front and from the server."""
-
 from __future__ import annotations
 
 import json
@@ -46,7 +44,7 @@ class EveryRevisionIsServed(McpTestCase):
                 self.assertEqual(server.ask("ping")["result"], {})
                 self.assertEqual(server.end()[0], 0)
 
-    def test_an_unknown_revision_gets_the_latest_that_shakes_hands(self) -> None:
+    def test_an_unknown_revision_gets_the_latest_with_handshake(self) -> None:
         self.assertEqual(self.start().initialize("1999-01-01")["protocolVersion"], HANDSHAKE[-1])
 
     def test_the_revision_without_handshake_discovers_and_calls(self) -> None:
@@ -67,13 +65,13 @@ class EveryRevisionIsServed(McpTestCase):
 
 
 class TheFrontAnswersAsTheServerDoes(McpTestCase):
-    """The front answers only once there is a snapshot, so the first server of a home answers all by itself."""
+    """The first server of a home has no snapshot, so its front answers nothing."""
 
     def start_alone(self) -> Server:
         return self.start(home=Path(tempfile.mkdtemp(dir=self.home)))
 
     def conversation(self, server: Server, version: str) -> list[dict[str, Any]]:
-        """Return the server's answers to one script in which every kind of opening message occurs."""
+        """Return the server's answers to a script with every kind of opening message."""
         envelope = {"_meta": ENVELOPE} if version == MODERN else {}
         if version == MODERN:
             answers = [server.ask("server/discover", envelope)]
@@ -83,7 +81,7 @@ class TheFrontAnswersAsTheServerDoes(McpTestCase):
             server.notify("notifications/initialized")
         answers += [server.ask(method, envelope or None) for method in ("ping", *LIST_METHODS)]
         answers += [server.ask(method, {**envelope, "cursor": "x"}) for method in LIST_METHODS]
-        # What belongs to the other era is refused, whoever answered the opening.
+        # Messages of the other era are refused, after either kind of opening.
         answers.append(server.ask("tools/list", {} if version == MODERN else {"_meta": ENVELOPE}))
         answers.append(server.ask("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}))
         answers.append(server.ask("tools/call", {"name": "test_origin", "arguments": {}, **envelope}))
@@ -129,9 +127,9 @@ class TheSdksClientIsServed(McpTestCase):
         self.assertIn("test_echo", [tool.name for tool in tools])
         templates = (await client.list_resource_templates()).resource_templates
         self.assertIn("test://item/{id}{?a,b}", [template.uri_template for template in templates])
-        said = await client.call_tool("test_origin", {})
-        self.assertEqual(said.content, [types.TextContent(text="mcp the SDK's client s-1 alpha")])
-        self.assertIsNone(said.structured_content)
+        output = await client.call_tool("test_origin", {})
+        self.assertEqual(output.content, [types.TextContent(text="mcp the SDK's client s-1 alpha")])
+        self.assertIsNone(output.structured_content)
         structured = await client.call_tool("test_echo", {"text": "hi", "format": "json"})
         self.assertEqual(structured.structured_content, {"text": "hi", "tags": []})
         read = await client.read_resource("test://item/7?a=x%20y")

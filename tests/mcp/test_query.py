@@ -1,5 +1,3 @@
-"""Queries and conflicts through a real MCP server, as the documents the hub was conceived from write them."""
-
 from __future__ import annotations
 
 import re
@@ -24,7 +22,7 @@ class QueryToolsTests(McpTestCase):
         cls.tool_id = int(re.findall(r"#(\d+)", made)[0])
         say("relation_create", source=f"{cls.tool_id}", target="project", relation="applies_to")
 
-    def test_the_four_usual_questions_are_answered(self) -> None:
+    def test_the_usual_queries_are_answered(self) -> None:
         scope = {"type": "project", "id": "alpha", "inherit": True}
         guidelines = self.server.say(
             "memory_query", types=["guidelines"], scope=scope, tags={"require": ["python"]}
@@ -48,7 +46,7 @@ class QueryToolsTests(McpTestCase):
         self.assertEqual(list(item["parts"]), ["relation", "tags", "scope", "priority", "text", "recency"])
         self.assertEqual(found["meta"]["total_count"], 1)
 
-    def test_a_conflict_is_shown_and_settled_by_the_older_names(self) -> None:
+    def test_a_conflict_is_shown_and_resolved_with_older_names(self) -> None:
         made = self.server.say("memory_write", title="Indent", content="Use tabs.")
         memory_id = int(re.findall(r"#(\d+)", made)[0])
         for text in ("Use two spaces.", "Use four spaces."):
@@ -56,6 +54,6 @@ class QueryToolsTests(McpTestCase):
         shown = self.server.say("memory_conflicts")
         self.assertIn("Use [-two-]{+four+} spaces.", shown)
         conflict_id = int(re.findall(r"conflict #(\d+) \(open\)", shown)[0])
-        settled = self.server.say("memory_conflict_resolve", conflict_id=conflict_id, resolution="kept_version_a")
-        self.assertIn(f"settled conflict #{conflict_id} with keep_a: #{memory_id} stands at v4", settled)
+        answer = self.server.say("memory_conflict_resolve", conflict_id=conflict_id, resolution="kept_version_a")
+        self.assertIn(f"resolved conflict #{conflict_id} with keep_a: #{memory_id} is now v4", answer)
         self.assertEqual(self.server.say("memory_conflicts"), "no open conflict")

@@ -1,5 +1,3 @@
-"""Input schemas: slim, and saying all that a model needs."""
-
 from __future__ import annotations
 
 from enum import StrEnum
@@ -18,7 +16,7 @@ class Kind(StrEnum):
 
 
 class Part(BaseModel):
-    """A part of the whole."""
+    """A part."""
 
     name: str = Field(pattern=r"\S")
     kind: Kind | None = None
@@ -55,14 +53,14 @@ class SlimSchemas(SimpleTestCase):
         self.assertEqual(self.schema["required"], ["title"])
         self.assertEqual(self.schema["type"], "object")
 
-    def test_descriptions_and_useful_defaults_stay(self) -> None:
+    def test_descriptions_and_useful_defaults_are_listed(self) -> None:
         self.assertEqual(self.properties["title"], {"type": "string", "description": "What it says."})
         self.assertEqual(self.properties["count"], {"type": "integer", "default": 10})
 
-    def test_an_argument_can_be_taken_without_being_listed(self) -> None:
+    def test_an_argument_can_be_accepted_without_being_listed(self) -> None:
         self.assertNotIn("key", self.properties)
 
-    def test_null_and_empty_defaults_go(self) -> None:
+    def test_null_and_empty_defaults_are_left_out(self) -> None:
         self.assertEqual(self.properties["mode"], {"enum": ["a", "b"]})
         self.assertEqual(self.properties["mild"], {"type": "boolean"})
         self.assertEqual(self.properties["id"], {"type": "integer"})

@@ -1,5 +1,3 @@
-"""Organisations and projects over MCP: this project in full, others by their cards, and no need of hub.db."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -8,7 +6,7 @@ from tests.mcp.client import McpTestCase, Server
 
 
 class ScopeToolsTests(McpTestCase):
-    """One server, bound to alpha; beta belongs to another organisation, and keeps something."""
+    """A server bound to alpha; beta belongs to another organisation."""
 
     server: Server
 
@@ -62,7 +60,7 @@ class ScopeToolsTests(McpTestCase):
         updated = self.server.say("org_create", id="acme", description="Makes everything.", if_exists="update")
         self.assertIn("projects: alpha", updated)
 
-    def test_another_project_shows_no_more_than_its_card(self) -> None:
+    def test_another_project_shows_only_its_card(self) -> None:
         card = "beta (Beta) of umbrella: Pets."
         self.assertEqual(self.server.say("memory_project_get", id="beta"), card)
         self.assertIn(card, self.server.say("memory_project_list"))
@@ -71,29 +69,29 @@ class ScopeToolsTests(McpTestCase):
             ("project_list", {}),
             ("project_list", {"org_id": "umbrella"}),
         ):
-            said = str(self.data(tool, **arguments))
-            self.assertIn("'beta'", said)
+            output = str(self.data(tool, **arguments))
+            self.assertIn("'beta'", output)
             for hidden in ("zebrafish", "metadata", "memories", "last_activity"):
-                self.assertNotIn(hidden, said)
+                self.assertNotIn(hidden, output)
         self.assertIn("not_found", self.refused("project_get", id="gamma"))
 
-    def test_another_project_is_made_but_not_changed(self) -> None:
+    def test_another_project_can_be_created_but_not_changed(self) -> None:
         self.assertEqual(self.server.say("project_create", id="delta", name="Delta"), "delta (Delta)")
         again = self.refused("project_create", id="delta", name="Other", if_exists="update")
-        self.assertIn("forbidden: project 'delta' is described from inside it only", again)
+        self.assertIn("forbidden: project 'delta' can be described only from inside it", again)
         self.assertIn("forbidden", self.refused("org_create", id="umbrella", name="x", if_exists="update"))
         self.assertIn("no organisation 'nobody'", self.refused("project_create", id="epsilon", org_id="nobody"))
         self.assertIn("must match", self.refused("project_create", id="../epsilon"))
         projects = sorted(path.name for path in (self.home / "projects").iterdir())
         self.assertEqual(projects, ["alpha", "beta", "delta"])
 
-    def test_lists_take_what_every_list_takes(self) -> None:
+    def test_lists_accept_the_common_arguments(self) -> None:
         self.assertIn("umbrella (Umbrella)", self.server.say("memory_org_list"))
         page = self.server.say("project_list", limit=1, compact=True)
         self.assertRegex(page, r"\(1 of \d; more: cursor=\S+\)$")
         self.assertEqual(len(self.data("project_list", limit=1)["results"]), 1)
         self.assertEqual(self.server.say("project_list", org_id="nobody"), "no project matches")
 
-    def test_hub_db_is_neither_needed_nor_made(self) -> None:
+    def test_hub_db_is_neither_needed_nor_created(self) -> None:
         self.server.say("project_get")
         self.assertFalse((self.home / "hub.db").exists())

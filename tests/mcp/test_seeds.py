@@ -1,5 +1,3 @@
-"""Scripts written against the documents that the hub was conceived from run against it, over real pipes."""
-
 from __future__ import annotations
 
 import tempfile
@@ -12,6 +10,7 @@ from tests.mcp.seeds import STORY, Values
 
 KINDS = ("tool", "guideline", "knowledge")
 VERBS = ("add", "update", "get", "list", "history", "deactivate")
+# Tools in the documents, by their older names
 NAMES = {
     "001": "write_memory update_memory delete_memory memories://get/ memories://list memories://search/".split(),
     "002": "turn.begin event.append turn.end memory.search context.pack decision.record decision.supersede "
@@ -27,11 +26,10 @@ NAMES = {
     "004": "memory_search memory_log_decision memory_log_commit memory_get_iteration memory_get_timeline "
     "memory_stats".split(),
 }
-"""What each of the documents calls, by its own names."""
 
 
 class SeedTests(McpTestCase):
-    def test_every_call_is_answered_with_what_it_asks_for(self) -> None:
+    def test_every_call_gets_the_expected_answer(self) -> None:
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         server = self.connect("--project", "alpha", cwd=folder)
         known: Values = {}
@@ -42,11 +40,11 @@ class SeedTests(McpTestCase):
     def test_the_story_has_every_call_of_each_document(self) -> None:
         for document, names in NAMES.items():
             made = [call.name for call in STORY if call.document == document]
-            missing = [name for name in names if not any(each.startswith(name) for each in made)]
+            missing = [name for name in names if not any(call.startswith(name) for call in made)]
             self.assertEqual(missing, [], document)
 
     def test_the_story_has_every_older_name(self) -> None:
         load_tools()
-        told = {call.name.replace(".", "_") for call in STORY}
+        calls = {call.name.replace(".", "_") for call in STORY}
         names = {name for tool in all_tools() for name in tool.aliases}
-        self.assertEqual(names - told, set())
+        self.assertEqual(names - calls, set())

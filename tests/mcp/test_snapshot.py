@@ -1,5 +1,3 @@
-"""When the front answers from a snapshot, and when it had better not."""
-
 from __future__ import annotations
 
 import json
@@ -58,7 +56,7 @@ class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
         hello = self.start("--project", "alpha", "--profile", "full").initialize()
         self.assertNotEqual(hello["instructions"], MARK)
 
-    def test_other_tools_make_it_stale(self) -> None:
+    def test_changed_tools_make_it_stale(self) -> None:
         self.assertFalse(self.is_front_answering(MEMORY_HUB_TEST_TOOLS=""))
 
     def test_a_key_that_differs_makes_it_stale_and_it_is_replaced(self) -> None:
@@ -75,7 +73,7 @@ class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
 
 
 class WhatCounts(McpTestCase):
-    def test_no_broken_file_counts(self) -> None:
+    def test_a_broken_file_is_ignored(self) -> None:
         path = self.home / "cache" / "mcp-core.json"
         path.parent.mkdir()
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
@@ -105,7 +103,7 @@ class ACacheThatCannotBeWritten(McpTestCase):
         (self.home / "cache").write_text("no folder")
         server = self.connect()
         self.assertEqual(server.say("test_echo", text="hi"), "hi")
-        code, said = server.end()
+        code, output = server.end()
         self.assertEqual(code, 0)
-        self.assertNotIn("Traceback", said)
-        self.assertIn("no snapshot could be kept, so the next start will be slower: ", said)
+        self.assertNotIn("Traceback", output)
+        self.assertIn("could not save the snapshot, so the next start will be slower: ", output)

@@ -1,5 +1,3 @@
-"""A store that cannot be opened is told in each answer, the process lives on, and recovers when the store does."""
-
 from __future__ import annotations
 
 import shutil
@@ -11,7 +9,7 @@ from tests.mcp.client import McpTestCase, Server
 
 
 class AHomeThatCannotBeUsed(McpTestCase):
-    def test_the_client_hears_the_reason_in_the_handshake_and_in_each_call(self) -> None:
+    def test_the_reason_is_in_the_handshake_and_in_each_call(self) -> None:
         file = self.home / "file"
         file.write_text("no folder")
         for home, reason in (
@@ -25,9 +23,9 @@ class AHomeThatCannotBeUsed(McpTestCase):
                 result = server.call("memory_search", query="anything")
                 self.assertTrue(result["isError"])
                 self.assertRegex(result["content"][0]["text"], f"^unavailable: .*{reason}")
-                code, said = server.end()
-                self.assertEqual((code, len(said.splitlines())), (0, 1), said)
-                self.assertIn(reason, said)
+                code, output = server.end()
+                self.assertEqual((code, len(output.splitlines())), (0, 1), output)
+                self.assertIn(reason, output)
         self.assertEqual([path.name for path in self.home.iterdir()], ["file"])
 
     def test_over_http_nothing_is_served(self) -> None:
@@ -36,9 +34,9 @@ class AHomeThatCannotBeUsed(McpTestCase):
         options = ("--project", "alpha", "--http", "0")
         server = Server(file, *options)
         self.addCleanup(server.destroy)
-        code, said = server.wait()
-        self.assertEqual((code, len(said.splitlines())), (8, 1), said)
-        self.assertIn(f"the home folder {file} is not a folder; ", said)
+        code, output = server.wait()
+        self.assertEqual((code, len(output.splitlines())), (8, 1), output)
+        self.assertIn(f"the home folder {file} is not a folder; ", output)
 
 
 class AStoreThatFails(McpTestCase):

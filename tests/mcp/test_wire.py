@@ -1,5 +1,3 @@
-"""What is wrong on the wire is answered, never left hanging, and never ends the server."""
-
 from __future__ import annotations
 
 import json
@@ -22,7 +20,7 @@ class MalformedInputIsAnswered(McpTestCase):
         assert cls.server.say("test_echo", text="up") == "up"
 
     def refusal(self, line: bytes) -> dict[str, Any]:
-        """Send a line, and return the error that comes back; the server must serve on."""
+        """Send a line and return the error; the server must go on serving."""
         self.server.send_bytes(line + b"\n")
         answer = self.server.receive()
         self.assertEqual(self.server.say("test_echo", text="still here"), "still here")

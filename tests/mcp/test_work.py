@@ -1,5 +1,3 @@
-"""Turns, sessions, iterations and commits through a real server, as a client that keeps its own turns meets them."""
-
 from __future__ import annotations
 
 import re
@@ -28,8 +26,8 @@ class StrictClientTests(McpTestCase):
         self.assertIn("session work active", say("session_start", session_id="work", purpose="try turns"))
         token = self.begin("t1")
         self.assertIn("created #", say("memory_write", title="T", content="x", ack_token=token))
-        told = {"type": "user_approved", "payload": {"subject": "the plan"}, "ack_token": token}
-        self.assertIn("user.approved to turn t1", say("event_append", **told))
+        approval = {"type": "user_approved", "payload": {"subject": "the plan"}, "ack_token": token}
+        self.assertIn("user.approved to turn t1", say("event_append", **approval))
         self.assertIn("known: command.run", say("event_append", type="mind.read", payload={}, ack_token=token))
         self.work_in_an_iteration(token)
         self.assertRegex(say("turn_end", ack_token=token, summary="done"), r"turn t1 closed .* \d+ events: done")
@@ -75,14 +73,14 @@ class AutomaticTurnTests(McpTestCase):
     def test_reading_opens_no_turn(self) -> None:
         server = self.connect_to("other")
         server.say("memory_search", query="anything")
-        self.assertIn("nothing has happened here yet", server.say("memory_timeline"))
+        self.assertIn("no events yet", server.say("memory_timeline"))
 
     def test_a_call_that_is_refused_or_changes_nothing_opens_no_turn(self) -> None:
         server = self.connect_to("refused")
         self.assertIn("not_found", server.say("memory_update", id=99, content="x"))
         self.assertIn("invalid", server.say("memory_write", title="T", content="x", related_chunks="no list"))
         self.assertIn("not_found", server.say("memory_conflict_resolve", id=99, resolution="keep_a"))
-        self.assertIn("nothing has happened here yet", server.say("memory_timeline"))
+        self.assertIn("no events yet", server.say("memory_timeline"))
         server.say("memory_write", title="T", content="x")
         events = server.say("audit_replay").splitlines()
         self.assertEqual([line.split()[2] for line in events[:3]], ["session.started", "turn.began", "memory.written"])

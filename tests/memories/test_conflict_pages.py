@@ -7,7 +7,7 @@ from memories.models import Memory
 from memories.schemas import ConflictResult
 from memories.schemas.query import ConflictGet, ConflictList, ConflictSettle
 from memories.selectors.conflicts import SHOWN, conflict_text, get_conflict, list_conflicts
-from memories.tools.query import settled_text
+from memories.tools.query import resolved_text
 from memoryhub.core.errors import NotFound
 from memoryhub.core.origin import use_origin
 from memoryhub.core.schemas import Listing
@@ -98,9 +98,9 @@ class SettleTests(ConflictsTestCase):
                 (item,) = self.listed(memory_id=memory_id).results
                 result = self.settle(item["id"], resolution=given)
                 self.assertEqual(Memory.objects.get(id=memory_id).content, standing)
-                self.assertIn(f"settled conflict #{item['id']} with keep_{given[-1]}", settled_text(result))
+                self.assertIn(f"resolved conflict #{item['id']} with keep_{given[-1]}", resolved_text(result))
 
     def test_keeping_both_names_the_new_memory(self):
         self.dispute()
         result = self.settle(self.listed().results[0]["id"], resolution="both")
-        self.assertIn(f"the earlier version is #{result.split_id} now", settled_text(result))
+        self.assertIn(f"the earlier version is now #{result.split_id}", resolved_text(result))

@@ -54,7 +54,7 @@ class MemoryTestsTests(HubTestCase):
             "  - {pack: port, contains: ['8321'], lacks: [password]}\n"
         )
         self.assertIn("ok  jitter for waiting writers\n", report)
-        self.assertIn("3 of 3 hold", report)
+        self.assertIn("3 of 3 passed", report)
         with self.store("alpha"):
             self.assertEqual(log.head(), before)
 
@@ -73,7 +73,7 @@ class MemoryTestsTests(HubTestCase):
         with self.store("alpha"):
             create_relation(command=RelationCreate(source="1", relation="supersedes", target="2"))
         self.fails("tests: [{query: exponential}]", "#2 Use exponential backoff is superseded, and among the first 3")
-        self.assertIn("1 of 1 hold", self.run_file("tests: [{query: exponential, allow_superseded: true}]"))
+        self.assertIn("1 of 1 passed", self.run_file("tests: [{query: exponential, allow_superseded: true}]"))
 
     def test_a_bad_file_is_reported_in_one_sentence(self):
         for text, sentence in {

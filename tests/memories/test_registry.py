@@ -232,7 +232,7 @@ class ListTests(RegistryTestCase):
         for name in ("b", "C", "a"):
             self.ask("tool_add", name=name, description=f"Tool {name}.")
         self.assertEqual([entry["title"] for entry in self.data("tool_list")["results"]], ["a", "b", "C"])
-        self.assertEqual(self.ask("knowledge_list").text, "no knowledge entry here that matches")
+        self.assertEqual(self.ask("knowledge_list").text, "no knowledge entry here matches")
 
 
 class ChangeTests(RegistryTestCase):

@@ -41,7 +41,7 @@ class PeopleTests(PermissionTestCase):
         for name in ("", "Dora", "-x", "a" * 65, "a b", "../x", "token:ci"):
             with self.subTest(name=name):
                 self.assertIn("use 1 to 64 of a-z", self.send("/people", name=name, role="viewer"))
-        self.assertIn("events call others by this name", self.send("/people", name="token", role="viewer"))
+        self.assertIn("this name is reserved for other actors", self.send("/people", name="token", role="viewer"))
         self.assertIn("there is a person", self.send("/people", name="rea", role="viewer").lower())
         self.assertEqual(User.objects.count(), 3)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from django.test import SimpleTestCase
 
+from memoryhub.client.hook.front import effect_of
+from memoryhub.config.clients import Effect, hook_clients
 from memoryhub.core.errors import Invalid, NotFound
 from sessions_app.events.client import client_events
-from sessions_app.hook_clients import CLIENTS, Effect
 from sessions_app.hook_parser import parse_hook
 
 COMMON = {"session_id": "s1", "cwd": "/work/alpha"}
@@ -91,7 +92,7 @@ class ClaudeCodeTests(SimpleTestCase):
     def test_unknown_names_are_refused_with_the_known_ones(self):
         with self.assertRaises(NotFound) as caught:
             parse_hook(client="emacs", event="Stop", data=COMMON)
-        self.assertEqual(caught.exception.data["known"], ["claude-code", "gemini-cli"])
+        self.assertEqual(caught.exception.data["known"], list(hook_clients()))
         with self.assertRaisesRegex(NotFound, "UserPromptSubmit"):
             parse_hook(client="claude-code", event="stop", data=COMMON)
 
@@ -147,17 +148,25 @@ class TablesTests(SimpleTestCase):
         tools = ["Bash", "Edit", "MultiEdit", "Write", "replace", "run_shell_command"]
         inner = "command file_path old_string new_string edits content stdout stderr exit_code llmContent".split()
         for _ in range(2_000):
-            client, table = chance.choice(list(CLIENTS.items()))
+            client, table = chance.choice(list(hook_clients().items()))
             data: dict[str, Any] = {name: chance.choice(odd) for name in names}
             data["tool_name"] = chance.choice([*tools, data["tool_name"]])
             for name in ("tool_input", "tool_response"):
                 if chance.random() < 0.7:
                     data[name] = {key: chance.choice(odd) for key in inner}
-            found = parse_hook(client=client, event=chance.choice(list(table.hooks)), data={**data, "session_id": "s1"})
+            found = parse_hook(
+                client=client, event=chance.choice([*table.events, *table.ignored]), data={**data, "session_id": "s1"}
+            )
             if found.payload:
                 client_events()[found.type].schema.model_validate(found.payload)
 
     def test_each_client_can_start_ask_act_stop_and_end(self):
-        for name, table in CLIENTS.items():
-            effects = {hook.effect for hook in table.hooks.values()}
-            self.assertEqual(effects, set(Effect), name)
+        for name, table in hook_clients().items():
+            effects = {hook.effect for hook in table.events.values()}
+            self.assertLessEqual(set(Effect) - {Effect.APPEND, Effect.NOTHING}, effects, name)
+
+    def test_the_hook_process_reads_the_effect_that_the_table_declares(self):
+        for name, table in hook_clients().items():
+            for event, hook in table.events.items():
+                self.assertEqual(effect_of(name, event), hook.effect, f"{name} {event}: effect is not the first line")
+            self.assertEqual(effect_of(name, "Other"), "")

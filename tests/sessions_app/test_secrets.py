@@ -106,7 +106,7 @@ class OwnRulesTests(SecretsTestCase):
     def test_bad_rules_are_refused_in_one_sentence(self):
         for settings, message in (
             ({"secret_rules": [{"id": "a", "pattern": "a("}]}, "'a(' is not a valid RE2 pattern: missing )"),
-            ({"secret_rules": [{"id": "a", "pattern": "(?=a)b"}]}, "not a pattern that RE2 takes"),
+            ({"secret_rules": [{"id": "a", "pattern": "(?=a)b"}]}, "is not a valid RE2 pattern"),
             ({"secret_rules": [{"id": "a", "pattern": "a*"}]}, "matches the empty text"),
             ({"secret_rules": [{"id": "a", "pattern": "a" * 1001}]}, "must have at most 1000 characters"),
             ({"secret_rules": [{"id": "A b", "pattern": "a"}]}, "'secret_rules[0].id' must match"),

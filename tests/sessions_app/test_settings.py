@@ -12,7 +12,7 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 
 from memoryhub.config.folder import FolderSettings, read_folder, use_folder
-from memoryhub.config.folder_file import MAY_SAY
+from memoryhub.config.folder_file import allowed_in_folders
 from memoryhub.config.identity import bind_project
 from memoryhub.config.project_settings import (
     ProjectSettings,
@@ -105,11 +105,11 @@ class LayersTests(InAFolderTestCase):
 
 class FolderFileTests(InAFolderTestCase):
     def test_settings_that_weaken_protection_are_refused(self):
-        for name in set(ProjectSettings.model_fields) - set(MAY_SAY):
+        for name in set(ProjectSettings.model_fields) - set(allowed_in_folders()):
             with self.subTest(name=name), self.assertRaisesRegex(Invalid, f"'{name}' can't be set by a folder's file"):
                 self.use_file(f"{name} = 1\n")
         for name in ("secret_allow", "secret_rules", "retention_days", "review_policy", "embedding_model"):
-            self.assertNotIn(name, MAY_SAY)
+            self.assertNotIn(name, allowed_in_folders())
 
     def test_a_folder_file_can_only_make_settings_stricter(self):
         for text, sentence in (

@@ -12,17 +12,18 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase
 
 from memoryhub.client.setup import plan, trial
-from memoryhub.client.setup.clients import all_clients, find_client
+from memoryhub.client.setup.clients import config_file, hooks_file
 from memoryhub.client.setup.document import BACKUP_SUFFIX
 from memoryhub.client.setup.entries import command_words
+from memoryhub.config.clients import all_clients, find_client, hook_clients
 from memoryhub.core.errors import Conflict
-from sessions_app.hook_clients import CLIENTS, Effect
 from tests.home import UNMEASURED, run_home
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,7 @@ class SetupTests(SetupTestCase):
             with self.subTest(client=client.id):
                 project = ("--project", "alpha") if client.names_no_folder else ()
                 self.run_setup(client.id, "--yes", *project)
-                path = client.config_file(None)
+                path = config_file(client, None)
                 config = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
                 entry = config[client.servers[0]]["memory-hub"]
                 command = entry["command"] if client.command_is_list else [entry["command"], *entry["args"]]
@@ -97,17 +98,20 @@ class SetupTests(SetupTestCase):
         self.assertEqual(real.read_text(), CLAUDE)
         self.assertFalse((link.parent / "settings.json").exists())
 
-    def test_hooks_are_those_that_the_hub_knows_and_the_documents_show(self):
-        by_hand = (ROOT / "docs/guides/connect-a-client.md").read_text().partition("## Hooks by hand")[2]
-        shown = re.findall(r"```json\n(.*?)```", by_hand, re.DOTALL)
-        for name, example in zip(("claude-code", "gemini-cli"), shown, strict=True):
-            self.run_setup(name, "--yes")
-            path = find_client(name).hooks_file(None)
-            written = json.loads(path.read_text() if path else "")["hooks"]
-            own = " ".join(command_words())
-            self.assertEqual(json.loads(json.dumps(written).replace(own, "memory-hub")), json.loads(example)["hooks"])
-            silent = {event for event, hook in CLIENTS[name].hooks.items() if hook.effect is Effect.NOTHING}
-            self.assertLessEqual(set(written), set(CLIENTS[name].hooks) - silent)
+    def written_hooks(self, name: str) -> Any:
+        self.run_setup(name, "--yes")
+        path = hooks_file(find_client(name), None)
+        text = path.read_text() if path else ""
+        return json.loads(text.replace(" ".join(command_words()), "memory-hub"))["hooks"]
+
+    def test_the_hooks_of_every_client_are_written(self):
+        for name, hooks in hook_clients().items():
+            self.assertEqual(set(self.written_hooks(name)), set(hooks.set_up()))
+
+    def test_the_documents_show_the_hooks_that_are_written(self):
+        guide = (ROOT / "docs/guides/connect-a-client.md").read_text().partition("## Hooks by hand")[2]
+        (example,) = re.findall(r"```json\n(.*?)```", guide, re.DOTALL)
+        self.assertEqual(self.written_hooks("claude-code"), json.loads(example)["hooks"])
 
     def test_hooks_are_left_out_or_taken_out_alone_beside_those_of_others(self):
         self.run_setup("claude-code", "--yes", "--no-hooks")

@@ -152,23 +152,28 @@ BESIDE = (
     Damage(
         "link that leads nowhere", lambda at: (at.home / "notes").symlink_to("nowhere"), "notes is a symbolic", REMOVE
     ),
-    Damage("draft of a store left", lambda at: at.leave("projects/demo/.events.db.{pid}.12345"), "was killed", REMOVE),
+    Damage(
+        "draft of a store left",
+        lambda at: at.leave("projects/demo/.events.db.{pid}.12345"),
+        "a killed process left",
+        REMOVE,
+    ),
     Damage(
         "draft of a backup left",
         lambda at: at.leave("backups/project-demo/.20260101T000000000Z.db.{pid}.draft"),
-        "was killed",
+        "a killed process left",
         REMOVE,
     ),
     Damage(
         "draft of a view left",
         lambda at: at.leave("cache/views/.draft-0123456789-{pid}-12345", folder=True),
-        "was killed",
+        "a killed process left",
         "`rm -r ",
     ),
     Damage(
         "draft of a vector index left",
         lambda at: at.leave("projects/demo/index/.vectors-1.bin.{pid}.140000"),
-        "was killed",
+        "a killed process left",
         REMOVE,
     ),
 )

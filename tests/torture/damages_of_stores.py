@@ -225,7 +225,7 @@ LOG_ROWS = (
         "broken at #167: it is missing",
         RESTORE,
     ),
-    Damage("chain computed anew after forging", Attacked.forge_with_new_chain, "digest is not the one", RESTORE),
+    Damage("chain computed anew after forging", Attacked.forge_with_new_chain, "digest differs from the one", RESTORE),
     Damage(
         "chain and anchor computed anew after forging",
         _forge_with_new_anchor,

@@ -58,7 +58,7 @@ class HealthTests(RestTestCase):
         with self.store("alpha"):
             rows.execute("DELETE FROM memories_memoryversion")
         parts = self.call("GET", "health", expect=503).data["parts"]
-        self.assertEqual(parts["project alpha"], "read models behind the log: memoryversion; run rebuild")
+        self.assertEqual(parts["project alpha"], "read models behind the log: memoryversion; run `memory-hub rebuild`")
         self.assertEqual(parts["project beta"], "ok")
 
     def test_an_index_behind_the_memories_is_named(self) -> None:
@@ -89,7 +89,7 @@ class HealthTests(RestTestCase):
             with mock.patch.object(health, "_STARTED", now):
                 self.assertEqual(self.finding("worker"), "ok")  # this process has only just started
             with mock.patch.object(health, "_STARTED", now - timedelta(minutes=10)):
-                self.assertIn("job 'fold counters' is due since", self.finding("worker"))
+                self.assertIn("job 'fold counters' is overdue since", self.finding("worker"))
                 Schedule.objects.update(next_run=now - timedelta(minutes=1))
                 self.assertEqual(self.finding("worker"), "ok")
 
@@ -98,9 +98,7 @@ class HealthTests(RestTestCase):
         anchor.write_bytes(b"99 abc".ljust(127) + b"\n")
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             run_job(job=find_job("verify stores"), asked_by="ada")
-        self.assertEqual(
-            self.finding("jobs"), "job 'verify stores' of project beta: failed; `memory-hub jobs` says more"
-        )
+        self.assertEqual(self.finding("jobs"), "job 'verify stores' for project beta: failed; see `memory-hub jobs`")
         told = self.metrics()
         self.assertIn('memory_hub_job_ok{job="verify stores",store="project:alpha"} 1.0', told)
         self.assertIn('memory_hub_job_ok{job="verify stores",store="project:beta"} 0.0', told)

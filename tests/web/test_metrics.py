@@ -118,7 +118,7 @@ class MetricsTests(RestTestCase):
             search(command=MemorySearch(query="anything"))
         families = {family.name for family in text_string_to_metric_families(metrics.render().decode())}
         given = {name for name in families if not name.startswith("memory_hub_test_")}
-        page = (ROOT / "docs" / "metrics.md").read_text()
+        page = (ROOT / "docs/reference/metrics.md").read_text()
         documented = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)`", page, re.MULTILINE)}
         self.assertEqual(documented, given)
 

@@ -17,6 +17,7 @@ from _signal import signal as on_signal
 from memoryhub.client.hook import post
 from memoryhub.client.hook.post import Event
 from memoryhub.config import enabled
+from memoryhub.core import autostart
 from memoryhub.env import HomeError, make_home
 
 TYPE_CHECKING = False  # type checkers know this name; avoids importing typing
@@ -35,12 +36,11 @@ CONNECT_SECONDS = 0.05
 # How long to wait for the hub's answer; WAIT_VARIABLE overrides it.
 SECONDS = 0.3
 WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
-# A longer minimum for events whose answer the client shows to its model.
-PATIENT_SECONDS = {"SessionStart": 1.0}
-# Frequent events whose answer the client ignores: the event is sent, and a child process waits for the answer. Other
-# events (a prompt, the end of a turn or session) may follow each other at once and must stay in order.
-UNANSWERED = frozenset({"PostToolUse", "PostToolUseFailure", "AfterTool"})
+# A longer minimum for the start of a session, whose answer the client shows to its model.
+PATIENT_SECONDS = 1.0
 CHILD_SECONDS = 5.0
+# How long an answer without a hub may take.
+ALONE_SECONDS = 4.0
 MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
 
@@ -82,7 +82,8 @@ def _take(argv: list[str]) -> None:
     setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own timeout
     if enabled.switched_off_by():
         return
-    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS.get(event.name, 0))
+    event.effect = effect_of(event.client, event.name)
+    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.effect == "start" else 0)
     if not _is_object(event.body):
         complain("standard input is not a JSON object; the event is not kept")
         return
@@ -91,6 +92,17 @@ def _take(argv: list[str]) -> None:
 
         event.body = payload.shortened(event.body, MAX_BODY)
     _hand_over(event)
+
+
+# The effect that the client's table declares for an event, "" if it is unknown. Searches the text: importing a TOML
+# parser takes longer than the hook may take.
+def effect_of(client: str, event: str) -> str:
+    try:
+        with open(post.CLIENTS_FILE, "rb") as file:  # noqa: PTH123  (importing pathlib takes longer than this)
+            text = file.read().decode()
+    except OSError:
+        return ""
+    return text.partition(f'[{client}.hooks.events.{event}]\neffect = "')[2].partition('"')[0]
 
 
 def _seconds() -> float:
@@ -144,7 +156,12 @@ def _is_object(body: bytes) -> bool:
 def _hand_over(event: Event) -> None:
     _name_project(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
-    if connection is None or (event.name in UNANSWERED and not os.environ.get(WAIT_VARIABLE)):
+    if connection is None and event.effect == "start":
+        _answer_alone(event)
+        return
+    # Tool events are frequent and the client ignores the answer: a child process waits for it. Others (a prompt, the
+    # end of a turn or session) may follow each other at once and must stay in order.
+    if connection is None or (event.effect == "tool" and not os.environ.get(WAIT_VARIABLE)):
         _leave_to_child(event, connection)
         return
     answer = post.receive(connection, event.deadline)
@@ -154,6 +171,22 @@ def _hand_over(event: Event) -> None:
         complain(answer.sentence())
     elif answer.body:
         os.write(1, answer.body)
+
+
+# Without a hub, the answer is made in this process: the event is spooled first, so that nothing is lost if that fails.
+def _answer_alone(event: Event) -> None:
+    from memoryhub.client.hook import answer, keep
+
+    make_home()
+    keep.keep(event)
+    setitimer(ITIMER_REAL, ALONE_SECONDS)
+    try:
+        os.write(1, answer.answer(event))
+    except _TooLateError:
+        complain("no context was given in time; the event is kept")
+    finally:
+        setitimer(ITIMER_REAL, 0)
+        autostart.start_hub()
 
 
 # Identify the project here if this process has its own rules: the hub's environment may differ.
@@ -192,6 +225,8 @@ def _wait_or_keep(event: Event, connection: Connection | None) -> None:
         from memoryhub.client.hook import keep
 
         keep.keep(event)
+    if connection is None:
+        autostart.start_hub()
 
 
 # The client waits until all copies of its pipes are closed, including the child's.

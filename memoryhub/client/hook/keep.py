@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
+
 from memoryhub.client.hook import payload
-from memoryhub.client.hook.post import Event
+from memoryhub.client.hook.post import CLIENTS_FILE, Event
 from memoryhub.core import spool
 from memoryhub.core.secrets.sanitize import sanitize
-from sessions_app.transcript import LAST_MESSAGE, last_assistant_message
+from sessions_app.transcript import with_last_message
 
 _LONGEST = 50_000
 
@@ -18,9 +20,12 @@ def keep(event: Event) -> None:
     except ValueError as error:
         spool.reject(event.key, str(error))
         return
-    if event.name in ("Stop", "SubagentStop") and not content.get(LAST_MESSAGE):
+    if event.effect == "stop":
         # Read it now: the transcript will have changed when the hub drains the spool.
-        content[LAST_MESSAGE] = last_assistant_message(content.get("transcript_path"))
+        with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
+            hook = tomllib.load(file)[event.client]["hooks"]["events"][event.name]
+        if transcript := hook.get("transcript"):
+            content = with_last_message(content, path=hook["content"][0], transcript=transcript)
     clean, _ = sanitize(payload.cut(content, _LONGEST))
     spool.append(
         spool.Kept(
@@ -30,5 +35,6 @@ def keep(event: Event) -> None:
             event=event.name,
             project=event.project,
             payload=clean,
+            window=event.window,
         )
     )

@@ -11,22 +11,28 @@ import time
 from _socket import AF_INET, AF_INET6, SOCK_STREAM
 from _socket import socket as new_socket
 
+from memoryhub.core import windows
 from memoryhub.core.secret_files import TOKEN, sound_secret
 from memoryhub.env import home_text
 
 MAX_ANSWER = 1 << 20
+# What each client's events mean.
+CLIENTS_FILE = __file__.rpartition("/client/")[0] + "/config/clients.toml"
 # Refusals that may succeed later, as all 5xx may.
 _PASSING = frozenset({401, 408, 423, 429})
 
 
 class Event:
-    __slots__ = ("at", "body", "client", "deadline", "key", "name", "project")
+    __slots__ = ("at", "body", "client", "deadline", "effect", "key", "name", "project", "window")
 
     def __init__(self, client: str, name: str, project: str = "") -> None:
         self.client = client
         self.name = name
         self.project = project
+        self.window = windows.window()
         self.body = b""
+        # As in the client's table; "" if it is unknown.
+        self.effect = ""
         # Monotonic clock.
         self.deadline = 0.0
         # Milliseconds since 1970.
@@ -120,6 +126,7 @@ def _request(event: Event, address: str, token: str) -> bytes:
         f"Host: {address}\r\n"
         f"Authorization: Bearer {token}\r\n"
         f"Idempotency-Key: {event.key}\r\n"
+        f"Memory-Hub-Window: {event.window}\r\n"
         "Content-Type: application/json\r\n"
         f"Content-Length: {len(event.body)}\r\n"
         "Connection: close\r\n\r\n"

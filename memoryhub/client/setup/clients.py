@@ -1,4 +1,4 @@
-"""The clients that ``memory-hub setup`` configures, as data in ``clients.toml``."""
+"""Where each client keeps its configuration on this machine."""
 
 from __future__ import annotations
 
@@ -6,81 +6,32 @@ import os
 import re
 import shutil
 import sys
-import tomllib
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from memoryhub.config.clients import Client
 from memoryhub.config.repository import find_repository
-from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.errors import Invalid
 
-_TABLE = Path(__file__).with_name("clients.toml")
 _NAME = re.compile(r"\{(\w+)\}")
 
 
-class HookTable(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    user: tuple[str, ...]
-    repository: str
-    timeout: int
-    matcher: str
-    matched: tuple[str, ...]
-    events: tuple[str, ...]
+def is_installed(client: Client) -> bool:
+    return bool(shutil.which(client.program)) or any(Path(_filled(folder)).is_dir() for folder in client.folders)
 
 
-class Client(BaseModel):
-    """The fields are explained in ``clients.toml``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    id: str
-    name: str
-    program: str
-    folders: tuple[str, ...]
-    user: tuple[str, ...]
-    repository: str = ""
-    servers: tuple[str, ...]
-    nested: str = ""
-    entry: dict[str, Any] = Field(default_factory=dict)
-    arguments: tuple[str, ...] = ()
-    environment: str
-    command_is_list: bool = False
-    names_no_folder: bool = False
-    hooks: HookTable | None = None
-
-    @property
-    def is_installed(self) -> bool:
-        return bool(shutil.which(self.program)) or any(Path(_filled(folder)).is_dir() for folder in self.folders)
-
-    def config_file(self, repository: Path | None) -> Path:
-        """Return the file of the client's servers: the user's, or that of a repository."""
-        if repository is None:
-            return _place(self.user)
-        if not self.repository:
-            raise Invalid(f"{self.name} has no configuration per repository; omit --repository")
-        return repository / self.repository
-
-    def hooks_file(self, repository: Path | None) -> Path | None:
-        if self.hooks is None:
-            return None
-        return _place(self.hooks.user) if repository is None else repository / self.hooks.repository
+def config_file(client: Client, repository: Path | None) -> Path:
+    """Return the file of the client's servers: the user's, or that of a repository."""
+    if repository is None:
+        return _place(client.user)
+    if not client.repository:
+        raise Invalid(f"{client.name} has no configuration per repository; omit --repository")
+    return repository / client.repository
 
 
-@cache
-def all_clients() -> dict[str, Client]:
-    table = tomllib.loads(_TABLE.read_text("utf-8"))
-    return {name: Client(id=name, **fields) for name, fields in table.items()}
-
-
-def find_client(client_id: str) -> Client:
-    """Return the client of that id."""
-    clients = all_clients()
-    if client_id not in clients:
-        raise NotFound(f"{client_id!r} is not a known client", choices=list(clients))
-    return clients[client_id]
+def hooks_file(client: Client, repository: Path | None) -> Path | None:
+    if client.hooks is None:
+        return None
+    return _place(client.hooks.user) if repository is None else repository / client.hooks.repository
 
 
 def repository_of(directory: Path) -> Path:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub import env
-from memoryhub.client.setup.clients import Client, HookTable
 from memoryhub.client.setup.document import Document, Place
+from memoryhub.config.clients import Client, Effect, Hooks
 from memoryhub.core.errors import Conflict, Invalid
 
 _PROGRAM, _SCRIPT = "memory-hub", "manage.py"
@@ -97,9 +97,9 @@ def entry_words(entry: dict[str, Any]) -> list[str]:
     return [str(word) for word in words]
 
 
-def put_hooks(client: Client, hooks: HookTable, document: Document) -> Document:
+def put_hooks(client: Client, hooks: Hooks, document: Document) -> Document:
     """Return the document with a hook for each event; existing hooks keep everything except their command."""
-    for event in hooks.events:
+    for event in hooks.set_up():
         command = shell_command(["hook", client.id, event])
         found = _own_hooks(client, document, event)
         if not found:
@@ -111,7 +111,7 @@ def put_hooks(client: Client, hooks: HookTable, document: Document) -> Document:
 
 
 def take_hooks(client: Client, document: Document) -> Document:
-    for event in client.hooks.events if client.hooks else ():
+    for event in client.hooks.set_up() if client.hooks else ():
         for place in reversed(_own_hooks(client, document, event)):
             siblings = document.at(place[:-1], [])
             document = document.take(place if len(siblings) > 1 else place[:3])
@@ -119,11 +119,11 @@ def take_hooks(client: Client, document: Document) -> Document:
 
 
 def has_hooks(client: Client, document: Document) -> bool:
-    return any(_own_hooks(client, document, event) for event in (client.hooks.events if client.hooks else ()))
+    return any(_own_hooks(client, document, event) for event in (client.hooks.set_up() if client.hooks else ()))
 
 
-def _group(hooks: HookTable, event: str, command: str) -> dict[str, Any]:
-    matcher = {"matcher": hooks.matcher} if event in hooks.matched else {}
+def _group(hooks: Hooks, event: str, command: str) -> dict[str, Any]:
+    matcher = {"matcher": hooks.matcher} if hooks.events[event].effect is Effect.TOOL else {}
     return {**matcher, "hooks": [{"type": "command", "command": command, "timeout": hooks.timeout}]}
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memoryhub.client.setup import json_text
-from memoryhub.client.setup.clients import Client
+from memoryhub.client.setup.clients import config_file, hooks_file
 from memoryhub.client.setup.document import Document, read_document, write_document
 from memoryhub.client.setup.entries import (
     SERVER,
@@ -18,6 +18,7 @@ from memoryhub.client.setup.entries import (
     wanted_entry,
 )
 from memoryhub.client.setup.json_text import put_table
+from memoryhub.config.clients import Client
 from memoryhub.core.errors import HubError
 
 
@@ -50,24 +51,24 @@ def plan_setup(client: Client, *, repository: Path | None, project: str | None, 
         Invalid: a file cannot be changed in place, or the client needs a project.
         Conflict: another server has the hub's name.
     """
-    config = read_document(client.config_file(repository))
+    config = read_document(config_file(client, repository))
     changed = {config.path: (config, put_server(client, config, project))}
-    hooks_file = client.hooks_file(repository)
-    if hooks and client.hooks and hooks_file:
-        before, after = changed.get(hooks_file) or (read_document(hooks_file),) * 2
-        changed[hooks_file] = (before, put_hooks(client, client.hooks, after))
+    hooks_path = hooks_file(client, repository)
+    if hooks and client.hooks and hooks_path:
+        before, after = changed.get(hooks_path) or (read_document(hooks_path),) * 2
+        changed[hooks_path] = (before, put_hooks(client, client.hooks, after))
     return _changes(changed)
 
 
 def plan_removal(client: Client, *, repository: Path | None) -> list[Change]:
     """Return the file changes that remove the hub from a client's configuration."""
-    config = read_document(client.config_file(repository))
+    config = read_document(config_file(client, repository))
     after = config.take(server_place(client, config)) if find_server(client, config) else config
     changed = {config.path: (config, after)}
-    hooks_file = client.hooks_file(repository)
-    if hooks_file:
-        before, after = changed.get(hooks_file) or (read_document(hooks_file),) * 2
-        changed[hooks_file] = (before, take_hooks(client, after))
+    hooks_path = hooks_file(client, repository)
+    if hooks_path:
+        before, after = changed.get(hooks_path) or (read_document(hooks_path),) * 2
+        changed[hooks_path] = (before, take_hooks(client, after))
     return _changes(changed)
 
 
@@ -78,7 +79,7 @@ def apply(changes: list[Change]) -> list[Path | None]:
 
 def to_paste(client: Client, project: str | None) -> str:
     entry = wanted_entry(client, {}, project)
-    if client.config_file(None).suffix == ".toml":
+    if config_file(client, None).suffix == ".toml":
         return put_table("", (*client.servers, SERVER), entry)
     return json_text.put("{}", (client.servers[0], SERVER), entry) + "\n"
 
@@ -86,13 +87,13 @@ def to_paste(client: Client, project: str | None) -> str:
 def status_of(client: Client, *, repository: Path | None) -> str:
     """Return the client's status in a few words, or the error that prevents it."""
     try:
-        found = find_server(client, read_document(client.config_file(repository)))
+        found = find_server(client, read_document(config_file(client, repository)))
         if found is None:
             return "not set up"
         if wanted_entry(client, found, None) != found:
             return "set up for another installation"
-        hooks_file = client.hooks_file(repository)
-        with_hooks = hooks_file is not None and has_hooks(client, read_document(hooks_file))
+        hooks_path = hooks_file(client, repository)
+        with_hooks = hooks_path is not None and has_hooks(client, read_document(hooks_path))
         return "set up, with hooks" if with_hooks else "set up"
     except HubError as error:
         return error.message

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub import __version__
-from memoryhub.client.setup.clients import Client
+from memoryhub.client.setup.clients import config_file
 from memoryhub.client.setup.document import read_document
 from memoryhub.client.setup.entries import entry_words, find_server
+from memoryhub.config.clients import Client
 from memoryhub.core.errors import NotFound, Unavailable
 
 PROTOCOL = "2025-11-25"
@@ -33,7 +34,7 @@ class Answer:
 
 def try_client(client: Client, *, repository: Path | None, directory: Path) -> Answer:
     """Start the server as the client would, in a folder, and ask for its name and tools."""
-    path = client.config_file(repository)
+    path = config_file(client, repository)
     entry = find_server(client, read_document(path))
     if entry is None:
         raise NotFound(f"{client.name} is not set up in {path}; run: memory-hub setup {client.id}")

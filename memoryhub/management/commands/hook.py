@@ -14,7 +14,9 @@ class Command(HubCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("client", help="claude-code or gemini-cli")
+        from memoryhub.config.clients import hook_clients
+
+        parser.add_argument("client", help=" or ".join(hook_clients()))
         parser.add_argument("event", help="the client's name of the event, such as SessionStart")
         parser.add_argument("--project", metavar="ID", help="the project; default: that of the event's folder")
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import getpass
 import signal
 import webbrowser
+from argparse import SUPPRESS
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -22,24 +23,35 @@ class Command(HubCommand):
         parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8321, help="0 chooses a free port (default: %(default)s)")
         parser.add_argument("--no-worker", action="store_true", help="no jobs and no semantic search")
+        parser.add_argument("--on-demand", action="store_true", help="log to a file, and end when idle; clients use it")
+        parser.add_argument("--service", action="store_true", help=SUPPRESS)
         parser.add_argument("--open", action="store_true", help="open the link in the browser")
 
     def handle(self, *args: Any, **options: Any) -> None:
         from memoryhub.ops.serving import lock, web
+        from memoryhub.ops.serving.on_demand import Idle, log_to_file
         from memoryhub.ops.serving.worker import Worker
 
+        on_demand = options["on_demand"]
+        if on_demand:
+            log_to_file()
         for name in SECRET_FILES:
             read_or_create_secret(name)
-        with lock.hold() as publish, web.listen(options["host"], options["port"]) as listener:
+        started = lock.ON_DEMAND if on_demand else lock.SERVICE if options["service"] else lock.BY_HAND
+        host, port = options["host"], options["port"]
+        with (
+            lock.hold(started=started) as publish,
+            web.listen_anywhere(port) if on_demand else web.listen(host, port) as listener,
+        ):
             address = web.address_of(listener)
             publish(address)
-            link = self._prepare(address)
+            self._prepare()
             children = [] if options["no_worker"] else [Worker(module) for module in self._modules()]
             # Until the server handles signals itself, SIGTERM interrupts as Ctrl-C does
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
-                self._announce(address, link, open_it=options["open"])
-                web.serve(listener)
+                self._announce(address, signs_in=not on_demand, open_it=options["open"])
+                web.serve(listener, idle=Idle() if on_demand else None)
             except KeyboardInterrupt:
                 pass
             finally:
@@ -52,23 +64,26 @@ class Command(HubCommand):
 
         return [WORKER, EMBEDDING] if can_run() else [WORKER]
 
-    def _prepare(self, address: str) -> str:
+    def _prepare(self) -> None:
         from memoryhub.config.project_settings import config_problem
         from memoryhub.ops import jobs
         from memoryhub.ops.serving.worker import prepare_databases
-        from memoryhub.web import signin
 
         if problem := config_problem():
             self.stderr.write(f"Nothing that depends on settings works until this is fixed: {problem}.")
         for backup in prepare_databases():
             self.stdout.write(f"Backed up before the upgrade: {backup}")
         jobs.install_schedules()
+
+    def _announce(self, address: str, *, signs_in: bool, open_it: bool) -> None:
+        self.stdout.write(f"Memory Hub serves {env.home()} at {address}/")
+        if not signs_in:
+            return
+        from memoryhub.web import signin
+
         with use_origin(source="cli", actor=getpass.getuser()):
             token = signin.create_link_token(username=signin.ensure_owner().username)
-        return signin.link(address, token)
-
-    def _announce(self, address: str, link: str, *, open_it: bool) -> None:
-        self.stdout.write(f"Memory Hub serves {env.home()} at {address}/")
+        link = signin.link(address, token)
         self.stdout.write(f"Sign in once, within 15 minutes: {link}")
         self.stdout.flush()
         if open_it:

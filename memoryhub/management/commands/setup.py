@@ -7,9 +7,10 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.client.setup import plan
-from memoryhub.client.setup.clients import Client, all_clients, find_client, repository_of
+from memoryhub.client.setup.clients import is_installed, repository_of
 from memoryhub.client.setup.plan import Change
 from memoryhub.client.setup.trial import try_client
+from memoryhub.config.clients import Client, all_clients, find_client
 from memoryhub.config.identity import check_project_id
 from memoryhub.core.errors import Invalid
 from memoryhub.management.base import HubCommand
@@ -48,7 +49,7 @@ class Command(HubCommand):
         for client in all_clients().values():
             if repository and not client.repository:
                 continue
-            installed = "installed" if client.is_installed else "not found"
+            installed = "installed" if is_installed(client) else "not found"
             status = plan.status_of(client, repository=repository)
             self.stdout.write(f"{client.id:<15} {installed:<10} {status}")
 

@@ -23,8 +23,16 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 # is read whole before a thread is taken, so slow clients occupy none; of one longer than ``max_body``, one more byte
 # is kept, so that the application can refuse it.
 class WsgiBridge:
-    def __init__(self, application: Application, *, max_body: int, threads: int = THREADS) -> None:
+    def __init__(
+        self,
+        application: Application,
+        *,
+        max_body: int,
+        threads: int = THREADS,
+        on_request: Callable[[], None] = lambda: None,
+    ) -> None:
         self._application = application
+        self._on_request = on_request
         self._max_body = max_body
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="web")
 
@@ -34,6 +42,7 @@ class WsgiBridge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        self._on_request()
         body = await self._read(receive)
         if body is None:
             return

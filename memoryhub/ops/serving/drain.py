@@ -1,4 +1,7 @@
-"""Capture spooled hook events once and in order, however often this is interrupted."""
+"""Capture spooled hook events once and in order, however often this is interrupted.
+
+The hub drains the spool regularly. ``mcp``, commands and hooks drain their own project's events before they read.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,19 @@ from pathlib import Path
 
 from django.db import OperationalError
 
+from memoryhub.config.clients import Effect
 from memoryhub.core import log, spool
 from memoryhub.core.errors import HubError, Locked, Unavailable
 from memoryhub.core.spool import Broken, Kept
 from memoryhub.core.stores.store import project_store, use_store
-from sessions_app.hook_clients import Effect
 from sessions_app.hook_parser import HookEvent, parse_hook, project_of
 from sessions_app.services.capture import capture_kept
 
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 3.0
+# How long a reader waits for another process that drains the spool.
+_WAIT_SECONDS = 1.0
 # Events per transaction; more would hold the write lock for longer than a hook waits
 _BATCH = 20
 _TRY_AGAIN = (Locked, Unavailable, OperationalError)
@@ -53,20 +58,32 @@ def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
             return
 
 
-# why it can be repeated: a line's id is the event's idempotency key, so a line read again after a crash changes
-# nothing. ``only_taker`` is the spool's lock, always taken before a store's (decision 31).
-def drain(stop: threading.Event | None = None) -> Drained:
+# It can be repeated: a line's id is the event's idempotency key, so a line read again after a crash changes nothing.
+# ``only_taker`` is the spool's lock, always taken before a store's (decision 31).
+def drain(stop: threading.Event | None = None, *, project: str | None = None, wait: float = 0.0) -> Drained:
+    """Capture all spooled events, or those of a project. Another process that drains is waited for ``wait`` seconds."""
     total = Drained()
-    with spool.only_taker() as alone:
+    with spool.only_taker(seconds=wait) as alone:
         for path in spool.take() if alone else []:
             if stop and stop.is_set():
                 break
-            _File(path, total).drain()
+            _File(path, total, project).drain()
     return total
 
 
+def drain_before_reading(project: str) -> None:
+    """Capture the project's spooled events. If that fails they stay spooled, and reading goes on."""
+    if not spool.has_waiting():
+        return
+    try:
+        drain(project=project, wait=_WAIT_SECONDS)
+    except Exception:
+        logger.exception("the spool could not be drained; it is tried again")
+
+
 class _File:
-    def __init__(self, path: Path, total: Drained) -> None:
+    def __init__(self, path: Path, total: Drained, project: str | None) -> None:
+        self._project = project
         self._path = path
         self._total = total
         self._events, self._broken = spool.read(path)
@@ -94,7 +111,7 @@ class _File:
                 self._set_aside(kept, error.message)
 
     def _take(self, project: str, events: list[_Placed]) -> None:
-        if project in self._closed:
+        if project in self._closed or self._project not in (None, project):
             self._leave(events)
             return
         try:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from memoryhub import env
+from memoryhub.core import clock
 from memoryhub.core.errors import Conflict
 from memoryhub.core.file_locks import lock, try_lock
 
 FILE_NAME = "serve.lock"
 _LOCK_SECONDS = 0.1
+_TAKE_OVER_SECONDS = 10.0
+BY_HAND, ON_DEMAND, SERVICE = "by hand", "on demand", "service"
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
     pid: int
     address: str
+    # ISO 8601 in UTC, and one of the three below; empty for a hub of an earlier version.
+    since: str = ""
+    started: str = ""
 
 
 def _path() -> Path:
@@ -28,12 +35,13 @@ def _path() -> Path:
 
 
 @contextmanager
-def hold() -> Iterator[Callable[[str], None]]:
+def hold(*, started: str) -> Iterator[Callable[[str], None]]:
     descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _lock(descriptor)
+        _lock(descriptor, takes_over=started != ON_DEMAND)
         os.ftruncate(descriptor, 0)
-        yield lambda address: _write(descriptor, Running(os.getpid(), address))
+        since = clock.to_text(clock.now())
+        yield lambda address: _write(descriptor, Running(os.getpid(), address, since, started))
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
@@ -44,10 +52,15 @@ def _write(descriptor: int, running: Running) -> None:
 
 
 # why wait: hooks and commands that only look also hold the lock for a moment
-def _lock(descriptor: int) -> None:
+def _lock(descriptor: int, *, takes_over: bool) -> None:
     if lock(descriptor, seconds=_LOCK_SECONDS):
         return
     other = _parse(os.pread(descriptor, 4096, 0))
+    if takes_over and other and other.started == ON_DEMAND:
+        # A hub that a client started gives way to one that a person starts.
+        os.kill(other.pid, signal.SIGTERM)
+        if lock(descriptor, seconds=_TAKE_OVER_SECONDS):
+            return
     where = f" at {other.address} (process {other.pid})" if other else ""
     raise Conflict(f"Memory Hub is already running{where}; stop it first, or print a link with `memory-hub signin`")
 

@@ -17,10 +17,19 @@ from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores import wal
 from memoryhub.ops.serving import drain
 from memoryhub.ops.serving.bridge import WsgiBridge
+from memoryhub.ops.serving.on_demand import Idle
 
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 2
+
+
+def listen_anywhere(port: int) -> socket.socket:
+    """Return a socket that listens at the port, or at a free one where it is taken."""
+    try:
+        return listen("127.0.0.1", port)
+    except Unavailable:
+        return listen("127.0.0.1", 0)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -58,9 +67,13 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(listener: socket.socket) -> None:
+def serve(listener: socket.socket, *, idle: Idle | None = None) -> None:
     import_module(settings.ROOT_URLCONF)  # half a second that the first request, perhaps a hook, can't wait for
-    bridge = WsgiBridge(get_internal_wsgi_application(), max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+    bridge = WsgiBridge(
+        get_internal_wsgi_application(),
+        max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
+        on_request=idle.note_use if idle else lambda: None,
+    )
     config = uvicorn.Config(
         bridge,
         http="h11",
@@ -75,7 +88,8 @@ def serve(listener: socket.socket) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     stop = threading.Event()
-    for keep, name in ((wal.keep, "wal-keeper"), (drain.keep, "spool-drain")):
+    keepers = [(wal.keep, "wal-keeper"), (drain.keep, "spool-drain"), *([(idle.watch, "idle-watch")] if idle else [])]
+    for keep, name in keepers:
         threading.Thread(target=keep, args=[stop], name=name, daemon=True).start()
     try:
         uvicorn.Server(config).run(sockets=[listener])

@@ -1,1 +1,1 @@
-"""What schemathesis is told of the hub beside its OpenAPI description."""
+"""Configuration of schemathesis."""

@@ -1,6 +1,6 @@
-"""Hooks of schemathesis: where the requests go, and what of its findings is none.
+"""Hooks of schemathesis: the target of requests, and false positives.
 
-``MEMORY_HUB_TEST_FUZZ`` names a JSON file with what is in the hub: values of parameters, by name.
+``MEMORY_HUB_TEST_FUZZ`` is the path of a JSON file with values of parameters by name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from schemathesis.openapi.checks import RejectedPositiveData
 
 KNOWN: dict[str, list[Any]] = json.loads(Path(os.environ["MEMORY_HUB_TEST_FUZZ"]).read_text())
 
-# Of the boundaries of all schemas, one in so many is tried.
+# One in so many boundary values is tried.
 BOUNDARIES_SHARE = int(os.environ["MEMORY_HUB_TEST_FUZZ_SHARE"])
 
-# A request may follow the schema and break a rule all the same: these rules are on several fields together, or on what
-# the store holds, and JSON Schema cannot say them. A 422 with any other sentence is a fault of the schema.
+# Rules that JSON Schema can't express: on several fields together, or on the store's content. A 422 with any other
+# message is an error in the schema.
 BEYOND_SCHEMAS = (
     r"^cursor is not one that this list gave",
     r"belongs to no organisation; set one",
@@ -45,8 +45,8 @@ BEYOND_SCHEMAS = (
     r"^pattern is not a valid RE2 expression",
     r"^'source' and 'target' are the same",
     r"give at least one of session_id, actor, source, since and until",
-    r"^nothing to roll back",
-    r"^If-Match and base_version name two versions",
+    r"nothing to roll back",
+    r"^If-Match and base_version name different versions",
     r"^kind \w+ has no attribute ",  # the kind is another field
     r"^attributes of kind ",
     r"^'type' must be one of .* for kind ",
@@ -67,13 +67,13 @@ _SPELLED = {
 }
 
 
-# The description as the hub gives it.
+# The schema as the hub returns it
 _described: dict[str, Any] = {}
 
 
 @schemathesis.hook
 def before_load_schema(_: HookContext, raw_schema: dict[str, Any]) -> None:
-    """Name what is in the hub where a parameter takes a name: drawn ones would nearly all be 404."""
+    """Use existing ids as parameters: random ones would nearly all be 404."""
     _described.update(copy.deepcopy(raw_schema))
     for methods in raw_schema["paths"].values():
         for operation in methods.values():
@@ -87,10 +87,7 @@ def before_load_schema(_: HookContext, raw_schema: dict[str, Any]) -> None:
 
 @schemathesis.hook
 def filter_case(_: HookContext, case: Case) -> bool:
-    """Take a share of the boundaries, and leave settings alone that would end the run.
-
-    With a strict policy, for one, every write that follows would be refused.
-    """
+    """Try only some boundary values, and no setting that would end the run, such as a strict turn policy."""
     settings = case.body.get("settings") if isinstance(case.body, dict) else None
     if isinstance(settings, dict) and settings.keys() & {"turn_policy", "secret_rules", "capture_decisions"}:
         return False
@@ -105,7 +102,7 @@ def _number(case: Case) -> int:
 
 @schemathesis.hook
 def filter_failure(_: HookContext, failure: Failure, case: Case, response: Response) -> bool:
-    """Keep a finding unless a rule beyond schemas explains it, or the request is not what it was meant to be."""
+    """Keep a failure unless a known rule explains it, or the request is valid after all."""
     if isinstance(failure, RejectedPositiveData) and response.status_code == 422:
         detail = response.json()["detail"]
         return not any(re.search(rule, detail) for rule in BEYOND_SCHEMAS) and not _errors_of_body(case)
@@ -131,11 +128,15 @@ def _errors_of_body(case: Case) -> list[Any]:
 
 
 def _is_a_path_of_ours(case: Case) -> bool:
-    """Whether only the path was made wrong, by a name that is not in ``KNOWN`` but in the hub all the same."""
+    # Only the path was meant to be wrong, but its id exists, though not in KNOWN.
     meta = case.meta
     if meta is None or meta.phase.data.parameter_location is not ParameterLocation.PATH:
         return False
-    schemas = {each["name"]: each["schema"] for each in _operation(case)["parameters"] if each["in"] == "path"}
+    schemas = {
+        parameter["name"]: parameter["schema"]
+        for parameter in _operation(case)["parameters"]
+        if parameter["in"] == "path"
+    }
     given = case.path_parameters or {}
     return all(
         _validator(schema).is_valid(int(given[name]) if str(given[name]).isdecimal() else given[name])
@@ -146,18 +147,18 @@ def _is_a_path_of_ours(case: Case) -> bool:
 
 def _errors_of_query(case: Case) -> list[Any]:
     given = case.query or {}
-    schemas = {each["name"]: each["schema"] for each in _operation(case)["parameters"] if each["in"] == "query"}
+    schemas = {
+        parameter["name"]: parameter["schema"]
+        for parameter in _operation(case)["parameters"]
+        if parameter["in"] == "query"
+    }
     return [
         error for name in given.keys() & schemas.keys() for error in _validator(schemas[name]).iter_errors(given[name])
     ]
 
 
 def _is_read_as_meant(case: Case) -> bool:
-    """Whether all that breaks the schemas are scalars that spell a value of the wanted type, or space around a text.
-
-    The hub reads them as that value, at REST as over MCP, where models write numbers as texts. It strips a text before
-    it checks it.
-    """
+    # The hub accepts scalars that spell a value of the type, because models write numbers as strings, and strips text.
     errors = _errors_of_body(case) + _errors_of_query(case)
     return bool(errors) and all(map(_spells, errors))
 

@@ -1,1 +1,1 @@
-"""The protocol's own tools, run against the real server: the conformance suite over HTTP, the Inspector over stdio."""
+"""The protocol's own test tools: the conformance suite over HTTP and the Inspector over stdio."""

@@ -1,6 +1,6 @@
-"""What the conformance suite calls and the hub itself does not offer; ``MEMORY_HUB_TEST_TOOLS`` names this module.
+"""Fixtures of the conformance suite; the server loads the module that ``MEMORY_HUB_TEST_TOOLS`` names.
 
-Where the hub has a way to declare something it is declared in that way. The rest is put around the server's handlers.
+What the hub can't declare wraps the server's handlers.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ class Nothing(BaseModel):
 
 
 class TwoArguments(BaseModel):
-    """What ``test_prompt_with_arguments`` takes."""
-
     arg1: str = Field(description="First test argument")
     arg2: str = Field(description="Second test argument")
 
@@ -68,7 +66,7 @@ register_prompts(
 
 
 def extend_server(server: Server[Any]) -> None:
-    """Put the fixtures that need more than the hub has around the server's handlers."""
+    """Wrap the server's handlers with the fixtures that the hub can't declare."""
     tools = {**media.TOOLS, **speaking.TOOLS, **questions.TOOLS}
     prompts = {**media.PROMPTS, **questions.PROMPTS}
     server.get_tool_input_schema = _with_schemas(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.mcp.conformance.offered import Result, prompt, prompted, said, text, tool
+from tests.mcp.conformance.offered import Result, prompt, prompted, text, text_result, tool
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
@@ -30,20 +30,20 @@ def _embedded(uri: str, words: str, mime_type: str = "text/plain") -> Result:
 
 
 async def _image(_context: Any, _params: Any) -> Result:
-    return said(IMAGE)
+    return text_result(IMAGE)
 
 
 async def _audio(_context: Any, _params: Any) -> Result:
-    return said({"type": "audio", "data": WAV, "mimeType": "audio/wav"})
+    return text_result({"type": "audio", "data": WAV, "mimeType": "audio/wav"})
 
 
 async def _resource(_context: Any, _params: Any) -> Result:
-    return said(_embedded("test://embedded-resource", "This is an embedded resource content."))
+    return text_result(_embedded("test://embedded-resource", "This is an embedded resource content."))
 
 
 async def _mixed(_context: Any, _params: Any) -> Result:
     data = _embedded("test://mixed-content-resource", '{"test":"data","value":123}', "application/json")
-    return said("Multiple content types test:", IMAGE, data)
+    return text_result("Multiple content types test:", IMAGE, data)
 
 
 async def _prompt_with_resource(_: Any, params: Any) -> Result:
@@ -57,7 +57,7 @@ async def _prompt_with_image(_context: Any, _params: Any) -> Result:
 
 
 async def _unchanged(_: Any, params: Any) -> Result:
-    return said(f"called with {params.arguments}")
+    return text_result(f"called with {params.arguments}")
 
 
 _ADDRESS: Result = {

@@ -1,4 +1,4 @@
-"""The protocol's tools that run on Node: where ``.ci/node`` installs them, and how they are run."""
+"""Runs the tools on Node that ``.ci/node`` installs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INSPECTOR = PACKAGES / "inspector" / "clients" / "launcher" / "build" / "index.j
 
 
 class NodeTestCase(McpTestCase):
-    """Skipped where the tools are not installed; on a build machine that is a failure."""
+    """Skipped if the tools are not installed; in CI that is a failure."""
 
     def setUp(self) -> None:
         if not _node() or not SUITE.exists():
@@ -26,7 +26,7 @@ class NodeTestCase(McpTestCase):
             self.skipTest(message)
 
     def run_node(self, script: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a tool in the home folder of the class, where it may leave what it likes."""
+        """Run a tool in the home folder of the class."""
         return subprocess.run(
             [_node(), str(script), *words],
             cwd=self.home,
@@ -39,6 +39,6 @@ class NodeTestCase(McpTestCase):
 
 
 def _node() -> str:
-    """Return the Node that came with the tools, else the machine's own, else nothing."""
+    """Return the path of Node: the one installed with the tools, else the system's."""
     own = next(INSTALLED.glob("node-*/bin/node"), None)
     return str(own or shutil.which("node") or "")

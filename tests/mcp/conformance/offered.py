@@ -1,4 +1,4 @@
-"""What a fixture is: how it is listed, and how it answers."""
+"""Fixtures: how they are listed, and how they answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def prompt(name: str, answer: Answering, *arguments: str) -> dict[str, Offered]:
     return {name: Offered({"name": name, "description": f"Conformance: {name}.", "arguments": listed}, answer)}
 
 
-def said(*content: Result | str) -> Result:
+def text_result(*content: Result | str) -> Result:
     return {"content": [part if isinstance(part, dict) else text(part) for part in content], "resultType": "complete"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.mcp.conformance.offered import Result, prompt, prompted, said, text, tool
+from tests.mcp.conformance.offered import Result, prompt, prompted, text, text_result, tool
 
 Requests = dict[str, Result]
 
@@ -38,7 +38,7 @@ def _once(requests: Requests, state: str | None = None) -> Any:
         if answers is None or params.request_state != state:
             return _asking(requests, state)
         shown = {key: value.model_dump(mode="json", by_alias=True) for key, value in answers.items() if key in requests}
-        return said(f"state-ok {shown}")
+        return text_result(f"state-ok {shown}")
 
     return answer
 
@@ -50,11 +50,11 @@ _STEPS = [
 
 
 async def _rounds(_: Any, params: Any) -> Result:
-    """Ask one question after another; the state says how far it has come."""
+    """Ask one question after another; the state counts them."""
     done = int(params.request_state or 0)
     if params.request_state is not None and _answers(params, _STEPS[done]) is not None:
         done += 1
-    return said("all answered") if done == len(_STEPS) else _asking(_STEPS[done], str(done))
+    return text_result("all answered") if done == len(_STEPS) else _asking(_STEPS[done], str(done))
 
 
 async def _what_the_client_can(context: Any, _params: Any) -> Result:
@@ -64,7 +64,7 @@ async def _what_the_client_can(context: Any, _params: Any) -> Result:
         requests["sampled"] = _sampling("Say something")
     if capabilities.elicitation is not None:
         requests["asked"] = _form("What is your name?", "name")
-    return _asking(requests) if requests else said("nothing can be asked")
+    return _asking(requests) if requests else text_result("nothing can be asked")
 
 
 _CONTEXT = {"user_context": _form("What context should the prompt use?", "context")}

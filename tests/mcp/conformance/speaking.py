@@ -1,4 +1,4 @@
-"""Fixtures that speak to the client while a call goes on: log messages, progress, sampling, elicitation."""
+"""Fixtures that send messages during a call: logs, progress, sampling, elicitation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 
-from tests.mcp.conformance.offered import Result, said, tool
+from tests.mcp.conformance.offered import Result, text_result, tool
 
 _PAUSE_SECONDS = 0.05
 MISSING_CAPABILITY = -32021
@@ -21,14 +21,14 @@ async def _log(context: Any, _params: Any) -> Result:
             warnings.simplefilter("ignore", MCPDeprecationWarning)
             await context.session.send_log_message("info", words, related_request_id=context.request_id)
         await asyncio.sleep(_PAUSE_SECONDS)
-    return said("logged")
+    return text_result("logged")
 
 
 async def _progress(context: Any, _params: Any) -> Result:
     for done in (0, 50, 100):
         await context.session.report_progress(done, 100)
         await asyncio.sleep(_PAUSE_SECONDS)
-    return said("done")
+    return text_result("done")
 
 
 async def _sample(context: Any, params: Any) -> Result:
@@ -40,7 +40,7 @@ async def _sample(context: Any, params: Any) -> Result:
             max_tokens=100,
             related_request_id=context.request_id,
         )
-    return said(f"LLM response: {answer.content.text}")
+    return text_result(f"LLM response: {answer.content.text}")
 
 
 async def _elicit(context: Any, params: Any) -> Result:
@@ -49,7 +49,7 @@ async def _elicit(context: Any, params: Any) -> Result:
         "email": {"type": "string", "description": "User's email address"},
     }
     answer = await _ask(context, params.arguments["message"], {**_object(fields), "required": list(fields)})
-    return said(f"User response: action={answer.action}, content={answer.content}")
+    return text_result(f"User response: action={answer.action}, content={answer.content}")
 
 
 async def _elicit_defaults(context: Any, _params: Any) -> Result:
@@ -62,7 +62,7 @@ async def _elicit_enums(context: Any, _params: Any) -> Result:
 
 async def _completed(context: Any, fields: Result) -> Result:
     answer = await _ask(context, "Please answer", _object(fields))
-    return said(f"Elicitation completed: action={answer.action}, content={answer.content}")
+    return text_result(f"Elicitation completed: action={answer.action}, content={answer.content}")
 
 
 async def _ask(context: Any, message: str, schema: Result) -> Any:
@@ -73,7 +73,7 @@ async def _need_sampling(context: Any, _params: Any) -> Result:
     capabilities = context.session.client_capabilities
     if capabilities is None or capabilities.sampling is None:
         raise MCPError(MISSING_CAPABILITY, "this tool needs sampling", {"requiredCapabilities": {"sampling": {}}})
-    return said("sampling is there")
+    return text_result("sampling is there")
 
 
 def _object(fields: Result) -> Result:

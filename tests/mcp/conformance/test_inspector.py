@@ -1,5 +1,3 @@
-"""The Inspector's command line against a server over stdio."""
-
 from __future__ import annotations
 
 import json

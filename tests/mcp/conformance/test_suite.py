@@ -1,5 +1,3 @@
-"""The official conformance suite against a server over HTTP, in both revisions for which it names requirements."""
-
 from __future__ import annotations
 
 import re
@@ -9,8 +7,8 @@ from tests.mcp.conformance.node import PACKAGES, NodeTestCase
 from tests.mcp.conformance.node import SUITE as SUITE_SCRIPT
 from tests.mcp.http_server import HttpServer
 
+# How many scenarios each revision requires of a server; frozen by the suite.
 REQUIRED = {"2025-11-25": 30, MODERN: 37}
-"""How many scenarios each revision requires of a server; frozen by the suite."""
 
 
 class ConformanceTests(NodeTestCase):
@@ -24,11 +22,11 @@ class ConformanceTests(NodeTestCase):
                 self.assertEqual(len(required), count)
                 passed, failed = self.run_suite(server.url, revision)
                 self.assertEqual(required - passed, set())
-                # An extension that the hub does not offer.
+                # An extension that the hub doesn't support
                 self.assertEqual({name for name in failed if not name.startswith("tasks-")}, set())
 
     def run_suite(self, url: str, revision: str) -> tuple[set[str], set[str]]:
-        """Return the scenarios of which checks passed and none failed, and those of which some failed."""
+        """Return the scenarios that passed, and those with failures."""
         words = ["server", "--url", url, "--requirements", revision, "--output-dir", str(self.home / "out")]
         done = self.run_node(SUITE_SCRIPT, *words)
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-1000:])

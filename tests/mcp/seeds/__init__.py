@@ -1,6 +1,6 @@
-"""Every call of the documents that the hub was conceived from, by the names and arguments of theirs, as one story.
+"""Every call in the seed documents, with their older names, in the order of one story.
 
-A row is made after the one before it; ``$name`` in an argument is what an earlier row kept under that name.
+``$name`` in an argument is a value that an earlier call stored under that name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One call of the documents that the hub was conceived from, and what its answer must say."""
+"""A call in the seed documents, and patterns of its answer."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ ID = r"#(\d+)"
 
 @dataclass(frozen=True)
 class Call:
+    # The document; "" for preparations
     document: str
-    """Which of the documents it is in; "" where it only prepares what follows."""
+    # A tool, or the URI of a resource
     name: str
-    """A tool, or the address of a resource."""
     arguments: dict[str, Any] = field(default_factory=dict)
+    # Patterns that the answer must match
     says: tuple[str, ...] = ()
-    """Patterns, each of which must be found in the answer."""
+    # Patterns that it must not match
     never: tuple[str, ...] = ()
-    """Patterns that must not be."""
+    # Patterns whose first group is stored, by name
     keeps: dict[str, str] = field(default_factory=dict)
-    """Names, each with the pattern whose first group is kept under it."""
     error: bool = False
 
     def make(self, server: Server, known: Values) -> str:
-        """Make the call, check what it says, keep what later ones need, and return the answer's text."""
+        """Make the call, check and return its text, and store values for later calls."""
         text, failed = self._answer(server, known)
         assert failed == self.error, f"{self.name} answered: {text}"
         for pattern in self.says:
@@ -56,7 +56,7 @@ def filled(value: Any, known: Values) -> Any:
     if isinstance(value, str):
         return re.sub(r"\$([a-z_]+)", lambda found: str(known.get(found[1], found[0])), value)
     if isinstance(value, list):
-        return [filled(each, known) for each in value]
+        return [filled(part, known) for part in value]
     if isinstance(value, dict):
-        return {name: filled(each, known) for name, each in value.items()}
+        return {name: filled(part, known) for name, part in value.items()}
     return value

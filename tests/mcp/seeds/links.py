@@ -149,7 +149,7 @@ QUERIES = [
         "003",
         "memory_conflict_resolve",
         {"conflict_id": "$conflict", "resolution": "kept_version_b"},
-        ("settled conflict #$conflict with keep_b",),
+        ("resolved conflict #$conflict with keep_b",),
     ),
     Call("003", "memory_conflicts", {}, ("^no open conflict$",)),
 ]

@@ -1,0 +1,143 @@
+"""Supported clients, as data in ``clients.toml``: their configuration files and hooks."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from memoryhub.core.errors import NotFound
+
+FILE = Path(__file__).with_name("clients.toml")
+
+
+class Effect(StrEnum):
+    """The effect of a hook event on the session and its turn."""
+
+    # The session starts or continues; the client shows the hook's output to its model.
+    START = "start"
+    # The open turn ends, and the next begins.
+    PROMPT = "prompt"
+    # A tool was used in the turn; the client does not wait for the hub.
+    TOOL = "tool"
+    # Another event is added to the turn.
+    APPEND = "append"
+    # The turn ends.
+    STOP = "stop"
+    # The session ends.
+    END = "end"
+    # A known hook that is not recorded.
+    NOTHING = "nothing"
+
+
+class _Declared(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Command(_Declared):
+    """A tool that runs commands: paths of the command, its output, and its exit code or a text that contains it."""
+
+    command: str
+    output: tuple[str, ...]
+    exit_code: tuple[str, ...] = ()
+    exit_text: str
+
+
+class Edit(_Declared):
+    """A tool that edits a file: paths of the new ``text``, or of ``old`` and ``new``; ``pairs`` is a list of these."""
+
+    path: str
+    text: str = ""
+    pairs: str = ""
+    old: str = ""
+    new: str = ""
+
+
+class Hook(_Declared):
+    """The effect of one of the client's events, and the paths of what is recorded."""
+
+    effect: Effect
+    type: str = ""
+    content: tuple[str, ...] = ()
+    result: str = ""
+    is_error: bool = False
+    commands: dict[str, Command] = Field(default_factory=dict)
+    edits: dict[str, Edit] = Field(default_factory=dict)
+    transcript: str = ""
+    is_set_up: bool = True
+
+    def paths(self) -> Iterator[str]:
+        """Yield all paths in the client's JSON that are read for this hook."""
+        yield from (*self.content, self.result, self.transcript)
+        for tool in (*self.commands.values(), *self.edits.values()):
+            for path in tool.model_dump().values():
+                yield from (path,) if isinstance(path, str) else path
+
+
+class Hooks(_Declared):
+    """Hooks by the client's event names, and the paths of session, folder, tool call and end reason in its JSON."""
+
+    user: tuple[str, ...]
+    repository: str
+    timeout: int
+    matcher: str
+    ignored: tuple[str, ...] = ()
+    events: dict[str, Hook]
+    session: str = "session_id"
+    directory: str = "cwd"
+    tool: str = "tool_name"
+    call: str = "tool_use_id"
+    input: str = "tool_input"
+    reason: str = "reason"
+
+    def find(self, event: str) -> Hook | None:
+        return self.events.get(event) or (Hook(effect=Effect.NOTHING) if event in self.ignored else None)
+
+    def set_up(self) -> dict[str, Hook]:
+        """Return the hooks that ``setup`` writes into the client's configuration."""
+        return {name: hook for name, hook in self.events.items() if hook.is_set_up}
+
+
+class Client(_Declared):
+    """The fields are explained in ``clients.toml``."""
+
+    id: str
+    name: str
+    program: str
+    folders: tuple[str, ...]
+    user: tuple[str, ...]
+    repository: str = ""
+    servers: tuple[str, ...]
+    nested: str = ""
+    entry: dict[str, Any] = Field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    environment: str
+    command_is_list: bool = False
+    names_no_folder: bool = False
+    hooks: Hooks | None = None
+
+
+@cache
+def all_clients() -> dict[str, Client]:
+    """Return all clients by id, in the order of the table."""
+    table = tomllib.loads(FILE.read_text("utf-8"))
+    return {name: Client(id=name, **fields) for name, fields in table.items()}
+
+
+@cache
+def hook_clients() -> dict[str, Hooks]:
+    """Return the clients' hooks by client id, without clients that have none."""
+    return {name: client.hooks for name, client in all_clients().items() if client.hooks}
+
+
+def find_client(client_id: str) -> Client:
+    """Return the client of that id."""
+    clients = all_clients()
+    if client_id not in clients:
+        raise NotFound(f"{client_id!r} is not a known client", choices=list(clients))
+    return clients[client_id]

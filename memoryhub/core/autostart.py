@@ -1,0 +1,94 @@
+"""Start the hub in the background for a client that needs it. Standard library only: hooks and ``mcp`` use it.
+
+At most one hub runs a home: ``serve`` takes the lock of ``serve.lock`` or ends. What starts it here need not wait.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from memoryhub.core.file_locks import try_lock
+from memoryhub.env import home_text, make_home
+
+VARIABLE = "MEMORY_HUB_AUTOSTART"
+SETTING = "autostart"
+# A hub that fails to start is tried again after so many seconds, not at every event of every client.
+_PAUSE_SECONDS = 30.0
+_OFF = frozenset({"false", "0", "no", "off"})
+
+
+def is_allowed() -> bool:
+    """Return whether the hub may start by itself: the environment decides, else ``config.toml``; the default is yes."""
+    value = os.environ.get(VARIABLE)
+    if value is not None:
+        return value.strip().lower() not in _OFF
+    try:
+        with open(f"{home_text()}/config.toml", encoding="utf-8") as file:  # noqa: PTH123
+            text = file.read()
+    except (OSError, ValueError):
+        return True
+    if SETTING not in text:
+        return True
+    import tomllib
+
+    try:
+        return tomllib.loads(text).get(SETTING) is not False
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return True
+
+
+def start_hub() -> bool:
+    """Start the hub unless one runs, one was started a moment ago, or ``autostart`` is off; return whether it did."""
+    if not is_allowed() or is_hub_running():
+        return False
+    os.makedirs(f"{make_home()}/run", mode=0o700, exist_ok=True)  # noqa: PTH103
+    descriptor = os.open(f"{home_text()}/run/autostart", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not try_lock(descriptor) or _is_recent(descriptor):
+            return False
+        os.pwrite(descriptor, b"started\n", 0)
+        os.utime(descriptor)
+        _spawn()
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def is_hub_running() -> bool:
+    """Return whether a process holds the lock that ``serve`` holds."""
+    try:
+        descriptor = os.open(f"{home_text()}/serve.lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_recent(descriptor: int) -> bool:
+    import time
+
+    status = os.fstat(descriptor)
+    return bool(status.st_size) and abs(time.time() - status.st_mtime) < _PAUSE_SECONDS
+
+
+def _spawn() -> None:
+    import subprocess
+
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    # What a client or this process set for itself is not the hub's.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "DJANGO_"))}
+    nowhere = subprocess.DEVNULL
+    # In a session of its own, so that what ends the client's processes does not end the hub.
+    subprocess.Popen(
+        [sys.executable, "-m", "memoryhub.cli", "serve", "--on-demand"],
+        cwd=home_text(),
+        env={**inherited, "PYTHONPATH": os.pathsep.join(paths)},
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
+        start_new_session=True,
+    )

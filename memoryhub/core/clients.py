@@ -1,0 +1,73 @@
+"""The clients that are connected to this home over stdio: each holds the lock of a file of its own.
+
+The system releases the lock however the process ends, so a file whose lock is free belongs to a client that has left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from memoryhub import env
+from memoryhub.core import clock
+from memoryhub.core.file_locks import try_lock
+
+FOLDER = "run/clients"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A connected client."""
+
+    pid: int
+    # As the client names itself; empty until its first call.
+    name: str
+    project: str
+    # ISO 8601, UTC.
+    since: str
+
+
+class Connection:
+    """This process's entry among the connected clients, until the process ends or ``close`` is called."""
+
+    def __init__(self) -> None:
+        folder = env.prepare_home() / FOLDER
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = folder / f"{os.getpid()}.json"
+        self._since = clock.to_text(clock.now())
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try_lock(self._descriptor)
+        self.describe("", "")
+
+    def describe(self, name: str, project: str) -> None:
+        content = json.dumps(asdict(Client(os.getpid(), name, project, self._since))).encode()
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, content, 0)
+
+    def close(self) -> None:
+        self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def connected_clients() -> list[Client]:
+    """Return the connected clients, the first to connect first; removes the entries of those that have left."""
+    found = [client for path in (env.home() / FOLDER).glob("*.json") if (client := _read(path))]
+    return sorted(found, key=lambda client: client.since)
+
+
+def _read(path: Path) -> Client | None:
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        if try_lock(descriptor):
+            path.unlink(missing_ok=True)
+            return None
+        return Client(**json.loads(os.pread(descriptor, 4096, 0)))
+    except (ValueError, TypeError):
+        return None  # it connects at this moment
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,59 @@
+"""What the hub of this home does at the moment, for ``memory-hub status``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from memories.embeddings.following import events_to_embed
+from memoryhub import env
+from memoryhub.core import spool
+from memoryhub.core.autostart import is_allowed
+from memoryhub.core.clients import Client, connected_clients
+from memoryhub.core.errors import HubError
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import list_projects, project_store, use_store
+from memoryhub.ops.serving.lock import Running, find_running
+
+
+@dataclass(frozen=True, slots=True)
+class HubState:
+    home: str
+    running: Running | None
+    autostart: bool
+    clients: list[Client]
+    # When each client's hooks were last captured, in ISO 8601.
+    last_captures: dict[str, str]
+    spooled: int
+    # Events whose texts the embedding model has not read yet.
+    embeddings_pending: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def hub_state() -> HubState:
+    """Return the state of the hub. Stores that can't be read are left out: ``doctor`` names them."""
+    captures: dict[str, str] = {}
+    pending = 0
+    for project in list_projects():
+        try:
+            with use_store(project_store(project)):
+                pending += events_to_embed()
+                for client, at in _last_captures():
+                    captures[client] = max(at, captures.get(client, ""))
+        except HubError:
+            continue
+    return HubState(
+        home=str(env.home()),
+        running=find_running(),
+        autostart=is_allowed(),
+        clients=connected_clients(),
+        last_captures=captures,
+        spooled=spool.count_waiting(),
+        embeddings_pending=pending,
+    )
+
+
+def _last_captures() -> list[tuple[str, str]]:
+    return rows.fetch("SELECT actor, max(occurred_at) FROM raw_events WHERE source = 'hook' GROUP BY actor")

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+from memoryhub.core import autostart
+from memoryhub.core.clients import Connection
+from memoryhub.core.windows import FOLDER, find_process, note_session, session_of, window
+from memoryhub.ops.serving.lock import BY_HAND, ON_DEMAND, Running, find_running
+from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed
+from tests.web.server import ROOT, poll, serving
+
+MANAGE = str(ROOT / "manage.py")
+WINDOW = str(Path(__file__).with_name("window.py"))
+
+
+class WithoutHubTestCase(HookTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.repository = Repository(self.work.parent / "parser")
+        self.folder = self.repository.folder
+
+    def run_command(self, *words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, MANAGE, *words],
+            cwd=self.folder, env=environment_of(self.home), capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    def running(self) -> Running | None:
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
+            return find_running()
+
+
+class AnswerTests(WithoutHubTestCase):
+    def test_a_session_start_gets_the_context_of_what_was_captured(self) -> None:
+        first, second = (ClaudeCode(self.home, self.folder, name) for name in ("s1", "s2"))
+        self.assertEqual(first.start(), "")
+        first.send("UserPromptSubmit", prompt="Parse zebra files")
+        first.send("Stop", last_assistant_message="Zebra files are parsed.")
+        poll(lambda: "Parse zebra files" in second.start(), what="the prompt in the next session's context")
+
+    def test_a_command_reads_what_a_hook_captured_a_moment_ago(self) -> None:
+        client = ClaudeCode(self.home, self.folder, "s1")
+        client.start()
+        client.send("UserPromptSubmit", prompt="Parse zebra files")
+        poll(lambda: "Parse zebra files" in self.run_command("search", "zebra"), what="the prompt in a search")
+        types = [event["event_type"] for event in replayed(self.home, "parser")]
+        self.assertEqual(types.count("message.user"), 1)
+
+
+class AutostartTests(WithoutHubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        variables = {autostart.VARIABLE: "on", "MEMORY_HUB_IDLE_SECONDS": "2"}
+        self.enterContext(mock.patch.dict(os.environ, variables))
+        self.addCleanup(self.wait_until_nothing_runs)
+
+    def wait_until_nothing_runs(self) -> None:
+        poll(lambda: not self.processes(), what="the end of every process of this home")
+
+    def processes(self) -> list[str]:
+        """Return the processes that were started with this home."""
+        wanted = f"MEMORY_HUB_HOME={self.home}".encode()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(folder.name)
+            except OSError:
+                continue
+        return found
+
+    def test_the_first_client_starts_one_hub_which_ends_when_idle(self) -> None:
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
+            connection = Connection()
+        clients = [ClaudeCode(self.home, self.folder, f"s{number}") for number in range(3)]
+        for client in clients:
+            client.start()
+        running = poll(self.running, what="a hub")
+        self.assertEqual(running.started, ON_DEMAND)
+        status = self.run_command("status")
+        self.assertIn("started on demand", status)
+        self.assertIn("1 connected", status)
+        connection.close()
+        self.wait_until_nothing_runs()
+        self.assertIn("idle for 2 s: ending", (self.home / "serve.log").read_text())
+        self.assertIn("the next client starts it", self.run_command("status"))
+
+    def test_a_hub_that_is_started_by_hand_takes_over(self) -> None:
+        with mock.patch.dict(os.environ, MEMORY_HUB_IDLE_SECONDS="600"):
+            ClaudeCode(self.home, self.folder, "s1").start()
+        poll(self.running, what="a hub")
+        with serving("--no-worker", home=self.home):
+            running = self.running()
+            self.assertEqual(running and running.started, BY_HAND)
+
+    def test_it_can_be_switched_off(self) -> None:
+        for off in ({autostart.VARIABLE: "off"}, {}):
+            self.home.mkdir(exist_ok=True)
+            with mock.patch.dict(os.environ, {"MEMORY_HUB_HOME": str(self.home), **off}):
+                if not off:
+                    del os.environ[autostart.VARIABLE]
+                    self.assertTrue(autostart.is_allowed())
+                    (self.home / "config.toml").write_text("autostart = false\n")
+                self.assertFalse(autostart.start_hub())
+
+
+class WindowTests(WithoutHubTestCase):
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = f"{sys.executable} {MANAGE}"
+        words = [sys.executable, WINDOW, command, *arguments]
+        return subprocess.Popen(words, cwd=self.folder, env=environment_of(self.home), stdout=subprocess.PIPE)
+
+    def sessions(self, *windows: subprocess.Popen[bytes]) -> list[list[str]]:
+        return [json.loads(window.communicate(timeout=240)[0]) for window in windows]
+
+    def test_two_windows_are_two_sessions(self) -> None:
+        windows = [self.start("s1"), self.start("s2")]
+        self.assertEqual(self.sessions(*windows), [["s1"], ["s2"]])
+
+    def test_a_window_that_clears_its_session_is_in_the_next_one(self) -> None:
+        self.assertEqual(self.sessions(self.start("s1", "clear", "s2")), [["s1", "s2"]])
+
+    def test_a_session_that_was_ended_goes_on_with_the_next_prompt(self) -> None:
+        self.assertEqual(self.sessions(self.start("s1", "end")), [["s1", "s1"]])
+        types = [event["event_type"] for event in replayed(self.home, "parser")]
+        self.assertEqual(
+            [name for name in types if name.startswith("session.")][-2:], ["session.ended", "session.resumed"]
+        )
+
+    def test_only_keys_of_running_processes_are_noted(self) -> None:
+        own = find_process(os.getpid())
+        assert own is not None
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
+            for key in ("", "../x", "1-../../x", f"{own.pid}-1", "999999999-1", f"{own.pid}"):
+                note_session(key, "s1")
+                self.assertEqual(session_of(key), "")
+            self.assertFalse((self.home / FOLDER).exists())
+            note_session(own.key, "s1")
+            self.assertEqual(session_of(own.key), "s1")
+            self.assertTrue(window())
