@@ -36,7 +36,7 @@ class BrowserTests(BrowserTestCase):
         self.see("for “where is the log's head anchored?”")
         self.assertEqual(self.find("#result_list tbody .title").text, "The anchor of the log")
         self.follow("The anchor of the log")
-        self.see("Evidence")
+        self.see("Provenance")
         self.assertEqual(self.find("article strong").text, "log")
 
     def test_an_edit_that_came_too_late_keeps_both_texts(self) -> None:
@@ -48,24 +48,24 @@ class BrowserTests(BrowserTestCase):
         self.follow("Save")
         self.see("Version 2 was saved while you edited version 1")
         self.assertEqual(self.find("[name=content]").get_attribute("value"), "My own words")
-        self.see("Isolation by files and folders.", within=".present")
+        self.see("Isolation by files and folders.", within=".current-text")
         self.follow("Save as version 3")
-        self.see("Saved as version 3.")
+        self.see("Saved version 3.")
         self.see("My own words", within="article")
 
     def test_what_was_deleted_is_restored(self) -> None:
         self.open(f"memories/memory/{self.ids[2]}/change/")
         self.follow("Delete")
-        self.see("it can be restored at any time")
+        self.see("you can restore it at any time")
         self.follow("Delete")
-        self.see("is deleted")
+        self.see("Deleted #")
         self.open("memories/memory/")
         self.assertNotIn("Measure the first search", self.find("#result_list").text)
         self.follow("Deleted")
         self.see("Measure the first search")
         self.follow("Measure the first search")
         self.follow("Restore")
-        self.see("is restored")
+        self.see("Restored #")
 
     def test_the_chosen_go_at_once(self) -> None:
         self.open("memories/memory/")
@@ -110,7 +110,7 @@ class BrowserTests(BrowserTestCase):
         self.assertEqual(self.tab_to("Delete")[:2], ["Versions", "History"])
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("can be restored at any time")
+        self.see("you can restore it at any time")
 
     def test_the_switcher_opens_and_closes_by_keyboard(self) -> None:
         self.rest("POST", "projects", {"project_id": "another-one"})

@@ -122,7 +122,7 @@ class AdminTests(AdminTestCase):
             "Yes",
         ):
             self.assertIn(shown, page)
-        self.assertIn("No runbook here", self.page(listed, project="beta"))
+        self.assertIn("No runbooks yet", self.page(listed, project="beta"))
 
     def test_a_person_writes_reads_and_edits_one(self) -> None:
         form = self.page("memories/runbook/add/")
@@ -149,7 +149,7 @@ class AdminTests(AdminTestCase):
             "source": "",
             "links": "",
         }
-        self.assertIn("Written as #1.", self.post("memories/runbook/add/", **typed, **own))
+        self.assertIn("Created #1.", self.post("memories/runbook/add/", **typed, **own))
         kept = {"severity": "high", "rehearsed": True, "minutes": 45, "warnings": "zebra", "files": ["a.sh"]}
         self.assertEqual(self.memory(1).attributes, kept)
         page = self.page("memories/memory/1/change/")
@@ -160,7 +160,7 @@ class AdminTests(AdminTestCase):
             self.assertIn(shown, words)
         unchecked = {name: value for name, value in own.items() if name not in ("rehearsed", "severity")}
         changed = {**typed, **unchecked, "severity": "low", "base_version": "1", "change_reason": ""}
-        self.assertIn("Saved as version 2.", self.post("memories/memory/1/edit/", **changed))
+        self.assertIn("Saved version 2.", self.post("memories/memory/1/edit/", **changed))
         self.assertEqual(self.memory(1).attributes, {"minutes": 45, "warnings": "zebra", "files": ["a.sh"]})
 
     def test_the_overview_the_search_and_retention_offer_it(self) -> None:
