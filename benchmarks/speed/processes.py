@@ -33,7 +33,7 @@ def environment(home: Path, *, meaning: bool = False) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("MEMORY_HUB_") and name != "DJANGO_SETTINGS_MODULE"
     }
-    own = {"MEMORY_HUB_HOME": str(home)}
+    own = {"MEMORY_HUB_HOME": str(home), "MEMORY_HUB_AUTOSTART": "off"}
     return {**kept, **own, **({} if meaning else {f"{PREFIX}EMBEDDING_MODEL": NONE})}
 
 

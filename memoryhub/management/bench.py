@@ -118,7 +118,12 @@ class Client:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**unrelated, "MEMORY_HUB_HOME": str(home), f"{PREFIX}EMBEDDING_MODEL": NONE},
+                env={
+                    **unrelated,
+                    "MEMORY_HUB_HOME": str(home),
+                    f"{PREFIX}EMBEDDING_MODEL": NONE,
+                    f"{PREFIX}AUTOSTART": "off",
+                },
                 cwd=home,
             )
 

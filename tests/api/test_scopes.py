@@ -89,9 +89,7 @@ class ProjectTests(RestTestCase):
             self.call("POST", "projects", {"project_id": "gamma", **fields}, expect=status)
         self.assertFalse(project_store("gamma").path.parent.exists())
         detail = self.call("PATCH", "projects/alpha", {"metadata": {"a": "x" * 16_000}}, expect=422).data["detail"]
-        self.assertIn(
-            "'metadata' is not valid: it has 16,009 characters as JSON and may have at most 16,000", detail
-        )
+        self.assertIn("'metadata' is not valid: it has 16,009 characters as JSON and may have at most 16,000", detail)
 
     def test_the_same_key_again_gives_the_first_answer(self) -> None:
         body = {"project_id": "gamma", "name": "Gamma"}

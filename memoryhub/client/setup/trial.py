@@ -39,7 +39,9 @@ def try_client(client: Client, *, repository: Path | None, directory: Path) -> A
     if entry is None:
         raise NotFound(f"{client.name} is not set up in {path}; run: memory-hub setup {client.id}")
     command = [word.replace(_WORKSPACE, str(directory)) for word in entry_words(entry)]
-    with _started(command, os.environ | entry.get(client.environment, {}), directory) as process:
+    with _started(
+        command, {**os.environ, **entry.get(client.environment, {}), "MEMORY_HUB_AUTOSTART": "off"}, directory
+    ) as process:
         hello = _ask(process, 1, "initialize", _handshake())
         _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
         tools = _ask(process, 2, "tools/list", {})["tools"]

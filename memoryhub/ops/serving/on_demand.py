@@ -56,7 +56,11 @@ class Idle:
             if connected_clients():
                 self.note_use()
             forget_closed()
-            if time.monotonic() - self._used_at >= self._seconds:
+            if not env.home().is_dir():
+                logger.warning("the home folder is gone: ending")
+            elif time.monotonic() - self._used_at >= self._seconds:
                 logger.warning("idle for %g s: ending; the next client starts the hub again", self._seconds)
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
+            else:
+                continue
+            os.kill(os.getpid(), signal.SIGTERM)
+            return

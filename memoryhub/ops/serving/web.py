@@ -84,15 +84,21 @@ def serve(listener: socket.socket, *, idle: Idle | None = None) -> None:
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    # why no-op handlers: uvicorn raises the signal again after shutdown, and this process ends by returning
+    server = uvicorn.Server(config)
+
+    # A signal that comes before uvicorn handles it must not be lost; after its shutdown uvicorn raises it again, and
+    # this process ends by returning.
+    def end(*_: object) -> None:
+        server.should_exit = True
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, end)
     stop = threading.Event()
     keepers = [(wal.keep, "wal-keeper"), (drain.keep, "spool-drain"), *([(idle.watch, "idle-watch")] if idle else [])]
     for keep, name in keepers:
         threading.Thread(target=keep, args=[stop], name=name, daemon=True).start()
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
     finally:
         stop.set()
         bridge.close()

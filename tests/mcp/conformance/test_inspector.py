@@ -9,7 +9,14 @@ from tests.mcp.conformance.node import INSPECTOR, NodeTestCase
 
 class InspectorTests(NodeTestCase):
     def inspect(self, method: str, *words: str) -> dict[str, Any]:
-        env = ["-e", f"MEMORY_HUB_HOME={self.home}", "-e", "DJANGO_SETTINGS_MODULE=memoryhub.settings_store"]
+        env = [
+            "-e",
+            f"MEMORY_HUB_HOME={self.home}",
+            "-e",
+            "MEMORY_HUB_AUTOSTART=off",
+            "-e",
+            "DJANGO_SETTINGS_MODULE=memoryhub.settings_store",
+        ]
         server = command("--project", "alpha", "--profile", "full")
         done = self.run_node(INSPECTOR, "--cli", "--method", method, *words, *env, *server)
         self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
