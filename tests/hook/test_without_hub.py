@@ -12,7 +12,7 @@ from memoryhub.core.clients import Connection
 from memoryhub.core.windows import FOLDER, find_process, note_session, session_of, window
 from memoryhub.ops.serving.lock import BY_HAND, ON_DEMAND, Running, find_running
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed
-from tests.web.server import ROOT, poll, serving
+from tests.web.server import DEADLINE_SECONDS, ROOT, poll, serving
 
 MANAGE = str(ROOT / "manage.py")
 WINDOW = str(Path(__file__).with_name("window.py"))
@@ -108,6 +108,22 @@ class AutostartTests(WithoutHubTestCase):
                     self.assertTrue(autostart.is_allowed())
                     (self.home / "config.toml").write_text("autostart = false\n")
                 self.assertFalse(autostart.start_hub())
+
+
+class LogTests(WithoutHubTestCase):
+    def run_logging(self, then: str) -> None:
+        code = f"from memoryhub.ops.serving import on_demand as o; o.MAX_LOG_BYTES = 10_000; o.log_to_file(); {then}"
+        environment = {**environment_of(self.home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, timeout=DEADLINE_SECONDS, check=True)
+
+    def test_the_log_is_bounded(self) -> None:
+        self.run_logging("[print('x' * 99, flush=True) for _ in range(2_000)]")
+        sizes = [path.stat().st_size for path in self.home.glob("serve.log*")]
+        self.assertEqual(len(sizes), 2)
+        self.assertLessEqual(max(sizes), 10_000)
+
+    def test_a_log_that_cannot_be_written_stops_nothing(self) -> None:
+        self.run_logging(f"import shutil; shutil.rmtree({str(self.home)!r}); [print('x' * 99) for _ in range(20_000)]")
 
 
 class WindowTests(WithoutHubTestCase):

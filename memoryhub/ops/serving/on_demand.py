@@ -21,13 +21,18 @@ IDLE_SECONDS = 15 * 60.0
 logger = logging.getLogger(__name__)
 
 
+class _Handler(RotatingFileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - as logging names it
+        """Drop the line: logging would report the error on standard error, which ends here again."""
+
+
 def log_to_file() -> None:
     """Send standard output and error of this process and its children to ``serve.log`` and one older file.
 
     Both have at most ``MAX_LOG_BYTES``. Children only have a pipe, so that one process alone renames the file.
     """
     path = env.prepare_home() / LOG_FILE
-    handler = RotatingFileHandler(path, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8", errors="replace")
+    handler = _Handler(path, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8", errors="replace")
     reader, writer = os.pipe()
     for number in (1, 2):
         os.dup2(writer, number)
