@@ -1,1 +1,1 @@
-"""Developers' measurements: how fast the hub is, and how well it finds. Not part of the wheel."""
+"""Benchmarks for developers: speed and search quality. Not part of the wheel."""

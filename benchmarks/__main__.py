@@ -9,7 +9,6 @@ import django
 
 
 def main(argv: list[str]) -> None:
-    """Run one benchmark."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
     django.setup()
     from benchmarks.quality.command import Command as QualityCommand

@@ -1,4 +1,4 @@
-"""What the figures depend on besides the hub: the machine, its load and its software."""
+"""Facts about the machine, its load and its software, for the head of a report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from memoryhub.core import clock
 
 
 def machine_facts(home: Path) -> dict[str, str | int | float]:
-    """Return the machine's facts for the head of a report."""
     facts: dict[str, str | int | float] = {
         "date": clock.to_text(clock.now()),
         "memory_hub": memoryhub.__version__,
@@ -28,18 +27,17 @@ def machine_facts(home: Path) -> dict[str, str | int | float]:
 
 
 def load(when: str) -> dict[str, float]:
-    """Return the machine's load in the last minute as a fact; nothing on a system that counts none."""
     with suppress(OSError, AttributeError):
         return {f"load_{when}": round(os.getloadavg()[0], 2)}
     return {}
 
 
 def _file_system(folder: Path) -> str:
-    """Return the type of the file system that holds ``folder``; on one in memory a sync costs nothing."""
+    """Return the file system's type; on an in-memory one a sync costs nothing."""
     try:
         lines = Path("/proc/self/mounts").read_text().splitlines()
     except OSError:
         return "unknown"
     mounts = [(Path(line.split()[1]), line.split()[2]) for line in lines]
     holding = [(mount, kind) for mount, kind in mounts if folder.is_relative_to(mount)]
-    return max(holding, key=lambda each: len(each[0].parts), default=(folder, "unknown"))[1]
+    return max(holding, key=lambda mount: len(mount[0].parts), default=(folder, "unknown"))[1]

@@ -126,5 +126,5 @@ def result_text(result: DecisionResult) -> str:
     if not result.is_new:
         return flat(f"#{result.id} is already {result.status}: {result.title}")
     replaced = f", superseding {_listed(result.superseded)}" if result.superseded else ""
-    redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
+    redacted = f" (redacted before storing: {', '.join(result.redacted)})" if result.redacted else ""
     return flat(f"#{result.id} {result.status}{replaced}: {result.title}{redacted}")

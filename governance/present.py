@@ -115,5 +115,5 @@ def _numbers(file: dict[str, Any]) -> str:
 
 def affirmed_text(result: AffirmResult) -> str:
     again = "" if result.is_new else " already"
-    redacted = f" (redacted before keeping: {', '.join(result.redacted)})" if result.redacted else ""
+    redacted = f" (redacted before storing: {', '.join(result.redacted)})" if result.redacted else ""
     return flat(f"#{result.id} {result.kind} affirmed{again}: {result.title}{redacted}")

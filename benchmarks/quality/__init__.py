@@ -1,4 +1,4 @@
-"""How well the hub finds: benchmarks of retrieval with known answers, each in stores of its own.
+"""Benchmarks of search quality: questions with known answers.
 
-Documents are written as clients write them. What the right answers are is kept beside the stores, never in them.
+Documents are written as clients write them. The answers are never stored.
 """

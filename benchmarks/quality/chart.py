@@ -1,4 +1,4 @@
-"""The results as a drawing: for each set a bar a stage, recall at 5 inside recall at 10, and the goals as lines."""
+"""The results as an SVG: one bar per stage, with recall at 5 inside recall at 10, and the goals as lines."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 } .quiet { fill: #656d76;
 
 
 def svg(results: Sequence[SetResult]) -> str:
-    """Return the drawing as a file that stands by itself."""
     parts, top = [], 0
     for result in results:
         parts.append(f'<g transform="translate(0 {top})">{"".join(_set(result))}</g>')
         top += _HEAD + _ROW * len(result.stages) + _FOOT
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {top}" role="img" aria-labelledby="t d">'
-        f'<title id="t">What each stage of a search finds</title><desc id="d">{escape(_description(results))}</desc>'
+        f'<title id="t">Recall of each stage of a search</title><desc id="d">{escape(_description(results))}</desc>'
         f"<style>{_STYLE}</style>{''.join(parts)}</svg>\n"
     )
 

@@ -1,5 +1,3 @@
-"""Measure how well the hub finds."""
-
 from __future__ import annotations
 
 import json
@@ -35,30 +33,24 @@ _DATA = "MEMORY_HUB_EVALUATION_DATA"
 
 
 class Command(HubCommand):
-    """``python -m benchmarks quality``."""
-
     help = (
-        "Measure how well searches find, in a temporary home: on functions of Python's standard library by their "
-        "docstrings, and on LoCoMo's conversations where their file is given. Shows what each stage of a ranking adds."
+        "Measure search quality in a temporary home: on functions of Python's standard library by their "
+        "docstrings, and on LoCoMo's conversations where their file is given. Shows what each ranking stage adds."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add what to measure, and where the results go."""
         parser.add_argument(
             "--data", type=Path, default=os.environ.get(_DATA), metavar="FILE", help=f"LoCoMo's JSON; default: ${_DATA}"
         )
-        parser.add_argument("--functions", type=_count, default=COUNT, help=f"so many functions, {COUNT:,} at most")
+        parser.add_argument("--functions", type=_count, default=COUNT, help=f"number of functions, at most {COUNT:,}")
+        parser.add_argument("--words-alone", action="store_true", help="skip embeddings, which take most of the time")
         parser.add_argument(
-            "--words-alone", action="store_true", help="leave the meaning out, which takes most of the time"
-        )
-        parser.add_argument(
-            "--secrets", type=Path, metavar="FILE", help="measure instead how well secrets are found, on labelled texts"
+            "--secrets", type=Path, metavar="FILE", help="measure secret detection instead, on labelled texts"
         )
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures as JSON")
-        parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the stages")
+        parser.add_argument("--svg", type=Path, metavar="FILE", help="also write a chart of the stages")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Measure and print."""
         if options["secrets"]:
             self._measure_secrets(options["secrets"], options["json"])
             return
@@ -85,8 +77,8 @@ class Command(HubCommand):
         from benchmarks.quality.secrets import report
         from benchmarks.quality.secrets.run import measure_secrets
 
-        told = Console(stderr=True)
-        with told.status("reading"):
+        console = Console(stderr=True)
+        with console.status("reading"):
             result = measure_secrets(file)
         console = Console(file=cast("TextIO", self.stdout.unfiltered))
         console.width = console.width if console.is_terminal else _PIPED_WIDTH
@@ -103,11 +95,10 @@ class Command(HubCommand):
                 bar.update(task, description=what, completed=done, total=total)
 
             with _engine() if meaning else nullcontext():
-                return [evaluate(each, stages(meaning=meaning), progress) for each in _sets(data, count, meaning)]
+                return [evaluate(set_, stages(meaning=meaning), progress) for set_ in _sets(data, count, meaning)]
 
 
 def _has_model() -> bool:
-    """Return whether texts can be embedded here."""
     return wanted_name(os.environ.get(f"{PREFIX}EMBEDDING_MODEL", AUTO)) is not None
 
 
@@ -118,11 +109,10 @@ def _engine() -> AbstractContextManager[None]:
 
 
 def _sets(data: Path | None, count: int, meaning: bool) -> Iterator[QuestionSet]:  # noqa: FBT001
-    """Yield the sets, each written and, for the meaning, embedded."""
-    for each in _written(data, count):
+    for set_ in _written(data, count):
         if meaning:
-            embed(each)
-        yield each
+            embed(set_)
+        yield set_
 
 
 def _written(data: Path | None, count: int) -> Iterator[QuestionSet]:

@@ -1,7 +1,7 @@
-"""LoCoMo: long conversations over months, and questions whose evidence is the ids of turns.
+"""LoCoMo: conversations over months, and questions whose evidence is a list of turns.
 
-The file is the benchmark's own; it is not shipped. Each conversation becomes a project, each of its sessions a session
-at its date, each turn a message.
+The data file is not part of this repository. A conversation becomes a project, its sessions become sessions with
+their dates, its turns become messages.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 
+# The fifth category has questions without an answer.
 _CATEGORIES = {1: "several turns", 2: "time", 3: "common sense", 4: "one turn"}
-"""The fifth has questions that nothing answers."""
 _EVIDENCE = re.compile(r"D\d+:\d+")
 _SESSION = re.compile(r"session_(\d+)")
 _DATE = "%I:%M %p on %d %B, %Y"
@@ -31,7 +31,7 @@ _BETWEEN_TURNS = timedelta(seconds=20)
 
 
 def conversations(path: Path) -> QuestionSet:
-    """Write every conversation of the file into a store of its own, and return the questions.
+    """Write each conversation of the file into its own store, and return the questions.
 
     Raises:
         Invalid: the file cannot be read, or is not LoCoMo's.
@@ -42,7 +42,9 @@ def conversations(path: Path) -> QuestionSet:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise Invalid(f"{path} cannot be read as LoCoMo's conversations: {error!r}") from error
     count = sum(len(_turns(sample["conversation"])) for sample in samples)
-    return QuestionSet("conversations", "LoCoMo, turns", count, [each for some in found for each in some])
+    return QuestionSet(
+        "conversations", "LoCoMo, turns", count, [question for questions in found for question in questions]
+    )
 
 
 def _conversation(number: int, sample: dict[str, Any]) -> Iterator[Question]:
@@ -50,15 +52,15 @@ def _conversation(number: int, sample: dict[str, Any]) -> Iterator[Question]:
     with use_store(store, create=True), use_origin(source="service", actor="evaluate"):
         ids = _write(sample["conversation"])
     asked = 0
-    for each in sample["qa"]:
-        named = {name for text in each.get("evidence", ()) for name in _EVIDENCE.findall(text)} & set(ids)
-        if each["category"] not in _CATEGORIES or not named:
+    for item in sample["qa"]:
+        named = {name for text in item.get("evidence", ()) for name in _EVIDENCE.findall(text)} & set(ids)
+        if item["category"] not in _CATEGORIES or not named:
             continue
         yield Question(
             store=store,
-            text=each["question"],
+            text=item["question"],
             answers=frozenset(ids[name] for name in named),
-            category=_CATEGORIES[each["category"]],
+            category=_CATEGORIES[item["category"]],
             half=asked % 2,
             sessions=frozenset(_session_name(name[1:].partition(":")[0]) for name in named),
         )
@@ -66,13 +68,12 @@ def _conversation(number: int, sample: dict[str, Any]) -> Iterator[Question]:
 
 
 def _turns(conversation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return every turn with the number of its session, in their order."""
     numbers = sorted(int(match[1]) for name in conversation if (match := _SESSION.fullmatch(name)))
     return [(str(number), turn) for number in numbers for turn in conversation[f"session_{number}"]]
 
 
 def _write(conversation: dict[str, Any]) -> dict[str, int]:
-    """Write all sessions, and return the position of every turn by its id, which is not written."""
+    """Write all sessions; map LoCoMo's turn ids, which are not stored, to event positions."""
     ids: dict[str, int] = {}
     by_session: dict[str, list[dict[str, Any]]] = {}
     for number, turn in _turns(conversation):
@@ -90,11 +91,11 @@ def _write_session(number: str, turns: list[dict[str, Any]], began: datetime, fi
     with clock.frozen(began):
         start_session(command=SessionStart(session_id=name))
         turn = automatic_turn(session_id=name)
-    for index, said in enumerate(turns):
-        type_name = "message.user" if said["speaker"] == first else "message.assistant"
+    for index, message in enumerate(turns):
+        type_name = "message.user" if message["speaker"] == first else "message.assistant"
         with clock.frozen(began + index * _BETWEEN_TURNS):
-            event = append_automatically(turn=turn, type=type_name, payload={"content": _text(said)})
-        ids[said["dia_id"]] = event.position
+            event = append_automatically(turn=turn, type=type_name, payload={"content": _text(message)})
+        ids[message["dia_id"]] = event.position
     with clock.frozen(began + len(turns) * _BETWEEN_TURNS):
         close_turn(turn)
     return ids
@@ -105,6 +106,5 @@ def _session_name(number: str) -> str:
 
 
 def _text(turn: dict[str, Any]) -> str:
-    """Return what was said and by whom, and what a picture shows."""
     picture = f" [picture: {turn['blip_caption']}]" if turn.get("blip_caption") else ""
     return f"{turn['speaker']}: {turn['text']}{picture}"

@@ -1,5 +1,3 @@
-"""Embedding what an evaluation wrote, in this process: no hub runs beside it."""
-
 from __future__ import annotations
 
 import math
@@ -10,10 +8,10 @@ from memoryhub.core.stores.store import use_store
 
 
 def embed(questions: QuestionSet) -> None:
-    """Embed every document of a set's stores.
+    """Embed every document of a set's stores in this process.
 
     Raises:
-        Unavailable: the model that the settings name can't be had.
+        Unavailable: the configured model is not available.
     """
     for store in dict.fromkeys(question.store for question in questions.questions):
         with use_store(store):

@@ -1,4 +1,4 @@
-"""Functions of the running Python's standard library: the first sentence of the docstring asks for the rest."""
+"""The standard library's functions: the first sentence of a docstring is the question, the function the answer."""
 
 from __future__ import annotations
 
@@ -27,36 +27,37 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n\s*\n")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function without its docstring, and what the docstring said first."""
-
     name: str
     source: str
     sentence: str
 
 
 def functions(count: int = COUNT) -> QuestionSet:
-    """Write so many functions, the same on every run of one Python, into a store as memories; return the questions."""
+    """Write ``count`` functions as memories, and return the questions; reproducible for a version of Python."""
     chosen = choose(list(standard_library()), count)
     store = project_store("functions")
     with use_store(store, create=True), use_origin(source="service", actor="evaluate"):
-        commands = [MemoryWrite(title=each.name, content=each.source, type="reference") for each in chosen]
+        commands = [MemoryWrite(title=function.name, content=function.source, type="reference") for function in chosen]
         ids = [result.id for result in write_memories(commands=commands)]
     questions = [
-        Question(store, each.sentence, frozenset({answer}), "code", index % 2)
-        for index, (each, answer) in enumerate(zip(chosen, ids, strict=True))
+        Question(store, function.sentence, frozenset({answer}), "code", index % 2)
+        for index, (function, answer) in enumerate(zip(chosen, ids, strict=True))
     ]
     return QuestionSet("functions", "standard library, functions", len(chosen), questions)
 
 
 def choose(found: list[Function], count: int) -> list[Function]:
-    """Return ``count`` functions by a fixed seed, of those whose sentence, name and source no other has."""
-    taken = [Counter(getattr(each, field) for each in found) for field in ("sentence", "name", "source")]
-    alone = [each for each in found if taken[0][each.sentence] == taken[1][each.name] == taken[2][each.source] == 1]
+    """Return ``count`` functions by a fixed seed, with unique sentences, names and sources."""
+    taken = [Counter(getattr(function, field) for function in found) for field in ("sentence", "name", "source")]
+    alone = [
+        function
+        for function in found
+        if taken[0][function.sentence] == taken[1][function.name] == taken[2][function.source] == 1
+    ]
     return random.Random(_SEED).sample(alone, min(count, len(alone)))  # noqa: S311 - the same on every run
 
 
 def standard_library() -> Iterator[Function]:
-    """Yield every function of the standard library that has a docstring and more than it, in the order of its files."""
     root = Path(sysconfig.get_paths()["stdlib"])
     for path in sorted(root.rglob("*.py")):
         if _LEFT_OUT.isdisjoint(path.relative_to(root).parts):
@@ -64,7 +65,6 @@ def standard_library() -> Iterator[Function]:
 
 
 def documented(source: str) -> Iterator[Function]:
-    """Yield the functions of one module; nothing where it does not parse."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -79,7 +79,7 @@ def documented(source: str) -> Iterator[Function]:
 
 
 def _walk_statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Walk as ``ast.walk`` does, but past expressions: they are most of a tree, and hold no functions."""
+    """Walk like ``ast.walk``, but skip expressions: most of a tree, without functions."""
     waiting = deque([tree])
     while waiting:
         node = waiting.popleft()
@@ -93,5 +93,5 @@ def _sentence(docstring: str) -> str:
 
 def _without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> str:
     first = node.body[0]
-    kept = lines[node.lineno - 1 : first.lineno - 1] + lines[first.end_lineno : node.end_lineno]
-    return "\n".join(kept)
+    code = lines[node.lineno - 1 : first.lineno - 1] + lines[first.end_lineno : node.end_lineno]
+    return "\n".join(code)

@@ -1,4 +1,4 @@
-"""What an evaluation is judged by: one measure for words alone, one for words and meaning."""
+"""Floors and goals of search quality, with and without embeddings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from benchmarks.speed.goals import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The least that is tolerable of a mean, and where we mean to be."""
-
     floor: float | None
     goal: float
 
 
+# By set and mean
 _OF_WORDS: dict[str, dict[str, Target]] = {
     "conversations": {
         "recall_5": Target(0.60, 0.65),
@@ -25,7 +24,6 @@ _OF_WORDS: dict[str, dict[str, Target]] = {
     },
     "functions": {"recall_10": Target(0.68, 0.73)},
 }
-"""By the key of a set and the name of a mean."""
 
 _WITH_MEANING: dict[str, dict[str, Target]] = {
     "conversations": {
@@ -38,12 +36,10 @@ _WITH_MEANING: dict[str, dict[str, Target]] = {
 
 
 def targets_of(key: str, stage: Stage) -> dict[str, Target]:
-    """Return the targets of a set for a stage, by the name of the mean."""
     return (_WITH_MEANING if stage.others else _OF_WORDS).get(key, {})
 
 
 def verdicts(key: str, stage: Stage, found: Means) -> dict[str, Verdict]:
-    """Return which targets of a set are met at a stage, by the name of the mean."""
     return {name: _verdict(getattr(found, name), target) for name, target in targets_of(key, stage).items()}
 
 

@@ -1,5 +1,3 @@
-"""The results: as tables for people, as JSON data for machines."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +17,7 @@ _COLUMNS = {"recall_5": "R@5", "recall_10": "R@10", "mrr": "MRR", "session_5": "
 
 
 def as_data(results: Sequence[SetResult], machine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything that was measured."""
-    return {"machine": dict(machine), "sets": [_set_data(each) for each in results]}
+    return {"machine": dict(machine), "sets": [_set_data(result) for result in results]}
 
 
 def _set_data(result: SetResult) -> dict[str, Any]:
@@ -49,7 +46,6 @@ def _stage_data(result: StageResult) -> dict[str, Any]:
 
 
 def render(results: Sequence[SetResult]) -> RenderableType:
-    """Return, for each set, what each stage found, the last one by category, the targets and the cost."""
     return Group(*(part for result in results for part in _parts(result)))
 
 
@@ -89,7 +85,7 @@ def _stages(title: str, stages: Sequence[StageResult]) -> Table:
 def _categories(result: StageResult) -> RenderableType:
     if len(result.categories) < 2:
         return Text("")
-    table = _table("by what is asked for", "", ["questions", *_COLUMNS.values()])
+    table = _table("by category", "", ["questions", *_COLUMNS.values()])
     for name, found in result.categories.items():
         table.add_row(name, str(found.questions), *_cells(found))
     return table

@@ -1,5 +1,3 @@
-"""Asking every question: of each stage what it ranks, of the whole search what it costs."""
-
 from __future__ import annotations
 
 import time
@@ -23,8 +21,6 @@ _EVERY = 50
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What one stage found of one set."""
-
     stage: Stage
     all: Means
     halves: tuple[Means, Means]
@@ -33,23 +29,19 @@ class StageResult:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an answer of ten hits takes."""
-
     milliseconds: Amount
     tokens: float
 
 
 @dataclass(frozen=True, slots=True)
 class SetResult:
-    """Everything that was measured of one set."""
-
     set: QuestionSet
     stages: list[StageResult]
     cost: Cost
 
 
 def evaluate(questions: QuestionSet, stages: Sequence[Stage], progress: Progress = lambda *_: None) -> SetResult:
-    """Ask every question of the set at every stage, and once more through the whole search."""
+    """Rank every question at every stage, and time the whole search."""
     measured = [_stage(questions, stage, progress) for stage in stages]
     return SetResult(questions, measured, _cost(questions, progress))
 
@@ -60,26 +52,26 @@ def _stage(questions: QuestionSet, stage: Stage, progress: Progress) -> StageRes
         if done % _EVERY == 0:
             progress(f"{questions.label}: {stage.label}", done, len(questions.questions))
         scored.append(score(question, ranked(question, stage.pipeline, others=stage.others)))
-    categories = list(dict.fromkeys(each.question.category for each in scored))
+    categories = list(dict.fromkeys(score.question.category for score in scored))
     return StageResult(
         stage,
         means(scored),
         (_of_half(scored, 0), _of_half(scored, 1)),
-        {name: means([each for each in scored if each.question.category == name]) for name in categories},
+        {name: means([score for score in scored if score.question.category == name]) for name in categories},
     )
 
 
 def _of_half(scored: Sequence[Scored], half: int) -> Means:
-    return means([each for each in scored if each.question.half == half])
+    return means([score for score in scored if score.question.half == half])
 
 
 def ranked(question: Question, pipeline: Pipeline, *, others: bool = False) -> list[tuple[int, str]]:
-    """Return the ids and sessions of what answers a question, best first."""
+    """Return the ids and sessions of the hits, best first."""
     with use_store(question.store):
         found = engine.rank(parse(question.text), pipeline=pipeline, others=others)
-        ids = [each for each, _ in found.hits]
+        ids = [hit for hit, _ in found.hits]
         documents = engine.documents_of(ids)
-    return [(each, documents[each]["session_id"]) for each in ids]
+    return [(hit, documents[hit]["session_id"]) for hit in ids]
 
 
 def _cost(questions: QuestionSet, progress: Progress) -> Cost:

@@ -1,4 +1,4 @@
-"""How good rankings are, by what the right answers are."""
+"""Recall and mean reciprocal rank."""
 
 from __future__ import annotations
 
@@ -13,20 +13,16 @@ _SESSIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One question's result."""
-
     question: Question
     recall_5: float
     recall_10: float
     reciprocal_rank: float
+    # 1 if one of the first five sessions has an answer; None if documents have no sessions
     session_5: float | None
-    """1 where one of the first five sessions has an answer; None where documents have no sessions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """The means over questions."""
-
     questions: int
     recall_5: float
     recall_10: float
@@ -35,9 +31,9 @@ class Means:
 
 
 def score(question: Question, found: Sequence[tuple[int, str]]) -> Scored:
-    """Return how well a ranking answers; ``found`` has the id and the session of each hit, best first."""
-    ids = [each for each, _ in found[:DEEPEST]]
-    first = next((rank for rank, each in enumerate(ids, 1) if each in question.answers), None)
+    """Score a ranking; ``found`` has the id and the session of each hit, best first."""
+    ids = [hit for hit, _ in found[:DEEPEST]]
+    first = next((rank for rank, hit in enumerate(ids, 1) if hit in question.answers), None)
     sessions = list(dict.fromkeys(session for _, session in found if session))[:_SESSIONS]
     return Scored(
         question,
@@ -53,19 +49,19 @@ def _recall(question: Question, ids: Sequence[int]) -> float:
 
 
 def means(scored: Sequence[Scored]) -> Means:
-    """Return the means of results.
+    """Return the means of scores.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are no scores.
     """
     if not scored:
         raise ValueError("nothing was asked")
-    with_sessions = [each.session_5 for each in scored if each.session_5 is not None]
+    with_sessions = [score.session_5 for score in scored if score.session_5 is not None]
     return Means(
         len(scored),
-        _mean([each.recall_5 for each in scored]),
-        _mean([each.recall_10 for each in scored]),
-        _mean([each.reciprocal_rank for each in scored]),
+        _mean([score.recall_5 for score in scored]),
+        _mean([score.recall_10 for score in scored]),
+        _mean([score.reciprocal_rank for score in scored]),
         _mean(with_sessions) if with_sessions else None,
     )
 

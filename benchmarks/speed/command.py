@@ -1,5 +1,3 @@
-"""Measure the hub on this machine."""
-
 from __future__ import annotations
 
 import json
@@ -29,27 +27,25 @@ _PIPED_WIDTH = 120
 
 
 class Command(HubCommand):
-    """``python -m benchmarks speed``."""
-
     help = (
-        "Measure the hub in a temporary home of its own, beside bare sqlite3 doing the same work, and compare with the "
+        "Measure the hub in a temporary home, next to bare sqlite3 doing the same work, and compare with the "
         "goals. Exit code 1 if a measurement failed; a missed goal is a finding, not a failure."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add what to measure, how often, and how to show it."""
         usual = Samples()
-        parser.add_argument("--sizes", type=_sizes, default="1000,10000,100000", help="memories in a store, by commas")
+        parser.add_argument(
+            "--sizes", type=_sizes, default="1000,10000,100000", help="memories per store, separated by commas"
+        )
         parser.add_argument("--only", type=_names, default=(), metavar="NAME,…", help=f"of {', '.join(NAMES)}")
-        parser.add_argument("--writes", type=_count, default=usual.writes, help="writes measured at each door")
-        parser.add_argument("--searches", type=_count, default=usual.searches, help="searches measured at each door")
-        parser.add_argument("--starts", type=_count, default=usual.starts, help="starts of mcp measured of each kind")
+        parser.add_argument("--writes", type=_count, default=usual.writes, help="writes measured per interface")
+        parser.add_argument("--searches", type=_count, default=usual.searches, help="searches measured per interface")
+        parser.add_argument("--starts", type=_count, default=usual.starts, help="starts of mcp measured per kind")
         parser.add_argument("--profile", action="store_true", help="also profile 500 writes at the first size")
         parser.add_argument("--json", action="store_true", help="print JSON")
-        parser.add_argument("--keep", action="store_true", help="keep the temporary home, and say where it is")
+        parser.add_argument("--keep", action="store_true", help="keep the temporary home and print its path")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Measure and print."""
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # by way of every clean-up
         samples = Samples(options["writes"], options["searches"], options["starts"])
         plan = Plan(options["sizes"], samples, options["only"], options["profile"])
@@ -69,7 +65,6 @@ class Command(HubCommand):
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """Yield what shows progress on standard error, where that is a terminal."""
     console = Console(stderr=True)
     with ProgressBar(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=1)

@@ -1,7 +1,7 @@
-"""Text to measure with: the same on every run, and in what matters to an index like what people write.
+"""Reproducible text to measure with.
 
-Words follow Zipf's law with function words on top, so a question has terms that half of all memories hold and terms
-that one holds.
+Words follow Zipf's law with function words on top, so a question has terms that half of all memories contain and
+terms that only one contains.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def arguments(index: int) -> dict[str, Any]:
-    """Return what writes memory number ``index``: title (unique), 300 to 600 characters of content, type and tags."""
     source = random.Random(f"{_SEED}:{index}")  # noqa: S311 - text that must be the same on every run
     words = _draw(source, 120)
     return {
@@ -47,7 +46,6 @@ def arguments(index: int) -> dict[str, Any]:
 
 
 def question(index: int) -> str:
-    """Return four words of memory number ``index``: its most frequent telling word, its rarest, and two between."""
     ranks = _ranks()
     found = {word for word in _WORD.findall(arguments(index)["content"].lower()) if word in ranks}
     words = sorted(found - set(_FUNCTION_WORDS), key=ranks.__getitem__)
@@ -60,7 +58,6 @@ def _draw(source: random.Random, count: int) -> list[str]:
 
 
 def _prose(source: random.Random, words: list[str], length: int) -> str:
-    """Cut words into sentences, some with a path or a number, up to ``length`` characters."""
     sentences: list[str] = []
     while words and sum(map(len, sentences)) + len(sentences) < length:
         count = source.randint(6, 14)
@@ -94,7 +91,6 @@ def _syllable(source: random.Random) -> str:
 
 @cache
 def _weights() -> list[float]:
-    """Zipf's law as Mandelbrot corrected it, which flattens the very top."""
     return list(accumulate(1 / (rank + 2.7) ** 1.05 for rank in range(_VOCABULARY_SIZE)))
 
 

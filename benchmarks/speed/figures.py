@@ -1,4 +1,4 @@
-"""What a measurement yields: an amount, its unit, and the amount that the same work costs without the hub."""
+"""Measured amounts, their units, and baselines: the amounts for the same work without the hub."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ BARE = "bare sqlite3"
 
 
 class Unit(StrEnum):
-    """What an amount counts."""
-
     MILLISECONDS = "ms"
     PER_SECOND = "/s"
     BYTES = "bytes"
@@ -22,24 +20,21 @@ class Unit(StrEnum):
 
     @property
     def more_is_better(self) -> bool:
-        """Whether a higher amount is the better one."""
         return self is Unit.PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """One amount; of a latency ``value`` is the median, and the others are there too."""
-
     value: float
     p95: float | None = None
     p99: float | None = None
+    # The fastest sample, least affected by other load
     best: float | None = None
-    """The fastest sample: what a busy machine disturbs least."""
     samples: int = 1
 
 
 def latency(seconds: Sequence[float]) -> Amount:
-    """Return the percentiles of measured times in milliseconds.
+    """Return the percentiles of times, given in seconds, in milliseconds.
 
     Raises:
         ValueError: nothing was measured.
@@ -52,27 +47,25 @@ def latency(seconds: Sequence[float]) -> Amount:
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the nearest rank: a time that was measured, not one between two."""
+    """Return the nearest rank: a measured time, not an interpolated one."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row of the report."""
-
+    # ``measure.variant``, such as ``write.stdio``
     key: str
-    """Such as ``write.stdio``: its measure, then what of it."""
     label: str
     unit: Unit
     amount: Amount
+    # Memories in the store, if it matters
     size: int | None = None
-    """Memories in the store; None where it does not matter."""
     baseline: Amount | None = None
     baseline_label: str = ""
 
     @property
     def ratio(self) -> float | None:
-        """How many times the baseline this costs: for times and sizes this over it, for rates it over this."""
+        """The cost as a multiple of the baseline's; inverted for rates."""
         if self.baseline is None:
             return None
         pair = (self.baseline.value, self.amount.value)
@@ -82,8 +75,6 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A measurement that could not be taken."""
-
     key: str
     size: int | None
     reason: str
@@ -91,8 +82,6 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """One function of a profile; seconds over all its calls."""
-
     function: str
     calls: int
     own_seconds: float
@@ -101,8 +90,6 @@ class ProfileRow:
 
 @dataclass(slots=True)
 class Results:
-    """All that one run found."""
-
     machine: dict[str, str | int | float]
     figures: list[Figure] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the figures should be: a floor that nothing may miss, and a goal that is where we mean to be."""
+"""Floors, which a figure must not miss, and goals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from benchmarks.speed.figures import Figure
 
 
 class Verdict(StrEnum):
-    """What of its targets a figure meets, the best first."""
-
     GOAL = "goal"
     FLOOR = "floor"
     MISS = "MISSED"
@@ -18,14 +16,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The floor and the goal of one of a figure's amounts: ``value``, ``p95`` or ``ratio``."""
-
     floor: float
     goal: float
     on: str = "value"
 
     def verdict(self, figure: Figure) -> Verdict | None:
-        """Judge the figure, or return None where it lacks the amount."""
+        """Judge a figure; None if it lacks the amount."""
         amount = figure.ratio if self.on == "ratio" else getattr(figure.amount, self.on)
         if amount is None:
             return None
@@ -68,11 +64,10 @@ _AT_SIZE: dict[tuple[str, int], tuple[Target, ...]] = {
 
 
 def targets_of(figure: Figure) -> tuple[Target, ...]:
-    """Return what a figure is judged by; nothing for most."""
     return _AT_SIZE.get((figure.key, figure.size or 0)) or _ALWAYS.get(figure.key, ())
 
 
 def verdict_of(figure: Figure) -> Verdict | None:
-    """Return the worst of a figure's verdicts, or None where it has no target."""
+    """Return a figure's worst verdict, or None if it has no target."""
     found = [verdict for target in targets_of(figure) if (verdict := target.verdict(figure))]
     return max(found, key=list(Verdict).index, default=None)

@@ -1,5 +1,3 @@
-"""The functions on which a write spends its time."""
-
 from __future__ import annotations
 
 import cProfile
@@ -19,7 +17,6 @@ Function = tuple[str, int, str]
 
 
 def profile_writes(sized: SizedBench) -> list[ProfileRow]:
-    """Profile 500 writes in the service, and return the 15 functions that took longest by themselves."""
     door = ServiceDoor(sized.store)
     memories = [corpus.arguments(sized.next_index()) for _ in range(_WRITES)]
     profile = cProfile.Profile()

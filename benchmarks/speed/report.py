@@ -1,5 +1,3 @@
-"""The results as JSON data, for machines."""
-
 from __future__ import annotations
 
 from dataclasses import asdict
@@ -10,7 +8,6 @@ from benchmarks.speed.goals import targets_of, verdict_of
 
 
 def as_data(results: Results) -> dict[str, Any]:
-    """Return everything that was found; amounts are as measured, so that a ratio is the quotient of two of them."""
     return {
         "machine": results.machine,
         "figures": [_figure(figure) for figure in results.figures],

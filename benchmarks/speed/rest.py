@@ -1,4 +1,4 @@
-"""A client of the REST door: a real ``serve`` process, and one connection that is kept alive."""
+"""A REST client: a real ``serve`` process and one kept-alive connection."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ _POLL_SECONDS = 0.05
 
 
 class RestServer:
-    """One ``serve`` process on a port that it finds free."""
-
     def __init__(self, home: Path) -> None:
         self.home = home
         self.port = 0
@@ -36,19 +34,16 @@ class RestServer:
             raise
 
     def stop(self) -> None:
-        """End the process."""
         processes.stop(self._process)
 
     def _wait(self) -> None:
-        """Poll until a request is answered; RuntimeError where the process ends or a minute passes before."""
         deadline = time.monotonic() + processes.ANSWER_SECONDS
         while not (self._finds_port() and _answers(self.port)):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"serve did not start: {processes.last_words(self._errors) or 'it said nothing'}")
+                raise RuntimeError(f"serve did not start: {processes.last_words(self._errors) or 'it printed nothing'}")
             time.sleep(_POLL_SECONDS)
 
     def _finds_port(self) -> bool:
-        """Whether the server has made known where it serves."""
         try:
             address = json.loads((self.home / FILE_NAME).read_bytes())["address"]
         except (FileNotFoundError, ValueError):
@@ -58,7 +53,6 @@ class RestServer:
 
 
 def _answers(port: int) -> bool:
-    """Whether anything is answered; a port that is open may belong to a server that is not ready yet."""
     with closing(HTTPConnection(_HOST, port, timeout=processes.ANSWER_SECONDS)) as probe:
         try:
             probe.request("GET", "/api/v1/health")
@@ -69,7 +63,6 @@ def _answers(port: int) -> bool:
 
 
 def _drain(process: subprocess.Popen[bytes]) -> None:
-    """Read what the server prints, so that it never waits for a reader."""
     output = process.stdout
 
     def read() -> None:
@@ -80,8 +73,6 @@ def _drain(process: subprocess.Popen[bytes]) -> None:
 
 
 class RestClient:
-    """The routes of one project over one connection."""
-
     def __init__(self, server: RestServer, project: str) -> None:
         self._connection = HTTPConnection(_HOST, server.port, timeout=processes.ANSWER_SECONDS)
         self._path = f"/api/v1/projects/{project}"
@@ -89,20 +80,13 @@ class RestClient:
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def write(self, arguments: dict[str, Any]) -> None:
-        """Write a memory."""
         self._ask("POST", "/memories", json.dumps(arguments).encode())
 
     def search(self, question: str) -> None:
-        """Search.
-
-        Raises:
-            RuntimeError: nothing was found.
-        """
         if not self._ask("GET", f"/search?q={quote(question)}")["results"]:
             raise RuntimeError(f"REST found nothing for {question!r}")
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
@@ -117,7 +101,6 @@ class RestClient:
 
 @contextmanager
 def rest_client(server: RestServer, project: str) -> Iterator[RestClient]:
-    """Yield a client, and close its connection at the end."""
     client = RestClient(server, project)
     try:
         yield client

@@ -1,4 +1,4 @@
-"""One run: every chosen measure in its order; one that fails is reported, and the others go on."""
+"""Run the chosen measures in order; a failed one is reported, and the others go on."""
 
 from __future__ import annotations
 
@@ -24,32 +24,27 @@ T = TypeVar("T", Figure, ProfileRow)
 
 logger = logging.getLogger(__name__)
 
+# This measure fills the store, so it always runs before the other sized ones.
 FILL = "bulk"
-"""The measure that fills the store, without which there is nothing to measure at a size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is to measure."""
-
     sizes: Sequence[int]
     samples: Samples
+    # Names of measures, or their parts before the dot; empty: all
     only: Collection[str] = ()
-    """Names of measures, or what stands before the dot in them; empty: all."""
     profile: bool = False
 
     def wants(self, name: str) -> bool:
-        """Whether a measure is to be taken."""
         return not self.only or name in self.only or name.partition(".")[0] in self.only
 
     @property
     def wants_stores(self) -> bool:
-        """Whether any store has to be filled."""
         return self.profile or any(map(self.wants, SIZED_MEASURES))
 
 
 def run(plan: Plan, home: Path, progress: Progress) -> Results:
-    """Take the planned measures in ``home``, which is already this process' own."""
     results = Results(machine_facts(home))
     try:
         with use_origin(source="cli", actor="bench"), closing(Bench(home, plan.samples, progress)) as bench:
@@ -79,7 +74,6 @@ def _measure_size(results: Results, plan: Plan, bench: Bench, size: int) -> None
 
 
 def _take(results: Results, name: str, size: int | None, measure: Callable[[], Iterable[T]]) -> list[T] | None:
-    """Return what a measure found, or None where it failed, which is noted."""
     try:
         return list(measure())
     except Exception as error:

@@ -1,6 +1,6 @@
-"""A hub in four scopes to query: a session, its project, the project's organisation, and the global scope.
+"""A hub to query in four scopes: session, project, organisation and global.
 
-Entries are of every kind, the same on every run; some of a wider scope have the name of a nearer one's.
+Entries are of every kind and reproducible; some entries of wider scopes have the same names as narrower ones.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ SESSION = "bench-session"
 SCOPES = tuple(MemoryScope)
 _BATCH = 500
 _KINDS = tuple(MemoryKind)
+# Number of tagged entries, by tag
 _TAGS = {"python": 0.1, "security": 0.05, "database": 0.2, "testing": 0.2, "deprecated": 0.02}
-"""How many of all entries have each tag."""
 _AUTHENTICATION = 0.03
 _SAME_NAME = 0.1
 
 
 def examples(project: str) -> dict[str, dict[str, Any]]:
-    """Return the queries that a hub like this is asked, by name."""
     scope = {"type": "project", "id": project, "inherit": True}
     return {
         "guidelines": {"types": ["guidelines"], "scope": scope, "tags": {"require": ["python"]}},
@@ -41,9 +40,9 @@ def examples(project: str) -> dict[str, dict[str, Any]]:
 
 
 def entry(index: int, size: int) -> dict[str, Any]:
-    """Return what writes entry ``index`` of ``size``: each scope has a quarter of them, one after the other.
+    """Return the command that writes entry ``index`` of ``size``; each scope has a quarter of them.
 
-    The first of each kind in each scope has every tag and the word, so that small hubs answer too.
+    The first entry of each kind in each scope has every tag and the word, so that small hubs answer too.
     """
     source = random.Random(f"scoped:{index}")  # noqa: S311 - text that must be the same on every run
     kind, scope = _KINDS[index % len(_KINDS)], _scope(index, size)
@@ -65,7 +64,6 @@ def _scope(index: int, size: int) -> MemoryScope:
 
 
 def _title(source: random.Random, index: int, size: int, subject: str) -> str:
-    """Return a name; some of the wider scopes are those of the nearest."""
     quarter = size // len(SCOPES)
     is_shared = source.random() < _SAME_NAME and index >= quarter
     number = index % quarter if is_shared else index
@@ -73,14 +71,13 @@ def _title(source: random.Random, index: int, size: int, subject: str) -> str:
 
 
 def fill(store: StoreId, org: StoreId, size: int, progress: Callable[[int], None]) -> None:
-    """Fill a new project's store, its organisation's and the global one with ``size`` entries in all."""
     with use_store(org_store(org.name), create=True):
         pass
     with use_store(store, create=True), use_origin(session_id=SESSION):
         with log.transaction():
             log.append(log.prepare(PROJECT_DESCRIBED, ProjectDescribed(org=org.name)), stream="project")
         for scope in SCOPES:
-            for commands in _batches([each for each in range(size) if _scope(each, size) is scope], size):
+            for commands in _batches([index for index in range(size) if _scope(index, size) is scope], size):
                 services.write_memories(commands=commands)
                 progress(len(commands))
         _relate()
@@ -92,7 +89,6 @@ def _batches(indexes: list[int], size: int) -> Iterator[list[MemoryWrite]]:
 
 
 def _relate() -> None:
-    """Relate every tenth of the project's tools to the project."""
     tools = Memory.objects.filter(kind="tool").order_by("id").values_list("id", flat=True)[::10]
     with log.transaction():
         for memory_id in tools:

@@ -1,4 +1,4 @@
-"""A client of the MCP door over real stdio: JSON lines, in both eras of the protocol, and nothing of the SDK."""
+"""An MCP client over stdio, without the SDK: JSON lines, in both eras of the protocol."""
 
 from __future__ import annotations
 
@@ -24,15 +24,11 @@ _ENVELOPE = {
 
 
 class Era(StrEnum):
-    """How a client opens the connection."""
-
     HANDSHAKE = "handshake"
     MODERN = "modern"
 
 
 class StdioClient:
-    """One ``mcp`` process and the client's end of its pipes; a context manager that ends it."""
-
     def __init__(self, home: Path, *options: str, era: Era = Era.MODERN, meaning: bool = False) -> None:
         self._era = era
         self._errors = home / "mcp.stderr"
@@ -47,7 +43,6 @@ class StdioClient:
         processes.end(self._process)
 
     def open(self) -> None:
-        """Open the connection and wait for the answer."""
         if self._era is Era.MODERN:
             self.ask("server/discover")
             return
@@ -59,7 +54,7 @@ class StdioClient:
         """Send a request and return its result.
 
         Raises:
-            RuntimeError: the server refused it, left, or did not answer in a minute.
+            RuntimeError: the server refused it, exited, or did not answer within a minute.
         """
         params = dict(params or {})
         if self._era is Era.MODERN:
@@ -85,20 +80,13 @@ class StdioClient:
         return text
 
     def write(self, arguments: dict[str, Any]) -> None:
-        """Write a memory."""
         self.call("memory_write", arguments)
 
     def search(self, question: str) -> None:
-        """Search.
-
-        Raises:
-            RuntimeError: nothing was found.
-        """
         if "#" not in self.call("memory_search", {"query": question}):
             raise RuntimeError(f"memory_search found nothing for {question!r}")
 
     def peak_resident_bytes(self) -> int:
-        """Return the most memory that the process has had resident; the last thing to ask of it."""
         return processes.peak_resident_bytes(self._process)
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -108,7 +96,6 @@ class StdioClient:
             data = data[self._process.stdin.write(data) :]
 
     def _answer(self, request_id: int) -> dict[str, Any]:
-        """Return the answer to a request; what the server says of itself in between is passed over."""
         deadline = time.monotonic() + processes.ANSWER_SECONDS
         while True:
             message: dict[str, Any] = json.loads(self._line(deadline))

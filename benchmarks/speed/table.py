@@ -1,5 +1,3 @@
-"""The results as tables, for people."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +23,6 @@ _PROFILE_COLUMNS = ("calls", "own ms", "ms in all")
 
 
 def render(results: Results) -> RenderableType:
-    """Return the machine, tables of figures and verdicts, what failed, and the profile where one was taken."""
     parts: list[RenderableType] = [Text(_machine(results))]
     parts += [_figures(title, list(figures)) for title, figures in groupby(results.figures, key=_section)]
     for failure in results.failures:
@@ -54,7 +51,6 @@ def _table(title: str, first: str, columns: Sequence[str]) -> Table:
 
 
 def _figures(title: str, figures: list[Figure]) -> Table:
-    """Return one section; a column that is empty throughout is left out."""
     rows = [list(_cells(figure)) for figure in figures]
     used = [index for index in range(len(_COLUMNS)) if any(row[index] for row in rows)]
     table = _table(title, "", [_COLUMNS[index] for index in used])
@@ -68,8 +64,8 @@ def _figures(title: str, figures: list[Figure]) -> Table:
 
 def _cells(figure: Figure) -> Iterator[str]:
     amount, baseline = figure.amount, figure.baseline
-    for each in (amount.value, amount.p95, amount.p99, baseline.value if baseline else None):
-        yield "" if each is None else _short(each)
+    for value in (amount.value, amount.p95, amount.p99, baseline.value if baseline else None):
+        yield "" if value is None else _short(value)
     yield "" if figure.ratio is None else f"{_short(figure.ratio)}×"
     targets = targets_of(figure)
     yield "/".join(_target(target, target.floor) for target in targets)
@@ -81,7 +77,6 @@ def _target(target: Target, amount: float) -> str:
 
 
 def _short(amount: float) -> str:
-    """Return three telling digits; whole numbers as they are."""
     if amount == int(amount) or amount >= 100:
         return f"{amount:,.0f}"
     if amount >= 10:
@@ -101,7 +96,7 @@ def _profile(rows: list[ProfileRow]) -> Table:
 def _summary(results: Results) -> str:
     verdicts = [verdict for figure in results.figures if (verdict := verdict_of(figure))]
     counts = {verdict: verdicts.count(verdict) for verdict in Verdict}
-    said = (
+    counted = (
         f"{counts[Verdict.GOAL]} meet their goal, {counts[Verdict.FLOOR]} their floor, {counts[Verdict.MISS]} miss it"
     )
-    return f"{len(results.figures)} figures: {said}; {len(results.failures)} failed"
+    return f"{len(results.figures)} figures: {counted}; {len(results.failures)} failed"

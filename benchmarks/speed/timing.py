@@ -1,4 +1,4 @@
-"""Timing two things in turn, so that what else the machine does hits both alike."""
+"""Interleaved timing: other work on the machine affects both sides equally."""
 
 from __future__ import annotations
 
@@ -12,31 +12,29 @@ P = ParamSpec("P")
 
 Clock = Callable[[], float]
 WALL: Clock = time.perf_counter
+# CPU time of this thread: excludes waiting for the disk and for other processes
 CPU: Clock = time.thread_time
-"""The processor's time of this thread alone: neither waiting for the disk nor for other processes counts."""
 
+# Warm-up calls of each act, not counted
 WARM_UP = 3
-"""Calls of each that are made first and not counted."""
 
 
 def seconds_of(act: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> float:
-    """Call ``act`` and return how long it took."""
     return seconds_by(WALL, act, *args, **kwargs)
 
 
 def seconds_by(clock: Clock, act: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> float:
-    """Call ``act`` and return how long it took by ``clock``."""
     started = clock()
     act(*args, **kwargs)
     return clock() - started
 
 
 def interleave(times: int, *acts: Callable[[], float]) -> list[Amount]:
-    """Call each act in turn, ``times`` times over, and return the latency of each.
+    """Call the acts in turn, ``times`` times, and return the latency of each.
 
     Args:
-        times: samples of each, beside the warm-up.
-        acts: each does its work and returns the seconds that count.
+        times: samples of each, after the warm-up.
+        acts: each returns the seconds that count.
     """
     rounds = [[act() for act in acts] for _ in range(WARM_UP + times)]
     return [latency(samples) for samples in zip(*rounds[WARM_UP:], strict=True)]

@@ -1,7 +1,7 @@
-"""A store's twin: the same file, filled and searched by bare ``sqlite3``, as the floor of what the hub's work costs.
+"""A store's twin: the same tables, filled and searched by bare ``sqlite3``, as the floor of the hub's costs.
 
-It follows the hub's store row by row, so that both hold the same whenever either is measured. Only its own INSERTs
-and queries are timed, never the reading of what is to be copied.
+It follows the hub's store row by row, so that both have the same content. Only its INSERTs and queries are timed, not
+the reading of the rows to copy.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.search.searchable import Document, makers_for
 from memoryhub.core.stores import files, rows
 
+# Tables that a write fills, with the column of the event's position. Other tables, such as sessions and turns,
+# are short here and compared row by row.
 _TABLES = {
     "raw_events": "position",
     "memories_memory": "id",
@@ -28,24 +30,18 @@ _TABLES = {
     "memories_memorytag": "memory_id",
     "memories_searchdocument": "id",
 }
-"""What a write of a memory fills, each with the column that holds the event's position.
-
-The other tables, such as sessions and turns, are short here: they are compared row by row.
-"""
 
 _PUT_TEXT = PUT_TEXT.replace("%s", "?")
+# The plain query: score all documents with any of the terms. It shows what the hub's optimisations gain.
 _SEARCH = (
     "SELECT rowid, bm25(search_fts, 2.0, 1.0, 0.3, 0.5) AS score FROM search_fts WHERE search_fts MATCH ? "
     "ORDER BY score LIMIT 1000"
 )
-"""The plain query: all documents with any of the terms, scored. What the hub does to be faster than it, shows."""
 
 Rows = list[tuple[Any, ...]]
 
 
 class Twin:
-    """The twin of the store that is current whenever it is used."""
-
     def __init__(self, path: Path) -> None:
         files.create_store(path)
         self._connection = connect(path)
@@ -55,11 +51,9 @@ class Twin:
         }
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def follow(self, clock: Clock = WALL) -> float:
-        """Write what the store has gained since, in one transaction; return the seconds that it took by ``clock``."""
         batches = [(_put_sql(table, found), found) for table, found in self._new_rows() if found]
         texts: Rows = list(_texts_after(self._position))
         if not batches:
@@ -82,7 +76,7 @@ class Twin:
             known.update(found)
 
     def search(self, question: str, clock: Clock = WALL) -> float:
-        """Rank all that holds any of the terms; return the seconds that it took by ``clock``.
+        """Rank all documents with any of the terms; return the seconds by ``clock``.
 
         Raises:
             RuntimeError: nothing was found.
@@ -98,7 +92,7 @@ class Twin:
         """Compare the number of rows of every table with the store's.
 
         Raises:
-            RuntimeError: they differ; a ratio to this twin would mean nothing.
+            RuntimeError: they differ, so a ratio to this twin is meaningless.
         """
         for table in ("search_fts_docsize", *_all_tables()):
             count = f"SELECT count(*) FROM {table}"
@@ -108,7 +102,6 @@ class Twin:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a file as the hub does, without the hub."""
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
     for pragma in PRAGMAS:
         connection.execute(pragma)

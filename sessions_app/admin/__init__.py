@@ -1,5 +1,3 @@
-"""The admin's pages of what happened: sessions, turns, iterations and commits."""
-
 from sessions_app.admin.commits import CommitAdmin
 from sessions_app.admin.iterations import IterationAdmin
 from sessions_app.admin.sessions import SessionAdmin

@@ -1,5 +1,3 @@
-"""The admin's pages of commits."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -33,25 +31,24 @@ class CommitAdmin(HubModelAdmin):
     list_display_links = ("number", "subject")
     list_filter = (CommittedFilter,)
     search_fields = ("sha", "message", "author")
-    search_help_text = "Words of the message, the author, or the beginning of the hash"
+    search_help_text = "Message, author or start of the hash"
     quarantine_field = "pk"
     ordering = ("-committed_at",)
     stream_kind = "commit"
     detail_template = "admin/sessions_app/commit/detail.html"
-    empty_title = "No commit here"
-    empty_text = "Run “memory-hub import git” in the repository to record its history."
+    empty_title = "No commits yet"
+    empty_text = "Run “memory-hub import git” in the repository to import its history."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         commits = super().get_queryset(request)
-        named = request.resolver_match and request.resolver_match.url_name
-        return commits.defer("files") if named == "sessions_app_commit_changelist" else commits
+        url_name = request.resolver_match and request.resolver_match.url_name
+        return commits.defer("files") if url_name == "sessions_app_commit_changelist" else commits
 
     def get_urls(self) -> list[URLPattern]:
         by_sha = self.admin_site.admin_view(self.sha_view)
         return [path("sha/<str:sha>/", by_sha, name="sessions_app_commit_sha"), *super().get_urls()]
 
     def sha_view(self, request: HttpRequest, sha: str) -> HttpResponse:
-        """Lead to the commit of that hash; where it is gone, to its events."""
         found = Commit.objects.filter(sha=sha).values_list("id", flat=True).first()
         if found:
             return redirect(self.url("change", found))
@@ -64,7 +61,6 @@ class CommitAdmin(HubModelAdmin):
         return self.url("sha", tail)
 
     def detail(self, request: HttpRequest, found: Commit) -> dict[str, Any]:
-        """Return the message in two parts, and the files with the widths of their bars."""
         subject, _, body = found.message.partition("\n")
         return {
             "title": subject or found.sha[:10],
@@ -82,7 +78,6 @@ class CommitAdmin(HubModelAdmin):
 
     @admin.display(description="commit")
     def subject(self, commit: Commit) -> SafeString:
-        """Return the first line of the message, and the hash."""
         line = first_line(commit.message, 160) or "No message"
         return format_html('<span class="title">{}</span><code class="id under">{}</code>', line, commit.sha[:10])
 
@@ -104,10 +99,10 @@ class CommitAdmin(HubModelAdmin):
 
 
 def changed_files(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the files of a commit, each with the widths of its bars; the largest change fills the width."""
-    most = max(((each["insertions"] or 0) + (each["deletions"] or 0) for each in files), default=0)
+    # The file with the most changed lines fills the bar's width.
+    most = max(((file["insertions"] or 0) + (file["deletions"] or 0) for file in files), default=0)
     shown = []
-    for each in files:
-        plus, minus = change_widths(each["insertions"], each["deletions"], most)
-        shown.append({**each, "plus": plus, "minus": minus, "is_binary": each["insertions"] is None})
+    for file in files:
+        plus, minus = change_widths(file["insertions"], file["deletions"], most)
+        shown.append({**file, "plus": plus, "minus": minus, "is_binary": file["insertions"] is None})
     return shown

@@ -1,5 +1,3 @@
-"""The admin's pages of iterations."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -26,40 +24,36 @@ class StartedFilter(SinceFilter):
 
 
 class IterationChangeList(HubChangeList):
-    """Counts the commits of all iterations of a page in one query."""
-
+    # One query counts the commits of all rows of a page.
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         iterations = list(self.result_list)
-        commits = Commit.objects.filter(iteration_id__in=[each.id for each in iterations]).order_by()
+        commits = Commit.objects.filter(iteration_id__in=[iteration.id for iteration in iterations]).order_by()
         counts = dict(commits.values("iteration_id").annotate(n=Count("id")).values_list("iteration_id", "n"))
-        for each in iterations:
-            each.commit_count = counts.get(each.id, 0)
+        for iteration in iterations:
+            iteration.commit_count = counts.get(iteration.id, 0)
         self.result_list = iterations
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One phase: ``done``, ``present``, or ``stopped`` where the work was given up in the midst of it."""
-
     name: str
-    state: str
+    state: str  # done, current or stopped
 
 
-_LAST = {
-    IterationStatus.ACTIVE: "present",
+# State of the phase that was started last
+_LAST_STATES = {
+    IterationStatus.ACTIVE: "current",
     IterationStatus.COMPLETED: "done",
     IterationStatus.ABANDONED: "stopped",
 }
-"""How the phase stands that was begun last."""
 
 
 def steps_of(iteration: Iteration) -> list[Step]:
-    """Return the phases in order: those that are done, then the one that was begun last."""
     done = [Step(name, "done") for name in iteration.phases_completed]
     if not iteration.phase or iteration.phase in iteration.phases_completed:
         return done
-    return [*done, Step(iteration.phase, _LAST[IterationStatus(iteration.status)])]
+    return [*done, Step(iteration.phase, _LAST_STATES[IterationStatus(iteration.status)])]
 
 
 @admin.register(Iteration)
@@ -68,19 +62,20 @@ class IterationAdmin(HubModelAdmin):
     list_display_links = ("number", "about")
     list_filter = ("status", "command", StartedFilter)
     search_fields = ("command", "description", "outcome")
-    search_help_text = "Words of the description or the outcome"
+    search_help_text = "Command, description or outcome"
     quarantine_field = "pk"
     ordering = ("-id",)
     stream_kind = "iteration"
     detail_template = "admin/sessions_app/iteration/detail.html"
-    empty_title = "No iteration here"
-    empty_text = "An agent that works in phases starts one with iteration_start; commits attach to it by themselves."
+    empty_title = "No iterations yet"
+    empty_text = (
+        "An agent that works in phases starts one with iteration_start. Its commits are attached automatically."
+    )
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
         return IterationChangeList
 
     def detail(self, request: HttpRequest, found: Iteration) -> dict[str, Any]:
-        """Return the phases as steps, the commits, and what happened meanwhile, on its rail."""
         commits = Commit.objects.filter(iteration_id=found.id)
         return {
             "title": first_line(found.description) or found.command,
@@ -97,9 +92,8 @@ class IterationAdmin(HubModelAdmin):
 
     @admin.display(description="iteration", ordering="description")
     def about(self, iteration: Iteration) -> SafeString:
-        """Return what it is for, and the command that began it."""
-        words = first_line(iteration.description, 160) or "No description given"
-        return format_html('<span class="title">{}</span><code class="id under">{}</code>', words, iteration.command)
+        title = first_line(iteration.description, 160) or "No description"
+        return format_html('<span class="title">{}</span><code class="id under">{}</code>', title, iteration.command)
 
     @admin.display(description="status", ordering="status")
     def state(self, iteration: Iteration) -> SafeString:
@@ -107,10 +101,9 @@ class IterationAdmin(HubModelAdmin):
 
     @admin.display(description="phases")
     def phases(self, iteration: Iteration) -> SafeString:
-        """Return how many phases are done, and the present one."""
         done = cells.counted(len(iteration.phases_completed), "phase") + " done"
-        present = iteration.phase if iteration.status == IterationStatus.ACTIVE else ""
-        return format_html('{}<span class="under">{}</span>', done, f"now: {present}" if present else "")
+        current = iteration.phase if iteration.status == IterationStatus.ACTIVE else ""
+        return format_html('{}<span class="under">{}</span>', done, f"now: {current}" if current else "")
 
     @admin.display(description="commits")
     def commits(self, iteration: Iteration) -> str:
@@ -122,5 +115,4 @@ class IterationAdmin(HubModelAdmin):
 
     @admin.display(description="duration")
     def duration(self, iteration: Iteration) -> str:
-        """Return how long it took, or has taken so far."""
         return cells.lasted(iteration.started_at, iteration.ended_at)

@@ -1,5 +1,3 @@
-"""The admin's pages of turns."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -20,14 +18,12 @@ from sessions_app.timeline import count_types, first_prompts, session_titles, tu
 _OFFERED = 8
 
 
-class BeganFilter(SinceFilter):
-    title = "begin"
+class StartedFilter(SinceFilter):
+    title = "start"
     field = "began_at"
 
 
 class SessionFilter(ValueFilter):
-    """Turns or memories of one session; the latest ones are offered."""
-
     title = "session"
     parameter_name = "session"
     field = "session_id"
@@ -38,21 +34,18 @@ class SessionFilter(ValueFilter):
         return list({**dict(super().lookups(request, model_admin)), **offered}.items())
 
 
-class KeeperFilter(ValueFilter):
-    """Turns that the hub kept by itself, or that a client did."""
-
-    title = "kept by"
+class RecorderFilter(ValueFilter):
+    title = "recorded by"
     parameter_name = "keeper"
 
-    offered = (("hub", "The hub (automatic)"), ("client", "The client (by token)"))
+    offered = (("hub", "Hub (automatic)"), ("client", "Client (with a token)"))
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         return queryset.filter(automatic=self.value() == "hub") if self.value() else queryset
 
 
 class TurnChangeList(HubChangeList):
-    """Knows the prompts and the sessions of all turns of a page, in the same queries for many as for one."""
-
+    # The number of queries does not depend on the number of rows.
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         turns = list(self.result_list)
@@ -69,15 +62,15 @@ class TurnChangeList(HubChangeList):
 class TurnAdmin(HubModelAdmin):
     list_display = ("number", "about", "state", "session", "began", "duration", "events")
     list_display_links = ("number", "about")
-    list_filter = ("status", KeeperFilter, BeganFilter, SessionFilter)
+    list_filter = ("status", RecorderFilter, StartedFilter, SessionFilter)
     search_fields = ("turn_id", "session_id", "summary", "actor")
-    search_help_text = "Words of the summary, who acted, or the name of a turn or session"
+    search_help_text = "Summary, actor, turn ID or session ID"
     quarantine_field = "pk"
     ordering = ("-id",)
     stream_kind = "turn"
     detail_template = "admin/sessions_app/turn/detail.html"
-    empty_title = "No turn here"
-    empty_text = "The hub keeps one for every request that an agent answers, as soon as it writes something over MCP."
+    empty_title = "No turns yet"
+    empty_text = "Connect an agent over MCP: the hub records a turn for each request in which the agent writes."
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
         return TurnChangeList
@@ -87,7 +80,6 @@ class TurnAdmin(HubModelAdmin):
         return [path("stream/<path:tail>/", by_stream, name="sessions_app_turn_stream"), *super().get_urls()]
 
     def stream_view(self, request: HttpRequest, tail: str) -> HttpResponse:
-        """Lead to the turn whose stream ends in ``tail``; where it is gone, to the events of the stream."""
         stream = f"turn:{tail}"
         first = RawEvent.objects.filter(stream_id=stream, stream_seq=1).values("position")
         found = Turn.objects.filter(id__in=first).values_list("id", flat=True).first()
@@ -96,16 +88,15 @@ class TurnAdmin(HubModelAdmin):
         return redirect(reverse("admin:core_rawevent_changelist", query={"stream": stream}))
 
     def stream_of(self, found: Turn) -> str:
-        """Return the stream, which bears the names of session and turn, or a digest of them."""
+        # A stream contains the names of session and turn, or a digest of long ones.
         return str(RawEvent.objects.values_list("stream_id", flat=True).get(position=found.id))
 
     def stream_url(self, tail: str) -> str:
         if not tail.strip("/"):
-            raise NoReverseMatch("a turn's stream bears names")
+            raise NoReverseMatch("a turn's stream ID contains names")
         return self.url("stream", tail)
 
     def detail(self, request: HttpRequest, found: Turn) -> dict[str, Any]:
-        """Return what happened in the turn, on its rail, and how much of what."""
         events = turn_events(found)
         return {
             "title": first_prompts([found]).get(found.id) or f"Turn {found.turn_id}",
@@ -122,13 +113,11 @@ class TurnAdmin(HubModelAdmin):
 
     @admin.display(description="turn")
     def about(self, turn: Turn) -> SafeString:
-        """Return what the user asked, else what came of it, and the name."""
-        words = turn.prompt or turn.summary.split("\n", 1)[0] or "No prompt recorded"  # type: ignore[attr-defined]
-        return format_html('<span class="title">{}</span><code class="id under">{}</code>', words[:160], turn.turn_id)
+        title = turn.prompt or turn.summary.split("\n", 1)[0] or "No prompt recorded"  # type: ignore[attr-defined]
+        return format_html('<span class="title">{}</span><code class="id under">{}</code>', title[:160], turn.turn_id)
 
-    @admin.display(description="state", ordering="status")
+    @admin.display(description="status", ordering="status")
     def state(self, turn: Turn) -> SafeString:
-        """Return where it stands, and whether the hub kept it by itself."""
         mark = cells.badge("automatic", "Automatic") if turn.automatic else ""
         return format_html("{} {}", cells.badge(turn.status, turn.get_status_display()), mark)
 
@@ -137,13 +126,12 @@ class TurnAdmin(HubModelAdmin):
         url = reverse("admin:sessions_app_session_named", args=[turn.session_id])
         return cells.link(url, turn.session_title[:60] or turn.session_id)  # type: ignore[attr-defined]
 
-    @admin.display(description="began", ordering="began_at")
+    @admin.display(description="started", ordering="began_at")
     def began(self, turn: Turn) -> SafeString:
         return cells.moment(turn.began_at)
 
     @admin.display(description="duration")
     def duration(self, turn: Turn) -> str:
-        """Return how long it took, or has taken so far."""
         return cells.lasted(turn.began_at, turn.ended_at)
 
     @admin.display(description="events", ordering="event_count")

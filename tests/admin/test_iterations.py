@@ -50,9 +50,9 @@ class IterationTests(WorkingTestCase):
         self.commit("a", "Keep it short")
         page = self.page(f"{ITERATIONS}{iteration}/change/")
         text = text_of(page)
-        for each in ("plan done", "build present", "docs/plan.md", "Measure it", "Keep it short"):
+        for each in ("plan done", "build current", "docs/plan.md", "Measure it", "Keep it short"):
             self.assertIn(each, text)
-        self.assertIn('class="is-present" aria-current="step"', page)
+        self.assertIn('class="is-current" aria-current="step"', page)
 
     def test_an_abandoned_one_says_where_it_stopped_and_holds_nothing_that_came_later(self) -> None:
         iteration = self.begin("Keep the log short", "plan", "build")
@@ -73,9 +73,9 @@ class IterationTests(WorkingTestCase):
     def test_one_without_phases_commits_or_artifacts_has_a_page(self) -> None:
         iteration = self.begin("")
         text = text_of(self.page(f"{ITERATIONS}{iteration}/change/"))
-        for each in ("No phase was named", "None were named", "A commit attaches"):
+        for each in ("No phases yet", "No artifacts yet", "A commit is attached"):
             self.assertIn(each, text)
-        self.assertIn("No description given", self.page(ITERATIONS))
+        self.assertIn("No description", self.page(ITERATIONS))
 
     def test_its_stream_leads_to_it(self) -> None:
         iteration = self.begin()

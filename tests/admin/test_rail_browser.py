@@ -87,7 +87,7 @@ class RailTests(WorkBrowserTestCase):
         self.see("now: build")
         with self.new_page():
             self.find("#result_list .title").click()
-        self.see("Chronology")
+        self.see("Timeline")
 
 
 class ReplayTests(WorkBrowserTestCase):

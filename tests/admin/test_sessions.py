@@ -47,7 +47,7 @@ class SessionTests(WorkingTestCase):
         self.start("s-2")
         page = text_of(self.page("sessions_app/session/"))
         self.assertIn("Measure it s-1", page)
-        self.assertIn("No purpose given s-2", page)
+        self.assertIn("No purpose s-2", page)
         self.assertNotIn("Cut it", page)
         self.assertIn("<h1>Measure it</h1>", self.page(f"sessions_app/session/{session_id}/change/"))
         self.assertIn(">Measure it</a>", self.page("sessions_app/turn/"))
@@ -123,5 +123,5 @@ class CommitTests(AdminTestCase):
     def test_a_commit_without_message_or_files_has_a_page(self) -> None:
         with self.store():
             record_commits(commits=[CommitRecord(sha=SHA, committed_at=NOON)])
-        self.assertIn("No file is recorded", self.page("sessions_app/commit/1/change/"))
+        self.assertIn("No changed files are recorded", self.page("sessions_app/commit/1/change/"))
         self.assertIn("No message", self.page("sessions_app/commit/"))

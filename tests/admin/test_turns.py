@@ -47,7 +47,7 @@ class TurnTests(WorkingTestCase):
             expire_turns()
         self.assertEqual(self.listed(TURNS, status__exact="incomplete"), [turn])
         page = text_of(self.page(f"{TURNS}{turn}/change/"))
-        for each in ("Incomplete", "Given up", "the client, by its token", "Timed out without an event"):
+        for each in ("Incomplete", "Timed out", "the client", "Timed out without an event"):
             self.assertIn(each, page)
 
     def test_the_page_shows_its_part_of_the_rail_alone(self) -> None:

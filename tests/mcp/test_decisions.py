@@ -144,7 +144,7 @@ class AcceptanceTests(McpTestCase):
             notes=[output],
             files=[output],
         )
-        self.assertIn("redacted before keeping", answer)
+        self.assertIn("redacted before storing", answer)
         commit = {"sha": "b" * 40, "message": f"Deploy with {output}", "author": output, "files": [output]}
         self.server.say("commit_record", **commit, decision_ids=[id_of(answer)])
         shown = self.server.say("decision_get", ids=[id_of(answer)])

@@ -1,1 +1,1 @@
-"""Measure how well secrets are found, beside what others find."""
+"""Measure how well secrets are detected, compared with other scanners."""

@@ -1,4 +1,4 @@
-"""Texts that were made to be slow to read: beginnings that go nowhere, a million characters of them."""
+"""Texts that are slow to scan: a million characters of repeated beginnings of matches."""
 
 from __future__ import annotations
 
@@ -34,6 +34,5 @@ _UNITS = (
 
 
 def adversarial_texts() -> dict[str, str]:
-    """Return the texts by what they repeat."""
     texts = {unit: (unit * (SIZE // len(unit) + 1))[:SIZE] for unit in _UNITS}
     return texts | {"< and spaces": "<" + " " * (SIZE - 10) + "private>", "one word": "a1" * (SIZE // 2)}

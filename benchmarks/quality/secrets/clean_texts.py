@@ -1,4 +1,4 @@
-"""Texts without secrets, which this machine has: what is found in them is a mistake."""
+"""Texts on this machine without secrets: every finding is a false positive."""
 
 from __future__ import annotations
 
@@ -16,19 +16,16 @@ _EACH = 3_000_000
 
 @dataclass(frozen=True, slots=True)
 class CleanTexts:
-    """Texts of one kind: what they are, and each by where it is from."""
-
     label: str
     texts: dict[str, str]
 
     @property
     def megabytes(self) -> float:
-        """Their size."""
         return sum(len(text.encode()) for text in self.texts.values()) / 1e6
 
 
 def clean_texts(most: int = _EACH) -> list[CleanTexts]:
-    """Return texts of each kind, up to ``most`` characters of each; kinds that this machine lacks are left out."""
+    """Return up to ``most`` characters of each kind of text that this machine has."""
     minified = [*_PACKAGES.rglob("*.min.js"), *_PACKAGES.glob("ninja/static/ninja/*.js")]
     kinds = (
         CleanTexts("READMEs of installed packages", _read(_PACKAGES.glob("*.dist-info/METADATA"), most)),

@@ -1,4 +1,4 @@
-"""How much of what is a secret is found, how much that is none, and how fast."""
+"""Recall, false positives and speed of secret detection."""
 
 from __future__ import annotations
 
@@ -13,39 +13,32 @@ from benchmarks.quality.secrets.samples import Sample
 from memoryhub.core.secrets.sanitize import sanitize_text
 
 WINDOW = 65_536
+# Characters of clean text per kind for slow scanners
 _SLOW_PART = 300_000
-"""So many characters of each kind of clean text are read by who is slow."""
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How many of how many were found."""
-
     found: int
     all: int
 
     @property
     def share(self) -> float:
-        """The share that was found; 1 where there was nothing to find."""
         return self.found / self.all if self.all else 1.0
 
 
 @dataclass(slots=True)
 class Recall:
-    """What was found of the secrets, by source and by type."""
-
     by_source: dict[str, Found] = field(default_factory=dict)
     by_type: dict[str, Found] = field(default_factory=dict)
+    # Clean texts with a finding, by source
     flagged: dict[str, Found] = field(default_factory=dict)
-    """Texts that are labelled as clean, by source: how many have a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistakes:
-    """What was found in texts of one kind that hold no secret."""
-
     label: str
     files: int
     megabytes: float
@@ -54,12 +47,11 @@ class Mistakes:
 
     @property
     def a_megabyte(self) -> float:
-        """Findings a megabyte."""
         return self.findings / self.megabytes if self.megabytes else 0.0
 
 
 def recall_of(rival: Rival, samples: Iterable[Sample]) -> Recall:
-    """Return how many secrets are no longer in the text once what was found is taken out of it."""
+    """Count the secrets that are gone from the text after its findings are removed."""
     found: Counter[tuple[str, str]] = Counter()
     every: Counter[tuple[str, str]] = Counter()
     for sample in samples:
@@ -73,7 +65,7 @@ def recall_of(rival: Rival, samples: Iterable[Sample]) -> Recall:
 
 
 def is_gone(sample: Sample, spans: list[Span]) -> bool:
-    """Say whether the sample's secret is nowhere in the text without the spans."""
+    """Return whether the text without the spans no longer contains the secret."""
     pieces, done = [], 0
     for start, end in sorted(spans):
         pieces.append(sample.text[done : max(done, start)])
@@ -82,12 +74,11 @@ def is_gone(sample: Sample, spans: list[Span]) -> bool:
 
 
 def share_of(rival: Rival, samples: list[Sample]) -> Found:
-    """Return how many of the samples' secrets are found."""
-    return Found(sum(is_gone(each, rival.find(each.text)) for each in samples), len(samples))
+    return Found(sum(is_gone(sample, rival.find(sample.text)) for sample in samples), len(samples))
 
 
 def mistakes_of(rival: Rival, kinds: list[CleanTexts]) -> list[Mistakes]:
-    """Return what is found in clean texts, and how fast they are read; by the time of this process alone."""
+    """Count findings in clean texts, and measure the speed in CPU time."""
     return [_mistakes(rival, kind) for kind in kinds]
 
 
@@ -104,13 +95,13 @@ def _mistakes(rival: Rival, kind: CleanTexts) -> Mistakes:
 
 
 def window_times(kinds: list[CleanTexts]) -> list[float]:
-    """Return how many milliseconds each piece of 64 KB takes, in order of time."""
+    """Return the milliseconds per piece of 64 KB, sorted."""
     text = "\n".join(text for kind in kinds for text in kind.texts.values())
     return sorted(_milliseconds(text[at : at + WINDOW]) for at in range(0, max(1, len(text) - WINDOW), WINDOW))
 
 
 def worst_times(texts: dict[str, str]) -> dict[str, float]:
-    """Return how many milliseconds each text takes, the slowest first."""
+    """Return the milliseconds per text, slowest first."""
     times = {name: _milliseconds(text) for name, text in texts.items()}
     return dict(sorted(times.items(), key=lambda pair: -pair[1]))
 

@@ -1,5 +1,3 @@
-"""The results: as tables for people, as JSON data for machines."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -20,8 +18,6 @@ _SLOWEST = 6
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure beside where we mean to be."""
-
     label: str
     value: float
     goal: float
@@ -30,33 +26,36 @@ class Goal:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it is met."""
         met = self.value <= self.goal if self.less_is_better else self.value >= self.goal
         return Verdict.GOAL if met else Verdict.MISS
 
 
 def goals(result: SecretsResult) -> list[Goal]:
-    """Return the hub's figures beside their goals."""
     mistakes = result.results[0].mistakes
-    megabytes = sum(each.megabytes for each in mistakes)
-    seconds = sum(each.megabytes / each.megabytes_a_second for each in mistakes)
+    megabytes = sum(kind.megabytes for kind in mistakes)
+    seconds = sum(kind.megabytes / kind.megabytes_a_second for kind in mistakes)
     last = result.windows[int(len(result.windows) * 0.99)]
     return [
         Goal("secrets found", 100 * result.raw.share, 85),
         Goal("… escaped in JSON, of those", 100 * result.escaped.share, 95),
         Goal("tokens with a known beginning, bare in prose", 100 * result.bare.share, 95),
-        Goal("mistakes a megabyte", sum(each.findings for each in mistakes) / megabytes, 2, "", less_is_better=True),
+        Goal(
+            "false positives per megabyte",
+            sum(kind.findings for kind in mistakes) / megabytes,
+            2,
+            "",
+            less_is_better=True,
+        ),
         Goal("megabytes a second", megabytes / seconds, 10, "MB/s"),
         Goal("64 KB, p99", last, 20, "ms", less_is_better=True),
     ]
 
 
 def as_data(result: SecretsResult) -> dict[str, Any]:
-    """Return everything that was measured."""
     return {
         "samples": result.samples,
         "goals": [{**asdict(goal), "verdict": goal.verdict} for goal in goals(result)],
-        "rivals": [_rival_data(each) for each in result.results],
+        "rivals": [_rival_data(rival_result) for rival_result in result.results],
         "escaped": asdict(result.escaped),
         "bare": asdict(result.bare),
         "windows_ms": {"p50": result.windows[len(result.windows) // 2], "max": result.windows[-1]},
@@ -69,12 +68,11 @@ def _rival_data(result: RivalResult) -> dict[str, Any]:
         "key": result.rival.key,
         "label": result.rival.label,
         **asdict(result.recall),
-        "mistakes": [asdict(each) for each in result.mistakes],
+        "mistakes": [asdict(kind) for kind in result.mistakes],
     }
 
 
 def render(result: SecretsResult) -> RenderableType:
-    """Return the figures beside their goals, what everyone found by source, and what the hub missed by type."""
     return Group(*_parts(result))
 
 
@@ -104,23 +102,27 @@ def _goals(result: SecretsResult) -> Table:
 
 
 def _sources(result: SecretsResult) -> Table:
-    labels = [each.rival.label for each in result.results]
-    table = _table("Found, by where the text is from (clean: flagged, less is better)", "source", "texts", *labels)
+    labels = [rival_result.rival.label for rival_result in result.results]
+    table = _table("Found, by source (clean: flagged, less is better)", "source", "texts", *labels)
     first = result.results[0].recall
     for name, found in first.by_source.items():
-        table.add_row(name, f"{found.all:,}", *(_share(each.recall.by_source[name]) for each in result.results))
+        table.add_row(
+            name, f"{found.all:,}", *(_share(rival_result.recall.by_source[name]) for rival_result in result.results)
+        )
     for name, found in first.flagged.items():
         table.add_row(
-            f"clean: {name}", f"{found.all:,}", *(_share(each.recall.flagged[name]) for each in result.results)
+            f"clean: {name}",
+            f"{found.all:,}",
+            *(_share(rival_result.recall.flagged[name]) for rival_result in result.results),
         )
     return table
 
 
 def _mistakes(result: SecretsResult) -> Table:
-    labels = [each.rival.label for each in result.results]
-    table = _table("Texts without secrets: findings a megabyte, MB/s", "kind", "files", "MB", *labels)
+    labels = [rival_result.rival.label for rival_result in result.results]
+    table = _table("Texts without secrets: findings per megabyte, MB/s", "kind", "files", "MB", *labels)
     for number, kind in enumerate(result.results[0].mistakes):
-        cells = (_mistake(each.mistakes[number]) for each in result.results)
+        cells = (_mistake(rival_result.mistakes[number]) for rival_result in result.results)
         table.add_row(kind.label, str(kind.files), f"{kind.megabytes:.1f}", *cells)
     return table
 
@@ -132,7 +134,7 @@ def _mistake(mistakes: Mistakes) -> str:
 def _types(result: SecretsResult) -> Table:
     by_type = result.results[0].recall.by_type
     missed = sorted(by_type.items(), key=lambda pair: pair[1].found - pair[1].all)
-    table = _table("What the hub misses most", "type", "missed", "texts")
+    table = _table("Types that the hub misses most", "type", "missed", "texts")
     for name, found in missed[:_MOST_TYPES]:
         if found.found < found.all:
             table.add_row(name, str(found.all - found.found), str(found.all))
@@ -140,7 +142,7 @@ def _types(result: SecretsResult) -> Table:
 
 
 def _worst(result: SecretsResult) -> Table:
-    table = _table("1 MB that was made to be slow", "repeated", "ms")
+    table = _table("Adversarial texts of 1 MB", "repeated", "ms")
     for name, milliseconds in list(result.worst.items())[:_SLOWEST]:
         table.add_row(repr(name), f"{milliseconds:,.0f}")
     return table

@@ -1,4 +1,4 @@
-"""Who finds secrets: the hub's engine, a part of it, and what others use, each as a function from text to spans."""
+"""Secret scanners to compare, each as a function from text to spans."""
 
 from __future__ import annotations
 
@@ -24,17 +24,14 @@ _GITLEAKS = Path(__file__).parents[2] / "data" / "gitleaks.toml"
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """One that finds secrets; ``find`` returns the places of what it would take out."""
-
     key: str
     label: str
     find: Callable[[str], list[Span]]
+    # Scans only a part of the clean texts
     slow: bool = False
-    """Whether it is only asked for a part of the clean texts."""
 
 
 def rivals() -> list[Rival]:
-    """Return all that can be asked here, the hub's own engine first."""
     found = [
         Rival("hub", "Memory Hub", _hub),
         Rival("own", "its own rules alone", _own),
@@ -48,7 +45,6 @@ def rivals() -> list[Rival]:
 
 
 def has_detect_secrets() -> bool:
-    """Say whether detect-secrets is installed; the hub does not ask for it."""
     try:
         import detect_secrets  # noqa: F401
     except ImportError:
@@ -62,7 +58,7 @@ def _hub(text: str) -> list[Span]:
 
 @cache
 def _own_rules() -> Detector:
-    """Return the pack without what was taken from others: how general are our own rules?"""
+    """Return the rules that were not taken from other projects: how general are they?"""
     return Detector(rule_of(line) for line in lines() if line.get("from", [{}])[0].get("project") == "memory-hub")
 
 
@@ -86,23 +82,23 @@ class _Naive:
 @cache
 def _naive_rules() -> list[_Naive]:
     config = tomllib.loads(_GITLEAKS.read_text())
-    everywhere = tuple(re.compile(_for_python(each)) for each in config["allowlist"]["regexes"])
+    everywhere = tuple(re.compile(_for_python(pattern)) for pattern in config["allowlist"]["regexes"])
     return [_naive(rule, everywhere) for rule in config["rules"] if "regex" in rule]
 
 
 def _naive(rule: dict[str, Any], everywhere: tuple[re.Pattern[str], ...]) -> _Naive:
-    own = [each for allowed in rule.get("allowlists", ()) for each in allowed.get("regexes", ())]
+    own = [pattern for allowed in rule.get("allowlists", ()) for pattern in allowed.get("regexes", ())]
     return _Naive(
         tuple(rule.get("keywords", ())),
         re.compile(_for_python(rule["regex"])),
         rule.get("secretGroup", 0),
         rule.get("entropy", 0.0),
-        (*everywhere, *(re.compile(_for_python(each)) for each in own)),
+        (*everywhere, *(re.compile(_for_python(pattern)) for pattern in own)),
     )
 
 
 def _for_python(pattern: str) -> str:
-    """Return a pattern of Go's in Python's words: flags in the middle hold up to the end of their group."""
+    """Translate a Go pattern: flags in the middle apply up to the end of their group."""
     pattern = pattern.replace(r"\z", r"\Z").replace("[[:alnum:]]", "[A-Za-z0-9]")
     at = pattern.find("(?i)", 1)
     while at > 0:
@@ -145,13 +141,12 @@ def _matches(rule: _Naive, text: str) -> list[Span]:
     for match in rule.pattern.finditer(text):
         group = rule.group or next((number for number, value in enumerate(match.groups(), 1) if value), 0)
         secret = match[group]
-        if entropy(secret) > rule.entropy and not any(each.search(secret) for each in rule.allowed):
+        if entropy(secret) > rule.entropy and not any(pattern.search(secret) for pattern in rule.allowed):
             spans.append(match.span(group))
     return spans
 
 
 def _detect_secrets(text: str) -> list[Span]:
-    """Return what it finds in a file of the text, as its command does."""
     from detect_secrets.core.scan import scan_file
     from detect_secrets.settings import default_settings
 
@@ -159,7 +154,7 @@ def _detect_secrets(text: str) -> list[Span]:
     with tempfile.TemporaryDirectory() as folder, default_settings():
         file = Path(folder) / "text.txt"
         file.write_text(text, errors="replace")
-        found = [(each.line_number, each.secret_value or "") for each in scan_file(str(file))]
+        found = [(finding.line_number, finding.secret_value or "") for finding in scan_file(str(file))]
     return [span for line, value in found if (span := _place(text, starts[max(0, line - 1)], value))]
 
 

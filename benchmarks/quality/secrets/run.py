@@ -1,5 +1,3 @@
-"""One run of all measures."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -24,8 +22,6 @@ from benchmarks.quality.secrets.samples import bare_tokens, escaped, read_sample
 
 @dataclass(frozen=True, slots=True)
 class RivalResult:
-    """What one found."""
-
     rival: Rival
     recall: Recall
     mistakes: list[Mistakes]
@@ -33,26 +29,24 @@ class RivalResult:
 
 @dataclass(frozen=True, slots=True)
 class SecretsResult:
-    """All that was measured."""
-
     samples: int
     results: list[RivalResult]
+    # The hub on all secrets
     raw: Found
-    """All secrets, by the hub."""
+    # The hub on the secrets that it found, after JSON escaping
     escaped: Found
-    """Of those it found, the ones that it finds when JSON has escaped them."""
+    # Tokens with a known prefix, alone in a sentence
     bare: Found
-    """Tokens with a known beginning, alone in a sentence."""
     windows: list[float]
     worst: dict[str, float]
     with_detect_secrets: bool
 
 
 def measure_secrets(file: Path, progress: Callable[[str], None] = lambda _: None) -> SecretsResult:
-    """Return how well secrets are found, by the hub and by others.
+    """Measure the hub and the other scanners.
 
     Raises:
-        Invalid: the file holds no labelled texts.
+        Invalid: the file has no labelled texts.
     """
     samples = read_samples(file)
     hub, *_ = everyone = rivals()
@@ -62,13 +56,13 @@ def measure_secrets(file: Path, progress: Callable[[str], None] = lambda _: None
         progress(rival.label)
         results.append(RivalResult(rival, recall_of(rival, samples), mistakes_of(rival, clean)))
     progress("escaped, bare and slow texts")
-    secret = [each for each in samples if each.secret]
-    found = [each for each in secret if share_of(hub, [each]).found]
+    secret = [sample for sample in samples if sample.secret]
+    found = [sample for sample in secret if share_of(hub, [sample]).found]
     return SecretsResult(
         samples=len(samples),
         results=results,
         raw=Found(len(found), len(secret)),
-        escaped=share_of(hub, [escaped(each) for each in found]),
+        escaped=share_of(hub, [escaped(sample) for sample in found]),
         bare=share_of(hub, bare_tokens(secret)),
         windows=window_times(clean),
         worst=worst_times(adversarial_texts()),

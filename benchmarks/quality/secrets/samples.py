@@ -1,4 +1,4 @@
-"""Labelled texts: each with the secret in it, or with none."""
+"""Labelled texts, each with a secret or without one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ _SHORTEST_PREFIX = 4
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A text, and the secret in it; None where nothing is to be found."""
-
     text: str
     secret: str | None
     type: str
@@ -26,10 +24,10 @@ class Sample:
 
 
 def read_samples(file: Path) -> list[Sample]:
-    """Return the samples of a file of JSON lines, which may be compressed.
+    """Read samples from a file of JSON lines, which may be compressed.
 
     Raises:
-        Invalid: the file can't be read, or a line is no sample.
+        Invalid: the file cannot be read, or a line is not a sample.
     """
     try:
         raw = file.read_bytes()
@@ -44,13 +42,13 @@ def _sample(data: dict[str, str]) -> Sample:
 
 
 def escaped(sample: Sample) -> Sample:
-    """Return the sample as a string in a JSON document has it."""
+    """Return the sample as it appears in a JSON string."""
     secret = json.dumps(sample.secret or "")[1:-1]
     return Sample(json.dumps({"text": sample.text}), secret, sample.type, sample.source)
 
 
 def bare_tokens(samples: list[Sample]) -> list[Sample]:
-    """Return the secrets that begin as the pack knows that tokens begin, each alone in a sentence."""
+    """Return the secrets with a known prefix, each alone in a sentence."""
     prefixes = tuple(
         word.decode()
         for rule in detector().rules
@@ -58,7 +56,7 @@ def bare_tokens(samples: list[Sample]) -> list[Sample]:
         for word in rule.keywords
         if len(word) >= _SHORTEST_PREFIX
     )
-    secrets = sorted({each.secret for each in samples if each.secret and each.secret.startswith(prefixes)})
+    secrets = sorted({sample.secret for sample in samples if sample.secret and sample.secret.startswith(prefixes)})
     return [
         Sample(_PROSE[number % len(_PROSE)].format(secret), secret, "", "prose")
         for number, secret in enumerate(secrets)

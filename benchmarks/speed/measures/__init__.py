@@ -1,4 +1,4 @@
-"""The measures: each takes one kind of figure. ``MEASURES`` and ``SIZED_MEASURES`` are all of them, in their order."""
+"""All measures, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from benchmarks.speed.measures.tools import measure_tools
 Measure = Callable[[Bench], Iterator[Figure]]
 SizedMeasure = Callable[[SizedBench], Iterator[Figure]]
 
+# Once per run
 MEASURES: dict[str, Measure] = {
     "start": measure_starts,
     "tools": measure_tools,
     "stores": measure_stores,
     "hook": measure_hooks,
 }
-"""Those that are taken once a run."""
 
+# Once per size; the first fills the store, the last rebuilds it
 SIZED_MEASURES: dict[str, SizedMeasure] = {
     "bulk": measure_bulk,
     "size": measure_size,
@@ -44,7 +45,5 @@ SIZED_MEASURES: dict[str, SizedMeasure] = {
     "verify": measure_verify,
     "rebuild": measure_rebuild,
 }
-"""Those that are taken at every size; the first fills the store, the last makes it anew."""
 
 NAMES = tuple(dict.fromkeys(name.partition(".")[0] for name in (*MEASURES, *SIZED_MEASURES)))
-"""What a user chooses among."""

@@ -1,4 +1,4 @@
-"""Bulk import through the log, 500 memories to a transaction, and the same rows by bare ``sqlite3`` after each."""
+"""Bulk import through the log, 500 memories per transaction, compared with the same rows by bare ``sqlite3``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _BATCH = 500
 
 
 def measure_bulk(sized: SizedBench) -> Iterator[Figure]:
-    """Fill the store, and yield the rate at which that went."""
     hub = bare = 0.0
     with use_store(sized.store, create=True):
         for start in range(0, sized.size, _BATCH):

@@ -1,4 +1,4 @@
-"""Writes and searches through a door, each followed by the same in the bare twin."""
+"""Writes and searches through an interface, each followed by the same call on the bare twin."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ _LABELS = {
     "stdio": "through stdio",
     "rest": "through REST",
 }
+# ``cpu`` is the service, measured in CPU time.
 DOORS = tuple(_LABELS)
-"""What a call goes through; ``cpu`` is the service by another clock."""
 
 
 def measure_writes(sized: SizedBench, *, door: str) -> Iterator[Figure]:
-    """Yield the latency of ``memory_write`` through a door, over the same INSERTs bare."""
     sized.progress(f"writes {_LABELS[door]}", 0, 1)
     clock = CPU if door == "cpu" else WALL
     with sized.door(door) as way:
@@ -42,7 +41,6 @@ def _follow(sized: SizedBench, clock: Clock) -> float:
 
 
 def measure_searches(sized: SizedBench, *, door: str) -> Iterator[Figure]:
-    """Yield the latency of ``memory_search`` through a door, over the same ranking bare."""
     sized.progress(f"searches {_LABELS[door]}", 0, 1)
     questions = _questions(sized)
     asked, ranked = iter(questions), iter(questions)
@@ -58,6 +56,5 @@ def measure_searches(sized: SizedBench, *, door: str) -> Iterator[Figure]:
 
 
 def _questions(sized: SizedBench) -> list[str]:
-    """Return one question a sample, each about a memory that is in the store, spread over all of them."""
     count = sized.samples.searches + WARM_UP
     return [corpus.question(sized.size * number // count) for number in range(count)]

@@ -1,4 +1,4 @@
-"""What a store takes on disk, and the ``mcp`` process in memory."""
+"""Disk use of a store, and memory use of the ``mcp`` process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _SEARCHES = 20
 
 
 def measure_size(sized: SizedBench) -> Iterator[Figure]:
-    """Yield the bytes of the store's file, in all and a memory, over the bytes of the text alone."""
     with use_store(sized.store):
         rows.fetch("PRAGMA wal_checkpoint(TRUNCATE)")
         size, count = sized.store.path.stat().st_size, _count("count(*)")
@@ -32,7 +31,6 @@ def _count(what: str) -> int:
 
 
 def measure_peak_memory(sized: SizedBench) -> Iterator[Figure]:
-    """Yield the peak of what an ``mcp`` process has resident, after searches (and writes, where they were measured)."""
     for number in range(_SEARCHES):
         sized.stdio.search(corpus.question(sized.size * number // _SEARCHES))
     peak = sized.stdio.peak_resident_bytes() / 1e6

@@ -1,4 +1,4 @@
-"""How long a client waits for its hook, while the hub runs and while it does not."""
+"""How long a client waits for its hook, with the hub running and stopped."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from benchmarks.speed.timing import seconds_of
 
 _BARE = "python -c pass"
 _LABELS = {"running": "hook, the hub runs", "stopped": "hook, the hub does not run"}
+# After each hook: time for the hub, or the child that spools, to finish in the background
 _REST_SECONDS = 0.3
-"""After each hook the hub, or the child that spools, has time to end what the hook did not wait for."""
 
 
 def measure_hooks(bench: Bench) -> Iterator[Figure]:
-    """Yield the time from the start of a tool's hook to its end, beside an interpreter that does nothing.
+    """Yield the time of a tool hook, over an interpreter that does nothing.
 
     Raises:
-        RuntimeError: a hook failed, or said something that the client would take for an answer.
+        RuntimeError: a hook failed, or printed something that the client would take for an answer.
     """
     homes = {"running": bench.rest.home, "stopped": bench.home / "stopped"}
     homes["stopped"].mkdir(mode=0o700)
@@ -34,17 +34,17 @@ def measure_hooks(bench: Bench) -> Iterator[Figure]:
         bench.progress("hooks", number, bench.samples.starts)
         interpreter.append(seconds_of(_start_python))
         for name, home in homes.items():
-            taken[name].append(_tell(home))
+            taken[name].append(_run_hook(home))
             time.sleep(_REST_SECONDS)
-    _check_kept(homes)
+    _check_stored(homes)
     for name, label in _LABELS.items():
-        # The first of each warms up.
+        # The first call of each is a warm-up.
         amount, baseline = latency(taken[name][1:]), latency(interpreter[1:])
         yield Figure(f"hook.{name}", label, Unit.MILLISECONDS, amount, None, baseline, _BARE)
 
 
-def _check_kept(homes: dict[str, Path]) -> None:
-    """A hook that kept nothing would be quick for nothing; RuntimeError where nothing is kept even after a minute."""
+def _check_stored(homes: dict[str, Path]) -> None:
+    """Wait until the events are stored: a hook that stores nothing would be fast for nothing."""
     deadline = time.monotonic() + processes.ANSWER_SECONDS
     while missing := _missing(homes):
         if time.monotonic() > deadline:
@@ -53,11 +53,10 @@ def _check_kept(homes: dict[str, Path]) -> None:
 
 
 def _missing(homes: dict[str, Path]) -> str:
-    """Say what is not kept yet; empty where all is."""
     if not (homes["running"] / "projects" / "bench-hook" / "head").exists():
-        return "the hub has none of the events that its hooks told it"
+        return "the hub stored no event of its hooks"
     if not list((homes["stopped"] / "spool").glob("*.jsonl")):
-        return "the spool has none of the events that the hooks told while the hub did not run"
+        return "the spool has no event of the hooks that ran while the hub was stopped"
     return ""
 
 
@@ -65,12 +64,11 @@ def _start_python() -> None:
     subprocess.run([sys.executable, "-c", "pass"], check=True)
 
 
-def _tell(home: Path) -> float:
-    """Run the hook as a client does, and return the seconds that the client waited."""
+def _run_hook(home: Path) -> float:
     command = processes.command("hook", "claude-code", "PostToolUse", "--project", "bench-hook")
     started = time.perf_counter()
     done = subprocess.run(  # noqa: S603 - our own command line
-        command, check=False, input=_told(home), capture_output=True, env=processes.environment(home), cwd=home
+        command, check=False, input=_payload(home), capture_output=True, env=processes.environment(home), cwd=home
     )
     seconds = time.perf_counter() - started
     if done.returncode or done.stdout:
@@ -78,8 +76,8 @@ def _tell(home: Path) -> float:
     return seconds
 
 
-def _told(home: Path) -> bytes:
-    told = {
+def _payload(home: Path) -> bytes:
+    payload = {
         "session_id": "bench",
         "cwd": str(home),
         "hook_event_name": "PostToolUse",
@@ -87,4 +85,4 @@ def _told(home: Path) -> bytes:
         "tool_input": {"command": "make test"},
         "tool_response": {"stdout": "ok\n" * 50},
     }
-    return json.dumps(told).encode()
+    return json.dumps(payload).encode()

@@ -1,7 +1,7 @@
-"""Searches by words and meaning, with the process that holds the embedding model running.
+"""Searches by words and meaning, while the process with the embedding model runs.
 
-The questions are embedded by the real model. The store's vectors are made up, because a real one of each text would
-take hours: what a comparison costs does not depend on its numbers.
+The questions are embedded by the real model. The store's vectors are random, because embedding every text would take
+hours, and the cost of a comparison does not depend on its numbers.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _MADE = "SELECT id FROM memories_searchdocument WHERE id > %s ORDER BY id LIMIT 
 
 
 def measure_hybrid(sized: SizedBench) -> Iterator[Figure]:
-    """Yield the latency of ``memory_search`` by words and meaning, over the same ranking by words bare.
+    """Yield the latency of ``memory_search`` by words and meaning, over the bare ranking by words.
 
-    Nothing where the packages that run a model are not installed.
+    Yields nothing if the packages that run a model are not installed.
 
     Raises:
-        RuntimeError: the words answered alone.
+        RuntimeError: a search did not use embeddings.
     """
     name = wanted_name(AUTO)
     if name is None:
@@ -68,7 +68,6 @@ def _model_running() -> Iterator[None]:
 
 
 def _described(name: str) -> ModelId:
-    """Return the model, once its process listens."""
     deadline = time.monotonic() + processes.ANSWER_SECONDS
     while True:
         try:
@@ -98,25 +97,25 @@ def _with_vectors(sized: SizedBench, model: ModelId) -> Iterator[None]:
 
 def _documents() -> Iterator[list[int]]:
     last = 0
-    while ids := [each for (each,) in rows.fetch(_MADE, [last, _AT_ONCE])]:
+    while ids := [document_id for (document_id,) in rows.fetch(_MADE, [last, _AT_ONCE])]:
         yield ids
         last = ids[-1]
 
 
 def _made_up(ids: list[int], dimensions: int) -> dict[Text, tuple[float, bytes]]:
-    """Return a vector of random numbers for each id, the same on every run."""
     import numpy as np
 
     from memories.embeddings.index_file import quantized
 
     some = np.random.default_rng(ids[0]).standard_normal((len(ids), dimensions), np.float32)
     some /= np.linalg.norm(some, axis=1, keepdims=True)
-    return {Text(each, str(each)): packed for each, packed in zip(ids, quantized(some), strict=True)}
+    return {
+        Text(document_id, str(document_id)): packed for document_id, packed in zip(ids, quantized(some), strict=True)
+    }
 
 
 @contextmanager
 def _client(sized: SizedBench) -> Iterator[StdioClient]:
-    """Yield a client once its searches go by meaning: the index of a large store is made behind the first ones."""
     with StdioClient(sized.bench.home, "--project", sized.store.name, meaning=True) as client:
         client.open()
         deadline = time.monotonic() + _READY_SECONDS

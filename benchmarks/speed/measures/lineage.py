@@ -1,4 +1,4 @@
-"""Walking a chain of decisions, each of which supersedes the one before, in the service and through stdio."""
+"""Lineage of a long chain of decisions, through the service and through stdio."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from memoryhub.core import log
 from memoryhub.core.stores import store as stores
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 
+# A chain has as many decisions as the store has memories, up to this number.
 MAX_DEPTH = 10_000
-"""A chain is as long as the store is large, up to this."""
 _BATCH = 500
 _MANY = 100
 
 
 def measure_lineage(sized: SizedBench) -> Iterator[Figure]:
-    """Yield the latency of what is asked of a long chain: its head, one decision, its lineage.
+    """Yield the latency of three reads of a long chain: its head, one decision, its lineage.
 
     Raises:
-        RuntimeError: the chain has another head than its last decision.
+        RuntimeError: the chain's head is not its last decision.
     """
     store = project_store(f"bench-lineage-{sized.size}")
     ids = _fill(sized, store)
@@ -39,7 +39,6 @@ def measure_lineage(sized: SizedBench) -> Iterator[Figure]:
 
 
 def _fill(sized: SizedBench, store: StoreId) -> list[int]:
-    """Record the chain, and return its ids, the earliest first."""
     ids: list[int] = []
     depth = min(sized.size, MAX_DEPTH)
     with use_store(store, create=True):
@@ -60,7 +59,6 @@ def _record(before: list[int], count: int) -> list[int]:
 
 
 def _acts(store: StoreId, ids: list[int], client: StdioClient) -> dict[tuple[str, str], Callable[[], float]]:
-    """Return what is measured, by the end of its key and its label."""
     first, middle = ids[0], ids[len(ids) // 2]
     spread = ids[:: max(1, len(ids) // _MANY)][:_MANY]
     whole = {"ids": [middle], "lineage": True}
@@ -69,12 +67,12 @@ def _acts(store: StoreId, ids: list[int], client: StdioClient) -> dict[tuple[str
         if any(found != ids[-1:] for found in selectors.heads(spread).values()):
             raise RuntimeError(f"the chain that ends with #{ids[-1]} has another head")
 
-    def get(**asked: object) -> None:
-        selectors.get_decisions(command=DecisionGet.model_validate(asked))
+    def get(**arguments: object) -> None:
+        selectors.get_decisions(command=DecisionGet.model_validate(arguments))
 
     return {
         ("heads", f"heads of {_MANY} decisions in a chain"): lambda: _timed(store, heads),
-        ("get", "a chain's first decision, and what stands"): lambda: _timed(store, lambda: get(ids=[first])),
+        ("get", "a chain's first decision, and its head"): lambda: _timed(store, lambda: get(ids=[first])),
         ("whole", "lineage of the middle of a chain"): lambda: _timed(store, lambda: get(**whole)),
         ("stdio", "the same through stdio"): lambda: seconds_of(client.call, "decision_get", whole),
     }

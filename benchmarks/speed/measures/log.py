@@ -1,5 +1,3 @@
-"""How fast the log is proved and applied again."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -12,7 +10,7 @@ from memoryhub.core.stores.store import use_store
 
 
 def measure_verify(sized: SizedBench) -> Iterator[Figure]:
-    """Yield the events a second of ``verify``.
+    """Yield the events per second of ``verify``.
 
     Raises:
         RuntimeError: the chain is broken.
@@ -28,10 +26,10 @@ def measure_verify(sized: SizedBench) -> Iterator[Figure]:
 
 
 def measure_rebuild(sized: SizedBench) -> Iterator[Figure]:
-    """Yield the events a second of ``rebuild``, the digests of all tables before and after with it.
+    """Yield the events per second of ``rebuild``, including the digests of all tables before and after.
 
     Raises:
-        RuntimeError: a table came out different.
+        RuntimeError: a table changed.
     """
     sized.progress("rebuild", 0, 1)
     with use_store(sized.store):

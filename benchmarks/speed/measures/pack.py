@@ -1,5 +1,3 @@
-"""Context packs of a large store, through stdio."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -14,10 +12,10 @@ from memoryhub.core.paging import estimate_tokens
 
 
 def measure_packs(sized: SizedBench) -> Iterator[Figure]:
-    """Yield the latency of ``memory_context`` on a subject, each time another, so that each pack is a new one.
+    """Yield the latency of ``memory_context``, each time on another subject, so that no pack is cached.
 
     Raises:
-        RuntimeError: a pack tells nothing, or has more tokens than it may.
+        RuntimeError: a pack is empty or over its token limit.
     """
     sized.progress("context packs", 0, 1)
     count = sized.samples.searches + WARM_UP

@@ -1,4 +1,4 @@
-"""Cross-reference queries of a hub in four scopes, in the service."""
+"""Cross-reference queries of a hub in four scopes, through the service."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LABELS = {
 
 
 def measure_queries(sized: SizedBench) -> Iterator[Figure]:
-    """Yield the latency of each example query on a hub with as many entries in four scopes.
+    """Yield the latency of each example query.
 
     Raises:
         RuntimeError: a query found nothing.
@@ -45,7 +45,6 @@ def measure_queries(sized: SizedBench) -> Iterator[Figure]:
 
 
 def _empty_global() -> None:
-    """Take away what a run at another size has put into the one global scope of this home."""
     stores.forget(GLOBAL_STORE)
     shutil.rmtree(GLOBAL_STORE.path.parent, ignore_errors=True)
 

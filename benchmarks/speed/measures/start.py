@@ -1,4 +1,4 @@
-"""How soon a new ``mcp`` process answers: with the snapshot of an earlier start, and on the first start of all."""
+"""How soon a new ``mcp`` process answers, with the snapshot of an earlier start and without one."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ _Case = tuple[str, Era]
 
 
 def measure_starts(bench: Bench) -> Iterator[Figure]:
-    """Yield the time from the start of the process to the first answers, in both eras, with a snapshot and without."""
     _make_store()
     cases = [(snapshot, era) for snapshot in _WITH for era in Era]
     found: dict[_Case, list[dict[str, float]]] = {case: [] for case in cases}
     interpreter: list[float] = []
-    _to_call(bench, cases[0])  # compiles what was never imported, and keeps the first snapshot
+    _to_call(bench, cases[0])  # compiles modules on their first import, and writes the first snapshot
     for number in range(bench.samples.starts):
         bench.progress("starts", number, bench.samples.starts)
         interpreter.append(seconds_of(_start_python))
@@ -45,7 +44,7 @@ def measure_starts(bench: Bench) -> Iterator[Figure]:
 def _figures(case: _Case, taken: list[dict[str, float]], interpreter: Amount) -> Iterator[Figure]:
     snapshot, era = case
     for step, label in _STEPS.items():
-        amount = latency([each[step] for each in taken])
+        amount = latency([seconds[step] for seconds in taken])
         key, text = f"start.{step}.{snapshot}.{era}", f"{label} ({era}{_WITH[snapshot]})"
         yield Figure(key, text, Unit.MILLISECONDS, amount, None, interpreter, _BARE)
 
@@ -76,7 +75,6 @@ def _to_lists(bench: Bench, case: _Case) -> dict[str, float]:
 
 
 def _to_call(bench: Bench, case: _Case) -> float:
-    """Return the seconds to the first search's answer; ends the process only then, by which a snapshot is kept."""
     started = time.perf_counter()
     with _start(bench, case) as client:
         client.open()

@@ -1,5 +1,3 @@
-"""Opening, switching and making stores."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,7 +20,6 @@ _SWITCHES = 200
 
 
 def measure_stores(bench: Bench) -> Iterator[Figure]:
-    """Yield the time to open a store cold, to switch between two that are open, and to make one."""
     bench.progress("stores", 0, 1)
     pair = [project_store("bench-one"), project_store("bench-two")]
     for store in pair:
@@ -39,7 +36,6 @@ def measure_stores(bench: Bench) -> Iterator[Figure]:
 
 
 def _open_cold(store: StoreId) -> float:
-    """Return the seconds to the first row read, from the state of a process that has not seen the store."""
     stores.forget(store)
     return seconds_of(_read, store)
 

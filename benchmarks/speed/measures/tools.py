@@ -1,4 +1,4 @@
-"""What ``tools/list`` costs a client's context."""
+"""Tokens that ``tools/list`` uses of a client's context."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ _PROFILES = ("core", "full")
 
 
 def measure_tools(bench: Bench) -> Iterator[Figure]:
-    """Yield the number of tools that a profile lists, and the bytes and estimated tokens of the list."""
     for profile in _PROFILES:
         bench.progress(f"tools/list, {profile}", 0, 1)
         tools = _listed(bench, profile)

@@ -1,5 +1,3 @@
-"""The admin's bases, and the log's own pages. Apps build their ``admin.py`` on these."""
-
 from memoryhub.core.admin import cells
 from memoryhub.core.admin.access import needs, needs_to_change
 from memoryhub.core.admin.base import HubChangeList, HubModelAdmin

@@ -1,4 +1,4 @@
-"""What a page needs of who calls it, and what templates ask before they show a button."""
+"""Permission checks of pages, and the ``may`` variable of templates."""
 
 from __future__ import annotations
 
@@ -15,37 +15,35 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def needs(act: Act, view: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a view that only those may call who may do ``act``; others get the page of ``Forbidden``.
+    """Require a permission to call a view: ``self.admin_site.admin_view(needs(Act.WRITE, self.settle_view))``.
 
-    For a view whose first argument is the request: a function, or a method taken from its object, as in
-    ``self.admin_site.admin_view(needs(Act.WRITE, self.settle_view))``.
+    The view's first argument is the request: pass a function or a bound method.
     """
 
     @wraps(view)
-    def asked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         require(request.user, act)
-        answer: HttpResponseBase = view(request, *args, **kwargs)
-        return answer
+        response: HttpResponseBase = view(request, *args, **kwargs)
+        return response
 
-    return asked
+    return checked
 
 
 def needs_to_change(act: Act, view: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a view that everybody may see, and only those may send a form to who may do ``act``."""
+    """Require a permission to send a form to a view; reading it needs none."""
 
     @wraps(view)
-    def asked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.method not in SAFE_METHODS:
             require(request.user, act)
-        answer: HttpResponseBase = view(request, *args, **kwargs)
-        return answer
+        response: HttpResponseBase = view(request, *args, **kwargs)
+        return response
 
-    return asked
+    return checked
 
 
 class Rights:
-    """What a page's user may do, asked when it is asked for: ``{% if may.review %}``."""
-
+    # Evaluated lazily by templates: {% if may.review %}
     def __init__(self, user: Any) -> None:
         self._user = user
 
@@ -57,6 +55,6 @@ class Rights:
 
 
 def rights(request: HttpRequest) -> dict[str, Any]:
-    """Return ``may`` for every template; nobody may do anything where no user is known, as on an early error page."""
+    # Early error pages have no user: no permissions then.
     user = getattr(request, "user", None)
     return {"may": Rights(user) if user is not None else {}}

@@ -1,7 +1,7 @@
-"""The base of every page about a store's rows: it shows, and never writes.
+"""Read-only base classes of the admin's lists and detail pages.
 
-Rows are read models, so nothing here saves, and nothing is written to Django's own admin log, which lies in hub.db
-and knows no projects: the history of an object is its events.
+Rows are read models, so nothing is saved here. Django's admin log is not used: it is in hub.db, which has no projects,
+and an object's history is its events.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ else:
 
 
 class QuarantineFilter(DefaultFilter):
-    """Shown where anything is in quarantine; the page says by ``quarantine_field`` which field has the id."""
-
+    # Shown only if the store has quarantined items.
     title = "quarantine"
     parameter_name = "quarantine"
     options = {"outside": "Not in quarantine", "inside": "In quarantine", "all": "All"}
@@ -48,10 +47,10 @@ class QuarantineFilter(DefaultFilter):
         return super().lookups(request, model_admin) if Quarantine.objects.exists() else []
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        wanted = {f"{self._field}__in": Quarantine.objects.values("id")}
+        quarantined = {f"{self._field}__in": Quarantine.objects.values("id")}
         if self.chosen() == "all":
             return queryset
-        return queryset.filter(**wanted) if self.chosen() == "inside" else queryset.exclude(**wanted)
+        return queryset.filter(**quarantined) if self.chosen() == "inside" else queryset.exclude(**quarantined)
 
 
 COUNTED_AT_MOST = 10_000
@@ -59,11 +58,9 @@ MAX_HISTORY = 200
 
 
 class BoundedPaginator(_Paginator):
-    """Counts no further than 10,000 rows, so that a page of a large store costs what one of a small store does."""
-
+    # Counting stops at 10,000 rows, so that pages of large stores stay fast.
     @cached_property
     def count(self) -> int:
-        """The number of rows, or the bound where there are more."""
         rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
         return rows.order_by().values("pk")[:COUNTED_AT_MOST].count()
 
@@ -77,8 +74,6 @@ class HubChangeList(ChangeList):
 
 
 class HubModelAdmin(_ModelAdmin):
-    """Lists rows and shows one; subclasses say how, and what may be done through services."""
-
     paginator = BoundedPaginator
     list_per_page = 50
     list_max_show_all = 0
@@ -87,21 +82,21 @@ class HubModelAdmin(_ModelAdmin):
     actions: Sequence[Any] | None = ()
     view_on_site = False
 
+    # The list whose tab this one shares, such as ``memories_memory``; default: a tab of its own
     tab = ""
-    """The list whose tab this one shares, such as ``memories_memory``; empty for a tab of its own."""
+    # Label of the tab; default: the name of its first list
     tab_name = ""
-    """What the tab is called where it is not the name of its first list."""
+    # Singular and plural for counts; default: the model's names
     nouns: tuple[str, str] | None = None
-    """What one and what many are called in a count; the model's own names where there are none."""
     list_title = ""
     detail_template = ""
+    # The field with the id that can be quarantined, if any
     quarantine_field = ""
-    """The field by which a row can be in quarantine; empty where none can be."""
+    # Prefix of the rows' streams, such as ``memory``
     stream_kind = ""
-    """What the streams of these rows begin with, such as ``memory``."""
-    empty_title = "Nothing here yet"
+    empty_title = "No entries yet"
+    # The next step, if the list is empty
     empty_text = ""
-    """What to do so that there is something."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Act.VIEW)
@@ -119,20 +114,18 @@ class HubModelAdmin(_ModelAdmin):
         return False
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Leave out Django's own bulk deletion, which would write rows."""
+        # Django's bulk deletion would write rows.
         actions = super().get_actions(request)
         actions.pop("delete_selected", None)
         return actions
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
-        """Hide what is in quarantine until it is asked for."""
         return [*super().get_list_filter(request), *([QuarantineFilter] if self.quarantine_field else [])]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return HubChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, or do what a form of it asks for with the chosen rows."""
         if request.method == "POST":
             require(request.user, Act.WRITE)
         title = self.list_title or str(self.opts.verbose_name_plural).capitalize()
@@ -143,11 +136,6 @@ class HubModelAdmin(_ModelAdmin):
         return response
 
     def find(self, request: HttpRequest, object_id: str) -> Any:
-        """Return the row of the current store.
-
-        Raises:
-            NotFound: there is none of that id.
-        """
         found = self.get_object(request, unquote(object_id))
         if found is None:
             raise NotFound(f"there is no {self.opts.verbose_name} #{object_id} in this project")
@@ -160,20 +148,18 @@ class HubModelAdmin(_ModelAdmin):
         return self.page(request, self.detail_template, found, **self.detail(request, found), **(extra_context or {}))
 
     def detail(self, request: HttpRequest, found: Any) -> dict[str, Any]:
-        """Return what the detail page shows beside the row itself."""
+        # Additional context of the detail page
         return {}
 
     def stream_of(self, found: Any) -> str:
         return f"{self.stream_kind}:{found.pk}"
 
     def stream_url(self, tail: str) -> str:
-        """Return the page of the row whose stream ends in ``tail``."""
         return self.url("change", tail)
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the events of one row: they are its history."""
         found = self.find(request, object_id)
         events = history(self.stream_of(found))
         return self.page(request, "admin/object_history.html", found, subtitle="History", events=events)
@@ -188,26 +174,26 @@ class HubModelAdmin(_ModelAdmin):
         return TemplateResponse(request, template, {**self.admin_site.each_context(request), **common, **context})
 
     def url(self, name: str, *arguments: Any) -> str:
-        """Return the address of one of this model's pages: ``changelist``, ``change``, ``history`` and so on."""
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_{name}", args=arguments)
 
+    # Events are the record, so Django's admin log stays empty.
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]
-        """Write nothing: the event is the record."""
+        pass
 
     def log_change(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]
-        """Write nothing: the event is the record."""
+        pass
 
     def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # type: ignore[override]
-        """Write nothing: the event is the record."""
+        pass
 
 
 def history(stream: str) -> list[RawEvent]:
-    """Return the last events of a stream, newest first, each with what it was about as ``about``."""
+    """Return the last events of a stream, newest first, with their titles as ``about``."""
     return titled(RawEvent.objects.filter(stream_id=stream).order_by("-stream_seq")[:MAX_HISTORY])
 
 
 def titled(events: QuerySet[RawEvent]) -> list[RawEvent]:
-    """Return events, each with what it was about as ``about``."""
+    """Add each event's title as ``about``."""
     found = list(events)
     for event in found:
         event.about = event_title(event.payload_json)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Small pieces of HTML that lists and detail pages share. All text in them is escaped."""
+"""HTML of table cells, shared by lists and detail pages; all text is escaped."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ NONE = format_html('<span class="none" aria-label="none">{}</span>', "–")
 
 
 def badge(value: str, label: str = "") -> SafeString:
-    """Return a small coloured badge; the style sheet has the colours, by ``value`` or by the tone of a kind."""
+    # The style sheet has the colours, by value or by the tone of a kind.
     tone = f" tone-{KINDS[value].tone}" if value in KINDS else ""
     return format_html('<span class="badge badge-{}{}">{}</span>', slugify(value), tone, label or value)
 
 
 def event_badge(event_type: str) -> SafeString:
-    """Return an event's type as a mark, coloured by the thing that it happened to; the tooltip is its label."""
-    known = event_types.event_type(event_type)
+    type_ = event_types.event_type(event_type)
     return format_html(
         '<span class="badge badge-{}" title="{}">{}</span>',
         slugify(event_type.partition(".")[0]),
-        known.label if known else "",
+        type_.label if type_ else "",
         event_type,
     )
 
@@ -48,11 +47,7 @@ def link(url: str, text: Any, css: str = "") -> SafeString:
 
 
 def moment(value: datetime | str | None) -> SafeString:
-    """Return how long ago a time is, and the time in the viewer's zone; the tooltip has it in UTC.
-
-    Args:
-        value: a time, or the log's text of one, or None.
-    """
+    """Return a time's age and the time in the viewer's zone; the tooltip has it in UTC."""
     if not value:
         return NONE
     exact = (clock.from_text(value) if isinstance(value, str) else value).astimezone(UTC)
@@ -76,7 +71,7 @@ def ago(value: datetime) -> str:
 
 
 def lasted(start: datetime, end: datetime | None) -> str:
-    """Return how long something took, in at most two units; until now where it has not ended."""
+    """Return a duration in at most two units, up to now if ``end`` is None."""
     seconds = max(0, int(((end or clock.now()) - start).total_seconds()))
     days, hours, minutes = seconds // _DAY, seconds % _DAY // _HOUR, seconds % _HOUR // _MINUTE
     if days:
@@ -87,7 +82,6 @@ def lasted(start: datetime, end: datetime | None) -> str:
 
 
 def tag_links(tags: list[str], url: str) -> SafeString:
-    """Return tags as links to the list at ``url``, filtered by each."""
     from urllib.parse import urlencode
 
     if not tags:
@@ -97,7 +91,7 @@ def tag_links(tags: list[str], url: str) -> SafeString:
 
 
 def event_title(payload_json: str | None) -> str:
-    """Return what an event was about, from its payload: one line, or nothing."""
+    """Return an event's title from its payload: one line, or ""."""
     payload = json.loads(payload_json or "{}")
     text = next((payload[name] for name in _TITLES if payload.get(name)), "")
     return wording.first_line(text, 160)

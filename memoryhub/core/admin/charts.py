@@ -1,4 +1,4 @@
-"""Charts as numbers for an SVG template: no script, no inline style."""
+"""Charts as numbers for SVG templates, which need no script and no inline style."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ _LABEL_EVERY = 7
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: its place and height in the drawing's units, and what it stands for."""
-
+    # In units of the SVG's view box
     x: float
     y: float
     width: float
@@ -32,8 +31,8 @@ class Bar:
 class BarChart:
     bars: list[Bar]
     highest: int
+    # One sentence, for screen readers
     description: str
-    """The chart in one sentence, for those who cannot see it."""
     width: int = WIDTH
     height: int = HEIGHT
 
@@ -43,7 +42,7 @@ class BarChart:
 
 
 def bar_chart(counts: Mapping[date, int], *, description: str) -> BarChart:
-    """Lay out one bar a day; a day with anything at all gets a bar that can be seen."""
+    """Lay out one bar per day; every count above zero gets a visible bar."""
     highest = max(counts.values(), default=0)
     step = WIDTH / max(1, len(counts))
     last = len(counts) - 1
@@ -56,6 +55,6 @@ def bar_chart(counts: Mapping[date, int], *, description: str) -> BarChart:
 
 
 def change_widths(insertions: int | None, deletions: int | None, most: int, width: int = 80) -> tuple[float, float]:
-    """Return how wide the added and the removed part of a change are, where ``most`` lines fill ``width``."""
+    """Return the widths of a change's added and removed lines; ``most`` lines fill ``width``."""
     scale = width / max(1, most)
     return round((insertions or 0) * scale, 1), round((deletions or 0) * scale, 1)

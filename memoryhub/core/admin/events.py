@@ -1,5 +1,3 @@
-"""The log's pages: every event as it was written. Nothing here changes anything."""
-
 from __future__ import annotations
 
 import json
@@ -25,8 +23,7 @@ _DAYS = 7
 
 
 class LogPaginator(BoundedPaginator):
-    """Positions have no gaps, so the whole log needs no counting at all."""
-
+    # Positions have no gaps, so the last one is the count of the whole log.
     @cached_property
     def count(self) -> int:
         rows: QuerySet[RawEvent] = self.object_list  # type: ignore[assignment]
@@ -40,14 +37,13 @@ class GroupFilter(ValueFilter):
     parameter_name = "group"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return list(dict.fromkeys((known.group.name, known.group.label) for known in event_types()))
+        return list(dict.fromkeys((type_.group.name, type_.group.label) for type_ in event_types()))
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep the events whose type is of the chosen group."""
         group = self.value()
         if not group:
             return queryset
-        return queryset.filter(event_type__in=names_where(lambda known: known.group.name == group))
+        return queryset.filter(event_type__in=names_where(lambda type_: type_.group.name == group))
 
 
 class TypeFilter(ValueFilter):
@@ -56,7 +52,7 @@ class TypeFilter(ValueFilter):
     field = "event_type"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(known.name, known.label) for known in event_types()]
+        return [(type_.name, type_.label) for type_ in event_types()]
 
 
 SourceFilter = value_filter("source", [(name, name) for name in _SOURCES])
@@ -90,7 +86,7 @@ StreamFilter = value_filter("stream", field="stream_id")
 
 @admin.register(RawEvent)
 class RawEventAdmin(HubModelAdmin):
-    list_display = ("number", "time", "what", "stream", "actor", "source_badge", "session")
+    list_display = ("number", "time", "type_badge", "stream", "actor", "source_badge", "session")
     list_display_links = ("number",)
     list_filter = (GroupFilter, TypeFilter, SourceFilter, DayFilter, SessionFilter, StreamFilter)
     ordering = ("-position",)
@@ -100,13 +96,13 @@ class RawEventAdmin(HubModelAdmin):
     detail_template = "admin/core/rawevent/detail.html"
     list_title = "Log"
     empty_title = "No events yet"
-    empty_text = "Every write appends an event. Write the first memory."
+    empty_text = "Every write appends an event. Connect an agent over MCP, or write the first memory."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Leave the texts where they are; lists do not show them."""
+        # Lists don't show payloads, which may be large.
         events = super().get_queryset(request)
-        named = request.resolver_match and request.resolver_match.url_name
-        return events.defer("payload_json") if named == "core_rawevent_changelist" else events
+        url_name = request.resolver_match and request.resolver_match.url_name
+        return events.defer("payload_json") if url_name == "core_rawevent_changelist" else events
 
     @admin.display(description="#", ordering="position")
     def number(self, event: RawEvent) -> SafeString:
@@ -117,7 +113,7 @@ class RawEventAdmin(HubModelAdmin):
         return cells.moment(event.occurred_at)
 
     @admin.display(description="type")
-    def what(self, event: RawEvent) -> SafeString:
+    def type_badge(self, event: RawEvent) -> SafeString:
         return cells.event_badge(event.event_type)
 
     @admin.display(description="stream")

@@ -1,5 +1,3 @@
-"""Filters of lists that need no query of their own."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +15,6 @@ _SPANS = {"1": "Past day", "7": "Past 7 days", "30": "Past 30 days", "365": "Pas
 
 
 class SinceFilter(SimpleListFilter):
-    """Keeps what happened in the past days; subclasses name the field."""
-
     title = "time"
     parameter_name = "since"
     field = "created_at"
@@ -34,13 +30,11 @@ class SinceFilter(SimpleListFilter):
 
 
 class ValueFilter(SimpleListFilter):
-    """Keeps rows of one value; without ``offered``, it is shown only while a link's value is in use."""
-
+    # Without ``offered``, the filter is shown only while a link's value is active.
     field = ""
     offered: Sequence[tuple[Any, Any]] = ()
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the values to offer, else only the one in use."""
         if self.offered:
             return [(str(value), str(label)) for value, label in self.offered]
         value = request.GET.get(self.parameter_name or "")
@@ -51,10 +45,10 @@ class ValueFilter(SimpleListFilter):
 
 
 def value_filter(name: str, offered: Sequence[tuple[Any, Any]] = (), *, field: str = "") -> type[ValueFilter]:
-    """Return the list filter of a field.
+    """Return a list filter by a field.
 
     Args:
-        name: its title, and the parameter of the address.
+        name: the filter's title and query parameter.
         offered: values and labels.
         field: default: ``name``.
     """
@@ -63,17 +57,15 @@ def value_filter(name: str, offered: Sequence[tuple[Any, Any]] = (), *, field: s
 
 
 class DefaultFilter(SimpleListFilter):
-    """A choice whose first option holds until another one is taken."""
-
+    # The first option is the default.
     options: dict[str, str] = {}
+    # By option; an option without a condition keeps all rows
     conditions: dict[str, Q] = {}
-    """By option; one that is not here keeps all rows."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return list(self.options.items())[1:]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep rows that fit the option."""
         return queryset.filter(self.conditions.get(self.chosen(), Q()))
 
     def chosen(self) -> str:
@@ -81,7 +73,7 @@ class DefaultFilter(SimpleListFilter):
         return value if value in self.options else next(iter(self.options))
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        """Yield the options; the first one takes the parameter away."""
+        # The default option removes the parameter from the address.
         first = next(iter(self.options))
         for value, label in self.options.items():
             name = self.parameter_name or ""
