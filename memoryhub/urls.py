@@ -6,7 +6,7 @@ from django.urls import path
 
 from memoryhub.rest.api import api
 from memoryhub.rest.problems import not_found_in_a_line
-from memoryhub.web import create_pages, jobs_page, people_page, projects_page, signin
+from memoryhub.web import create_pages, help_page, jobs_page, people_page, projects_page, signin
 from memoryhub.web import people_page as tokens_page
 
 urlpatterns = [
@@ -22,6 +22,7 @@ urlpatterns = [
     path("jobs/run", jobs_page.run_now, name="run-job"),
     path("jobs/plan", jobs_page.plan_job, name="plan-job"),
     path("signin/<str:token>", signin.follow_link, name="signin"),
+    path("help/<path:page>", help_page.show_help, name="help"),
     path("signout", signin.sign_out, name="signout"),
     path("admin/login/", signin.explain, name="signin-help"),
     path("api/v1/", api.urls),

@@ -42,12 +42,14 @@ class WheelTests(SimpleTestCase):
         build(cls.folder / f"django_memory_hub-{__version__}", "wheel", cls.folder)
         cls.wheel = next(cls.folder.glob("*.whl"))
 
-    def test_it_contains_every_file_of_the_packages_and_the_templates_and_nothing_else(self):
-        listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES, "templates", cwd=ROOT)
+    def test_it_contains_every_file_of_the_packages_templates_and_docs_and_nothing_else(self):
+        listed = run(
+            "git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES, "templates", "docs", cwd=ROOT
+        )
         files = {name for name in listed.splitlines() if (ROOT / name).is_file()}
         with ZipFile(self.wheel) as wheel:
             packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
-        self.assertEqual(packed, {re.sub("^templates/", "memoryhub/templates/", name) for name in files})
+        self.assertEqual(packed, {re.sub("^(templates|docs)/", r"memoryhub/\1/", name) for name in files})
 
     def test_its_metadata_names_every_licence_and_contains_their_texts(self):
         with ZipFile(self.wheel) as wheel:

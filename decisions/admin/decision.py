@@ -1,4 +1,4 @@
-"""The admin of decisions, and the page of one: what was decided, what is evidence of it, how it came about."""
+"""The admin of decisions, and the page of one: its texts, evidence and lineage."""
 
 from __future__ import annotations
 
@@ -28,39 +28,42 @@ from memoryhub.core.permissions import Act
 from sessions_app.models import Iteration, Turn
 
 MAX_SHOWN = 100
-_THE_OTHER_WAY = {
+_INVERSE_NAMES = {
     EdgeRelation.SUPERSEDES: "superseded by",
     EdgeRelation.REFINES: "refined by",
     EdgeRelation.DEPENDS_ON: "needed by",
     EdgeRelation.CONFLICTS_WITH: "conflicts with",
     EdgeRelation.RELATES_TO: "relates to",
 }
-_OFFERED = [*(each for each in EdgeRelation if each is not EdgeRelation.SUPERSEDES), EdgeRelation.SUPERSEDES]
-"""The one that changes the other's status comes last."""
+# "supersedes" changes the other decision's status, so it comes last.
+_OFFERED = [
+    *(relation for relation in EdgeRelation if relation is not EdgeRelation.SUPERSEDES),
+    EdgeRelation.SUPERSEDES,
+]
 
 
 def edges_shown(decision: Decision) -> dict[str, Any]:
-    """Return the edges of both ways, those that it names itself first, at most 100, and how many are left out."""
+    """Return at most 100 edges in both directions, the decision's own first."""
     edges = DecisionEdge.objects.filter(Q(from_id=decision.id) | Q(to_id=decision.id))
     found = list(edges.order_by("event", "relation").values_list("from_id", "relation", "to_id")[: MAX_SHOWN + 1])
     order = list(EdgeRelation)
     shown = sorted(found[:MAX_SHOWN], key=lambda edge: (edge[0] != decision.id, order.index(EdgeRelation(edge[1]))))
     ends = {start if end == decision.id else end for start, _, end in shown}
-    known = {each.id: each for each in Decision.objects.filter(id__in=ends).only("title", "status", "decided_at")}
+    others = Decision.objects.only("title", "status", "decided_at").in_bulk(ends)
     return {
-        "edges": [_shown(edge, decision.id, known) for edge in shown],
+        "edges": [_shown(edge, decision.id, others) for edge in shown],
         "edges_cut": MAX_SHOWN if len(found) > MAX_SHOWN else 0,
-        "edge_choices": [(each.value, str(each.label).lower()) for each in _OFFERED],
+        "edge_choices": [(relation.value, str(relation.label).lower()) for relation in _OFFERED],
     }
 
 
-def _shown(edge: tuple[int, str, int], decision_id: int, known: dict[int, Decision]) -> dict[str, Any]:
+def _shown(edge: tuple[int, str, int], decision_id: int, others: dict[int, Decision]) -> dict[str, Any]:
     start, name, end = edge
     relation = EdgeRelation(name)
     is_out = start == decision_id
-    other = known[end if is_out else start]
+    other = others[end if is_out else start]
     return {
-        "name": str(relation.label).lower() if is_out else _THE_OTHER_WAY[relation],
+        "name": str(relation.label).lower() if is_out else _INVERSE_NAMES[relation],
         "id": other.id,
         "title": other.title,
         "struck": listing.is_struck(other.status),
@@ -70,7 +73,7 @@ def _shown(edge: tuple[int, str, int], decision_id: int, known: dict[int, Decisi
 
 
 def lineage_shown(decision: Decision) -> dict[str, Any]:
-    """Return the drawing, the steps of each side as a list, and what is left out; without a lineage, no drawing."""
+    """Return the drawing, if there is a lineage, and its steps as lists."""
     found = lineage_of(decision.id)
     sides = [*found["ancestors"], *found["descendants"]]
     this = {
@@ -81,7 +84,7 @@ def lineage_shown(decision: Decision) -> dict[str, Any]:
     }
     shown = [this, *sides]
     return {
-        "drawing": draw_lineage(shown, _edges_among([each["id"] for each in shown]), decision.id) if sides else None,
+        "drawing": draw_lineage(shown, _edges_among([step["id"] for step in shown]), decision.id) if sides else None,
         "before": [_step_row(step, named_by=True) for step in found["ancestors"]],
         "after": [_step_row(step, named_by=False) for step in found["descendants"]],
         "hidden": _hidden(found),
@@ -96,18 +99,17 @@ def _edges_among(ids: list[int]) -> list[Edge]:
 
 def _step_row(step: dict[str, Any], *, named_by: bool) -> dict[str, Any]:
     relation = str(EdgeRelation(step["relation"]).label).lower()
-    told = f"#{step['via']} {relation} it" if named_by else f"it {relation} #{step['via']}"
-    return {**step, "told": told, "mark": listing.status(step["status"])}
+    link = f"#{step['via']} {relation} it" if named_by else f"it {relation} #{step['via']}"
+    return {**step, "link": link, "mark": listing.status(step["status"])}
 
 
 def _hidden(lineage: dict[str, Any]) -> str:
-    """Return in one sentence how much is left out; nothing where all is shown."""
-    left = [
-        f"{counted(lineage[f'{name}_count'] - len(lineage[f'{name}s']), word)} {where}"
-        for name, word, where in (("ancestor", "earlier decision", "before"), ("descendant", "later one", "after"))
+    hidden = [
+        counted(lineage[f"{name}_count"] - len(lineage[f"{name}s"]), noun)
+        for name, noun in (("ancestor", "earlier decision"), ("descendant", "later decision"))
         if lineage[f"{name}_count"] > len(lineage[f"{name}s"])
     ]
-    return f"Farther away, and not drawn: {' and '.join(left)}. Open the farthest one to go on." if left else ""
+    return f"Not shown: {' and '.join(hidden)}. Open the first or last decision to see more." if hidden else ""
 
 
 _TEXTS = (("context", "Context"), ("chosen", "Decision"), ("rationale", "Rationale"))
@@ -118,8 +120,9 @@ _KINDS = {
     ArtifactKind.PR: "Pull requests",
     ArtifactKind.VALIDATION: "Validations",
     ArtifactKind.NOTE: "Notes",
-    ArtifactKind.COMMIT: "Commits that are not recorded yet",
+    ArtifactKind.COMMIT: "Commits not recorded yet",
 }
+# Values and labels of the form that adds evidence.
 EVIDENCE = [
     *((f"commits:{link.value}", f"Commit that {str(link.label).lower()} it") for link in LinkType),
     ("files", "File"),
@@ -127,7 +130,6 @@ EVIDENCE = [
     ("validations", "Validation"),
     ("notes", "Note"),
 ]
-"""What can be added, as the form names it."""
 
 
 @admin.register(Decision)
@@ -150,7 +152,6 @@ class DecisionAdmin(DecisionEditing):
         return [*own, *super().get_urls()]
 
     def detail(self, request: HttpRequest, found: Decision) -> dict[str, Any]:
-        """Return the rendered texts, the evidence, the lineage and the edges."""
         (view,) = views([found], with_heads=False)
         return {
             "title": found.title,
@@ -162,7 +163,7 @@ class DecisionAdmin(DecisionEditing):
             "turn": Turn.objects.filter(session_id=found.session_id, turn_id=found.turn_id).only("id").first(),
             "iteration": Iteration.objects.filter(id=found.iteration_id).first() if found.iteration_id else None,
             "marked": _marked(found),
-            "mark_choices": [each for each in _MARKS if each != found.status],
+            "mark_choices": [status for status in _MARKS if status != found.status],
             "evidence_choices": EVIDENCE,
             "related": shown_of(found.id),
             **_evidence(view),
@@ -172,12 +173,12 @@ class DecisionAdmin(DecisionEditing):
 
 
 def _evidence(view: dict[str, Any]) -> dict[str, Any]:
-    """Return the commits, latest first, and what else is evidence, by kind."""
+    """Return the commits, latest first, and other evidence by kind."""
     artifacts = [
-        (label, kind.value, [each["value"] for each in view["artifacts"] if each["kind"] == kind])
+        (label, kind.value, [artifact["value"] for artifact in view["artifacts"] if artifact["kind"] == kind])
         for kind, label in _KINDS.items()
     ]
-    commits = [{**each, "label": str(LinkType(each["link_type"]).label).lower()} for each in view["commits"]]
+    commits = [{**commit, "label": str(LinkType(commit["link_type"]).label).lower()} for commit in view["commits"]]
     return {
         "commits": commits[:_COMMITS_SHOWN],
         "hidden_commits": max(0, len(commits) - _COMMITS_SHOWN),
@@ -186,7 +187,7 @@ def _evidence(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def _marked(decision: Decision) -> dict[str, Any] | None:
-    """Return who marked the decision last as it stands now, when and why; None where it stands as it was recorded."""
+    """Return who set the current status, when and why; None if it was recorded with it."""
     marked = RawEvent.objects.filter(stream_id=f"decision:{decision.id}", event_type=DECISION_MARKED.name)
     for event in marked.order_by("-stream_seq"):
         payload = json.loads(event.payload_json or "{}")

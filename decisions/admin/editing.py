@@ -1,4 +1,4 @@
-"""Pages that record decisions, and what can be added to one that is there: each one calls one service."""
+"""Pages that record or supersede decisions and add links and evidence: each one calls one service."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DecisionEditing(DecisionListAdmin):
             "button": "Record and supersede",
             "here": "Supersede",
             "back": self.url("change", earlier.id),
-            "standing": self._standing([earlier.id]),
+            "replacements": self._replacements([earlier.id]),
         }
         make = partial(SupersedeForm, earlier)
         return self._recording(request, make, services.supersede_decision, context, earlier)
@@ -62,23 +62,22 @@ class DecisionEditing(DecisionListAdmin):
             except HubError as error:
                 form.refuse(error)
                 if "heads" in error.data:
-                    context["standing"] = self._standing([error.data["id"]])
+                    context["replacements"] = self._replacements([error.data["id"]])
         topics = used_words("topic")
         return self.page(request, FORM, earlier, **context, form=form, topics=topics)
 
-    def _standing(self, ids: list[int]) -> list[Decision]:
-        found = [head for each, instead in heads(ids).items() for head in instead if head != each]
+    def _replacements(self, ids: list[int]) -> list[Decision]:
+        found = [head for decision_id, newest in heads(ids).items() for head in newest if head != decision_id]
         return find_decisions(found)
 
     def _recorded(self, request: HttpRequest, result: DecisionResult) -> HttpResponse:
-        replaced = ", ".join(f"#{each}" for each in result.superseded)
-        done = f"Recorded as #{result.id}; it supersedes {replaced}." if replaced else f"Recorded as #{result.id}."
-        messages.success(request, done)
+        replaced = ", ".join(f"#{decision_id}" for decision_id in result.superseded)
+        messages.success(request, f"Recorded #{result.id}{f', which supersedes {replaced}' if replaced else ''}.")
         warn_of_redactions(request, result.redacted)
         return redirect(self.url("change", result.id))
 
     def mark_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Accept, deprecate or reject a decision, or settle that it was to be looked at again."""
+        """Set the status of a decision, or confirm that it is still valid."""
         decision: Decision = self.find(request, object_id)
         is_review = "reviewed" in request.POST
         given = {"reviewed": True} if is_review else {"status": request.POST.get("status", "")}
@@ -90,8 +89,8 @@ class DecisionEditing(DecisionListAdmin):
             return services.mark_decision(command=command)
 
         label = dict(DecisionStatus.choices).get(request.POST.get("status", ""), "")
-        told = "Its review is settled." if is_review else f"Marked: {label.lower()}."
-        return self._changed(request, decision, change, told=told)
+        message = "Confirmed that the decision is still valid." if is_review else f"Set the status to {label.lower()}."
+        return self._changed(request, decision, change, message=message)
 
     def link_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         decision: Decision = self.find(request, object_id)
@@ -118,11 +117,10 @@ class DecisionEditing(DecisionListAdmin):
         return self._changed(request, decision, change, where="#evidence")
 
     def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Answer with the decision that a number names, as plain text."""
         self.find(request, object_id)
         typed = "".join(ids_in(request.GET.get("target", "")))
         if not (typed.isascii() and typed.isdecimal() and len(typed) <= 15):
-            return plain_answer("Type the number of a decision, such as #412.", is_found=False)
+            return plain_answer("Enter the number of a decision, such as #412.", is_found=False)
         try:
             (found,) = find_decisions([int(typed)])
         except NotFound as error:
@@ -130,7 +128,7 @@ class DecisionEditing(DecisionListAdmin):
         return plain_answer(f"{found.get_status_display()}: {found.title}", is_found=True)
 
     def _changed(
-        self, request: HttpRequest, decision: Decision, change: Change, *, told: str = "Added.", where: str = ""
+        self, request: HttpRequest, decision: Decision, change: Change, *, message: str = "Added.", where: str = ""
     ) -> HttpResponse:
         try:
             result = change()
@@ -139,13 +137,12 @@ class DecisionEditing(DecisionListAdmin):
         except _REFUSALS as refusal:
             messages.error(request, error_text(refusal))
         else:
-            messages.success(request, told if result.is_new else "It is there already.")
+            messages.success(request, message if result.is_new else "Nothing changed: it already exists.")
             warn_of_redactions(request, result.redacted)
         return redirect(f"{self.url('change', decision.id)}{where}")
 
 
 def _form(request: HttpRequest, make: Any) -> DecisionForm:
-    """Return the form as it was sent, or empty; with more rows where these were asked for."""
     if request.method != "POST":
         return make()  # type: ignore[no-any-return]
     return with_more_rows(make, request.POST) if MORE in request.POST else make(request.POST)

@@ -1,5 +1,3 @@
-"""The filters of the list of decisions."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -22,17 +20,16 @@ ImpactFilter = value_filter("impact", tuple(reversed(Impact.choices)))
 
 
 class ReviewFilter(DefaultFilter):
-    title = "review"
+    title = "recheck"
     parameter_name = "review"
-    options = {"any": "All", "open": "To review"}
+    options = {"any": "All", "open": "Needs recheck"}
     conditions = {"open": ~Q(review="")}
 
 
 class _UsedFilter(ValueFilter):
-    """Decisions with one word in a field; those on most decisions are offered."""
+    """Offers the 20 most used values of a field, and the selected one."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the 20 words on most decisions, of those on more than one, and the one in use."""
         words = used_words(self.field, at_least=2)
         used = dict(super().lookups(request, model_admin))
         return list({**used, **{word: word for word in words}}.items())
@@ -57,19 +54,20 @@ class IterationFilter(ValueFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         latest = Iteration.objects.order_by("-id")[:_ITERATIONS]
-        named = {str(each.id): f"#{each.id} {each.description or each.command}" for each in latest}
+        named = {
+            str(iteration.id): f"#{iteration.id} {iteration.description or iteration.command}" for iteration in latest
+        }
         offered = {value: Truncator(name).chars(_LABEL) for value, name in named.items()}
         used = {value: f"#{value}" for value, _ in super().lookups(request, model_admin)}
         return list({**used, **offered}.items())
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep decisions of the chosen iteration; an address that names no number keeps none."""
         value = self.value() or ""
         return super().queryset(request, queryset) if value.isdecimal() or not value else queryset.none()
 
 
 def used_words(field: str, *, at_least: int = 1) -> list[str]:
-    """Return what stands in a field of most decisions, and of so many at least: 20 words at most, none empty."""
+    """Return the 20 most used values of a field that at least so many decisions have."""
     used = Decision.objects.exclude(**{field: ""}).values_list(field).annotate(count=Count("id"))
     used = used.filter(count__gte=at_least)
     return [word for word, _ in used.order_by("-count", field)[:_OFFERED]]

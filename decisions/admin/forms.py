@@ -1,4 +1,4 @@
-"""The form of a decision: what a person types, as the command of a service. The rules are the schema's."""
+"""Forms that build the commands of decisions' services."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from memories.admin.attributes import faults_by_field
 from memoryhub.core.errors import Conflict, HubError, Invalid, NotFound
 from memoryhub.core.validation import explain_faults
 
-MORE = "more_rows"
-"""The name of the button that asks for more rows of alternatives, where no script adds them."""
+MORE = "more_rows"  # the button that adds rows of alternatives without JavaScript
 _SPARE = 2
 _MORE_SPARE = 5
 _IDS = ("refines", "depends_on", "conflicts_with", "relates_to")
@@ -24,35 +23,40 @@ _LISTS = ("commits", "files", "prs", "notes", "validations")
 _TEXTS = ("title", "context", "chosen", "rationale", "impact", "phase", "topic", "source")
 _MAIN = ("title", "context", "chosen", "alternatives", "rationale", "impact", "status", "phase", "topic", "supersedes")
 _OPEN_STATUSES = (DecisionStatus.ACCEPTED, DecisionStatus.PROPOSED)
-_SAID = {
-    "context": "The problem that it answers. Markdown or plain text.",
-    "alternatives": "What was not chosen, each with why not.",
-    "supersedes": "Numbers of those that it replaces.",
-    "title": "What it is about, in a few words.",
-    "chosen": "What was chosen. Markdown or plain text.",
-    "rationale": "Why it was chosen over the others. Markdown or plain text.",
-    "impact": "How much depends on it.",
-    "status": "Proposed, as long as it is not settled.",
-    "prs": "Their numbers or addresses.",
-    "notes": "Anything else that shows it.",
-    "source": "A path or an address.",
-    "refines": "Those that it makes more precise.",
-    "depends_on": "Those that it rests on.",
-    "conflicts_with": "Those that it cannot stand beside.",
-    "relates_to": "Others that one should know of.",
+_HELP_TEXTS = {
+    "title": "A few words.",
+    "context": "The problem. Markdown or plain text.",
+    "chosen": "The chosen option. Markdown or plain text.",
+    "alternatives": "Options that were not chosen, and why.",
+    "rationale": "Why this option was chosen. Markdown or plain text.",
+    "impact": "How much depends on this decision.",
+    "status": "Proposed until the decision is final.",
+    "supersedes": "Numbers of decisions that this one replaces.",
+    "prs": "Numbers or URLs.",
+    "notes": "Any other evidence.",
+    "source": "A path or URL.",
+    "refines": "Numbers of decisions that this one makes more precise.",
+    "depends_on": "Numbers of decisions that this one requires.",
+    "conflicts_with": "Numbers of decisions that contradict this one.",
+    "relates_to": "Numbers of other relevant decisions.",
 }
-_LABELS = {"prs": "Pull requests", "decided_at": "Decided", "branch": "Make it a second head"}
+_LABELS = {
+    "chosen": "Decision",
+    "prs": "Pull requests",
+    "decided_at": "Decided at",
+    "branch": "Keep both as current (second head)",
+}
 _TOOL_NAMES = {
-    "; supersede that, or pass branch=true for a second head": "; supersede that, or tick “Make it a second head”",
+    "; supersede that, or pass branch=true for a second head": f"; supersede that, or tick “{_LABELS['branch']}”",
     "; search or list to find its id": "",
 }
 
 
 def error_text(error: HubError) -> str:
-    """Return an error as a person reads it here, where tools have buttons instead of names."""
+    """Return an error as a sentence for a page, without the names of MCP tools."""
     text = error.message
-    for name, instead in _TOOL_NAMES.items():
-        text = text.replace(name, instead)
+    for hint, replacement in _TOOL_NAMES.items():
+        text = text.replace(hint, replacement)
     return _sentence(text.split("; memory_", 1)[0])
 
 
@@ -65,7 +69,7 @@ class AlternativeRows(forms.Widget):
         return id_
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        filled = [each for each in value or [] if each["option"] or each["why_not"]]
+        filled = [row for row in value or [] if row["option"] or row["why_not"]]
         spare = _MORE_SPARE if self.attrs.get("spare") else _SPARE
         rows = [*filled, *[{"option": "", "why_not": ""}] * spare]
         context = {"name": name, "id": (attrs or {}).get("id", f"id_{name}"), "rows": rows, "more": MORE}
@@ -76,20 +80,18 @@ class AlternativesField(forms.Field):
     widget = AlternativeRows
 
     def clean(self, value: list[dict[str, str]]) -> list[dict[str, str]]:
-        typed = [{key: _text(each[key]) for key in ("option", "why_not")} for each in value or []]
-        return [each for each in typed if any(each.values())]
+        rows = [{key: _text(row[key]) for key in ("option", "why_not")} for row in value or []]
+        return [row for row in rows if any(row.values())]
 
 
 class DecisionForm(forms.Form):
-    """The parts of a decision that a person may say."""
-
     title = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     context = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 4}))
     chosen = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 4}))
     alternatives = AlternativesField(required=False)
     rationale = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 4}))
     impact = forms.ChoiceField(required=False, choices=Impact.choices, initial=Impact.MEDIUM)
-    status = forms.ChoiceField(required=False, choices=[(each.value, each.label) for each in _OPEN_STATUSES])
+    status = forms.ChoiceField(required=False, choices=[(status.value, status.label) for status in _OPEN_STATUSES])
     phase = forms.CharField(required=False)
     topic = forms.CharField(required=False, widget=forms.TextInput(attrs={"list": "known-topics"}))
 
@@ -119,7 +121,7 @@ class DecisionForm(forms.Form):
         return any(field.errors or field.value() for field in self.further)
 
     def command(self) -> Any:
-        """Return the command, or None where the form says what is wrong."""
+        """Return the command, or None if the form has errors."""
         if not self.is_valid():
             return None
         try:
@@ -130,7 +132,7 @@ class DecisionForm(forms.Form):
             return None
 
     def values(self) -> dict[str, Any]:
-        """Return what was typed, by the names of the schema; what is empty is left out."""
+        """Return the values by their schema names, without empty ones."""
         typed = self.cleaned_data
         values: dict[str, Any] = {name: _text(typed[name]) for name in _TEXTS}
         values |= {name: ids_in(typed[name]) for name in (*_IDS, "supersedes") if name in typed}
@@ -139,15 +141,13 @@ class DecisionForm(forms.Form):
         return {name: value for name, value in values.items() if value}
 
     def refuse(self, error: HubError) -> None:
-        """Show what a service refused; errors that are no one's input go on."""
+        """Add an error of a service to the form; raise it if it is not about the input."""
         if not isinstance(error, Conflict | Invalid | NotFound):
             raise error
         self.add_error(None, error_text(error))
 
 
 class RecordForm(DecisionForm):
-    """The form of a decision that stands by itself, or that supersedes some."""
-
     supersedes = forms.CharField(required=False, widget=forms.TextInput(attrs={"placeholder": "#412"}))
     branch = forms.BooleanField(required=False)
 
@@ -167,12 +167,11 @@ class SupersedeForm(DecisionForm):
         self.earlier = earlier
 
     def values(self) -> dict[str, Any]:
-        """Add what is replaced, and whether it may be a second head."""
         return {**super().values(), "id": self.earlier.id, "branch": self.cleaned_data["branch"]}
 
 
 def with_more_rows(make: Any, data: Any) -> DecisionForm:
-    """Return a form that nothing was sent with yet, filled with ``data``, and with more empty rows."""
+    """Return an unbound form with the values of ``data`` and more empty rows."""
     empty: DecisionForm = make()
     typed = {name: field.widget.value_from_datadict(data, {}, name) for name, field in empty.fields.items()}
     form: DecisionForm = make(initial=typed)
@@ -181,7 +180,7 @@ def with_more_rows(make: Any, data: Any) -> DecisionForm:
 
 
 def ids_in(text: str) -> list[str]:
-    """Return the numbers in a row such as ``#12, #15 18``, as they were typed, for the schema to judge."""
+    """Return the words of a list such as ``#12, #15 18`` without ``#``; the schema validates them."""
     return [word.removeprefix("#") for word in text.replace(",", " ").split()]
 
 
@@ -193,8 +192,8 @@ def _moment_input() -> forms.DateTimeInput:
 
 def _help(schema: type[BaseModel], name: str) -> str:
     described = schema.model_fields.get(name)
-    text = _SAID.get(name) or (described.description if described else "") or ""
-    unit = {**dict.fromkeys(_LISTS, " One a line."), "decided_at": " In your time zone."}.get(name, "")
+    text = _HELP_TEXTS.get(name) or (described.description if described else "") or ""
+    unit = {**dict.fromkeys(_LISTS, " One per line."), "decided_at": " In your time zone."}.get(name, "")
     return f"{_sentence(text)}{unit}" if text else unit.strip()
 
 

@@ -1,4 +1,4 @@
-"""The list of decisions: its columns, and search by relevance in it."""
+"""The list of decisions: its columns, and its search by relevance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from decisions.admin.filters import (
@@ -37,18 +37,16 @@ def impact(value: str) -> SafeString:
 
 
 def warnings(decision: Decision) -> SafeString:
-    """Return marks for what to know before relying on a decision."""
-    found = [cells.badge("review", "To review")] if decision.review else []
-    return format_html_join(" ", "{}", ((each,) for each in found))
+    return cells.badge("review", "Needs recheck") if decision.review else SafeString()
 
 
 def is_struck(value: str) -> bool:
-    """Whether what has this status does not hold any more."""
+    """Return whether a decision with this status is no longer valid."""
     return value in (DecisionStatus.SUPERSEDED, DecisionStatus.REJECTED)
 
 
 def brief(text: str) -> str:
-    """Return the first paragraph of a text as one line of at most 160 characters, without the marks of Markdown."""
+    """Return the first paragraph as one line of at most 160 characters, without Markdown syntax."""
     paragraph = text.strip().split("\n\n", 1)[0]
     line = " ".join(paragraph.split()).lstrip("#>- ").replace("**", "").replace("`", "")
     return f"{line[:_FIRST].rstrip()} …" if len(line) > _FIRST else line
@@ -58,13 +56,11 @@ _NOT_LISTED = ("context", "rationale", "alternatives", "source")
 
 
 class DecisionChangeList(RankedChangeList):
-    """Counts the commits of the decisions on a page at once, and shows the words that each was found by."""
-
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         snippets: dict[int, str] = getattr(request, "decision_snippets", {})
         decisions = list(self.result_list)
-        links = CommitLink.objects.filter(decision_id__in=[each.id for each in decisions])
+        links = CommitLink.objects.filter(decision_id__in=[decision.id for decision in decisions])
         counts = dict(links.values_list("decision_id").annotate(commits=Count("commit_id")))
         for decision in decisions:
             decision.commit_count = counts.get(decision.id, 0)
@@ -77,12 +73,12 @@ class DecisionListAdmin(HubModelAdmin):
     list_display_links = ("number",)
     list_filter = (StatusFilter, ReviewFilter, ImpactFilter, PhaseFilter, TopicFilter, IterationFilter)
     search_fields = ("title",)
-    search_help_text = "Ask in your own words; the best answers come first"
+    search_help_text = "Search in your own words; best matches first"
     quarantine_field = "pk"
     ordering: ClassVar[tuple[str, ...]] = ("-id",)
     change_list_template = "admin/decisions/change_list.html"
-    empty_title = "No decision here"
-    empty_text = "Record the first one, or let an agent record it over MCP; “memory-hub import adr” brings records in."
+    empty_title = "No decisions yet"
+    empty_text = "Record the first one, connect an agent over MCP, or run “memory-hub import adr” to import records."
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Act.WRITE)
@@ -101,7 +97,6 @@ class DecisionListAdmin(HubModelAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Keep the 100 best answers to a question, best first."""
         if not search_term.strip():
             return queryset, False
         question = MemorySearch(query=search_term[:MAX_QUERY], sources=[SearchSourceName.DECISION], limit=BEST)
@@ -116,7 +111,6 @@ class DecisionListAdmin(HubModelAdmin):
 
     @admin.display(description="decision", ordering="title")
     def about(self, decision: Decision) -> SafeString:
-        """Return the title, struck through where it holds no more, and what was chosen or what it was found by."""
         css = "title struck" if is_struck(decision.status) else "title"
         title = cells.link(self.url("change", decision.id), decision.title, css)
         under = getattr(decision, "snippet", "") or brief(decision.chosen)

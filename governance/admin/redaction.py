@@ -1,4 +1,4 @@
-"""The page of redaction: what to take out, what that would touch, and what was taken out so far."""
+"""The page of redaction: the selection, its preview, and past redactions."""
 
 from __future__ import annotations
 
@@ -25,45 +25,43 @@ from memoryhub.core.permissions import Act
 from memoryhub.core.validation import explain_faults
 
 _WAYS = (
-    ("text", "This very text"),
-    ("pattern", "A pattern (RE2)"),
-    ("rules", "Whatever the rules for secrets find today"),
-    ("whole", "Everything of what is selected below"),
+    ("text", "Exact text"),
+    ("pattern", "Regular expression (RE2)"),
+    ("rules", "Matches of the current secret rules"),
+    ("whole", "The whole text of the items selected below"),
 )
 
+# The form's field for an error of the schema; other errors are shown above the form.
 _FIELDS = {"text": "wanted", "pattern": "wanted", "label": "label", "ids": "ids", "search": "search"}
-"""Which field of the form a fault of the schema is about; of the others the form as a whole says."""
 
 
 class RedactionForm(forms.Form):
-    """What to look for, and where; the rules are the schema's."""
-
-    way = forms.ChoiceField(label="Take out", choices=_WAYS, initial="text")
+    way = forms.ChoiceField(label="Redact", choices=_WAYS, initial="text")
     wanted = forms.CharField(
         required=False,
-        label="Text or pattern",
+        label="Text or regular expression",
         strip=False,
         widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false", "autocomplete": "off"}),
     )
-    ignore_case = forms.BooleanField(required=False, label="Upper and lower case alike")
+    ignore_case = forms.BooleanField(required=False, label="Ignore case")
     label = forms.CharField(
         required=False,
         max_length=40,
-        label="Name of what was there",
-        help_text="It stands in its place: [REDACTED:name]; where this is empty, [REDACTED:removed].",
+        label="Placeholder label",
+        help_text="The text becomes [REDACTED:label]. Default: [REDACTED:removed].",
     )
     ids = forms.CharField(
-        required=False, label="Only in these things", help_text="Numbers such as 412, 633; empty for everything."
+        required=False, label="Only in these items", help_text="Numbers such as 412, 633. Default: the whole store."
     )
     search = forms.CharField(
-        required=False, max_length=2_000, label="Only in what this search finds", help_text="Empty for everything."
+        required=False, max_length=2_000, label="Only in search results", help_text="A query. Default: the whole store."
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})
 
     def selection(self) -> dict[str, Any] | None:
-        """Return the fields of the selection, or None where the form says what is wrong."""
+        """Return the fields of the selection, or None if the form has errors."""
         if not self.is_valid():
             return None
         fields = self._fields()
@@ -91,35 +89,33 @@ _LATEST = 20
 
 @admin.register(Redaction)
 class RedactionAdmin(GovernanceAdmin):
-    """Looks first, then takes out; each redaction that was made leads to its event."""
-
     def get_urls(self) -> list[URLPattern]:
         act = self.admin_site.admin_view(needs(Act.GOVERN, self.run_view))
         return [path("run/", act, name="governance_redaction_run"), *super().get_urls()]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the form, what it would take out, and what was taken out so far."""
         form = RedactionForm(request.POST if request.method == "POST" else None)
         shown = needs(Act.GOVERN, self._previewed)(request, form) if form.is_bound else {}
         return self._page(request, form, **shown)
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
-        """Take out what was looked at, if the word was typed."""
         form = RedactionForm(request.POST or None)
         selection = form.selection() if form.is_bound else None
         if selection is None:
             return redirect(self.url("changelist"))
         if request.POST.get("typed", "").strip().lower() != WORD_TO_TYPE:
-            problem = f"Type {WORD_TO_TYPE} to confirm; nothing was changed."
+            problem = f"Type {WORD_TO_TYPE} to confirm. Nothing was changed."
             return self._page(request, form, **self._previewed(request, form), unconfirmed=problem)
         try:
             done = redact(command=RedactionRun(**selection, **_confirmed(request)))
         except ConfirmationRequired:
-            changed = "The log has changed since you looked; this is what would go now. Nothing was changed."
+            changed = (
+                "The log has changed since the preview. Check the new preview and confirm it. Nothing was changed."
+            )
             return self._page(request, form, **self._previewed(request, form), unconfirmed=changed)
         except HubError as error:
             return self._page(request, form, problem=error.message)
-        _tell(request, done)
+        _report(request, done)
         return redirect(self.url("changelist"))
 
     def change_view(
@@ -159,14 +155,11 @@ def _marked(place: Place) -> SafeString:
     return format_html("{}{}", format_html_join("", "{}<del>{}</del>", parts), place.before[at:])
 
 
-def _tell(request: HttpRequest, done: RedactionDone) -> None:
-    finds, events = cells.counted(done.finds, "find"), cells.counted(done.events, "event")
+def _report(request: HttpRequest, done: RedactionDone) -> None:
+    matches, events = cells.counted(done.finds, "match", "matches"), cells.counted(done.events, "event")
     events += f" and {cells.counted(done.spooled, 'event')} in the spool" if done.spooled else ""
     searched = f"{cells.counted(done.searched_files, 'file')} ({done.searched_bytes / 1e6:.1f} MB)"
-    searched += f" {'was' if done.searched_files == 1 else 'were'} read byte by byte"
-    if not done.left:
-        messages.success(request, f"{finds} taken out of {events}. {searched}, and none has any left.")
-        return
-    messages.success(request, f"{finds} taken out of {events}. {searched}.")
+    proof = "" if done.left else " No copy was found."
+    messages.success(request, f"Redacted {matches} in {events}, then searched {searched} byte by byte.{proof}")
     for kept in done.left:
-        messages.warning(request, f"Left in {kept.where}: {kept.why}.")
+        messages.warning(request, f"Still in {kept.where}: {kept.why}.")

@@ -1,4 +1,4 @@
-"""The page of retention: what would go today and what keeps the rest, the rules, and what went so far."""
+"""The page of retention: the plan, the rules, and past runs."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ _WIDTH = 120
 def going_rows(report: Report) -> list[dict[str, Any]]:
     most, words = _most(report.going), rules_in_words()
     return [
-        {**_row(each, most), "says": _rule_text(f"{each.rule}: {each.says}", words), "warning": each.warning}
-        for each in report.going
+        {**_row(going, most), "rule": _rule_text(f"{going.rule}: {going.says}", words), "warning": going.warning}
+        for going in report.going
     ]
 
 
 def kept_rows(report: Report) -> list[dict[str, Any]]:
-    """Return a row for each group that stays; what keeps most comes first."""
+    """Return a row for each group of kept items, the largest first."""
     most, words = _most(report.kept), rules_in_words()
     return [
-        {**_row(each, most), "says": _rule_text(each.says, words)}
-        for each in sorted(report.kept, key=lambda each: -each.things)
+        {**_row(kept, most), "reason": _rule_text(kept.says, words)}
+        for kept in sorted(report.kept, key=lambda kept: -kept.things)
     ]
 
 
 def rule_rows() -> list[dict[str, str]]:
-    """Return today's rules in order, each in words and as the settings call it."""
-    return [{"says": said, "name": named.partition(":")[0]} for named, said in rules_in_words().items()]
+    """Return the current rules in order, with their names in the settings."""
+    return [{"text": text, "name": named.partition(":")[0]} for named, text in rules_in_words().items()]
 
 
 def _rule_text(named: str, words: dict[str, str]) -> str:
-    """Return a rule in words; one of a run that has long been changed, and what is no rule, as it was told."""
+    # A past run may name a rule that was changed since; a reason may be no rule at all.
     return words.get(named, named)
 
 
 def _most(shares: Sequence[Going | Kept]) -> int:
-    return max((each.bytes for each in shares), default=0)
+    return max((share.bytes for share in shares), default=0)
 
 
 def _row(share: Going | Kept, most: int) -> dict[str, Any]:
@@ -77,7 +77,6 @@ def _row(share: Going | Kept, most: int) -> dict[str, Any]:
 
 
 def _gauge(value: int, most: int) -> SafeString:
-    """Return a bar that is as long as the share of the largest."""
     return format_html(
         '<svg class="share" height="6" viewBox="0 0 {} 6" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="gauge-ground" width="{}" height="6"/><rect class="gauge-fill" width="{}" height="6"/></svg>',
@@ -92,8 +91,6 @@ _LATEST = 20
 
 @admin.register(RetentionRun)
 class RetentionAdmin(GovernanceAdmin):
-    """Shows the plan first; what was typed and the plan's digest let it run."""
-
     def get_urls(self) -> list[URLPattern]:
         own = [
             path("run/", self._governed(self.run_view), name="governance_retentionrun_run"),
@@ -105,23 +102,23 @@ class RetentionAdmin(GovernanceAdmin):
         return self.admin_site.admin_view(require_POST(needs(Act.GOVERN, view)))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show what would go now, what stays and why, the rules, and what went so far."""
         return self._page(request)
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
-        """Take what was looked at, if the name was typed."""
         name = current_store().name
         if request.POST.get("typed", "").strip() != name:
-            return self._page(request, unconfirmed=f"Type {name} to confirm; nothing was taken.")
+            return self._page(request, unconfirmed=f"Type {name} to confirm. Nothing was deleted.")
         try:
             run = run_retention(command=RetentionRunRequest(digest=request.POST.get("digest", "")))
         except HubError as error:
             return self._page(request, unconfirmed=_sentence(error.message))
         except ValueError:
-            return self._page(request, unconfirmed="The plan was not named; look at it again.")
+            return self._page(
+                request, unconfirmed="The digest of the plan is missing. Check the plan and confirm it again."
+            )
         if run is None:
             return redirect(self.url("changelist"))
-        messages.success(request, f"{_outcome(run)} It is for good: no one can bring it back.")
+        messages.success(request, f"{_outcome(run)} This cannot be undone.")
         return redirect(self.url("change", run.id))
 
     def policy_view(self, request: HttpRequest) -> HttpResponse:
@@ -135,14 +132,14 @@ class RetentionAdmin(GovernanceAdmin):
             form.refuse(_sentence(error.message))
             return self._page(request, form=form)
         if form.differs_from(kept):
-            messages.warning(request, "Saved, but the environment or config.toml says otherwise, and goes first.")
+            messages.warning(request, "Saved, but the environment or config.toml overrides these rules.")
         else:
-            messages.success(request, "The rules were saved; below is what they would take now.")
+            messages.success(request, "Saved the rules. The plan below uses them.")
         return redirect(self.url("changelist"))
 
     def detail(self, request: HttpRequest, found: RetentionRun) -> dict[str, Any]:
         run = view_run(found)
-        return {"title": f"Retention #{run.id}", "run": run, "told": _outcome(run), **_shown(run.report)}
+        return {"title": f"Retention #{run.id}", "run": run, "outcome": _outcome(run), **_shown(run.report)}
 
     detail_template = "admin/governance/retention_run.html"
 
@@ -165,15 +162,15 @@ def _shown(report: Report) -> dict[str, Any]:
         "going": going_rows(report),
         "kept": kept_rows(report),
         "size": size(report.bytes),
-        "kept_things": sum(each.things for each in report.kept),
+        "kept_things": sum(kept.things for kept in report.kept),
     }
 
 
 def _outcome(run: RunView) -> str:
     if run.ran_at is None:
-        return "This run was cut off; run retention again to bring it to its end."
-    things, events = cells.counted(run.report.things, "thing"), cells.counted(run.events, "event")
-    return f"{things} went, {events} of the log, {size(run.bytes)}."
+        return "This run was interrupted. Run retention again to complete it."
+    items, events = cells.counted(run.report.things, "item"), cells.counted(run.events, "event")
+    return f"Deleted {items} in {events}, {size(run.bytes)}."
 
 
 def _sentence(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The form of the rules: one row a rule, in order, and the two simple settings that come last."""
+"""The form of the retention rules: a row for each rule, in order, and the two simple settings."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from memoryhub.config.retention_rules import MAX_RULES, RetentionRule, What, cap
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Retention, event_type
 from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.text import counted
 from memoryhub.core.validation import explain
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ else:
 
 _STATES = {What.DELETED: "deleted", What.MEMORY: "live"}
 _SUBJECTS = {
-    What.CAPTURED: "what was captured",
+    What.CAPTURED: "captured events",
     What.PACK: "context packs",
     What.DELETED: "deleted memories",
     What.MEMORY: "live memories",
@@ -50,7 +51,7 @@ def share_words(share: Share) -> str:
 
 
 def event_words(type_name: str) -> str:
-    """Return what many events of a type are called: ``prompts``; the type itself where it has no other name."""
+    """Return the plural noun of an event type, such as ``prompts``, or the type itself."""
     nouns = _nouns(type_name)
     return nouns[1] if nouns else type_name
 
@@ -61,14 +62,11 @@ def _nouns(name: str) -> tuple[str, str] | None:
 
 
 def rule_words(rule: RetentionRule) -> str:
-    """Return a rule as a sentence: ``Prompts go after 30 days``."""
+    """Return a rule as a sentence: ``Prompts are deleted after 30 days``."""
     subject = _subject(rule)
-    is_one = subject == _SUBJECTS[What.CAPTURED]
-    if rule.after_days is None:
-        said = "stays" if is_one else "stay"
-    else:
-        said = f"{'goes' if is_one else 'go'} after {rule.after_days:,} day{'s' * (rule.after_days != 1)}"
-    return f"{subject[:1].upper()}{subject[1:]} {said}"
+    verb = "purged" if rule.what is What.DELETED else "deleted"
+    outcome = "kept" if rule.after_days is None else f"{verb} after {counted(rule.after_days, 'day')}"
+    return f"{subject[:1].upper()}{subject[1:]} are {outcome}"
 
 
 def _subject(rule: RetentionRule) -> str:
@@ -76,12 +74,12 @@ def _subject(rule: RetentionRule) -> str:
         return event_words(rule.event_type)
     kind = KINDS[rule.kind].counted[1] if rule.kind else ""
     subject = f"{_STATES[rule.what]} {kind}" if kind else _SUBJECTS[rule.what]
-    of = f" of the type {rule.type}" if rule.type else ""
-    return f"{subject}{of}{f' of the scope {rule.scope}' if rule.scope else ''}"
+    of_type = f" of type {rule.type}" if rule.type else ""
+    return f"{subject}{of_type}{f' in scope {rule.scope}' if rule.scope else ''}"
 
 
 def rules_in_words() -> dict[str, str]:
-    """Return today's rules in order, by what every door calls each: ``rule 1: deleted after 500 days``."""
+    """Map the rules as plans name them, such as ``rule 1: deleted after 500 days``, to sentences, in order."""
     policy = Policy.current(day_start(clock.now()))
     return {f"{policy.name(index)}: {rule.sentence()}": rule_words(rule) for index, rule in enumerate(policy.rules)}
 
@@ -91,7 +89,7 @@ SIMPLE = ("retention_days", "purge_deleted_after_days")
 _ANY = [("", "any")]
 _WHATS = [
     ("", "no rule"),
-    ("captured", "what was captured"),
+    ("captured", "captured events"),
     ("pack", "context packs"),
     ("deleted", "deleted memories"),
     ("memory", "live memories"),
@@ -104,9 +102,9 @@ _DAYS = {"size": 6, "inputmode": "numeric", "autocomplete": "off"}
 
 
 class SimpleForm(forms.Form):
-    retention_days = forms.CharField(label="What was captured goes after (days)", widget=forms.TextInput(attrs=_DAYS))
+    retention_days = forms.CharField(label="Delete captured events after (days)", widget=forms.TextInput(attrs=_DAYS))
     purge_deleted_after_days = forms.CharField(
-        label="Deleted memories go after (days)", widget=forms.TextInput(attrs=_DAYS)
+        label="Purge deleted memories after (days)", widget=forms.TextInput(attrs=_DAYS)
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -114,13 +112,16 @@ class SimpleForm(forms.Form):
 
 
 class RuleForm(forms.Form):
-    what = forms.ChoiceField(required=False, label="Of", choices=_WHATS)
-    event_type = forms.ChoiceField(required=False, label="Event", choices=[])
+    what = forms.ChoiceField(required=False, label="Items", choices=_WHATS)
+    event_type = forms.ChoiceField(required=False, label="Event type", choices=[])
     kind = forms.ChoiceField(required=False, label="Kind", choices=[*_ANY, *MemoryKind.choices])
     type = forms.CharField(required=False, label="Type", max_length=64, widget=forms.TextInput(attrs={"size": 10}))
     scope = forms.ChoiceField(required=False, label="Scope", choices=[*_ANY, *MemoryScope.choices])
     after_days = forms.CharField(
-        required=False, label="Days", max_length=10, widget=forms.TextInput(attrs={**_DAYS, "placeholder": "never"})
+        required=False,
+        label="Delete after (days)",
+        max_length=10,
+        widget=forms.TextInput(attrs={**_DAYS, "placeholder": "never"}),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -128,7 +129,7 @@ class RuleForm(forms.Form):
         self.fields["event_type"].choices = [*_ANY, *((name, event_words(name)) for name in captured_types())]  # type: ignore[attr-defined]
 
     def rule(self) -> dict[str, Any] | None:
-        """Return the rule as the setting has it; None for none, or where the form says what is wrong."""
+        """Return the rule for the setting; None for an empty row or one with errors."""
         typed = self.cleaned_data
         if not typed.get("what"):
             return None
@@ -139,17 +140,15 @@ class RuleForm(forms.Form):
                 "after_days": rule["after_days"]
             }
         except ValidationError as error:
-            said = explain(error)
-            self.add_error(None, f"{said[:1].upper()}{said[1:]}.")
+            text = explain(error)
+            self.add_error(None, f"{text[:1].upper()}{text[1:]}.")
             return None
 
 
 class _Ordered(_BaseFormSet):
-    """Rows with a place, which says of each when it is asked."""
-
     def add_fields(self, form: RuleForm, index: int | None) -> None:
         super().add_fields(form, index)
-        form.fields["ORDER"].label = "Place"
+        form.fields["ORDER"].label = "Position"
 
 
 _Rules = formset_factory(RuleForm, formset=_Ordered, extra=1, can_order=True, max_num=MAX_RULES)
@@ -171,7 +170,7 @@ class PolicyForm:
         return bool(self.problem or self.simple.errors or any(form.errors for form in self.rules))
 
     def settings(self) -> dict[str, Any] | None:
-        """Return the settings as typed, or None where the form says what is wrong."""
+        """Return the settings, or None if the form has errors."""
         if not (self.simple.is_valid() and self.rules.is_valid()):
             return None
         rules = [form.rule() for form in self._in_order()]
@@ -187,12 +186,12 @@ class PolicyForm:
         self.problem = problem
 
     def differs_from(self, kept: ProjectSettings) -> bool:
-        """Whether the settings in force are others than those typed."""
+        """Return whether other layers override the submitted settings."""
         wanted = ProjectSettings.model_validate(self._wanted)
         return any(getattr(kept, name) != getattr(wanted, name) for name in (*SIMPLE, "retention"))
 
     def _in_order(self) -> list[RuleForm]:
-        """Return the rows by the places typed; those that stood there before stay first among equals."""
+        # A stable sort: rows of the same position keep their order.
         forms_: list[Any] = list(self.rules)
         return sorted(forms_, key=lambda form: form.cleaned_data.get("ORDER") or len(forms_))
 

@@ -1,4 +1,4 @@
-"""The page of holds: what is kept whatever its age, by whom and why."""
+"""The page of holds: items that are exempt from deletion."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from memoryhub.core.permissions import Act
 from sessions_app.models import Session
 
 _SESSION = "session"
+# Types whose streams end in the item's number.
 _NUMBERED = frozenset({"memory", "decision", "iteration"})
-"""What has a stream of its own that ends in its number."""
 
 
 def hold_rows(holds: Iterable[Hold]) -> list[dict[str, Any]]:
-    """Return holds, each with ``type``, ``label`` and ``title`` of what it is on, by two queries for any number."""
+    """Return holds with ``type``, ``label`` and ``title`` of their items, with two queries for any number."""
     found = list(holds)
     parts = [hold.stream_id.partition(":") for hold in found]
     known = find_entities(int(tail) for _, _, tail in parts if _is_number(tail))
@@ -41,7 +41,7 @@ def hold_rows(holds: Iterable[Hold]) -> list[dict[str, Any]]:
 
 
 def stream_of_number(typed: str) -> str:
-    """Return the stream of the memory, decision, iteration or session of a number; empty where there is none."""
+    """Return the stream of the memory, decision, iteration or session with a number, or ""."""
     number = typed.removeprefix("#")
     entity = find_entities([int(number)]).get(int(number)) if _is_number(number) else None
     if entity is None:
@@ -68,9 +68,9 @@ _LIFTED_SHOWN = 20
 
 class HoldForm(forms.Form):
     stream_id = forms.CharField(
-        label="What to hold",
+        label="Item",
         max_length=200,
-        help_text="The number of a memory, decision or session, such as #412; or * for the whole store.",
+        help_text="Number of a memory, decision or session, such as #412, or * for the whole store.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     reason = forms.CharField(label="Reason", max_length=1_000)
@@ -81,15 +81,13 @@ class HoldForm(forms.Form):
             self.fields["reason"].widget.attrs["autofocus"] = True
 
     def clean_stream_id(self) -> str:
-        """Return the stream of what was named by its number; anything else as it was typed."""
+        """Replace a number by the stream of its item."""
         typed: str = self.cleaned_data["stream_id"].strip()
         return stream_of_number(typed) or typed
 
 
 @admin.register(Hold)
 class HoldAdmin(GovernanceAdmin):
-    """Those in force, with a form for one more; those that were lifted below."""
-
     stream_kind = "hold"
 
     def get_urls(self) -> list[URLPattern]:
@@ -103,7 +101,6 @@ class HoldAdmin(GovernanceAdmin):
         return self.admin_site.admin_view(require_POST(needs(Act.GOVERN, view)))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the holds; the address may name what is to be held."""
         return self._page(request, HoldForm(initial={"stream_id": request.GET.get("stream", "")}))
 
     def change_view(
@@ -120,7 +117,7 @@ class HoldAdmin(GovernanceAdmin):
         except HubError as error:
             form.add_error("stream_id", f"{error.message[:1].upper()}{error.message[1:]}.")
             return self._page(request, form)
-        messages.success(request, f"Hold #{hold.id} is in force: no retention takes {hold.stream_id}.")
+        messages.success(request, f"Placed hold #{hold.id}. Retention skips {hold.stream_id} until you lift it.")
         return redirect(self.url("changelist"))
 
     def lift_view(self, request: HttpRequest, hold_id: int) -> HttpResponse:
@@ -129,7 +126,7 @@ class HoldAdmin(GovernanceAdmin):
         except HubError as error:
             messages.error(request, f"{error.message[:1].upper()}{error.message[1:]}.")
         else:
-            messages.success(request, f"Hold #{hold.id} was lifted; {hold.stream_id} goes as its age says.")
+            messages.success(request, f"Lifted hold #{hold.id}. The retention rules apply to {hold.stream_id} again.")
         return redirect(self.url("changelist"))
 
     def _page(self, request: HttpRequest, form: HoldForm) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""The page of roll-backs: whose doings, what came of them, what is done about that; and undoing it."""
+"""The page of roll-backs: the selection, its downstream effects, the action, and past roll-backs."""
 
 from __future__ import annotations
 
@@ -26,64 +26,68 @@ from memoryhub.core.permissions import Act
 from memoryhub.core.validation import explain_faults
 
 _ACTIONS = (
-    (RollbackAction.QUARANTINE, "Quarantine: set aside what there is; nothing tells of it until it is let out"),
-    (RollbackAction.UNDO, "Undo: take changes back, delete what was written, and set the rest aside"),
+    (
+        RollbackAction.QUARANTINE,
+        "Quarantine: hide the items from lists, searches and packs until you undo the roll-back",
+    ),
+    (RollbackAction.UNDO, "Undo: reverse changes, delete written memories, quarantine the rest"),
 )
 _INCLUDE = (
-    (Include.CHANGED_SINCE, "What others have changed since"),
-    (Include.BUILT_ON, "What others built on it"),
-    (Include.INFLUENCED, "What may have been influenced"),
+    (Include.CHANGED_SINCE, "Items that others have changed since"),
+    (Include.BUILT_ON, "Items that others built on it"),
+    (Include.INFLUENCED, "Items that may have been influenced"),
 )
 _POINT = {"placeholder": "2026-11-20 14:00, or #412", "autocomplete": "off"}
+# These fields are outside of the form's element, next to the preview.
 _OF_FORM = {"form": "choose"}
-"""They stand on the page where what they mean can be seen, outside of the form."""
 
+# The fields that select events; the others choose the action.
 SELECTING = ("session_id", "actor", "source", "since", "until", "include_people")
-"""The fields that choose; the others say what is done."""
 
 
 class RollbackForm(forms.Form):
-    """Whose doings, when, and what is done about them; the rules are the schema's."""
-
     session_id = forms.ChoiceField(required=False, label="Session")
     actor = forms.ChoiceField(required=False, label="Client")
-    source = forms.ChoiceField(required=False, label="Door")
+    source = forms.ChoiceField(required=False, label="Source")
     since = forms.CharField(required=False, max_length=40, label="From", widget=forms.TextInput(attrs=_POINT))
     until = forms.CharField(
         required=False,
         max_length=40,
         label="Until",
-        help_text="A time in UTC, or a position.",
+        help_text="A time in UTC, or a position in the log.",
         widget=forms.TextInput(attrs=_POINT),
     )
-    include_people = forms.BooleanField(required=False, label="Also what people did in the admin")
+    include_people = forms.BooleanField(required=False, label="Include changes that people made in the admin")
     action = forms.ChoiceField(
         required=False,
         choices=_ACTIONS,
         initial=RollbackAction.QUARANTINE,
         widget=forms.RadioSelect(attrs=_OF_FORM),
-        label="Do what",
+        label="Action",
     )
     include = forms.MultipleChoiceField(
-        required=False, choices=_INCLUDE, widget=forms.CheckboxSelectMultiple(attrs=_OF_FORM), label="Reach"
+        required=False, choices=_INCLUDE, widget=forms.CheckboxSelectMultiple(attrs=_OF_FORM), label="Also include"
     )
 
     def __init__(self, data: QueryDict | None, known: Sources) -> None:
         super().__init__(_with_action(data), label_suffix="")
         self._fill("session_id", known.sessions, "any session")
         self._fill("actor", known.actors, "any client")
-        self._fill("source", known.doors, "any door")
+        self._fill("source", known.doors, "any source")
         self._ids: QueryDict = data if data is not None else QueryDict()
 
-    def _fill(self, name: str, found: Iterable[Source], any_of_them: str) -> None:
-        choices = [(each.name, f"{each.name} · {counted(each.events, 'event')}, last {_when(each)}") for each in found]
-        self.fields[name].choices = [("", any_of_them), *choices]  # type: ignore[attr-defined]
+    def _fill(self, name: str, found: Iterable[Source], any_label: str) -> None:
+        choices = [
+            (source.name, f"{source.name} · {counted(source.events, 'event')}, last {_time(source)}")
+            for source in found
+        ]
+        self.fields[name].choices = [("", any_label), *choices]  # type: ignore[attr-defined]
 
     def selecting(self) -> list[Any]:
         return [self[name] for name in SELECTING]
 
     def plan(self) -> RollbackPlan | None:
-        """Return what is asked for, or None where the form says what is wrong."""
+        """Return the command, or None if the form has errors."""
         if not self.is_valid():
             return None
         try:
@@ -99,27 +103,24 @@ class RollbackForm(forms.Form):
 
 
 def _with_action(data: QueryDict | None) -> QueryDict | None:
-    """Return what was sent with what is meant where no action is named."""
     if data is None or data.get("action"):
         return data
-    meant = data.copy()
-    meant["action"] = RollbackAction.QUARANTINE
-    return meant
+    completed = data.copy()
+    completed["action"] = RollbackAction.QUARANTINE
+    return completed
 
 
-def _when(source: Source) -> str:
+def _time(source: Source) -> str:
     return source.last[:16].replace("T", " ")
 
 
 _LATEST = 20
 _SHOWN = 200
-_CHANGED = "The log has changed since you looked; below is what would be done now. Nothing was changed."
+_CHANGED = "The log has changed since the preview. Check the new preview and confirm it. Nothing was changed."
 
 
 @admin.register(Rollback)
 class RollbackAdmin(GovernanceAdmin):
-    """Looks first, then acts; each roll-back that was made can be undone."""
-
     def get_urls(self) -> list[URLPattern]:
         own = [
             path("run/", self._governed(self.run_view), name="governance_rollback_run"),
@@ -131,8 +132,7 @@ class RollbackAdmin(GovernanceAdmin):
         return self.admin_site.admin_view(needs(Act.GOVERN, view))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the form, what came of what it chooses, what would be done, and what was rolled back so far."""
-        return self._looked(request, request.GET)
+        return self._show_preview(request, request.GET)
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
         form = RollbackForm(request.POST or None, sources())
@@ -143,10 +143,10 @@ class RollbackAdmin(GovernanceAdmin):
         try:
             made = roll_back(command=RollbackMake(**plan.model_dump(), **confirmed))
         except ConfirmationRequired:
-            return self._looked(request, request.POST, unconfirmed=_CHANGED)
+            return self._show_preview(request, request.POST, unconfirmed=_CHANGED)
         except HubError as error:
-            return self._looked(request, request.POST, problem=_sentence(error))
-        messages.success(request, f"Roll-back #{made.id} is made: {counts_text(made.counts)}. It can be undone below.")
+            return self._show_preview(request, request.POST, problem=_sentence(error))
+        messages.success(request, f"Made roll-back #{made.id}: {counts_text(made.counts)}. You can undo it below.")
         return redirect(self.url("changelist"))
 
     def undo_view(self, request: HttpRequest, rollback_id: int) -> HttpResponse:
@@ -157,10 +157,10 @@ class RollbackAdmin(GovernanceAdmin):
         except HubError as error:
             messages.error(request, _sentence(error))
             return redirect(self.url("changelist"))
-        messages.success(request, f"Roll-back #{undone.id} is undone.")
+        messages.success(request, f"Undid roll-back #{undone.id}.")
         if undone.undone_left:
-            left = cells.counted(len(undone.undone_left), "thing")
-            messages.warning(request, f"{left} left as they are; the page of the roll-back names them.")
+            left = cells.counted(len(undone.undone_left), "item")
+            messages.warning(request, f"{left} not restored. The page of the roll-back lists them.")
         return redirect(self.url("changelist"))
 
     def change_view(
@@ -177,12 +177,12 @@ class RollbackAdmin(GovernanceAdmin):
         }
         return self.page(request, "admin/governance/rollback_made.html", found, **context)
 
-    def _looked(self, request: HttpRequest, asked: QueryDict, **context: Any) -> HttpResponse:
-        form = RollbackForm(asked if asked else None, sources())
+    def _show_preview(self, request: HttpRequest, data: QueryDict, **context: Any) -> HttpResponse:
+        form = RollbackForm(data or None, sources())
         plan = form.plan() if form.is_bound else None
         shown = _previewed(plan) if plan else {}
-        latest = [_made(each) for each in Rollback.objects.order_by("-id")[:_LATEST]]
-        chosen = [(name, value) for name in asked for value in asked.getlist(name) if name not in _NOT_CHOSEN]
+        latest = [_made(rollback) for rollback in Rollback.objects.order_by("-id")[:_LATEST]]
+        chosen = [(name, value) for name in data for value in data.getlist(name) if name not in _NOT_CHOSEN]
         common = {"title": "Roll back", "form": form, "latest": latest, "chosen": chosen}
         return self.page(request, "admin/governance/rollback.html", None, **{**common, **shown, **context})
 
@@ -204,10 +204,10 @@ def _shown(shown: Preview, plan: RollbackPlan) -> dict[str, Any]:
     return {
         "direct": group_rows(shown.trace.direct, plan),
         "derived": group_rows(shown.trace.derived, plan),
-        "left": left_rows([each.model_dump() for each in shown.left]),
+        "left": left_rows([left.model_dump() for left in shown.left]),
         "done": counts_text(shown.counts),
         "total": total,
-        "act_label": f"{verb} {cells.counted(total, 'thing')}",
+        "act_label": f"{verb} {cells.counted(total, 'item')}",
     }
 
 

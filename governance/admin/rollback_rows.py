@@ -1,4 +1,4 @@
-"""The rows of the roll-back pages: things with links, what each came of, and what is done to it."""
+"""The rows of the roll-back pages: items with links and what is done to them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ _PAGES = {
     "turn": "sessions_app_turn",
     "iteration": "sessions_app_iteration",
 }
+# Downstream groups whose items can be included one by one.
 _ALSO = frozenset({"built_on", "influenced", "relations", "told_sessions"})
-"""Derived groups whose things can be reached one by one."""
 _DEEPEST = 6
 
 
 def group_rows(groups: Iterable[Group], plan: RollbackPlan) -> list[dict[str, Any]]:
-    """Return groups with their rows; each row knows whether it can be left or reached, and whether it was."""
     return [_group(group, plan) for group in groups]
 
 
@@ -42,21 +41,26 @@ def _group(group: Group, plan: RollbackPlan) -> dict[str, Any]:
         "field": field,
         "more": group.count - len(group.shown),
         "rows": [
-            {"thing": each, "url": address(each), "checked": each.id in marked, "title": _title(each), **_way(each)}
-            for each in things
+            {
+                "thing": thing,
+                "url": address(thing),
+                "checked": thing.id in marked,
+                "title": _title(thing),
+                **_way(thing),
+            }
+            for thing in things
         ],
     }
 
 
 def _title(thing: Thing) -> str:
-    """Return what a thing is called; a relation, or an event of which nothing more is known, by words."""
     title = thing.title or thing.type
     is_name = thing.type == "relation" or title.startswith(f"{thing.type}.")
     return _as_words(title) if is_name else title
 
 
 def _as_words(text: str, name: str = "") -> str:
-    """Return the name of an event in words; with ``name``, only where the text is that name and nothing more."""
+    """Return the name of an event in words; with ``name``, only if the text is exactly that name."""
     return text.replace(".", " ").replace("_", " ") if not name or text == name else text
 
 
@@ -69,22 +73,22 @@ def _way(thing: Thing) -> dict[str, Any]:
 
 
 def _as_tree(things: Sequence[Thing]) -> list[Thing]:
-    """Return things each behind the one that it came of."""
-    below: dict[int | None, list[Thing]] = {}
-    for each in things:
-        below.setdefault(each.via, []).append(each)
-    known = {each.id for each in things}
-    waiting = [each for each in reversed(things) if each.via not in known]
+    """Return items in depth-first order: each follows the one that it depends on."""
+    children: dict[int | None, list[Thing]] = {}
+    for thing in things:
+        children.setdefault(thing.via, []).append(thing)
+    ids = {thing.id for thing in things}
+    stack = [thing for thing in reversed(things) if thing.via not in ids]
     ordered: list[Thing] = []
-    while waiting:
-        here = waiting.pop()
-        ordered.append(here)
-        waiting += reversed(below.get(here.id, ()))
+    while stack:
+        thing = stack.pop()
+        ordered.append(thing)
+        stack += reversed(children.get(thing.id, ()))
     return ordered
 
 
 def address(thing: Thing) -> str:
-    """Return the page of a thing; that of its event where it has none of its own."""
+    """Return the page of an item, or that of its event."""
     page = _PAGES.get(thing.type)
     if page and (thing.event == thing.id or thing.type in ("memory", "decision", "session")):
         return reverse(f"admin:{page}_change", args=[thing.id])
@@ -92,20 +96,20 @@ def address(thing: Thing) -> str:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """Return what is done in words: ``3 set aside, 1 deleted``."""
+    """Return the effects in words: ``3 quarantined, 1 deleted``."""
     return ", ".join(f"{count:,} {effects()[do].words}" for do, count in counts.items())
 
 
 def selection_text(selection: Mapping[str, Any]) -> str:
-    names = {"session_id": "session", "actor": "client", "source": "door", "since": "from", "until": "until"}
-    told = [f"{names[name]} {selection[name]}" for name in names if selection.get(name)]
-    return ", ".join([*told, *(["people too"] if selection.get("include_people") else [])])
+    names = {"session_id": "session", "actor": "client", "source": "source", "since": "from", "until": "until"}
+    parts = [f"{names[name]} {selection[name]}" for name in names if selection.get(name)]
+    return ", ".join([*parts, *(["including people"] if selection.get("include_people") else [])])
 
 
 def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     titled = _titled(steps)
     return [
-        {**titled[index], "said": effects()[step["do"]].words, "change": _change(step), "name": step.get("name", "")}
+        {**titled[index], "done": effects()[step["do"]].words, "change": _change(step), "name": step.get("name", "")}
         for index, step in enumerate(steps)
     ]
 
@@ -113,18 +117,18 @@ def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def left_rows(left: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     titled = _titled(left)
     return [
-        {**titled[index], "why": each["why"], "name": _as_words(each.get("title", ""))}
-        for index, each in enumerate(left)
+        {**titled[index], "why": item["why"], "name": _as_words(item.get("title", ""))}
+        for index, item in enumerate(left)
     ]
 
 
 def _titled(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    ids = {each["id"] for each in items if each.get("id")}
+    ids = {item["id"] for item in items if item.get("id")}
     known = find_entities(ids)
     events = RawEvent.objects.filter(position__in=ids - set(known))
     types = dict(events.values_list("position", "event_type"))
     words = words_of(list(types))
-    return [_named(each.get("id", 0), known, types, words) for each in items]
+    return [_named(item.get("id", 0), known, types, words) for item in items]
 
 
 def _named(
@@ -153,4 +157,4 @@ def _change(step: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return "the default" if value is None else str(value)[:120] or "nothing"
+    return "default" if value is None else str(value)[:120] or "empty"

@@ -1,4 +1,4 @@
-"""The pages of governance as one section: what stands above each of them."""
+"""The navigation of the governance pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from governance.staleness.selectors import count_stale
 from memoryhub.core.admin import HubModelAdmin
 
 _PAGES = (
-    ("To affirm", "affirmation"),
+    ("Needs recheck", "affirmation"),
     ("Redaction", "redaction"),
     ("Retention", "retentionrun"),
     ("Holds", "hold"),
@@ -21,14 +21,11 @@ _PAGES = (
 
 
 class GovernanceAdmin(HubModelAdmin):
-    """A page of the section; all share one tab, which leads to the first of them that there is."""
-
     tab = "governance_affirmation"
     tab_name = "Governance"
     change_list_template = "admin/governance/change_list.html"
 
     def tab_count(self) -> int:
-        """Return how much is to be affirmed; the tab says so on every page."""
         return count_stale()
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -40,7 +37,7 @@ class GovernanceAdmin(HubModelAdmin):
 
 
 def section_pages(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the section's pages for the navigation; what is to be affirmed with how much that is."""
+    """Return the pages of the navigation, with the number of items that need rechecking."""
     found = ((name, _address(model)) for name, model in _PAGES)
     counts = {_PAGES[0][0]: count_stale()}
     return [

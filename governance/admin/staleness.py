@@ -1,4 +1,4 @@
-"""The page of what should be looked at again, one thing at a time, and what can be said of it."""
+"""The recheck queue: one stale item at a time, with its verdicts."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.permissions import Act
 
 _LEFT_OUT = ("index ", "--- ", "+++ ", "similarity ", "old mode", "new mode")
-_MARKS = {"+": "come", "-": "gone", "@": "place", "\\": "note", "…": "note"}
+_MARKS = {"+": "added", "-": "removed", "@": "place", "\\": "note", "…": "note"}
 
 
 def patch(diff: str) -> SafeString:
-    """Return the diff; every line keeps its sign, so that it is told without colours too."""
+    """Return a git diff as HTML; lines keep their signs for readers who don't see colours."""
     parts = ((name, _lines(lines)) for name, lines in _files(diff))
     return format_html_join("", '<h4 class="patch-file">{}</h4><pre class="patch" tabindex="0">{}</pre>', parts)
 
@@ -52,7 +52,6 @@ def _files(diff: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _lines(lines: list[str]) -> SafeString:
-    """Return the lines of one file, without what git says of it before its first change."""
     start = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
     head = [line for line in lines[:start] if line and not line.startswith(_LEFT_OUT)]
     shown = (*(("note", line) for line in head), *((_MARKS.get(line[:1], "same"), line) for line in lines[start:]))
@@ -61,10 +60,10 @@ def _lines(lines: list[str]) -> SafeString:
 
 _PAGE = "admin/governance/staleness.html"
 _KEYS = (
-    ("a", "affirm: it holds; go on"),
-    ("n", "affirm with a note"),
-    ("s", "supersede the decision, or revise the memory"),
-    ("x", "retire; the reason may be empty"),
+    ("a", "still valid"),
+    ("n", "still valid, with a note"),
+    ("s", "supersede the decision or revise the memory"),
+    ("x", "retire, with an optional reason"),
     ("j", "next"),
     ("k", "previous"),
     ("Esc", "close"),
@@ -76,24 +75,29 @@ class VerdictForm(forms.Form):
     valid_until = forms.DateTimeField(required=False)
 
     def affirm(self, entity_id: int) -> AffirmResult:
-        """Affirm the thing; raise Invalid where a field is wrong."""
+        """Confirm that an item is still valid.
+
+        Raises:
+            Invalid: the note is too long, or the time has another format.
+        """
         if not self.is_valid():
-            raise Invalid("write the time as 2026-12-31 or 2026-12-31 18:00, and a note of at most 1,000")
+            raise Invalid("enter a time such as 2026-12-31 or 2026-12-31 18:00, and a note of at most 1,000 characters")
         return affirm(command=Affirm(id=entity_id, **self.cleaned_data))
 
     def retire(self, entity_id: int) -> RetireResult:
-        """Retire the thing; raise Invalid where a field is wrong."""
+        """Delete a memory or deprecate a decision.
+
+        Raises:
+            Invalid: the reason is too long.
+        """
         if not self.is_valid():
-            raise Invalid("a reason has at most 1,000 characters")
+            raise Invalid("enter a reason of at most 1,000 characters")
         return retire(command=Retire(id=entity_id, reason=self.cleaned_data["reason"]))
 
 
 @admin.register(Affirmation)
 class AffirmationAdmin(GovernanceAdmin):
-    """The queue; what was affirmed is in the history of each thing."""
-
     def get_urls(self) -> list[URLPattern]:
-        """Add the pages of single things, and what can be said of them."""
         see, may_review = self.admin_site.admin_view, Act.REVIEW
         return [
             path("<int:entity_id>/", see(self.item_view), name="governance_affirmation_item"),
@@ -111,7 +115,6 @@ class AffirmationAdmin(GovernanceAdmin):
         ]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show what has waited longest, or say that nothing waits."""
         return self._show(request, waiting())
 
     def item_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
@@ -145,18 +148,18 @@ class AffirmationAdmin(GovernanceAdmin):
         return redirect(self.url("changelist") if entity_id is None else self.url("item", entity_id))
 
     def _show(self, request: HttpRequest, at: Waiting | None) -> HttpResponse:
-        context = {"title": "To affirm", "at": at, "keys": _KEYS, **(_shown(at) if at else {})}
+        context = {"title": "Needs recheck", "at": at, "keys": _KEYS, **(_shown(at) if at else {})}
         return self.page(request, _PAGE, None, **context)
 
 
 def _became(result: AffirmResult | RetireResult) -> str:
     if isinstance(result, AffirmResult):
-        return "Affirmed"
+        return "Confirmed"
     return "Deprecated" if result.kind == StaleKind.DECISION else "Deleted"
 
 
 def _following(entity_id: int) -> int | None:
-    """Return what comes after a verdict on a thing: the one behind it, or at the end the one before."""
+    """Return the item to show after a verdict: the next one, or at the end the previous one."""
     try:
         at = waiting(entity_id=entity_id)
     except NotFound:
@@ -175,7 +178,7 @@ def _shown(at: Waiting) -> dict[str, Any]:
         "is_decision": is_decision,
         "has_expired": any(reason["why"] == "expired" for reason in item["reasons"]),
         "rendered": render(item["text"]) if is_decision else render(item["text"], KINDS[item["kind"]].rendering),
-        "reasons": [{**each, "at": clock.from_text(each["since"])} for each in item["reasons"]],
+        "reasons": [{**reason, "at": clock.from_text(reason["since"])} for reason in item["reasons"]],
         "looked_at": clock.from_text(item["looked_at"]),
         "commits": [_shown_commit(commit) for commit in item["commits"]],
         "thing_url": reverse(f"admin:{name}_change", args=[item["id"]]),
@@ -188,7 +191,6 @@ def _label(kind: str) -> str:
 
 
 def _shown_commit(commit: dict[str, Any]) -> dict[str, Any]:
-    """Return a commit with its diff as HTML, where there is one."""
     url = reverse("admin:sessions_app_commit_change", args=[commit["id"]])
     shown = {**commit, "at": clock.from_text(commit["date"]), "url": url}
     return {**shown, "patch": patch(commit["diff"])} if commit["diff"] else shown

@@ -1,4 +1,4 @@
-"""What a person is told of a write, and where it leads."""
+"""The message and the redirect after a write."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from django.shortcuts import redirect
 from memories.schemas import WriteResult, WriteStatus
 from memoryhub.core.errors import Conflict, Gone, HubError, Invalid
 
-_SAID = {
-    WriteStatus.CREATED: "Written as #{id}.",
-    WriteStatus.UPDATED: "Saved as version {version}.",
-    WriteStatus.SEEN: "#{id} has this very text already; it was counted once more.",
-    WriteStatus.KEPT: "#{id} stays as it is.",
-    WriteStatus.UNCHANGED: "Nothing changed, so there is no new version.",
-    WriteStatus.DELETED: "#{id} is deleted. It can be restored at any time.",
-    WriteStatus.RESTORED: "#{id} is restored.",
-    WriteStatus.ERASED: "#{id} is erased for good.",
+_MESSAGES = {
+    WriteStatus.CREATED: "Created #{id}.",
+    WriteStatus.UPDATED: "Saved version {version}.",
+    WriteStatus.SEEN: "#{id} already has this text. It was counted as seen again.",
+    WriteStatus.KEPT: "#{id} was not changed.",
+    WriteStatus.UNCHANGED: "Nothing changed, so no version was added.",
+    WriteStatus.DELETED: "Deleted #{id}. You can restore it at any time.",
+    WriteStatus.RESTORED: "Restored #{id}.",
+    WriteStatus.ERASED: "Deleted #{id} permanently.",
 }
 _TOOL_NAMES = {
     "; bring it back with memory_restore": "; restore it first",
@@ -28,36 +28,32 @@ _TOOL_NAMES = {
 }
 
 
-def done(request: HttpRequest, result: WriteResult, said: str = "") -> HttpResponse:
-    """Say what a write did, and lead to the memory."""
-    messages.success(request, said or _SAID[result.status].format(id=result.id, version=result.version))
+def done(request: HttpRequest, result: WriteResult, message: str = "") -> HttpResponse:
+    messages.success(request, message or _MESSAGES[result.status].format(id=result.id, version=result.version))
     warn_of_redactions(request, result.redacted)
     return redirect("admin:memories_memory_change", result.id)
 
 
 def warn_of_redactions(request: HttpRequest, redacted: list[str]) -> None:
-    """Say what was taken out of what was typed, if anything was."""
     if redacted:
-        kinds = ", ".join(redacted)
-        messages.warning(request, f"Secrets or private text were taken out before anything was kept: {kinds}.")
+        messages.warning(request, f"Secrets or private text were masked before saving: {', '.join(redacted)}.")
 
 
 def refused(request: HttpRequest, error: HubError, memory_id: int) -> HttpResponse:
-    """Say why nothing was done, and lead to the memory."""
     messages.error(request, sentence(error))
     return redirect("admin:memories_memory_change", memory_id)
 
 
 def sentence(error: HubError) -> str:
-    """Return an error as a person reads it here, where tools have buttons instead of names."""
+    """Return an error as a sentence for a page, without the names of MCP tools."""
     text = error.message
-    for name, instead in _TOOL_NAMES.items():
-        text = text.replace(name, instead)
+    for hint, replacement in _TOOL_NAMES.items():
+        text = text.replace(hint, replacement)
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def show_error(form: Any, error: HubError) -> None:
-    """Show in a form what a service refused; errors that are no one's input go on."""
+    """Add an error of a service to a form; raise it if it is not about the input."""
     if not isinstance(error, Conflict | Gone | Invalid):
         raise error
     form.add_error("title" if isinstance(error, Conflict) else None, sentence(error))

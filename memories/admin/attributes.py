@@ -1,4 +1,4 @@
-"""A kind's own attributes as fields of a form, made from its schema. They only parse; the schema has the rules."""
+"""Form fields for a kind's attributes, derived from its schema. They only parse; the schema validates."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from memoryhub.core.kinds.attributes import attribute_of
 from memoryhub.core.kinds.builtin import KINDS
 
 _WITHIN = "__"
+# Texts that may be longer get a text area.
 _LINE = 500
-"""Texts that may be longer get an area of more lines than one."""
+# Empty text areas after the filled ones of a list.
 _SPARE = 1
-"""Empty areas below those of a list that are filled."""
 
 
 class TextAttribute(forms.CharField):
-    """A text as it was typed; None where there is none."""
-
     def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
         is_long = schema.get("maxLength", 0) > _LINE
         area = forms.Textarea(attrs={"rows": 2}) if is_long else forms.TextInput(attrs={"autocomplete": "off"})
@@ -37,7 +35,6 @@ class TextAttribute(forms.CharField):
         return self.read(value.strip().replace("\r\n", "\n")) if value and value.strip() else None
 
     def read(self, text: str) -> Any:
-        """Return what a text that is not empty stands for."""
         return text
 
     def shown(self, value: Any) -> Any:
@@ -67,11 +64,11 @@ class MomentAttribute(TextAttribute):
         return timezone.localtime(moment).strftime("%Y-%m-%dT%H:%M:%S") if moment else ""
 
     def read(self, text: str) -> Any:
-        """Return the time with the viewer's zone, which the browser's field leaves out."""
+        # The browser's field has no time zone: it means the viewer's.
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            return text  # the schema names what is wrong
+            return text  # the schema reports the error
         return text if moment.tzinfo else timezone.make_aware(moment).astimezone(UTC).isoformat()
 
 
@@ -81,20 +78,19 @@ class JsonAttribute(TextAttribute):
         self.widget = forms.Textarea(attrs={"rows": 8, "spellcheck": "false", "class": "code"})
 
     def read(self, text: str) -> Any:
-        """Return the value, or say where it is no JSON."""
         try:
             return json.loads(text)
         except ValueError as error:
-            raise forms.ValidationError(f"This is not JSON: {error}.") from error
+            raise forms.ValidationError(f"Enter valid JSON: {error}.") from error
         except RecursionError as error:
-            raise forms.ValidationError("This is nested too deeply.") from error
+            raise forms.ValidationError("This JSON is nested too deeply.") from error
 
     def shown(self, value: Any) -> Any:
         return json.dumps(value, indent=2, ensure_ascii=False) if value else ""
 
 
 class Areas(forms.Widget):
-    """A text area for each entry of a list, and an empty one below; a script offers more."""
+    """A text area for each entry of a list, and an empty one; a script adds more."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str]:
         return list(data.getlist(name)) if hasattr(data, "getlist") else list(data.get(name, []))
@@ -103,35 +99,35 @@ class Areas(forms.Widget):
         return id_
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        entries = [*[each for each in value or [] if each.strip()], *[""] * _SPARE]
+        entries = [*[entry for entry in value or [] if entry.strip()], *[""] * _SPARE]
         first = (attrs or {}).get("id", f"id_{name}")
         ids = [first, *(f"{first}_{number}" for number in range(2, len(entries) + 1))]
         label = name.replace(_WITHIN, " ").replace("_", " ")
-        said = flatatt({each: text for each, text in (attrs or {}).items() if each.startswith("aria-")})
+        aria = flatatt({name: text for name, text in (attrs or {}).items() if name.startswith("aria-")})
         areas = (
-            (name, ids[place], f"{label} {place + 1}", _rows(entry), said, entry) for place, entry in enumerate(entries)
+            (name, ids[index], f"{label} {index + 1}", _rows(entry), aria, entry) for index, entry in enumerate(entries)
         )
         shape = '<textarea name="{}" id="{}" aria-label="{}" rows="{}" class="code"{}>\n{}</textarea>'
         return format_html('<div class="areas" data-areas>{}</div>', format_html_join("", shape, areas))
 
 
 class ListAttribute(forms.Field):
-    """A list of texts, or of JSON values: those that are JSON by their look are taken as such."""
+    """A list of texts, or of JSON values: an entry that parses as JSON is one."""
 
     def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(widget=Areas(), required=False, **kwargs)
         self._is_text = schema.get("items", {}).get("type") == "string"
 
     def clean(self, value: list[str]) -> Any:
-        typed = [each.replace("\r\n", "\n").strip("\n") for each in value or [] if each.strip()]
-        return [each if self._is_text else _value(each) for each in typed] or None
+        entries = [entry.replace("\r\n", "\n").strip("\n") for entry in value or [] if entry.strip()]
+        return [entry if self._is_text else _value(entry) for entry in entries] or None
 
     def shown(self, value: Any) -> Any:
-        return [each if self._is_text else _text(each) for each in value or []]
+        return [entry if self._is_text else _text(entry) for entry in value or []]
 
 
 class ChoiceAttribute(forms.ChoiceField):
-    """One of a few values; the default is not stored."""
+    """A choice; the default is not stored."""
 
     def __init__(self, schema: Mapping[str, Any], **kwargs: Any) -> None:
         self._default = schema["default"]
@@ -153,7 +149,6 @@ class BooleanAttribute(forms.BooleanField):
         super().__init__(required=False, initial=self._default, **kwargs)
 
     def clean(self, value: Any) -> Any:
-        """Return whether it is checked, or None for the default."""
         checked = super().clean(value)
         return None if checked == self._default else checked
 
@@ -162,15 +157,15 @@ class BooleanAttribute(forms.BooleanField):
 
 
 def attribute_fields(kind: str) -> dict[str, Any]:
-    """Return the form fields of a kind's attributes, by name; what is within an attribute has both names."""
+    """Return form fields by name; a nested field is named ``outer__inner``."""
     return dict(_fields(KINDS[kind].attributes))
 
 
 def typed_attributes(kind: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was typed as the kind's attributes are kept, without those that are empty.
+    """Return the attributes to store, without empty ones.
 
     Raises:
-        ValidationError: one breaks a rule of the schema.
+        ValidationError: a value is invalid.
     """
     given: dict[str, Any] = {}
     for name in attribute_fields(kind):
@@ -190,7 +185,7 @@ def shown_attributes(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def faults_by_field(error: ValidationError, names: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each thing that a schema refused, with the name of the form's field that it is about, or ""."""
+    """Yield each error of a schema with the name of its form field, or ""."""
     for fault in error.errors(include_url=False):
         path = [str(part) for part in fault["loc"]]
         whole = (_WITHIN.join(path[:length]) for length in (2, 1))
@@ -198,7 +193,7 @@ def faults_by_field(error: ValidationError, names: Any) -> Iterator[tuple[str, A
 
 
 def outer_name(name: str) -> str:
-    """Return the attribute that a form field is a part of: ``examples`` for ``examples__good``."""
+    """Return the attribute of a form field: ``examples`` for ``examples__good``."""
     return name.partition(_WITHIN)[0]
 
 
@@ -241,6 +236,6 @@ def _value(text: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return a value so that ``_value`` reads it again as it is."""
+    # ``_value`` reads it back unchanged.
     is_plain = isinstance(value, str) and _value(value) == value and value.strip() == value
     return str(value) if is_plain else json.dumps(value, indent=2, ensure_ascii=False)

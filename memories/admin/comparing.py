@@ -1,4 +1,4 @@
-"""Two versions of a memory beside each other."""
+"""Two versions of a memory side by side."""
 
 from __future__ import annotations
 
@@ -15,30 +15,28 @@ from memories.selectors import versions_of
 from memoryhub.core.admin import cells
 from memoryhub.core.kinds.builtin import KINDS
 
+# A version as ``memories.selectors.versions_of`` returns it.
 Version = dict[str, Any]
-"""A version as ``memories.selectors.versions_of`` gives it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two versions, with what differs from the other marked."""
+    """One of two versions, with its differences marked."""
 
     version: Version
     title: SafeString
     text: SafeString
-    own: SafeString
-    """Type, tags and attributes; empty where both have the same."""
+    own: SafeString  # type, tags and attributes; empty if both are the same
     whole: str
 
 
 def history_of(memory: Memory) -> list[Version]:
-    """Return all versions of a memory, newest first, each with its type named."""
+    """Return all versions of a memory, newest first; each has a type."""
     default = KINDS[memory.kind].default_type
-    return [{**each, "type": each["type"] or default} for each in versions_of([memory.id])[memory.id]]
+    return [{**version, "type": version["type"] or default} for version in versions_of([memory.id])[memory.id]]
 
 
 def sides(first: Version, second: Version) -> tuple[Side, Side]:
-    """Return two versions with what differs between them marked in both."""
     titles = side_by_side(first["title"] or "", second["title"] or "")
     texts = side_by_side(first["content"] or "", second["content"] or "")
     owns = side_by_side(*_own(first, second))
@@ -48,23 +46,22 @@ def sides(first: Version, second: Version) -> tuple[Side, Side]:
 
 
 def change(newer: Version, older: Version) -> Version:
-    """Return a version with what it changed: its title, text, tags, and type and attributes, each "" if the same."""
-    gone = [tag for tag in older["tags"] if tag not in newer["tags"]]
-    come = [tag for tag in newer["tags"] if tag not in older["tags"]]
+    """Return a version with its differences: ``title_diff``, ``diff``, ``own_diff`` and ``tag_changes``."""
+    removed = [tag for tag in older["tags"] if tag not in newer["tags"]]
+    added = [tag for tag in newer["tags"] if tag not in older["tags"]]
     return {
         **newer,
         "title_diff": _differing(older["title"] or "", newer["title"] or ""),
         "diff": _differing(older["content"] or "", newer["content"] or ""),
         "own_diff": word_diff(*_own({**older, "tags": []}, {**newer, "tags": []})),
-        "tag_changes": [*(marked(tag, is_new=False) for tag in gone), *(marked(tag, is_new=True) for tag in come)],
+        "tag_changes": [*(marked(tag, is_new=False) for tag in removed), *(marked(tag, is_new=True) for tag in added)],
     }
 
 
 def head(version: Version) -> SafeString:
-    """Return who wrote a version, through which door, when, and from which version it was made."""
-    base = format_html("<span>made from v{}</span>", version["base_version"]) if version["base_version"] else ""
-    door, when = cells.badge("door", version["source"]), cells.moment(version["created_at"])
-    return format_html("<span>{}</span> {} {} {}", version["actor"], door, when, base)
+    base = format_html("<span>based on v{}</span>", version["base_version"]) if version["base_version"] else ""
+    source, time = cells.badge("source", version["source"]), cells.moment(version["created_at"])
+    return format_html("<span>{}</span> {} {} {}", version["actor"], source, time, base)
 
 
 def _differing(before: str, after: str) -> SafeString:
@@ -72,7 +69,7 @@ def _differing(before: str, after: str) -> SafeString:
 
 
 def _own(first: Version, second: Version) -> tuple[str, str]:
-    """Return type, tags and attributes as lines, of both versions, and of these what differs."""
+    # Type, tags and attributes that differ, one a line.
     pairs = [_named(version) for version in (first, second)]
     names = [name for name in {**pairs[0], **pairs[1]} if pairs[0].get(name) != pairs[1].get(name)]
     one, two = ("".join(f"{name}: {pair[name]}\n" for name in names if name in pair) for pair in pairs)
@@ -85,9 +82,8 @@ def _named(version: Version) -> dict[str, str]:
 
 
 def _plain(value: Any) -> str:
-    """Return a value as people read it: an entry a line, what is within below its name."""
     if isinstance(value, dict) and "type" not in value:
-        return "".join(f"\n{name}: {_plain(each)}" for name, each in value.items() if each)
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return "".join(f"\n  {each}" for each in value)
+        return "".join(f"\n{name}: {_plain(inner)}" for name, inner in value.items() if inner)
+    if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+        return "".join(f"\n  {entry}" for entry in value)
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The admin of conflicts: two versions that were written at once, beside each other, and the ways to settle them."""
+"""The admin of conflicts: both versions side by side, and the form that resolves them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,11 @@ _PAGE = "admin/memories/conflict/detail.html"
 class StateFilter(DefaultFilter):
     title = "state"
     parameter_name = "state"
-    options = {"all": "All", "open": "Open", "settled": "Settled"}
+    options = {"all": "All", "open": "Unresolved", "settled": "Resolved"}
     conditions = {"open": Q(resolved_at__isnull=True), "settled": Q(resolved_at__isnull=False)}
 
 
-class SettleForm(forms.Form):
-    """How to settle a conflict; the rules are the schema's and the service's."""
-
+class ResolveForm(forms.Form):
     resolution = forms.ChoiceField(choices=Resolution.choices, required=False)
     content = forms.CharField(required=False, strip=False)
     title = forms.CharField(required=False)
@@ -48,10 +46,10 @@ class SettleForm(forms.Form):
     reason = forms.CharField(required=False)
 
     def command(self, conflict_id: int) -> ConflictResolve:
-        """Return the command: of the fields, those that belong to the chosen way.
+        """Return the command, with the fields of the chosen resolution only.
 
         Raises:
-            ValidationError: a value breaks a rule.
+            ValidationError: a value is invalid.
         """
         self.is_valid()
         typed = self.cleaned_data
@@ -66,15 +64,15 @@ class SettleForm(forms.Form):
         )
 
 
-def _ways(conflict: Conflict) -> list[dict[str, str]]:
+def _resolutions(conflict: Conflict) -> list[dict[str, str]]:
     a, b = conflict.version_a, conflict.version_b
-    about = {
-        Resolution.KEEP_A: f"Version {a} stands as it is written.",
-        Resolution.KEEP_B: f"Version {b} stands as it is written.",
-        Resolution.MERGE: "A new version, made of both; you write it below.",
-        Resolution.BOTH: f"The present text stays, and version {a} becomes a memory of its own.",
+    help_texts = {
+        Resolution.KEEP_A: f"Version {a} becomes the current text.",
+        Resolution.KEEP_B: f"Version {b} becomes the current text.",
+        Resolution.MERGE: "You write a new version from both texts.",
+        Resolution.BOTH: f"The current text stays, and version {a} becomes a separate memory.",
     }
-    return [{"value": way.value, "name": str(way.label), "about": said} for way, said in about.items()]
+    return [{"value": way.value, "name": str(way.label), "help": text} for way, text in help_texts.items()]
 
 
 @admin.register(Conflict)
@@ -87,8 +85,8 @@ class ConflictAdmin(SectionAdmin):
     detail_template = _PAGE
     quarantine_field = "memory_id"
     ordering = (F("resolved_at").desc(nulls_first=True), "-id")
-    empty_title = "No conflict"
-    empty_text = "When two write one memory at once, both versions are kept, and what is to stand is settled here."
+    empty_title = "No conflicts"
+    empty_text = "When two clients change the same version of a memory, both versions are kept and you resolve it here."
 
     def get_urls(self) -> list[URLPattern]:
         view: Callable[..., HttpResponse] = self.admin_site.admin_view(needs(Act.WRITE, self.settle_view))
@@ -102,8 +100,7 @@ class ConflictAdmin(SectionAdmin):
         return Conflict.objects.select_related("memory").filter(id=wanted).first()
 
     def detail(self, request: HttpRequest, found: Conflict) -> dict[str, Any]:
-        """Return the two versions beside each other, what they were made from, and the form that settles them."""
-        versions = {each["version"]: each for each in history_of(found.memory)}
+        versions = {version["version"]: version for version in history_of(found.memory)}
         first, second = versions[found.version_a], versions[found.version_b]
         base = versions.get(second["base_version"])
         draft = merge_texts((base or {}).get("content") or "", first["content"] or "", second["content"] or "")
@@ -116,30 +113,29 @@ class ConflictAdmin(SectionAdmin):
             "draft": draft,
             "typed": {"resolution": "", "content": draft, "title": found.memory.title, "split_title": "", "reason": ""},
             "split_title": f"{(first['title'] or '')[:180]} (version {found.version_a} of #{found.memory_id})",
-            "stands": versions[found.memory.version],
-            "labels": (f"Version {found.version_a}, the earlier", f"Version {found.version_b}, the later"),
+            "current": versions[found.memory.version],
+            "labels": (f"Version {found.version_a} (earlier)", f"Version {found.version_b} (later)"),
             "draft_rows": min(max(draft.count("\n") + 3, 6), 24),
-            "ways": _ways(found),
+            "resolutions": _resolutions(found),
         }
 
     def settle_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Settle the conflict, or show what is wrong with how; nothing that was typed is lost."""
         conflict: Conflict = self.find(request, object_id)
         if request.method != "POST":
             return redirect(self.url("change", conflict.pk))
-        form = SettleForm(request.POST)
+        form = ResolveForm(request.POST)
         try:
             result = services.resolve_conflict(command=form.command(conflict.pk))
         except ValidationError as error:
-            said = explain(error) if form["resolution"].value() else "choose one of the four ways"
-            return self._again(request, conflict, form, f"{said[:1].upper()}{said[1:]}.")
+            problem = explain(error) if form["resolution"].value() else "choose one of the four resolutions"
+            return self._show_problem(request, conflict, form, f"{problem[:1].upper()}{problem[1:]}.")
         except (Refused, Gone, Invalid) as refusal:
-            return self._again(request, conflict, form, sentence(refusal))
-        split = f" The earlier one is #{result.split_id} now." if result.split_id else ""
-        messages.success(request, f"Settled. Version {result.version} stands.{split}")
+            return self._show_problem(request, conflict, form, sentence(refusal))
+        split = f" The earlier version is now #{result.split_id}." if result.split_id else ""
+        messages.success(request, f"Resolved. Version {result.version} is current.{split}")
         return redirect(self.url("change", conflict.pk))
 
-    def _again(self, request: HttpRequest, conflict: Conflict, form: SettleForm, problem: str) -> HttpResponse:
+    def _show_problem(self, request: HttpRequest, conflict: Conflict, form: ResolveForm, problem: str) -> HttpResponse:
         typed = {name: form[name].value() or "" for name in form.fields}
         context = {**self.detail(request, conflict), "typed": typed, "problem": problem}
         return self.page(request, _PAGE, conflict, **context)
@@ -156,7 +152,7 @@ class ConflictAdmin(SectionAdmin):
 
     @admin.display(description="state")
     def state(self, conflict: Conflict) -> SafeString:
-        return cells.badge("settled", "Settled") if conflict.resolved_at else cells.badge("conflict", "Open")
+        return cells.badge("settled", "Resolved") if conflict.resolved_at else cells.badge("conflict", "Unresolved")
 
     @admin.display(description="versions")
     def versions(self, conflict: Conflict) -> SafeString:
@@ -169,9 +165,9 @@ class ConflictAdmin(SectionAdmin):
     def detected(self, conflict: Conflict) -> SafeString:
         return cells.moment(conflict.detected_at)
 
-    @admin.display(description="settled", ordering="resolved_at")
+    @admin.display(description="resolved", ordering="resolved_at")
     def settled(self, conflict: Conflict) -> SafeString:
         if not conflict.resolved_at:
             return cells.NONE
-        how = Resolution(conflict.resolution).label
-        return format_html('{}<span class="under">by {}</span>', how, conflict.resolved_by)
+        resolution = Resolution(conflict.resolution).label
+        return format_html('{}<span class="under">by {}</span>', resolution, conflict.resolved_by)

@@ -1,4 +1,4 @@
-"""The comparison of two texts as HTML; what colours and lines say is said in hidden words too."""
+"""The diff of two texts as HTML, readable by a screen reader."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from django.utils.safestring import SafeString
 
 from memories.diff import Piece, compare
 
-_GONE = '<del><span class="visually-hidden">[gone:</span>{}<span class="visually-hidden">]</span></del>'
-_COME = '<ins><span class="visually-hidden">[new:</span>{}<span class="visually-hidden">]</span></ins>'
+_REMOVED = '<del><span class="visually-hidden">[removed:</span>{}<span class="visually-hidden">]</span></del>'
+_ADDED = '<ins><span class="visually-hidden">[added:</span>{}<span class="visually-hidden">]</span></ins>'
 
 
 def word_diff(before: str, after: str) -> SafeString:
-    """Return the changed lines with two lines around them; what went is in ``del``, what came is in ``ins``."""
+    """Return the changed lines with two lines of context; deletions in ``del``, insertions in ``ins``."""
     return _joined([_html(piece) for piece in compare(before, after)])
 
 
 def side_by_side(before: str, after: str) -> tuple[SafeString, SafeString]:
-    """Return the same comparison as two texts: the first with what went, the second with what came."""
+    """Return both texts, the first with the deletions marked, the second with the insertions."""
     pieces = list(compare(before, after))
     first = [_html(Piece(piece.text, piece.gone, "", piece.hidden_lines)) for piece in pieces]
     second = [_html(Piece(piece.text, "", piece.come, piece.hidden_lines)) for piece in pieces]
@@ -25,8 +25,7 @@ def side_by_side(before: str, after: str) -> tuple[SafeString, SafeString]:
 
 
 def marked(word: str, *, is_new: bool) -> SafeString:
-    """Return a word that came or went as a whole."""
-    return format_html(_COME if is_new else _GONE, word)
+    return format_html(_ADDED if is_new else _REMOVED, word)
 
 
 def _joined(parts: list[SafeString]) -> SafeString:
@@ -37,6 +36,6 @@ def _html(piece: Piece) -> SafeString:
     if piece.hidden_lines:
         noun = "line" if piece.hidden_lines == 1 else "lines"
         return format_html('<span class="gap">{} unchanged {}</span>', piece.hidden_lines, noun)
-    gone = marked(piece.gone, is_new=False) if piece.gone else ""
-    come = marked(piece.come, is_new=True) if piece.come else ""
-    return format_html("{}{}{}", piece.text, gone, come)
+    removed = marked(piece.gone, is_new=False) if piece.gone else ""
+    added = marked(piece.come, is_new=True) if piece.come else ""
+    return format_html("{}{}{}", piece.text, removed, added)

@@ -34,7 +34,7 @@ class EditingViews(MemoryListAdmin):
     def edit_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         memory: Memory = self.find(request, object_id)
         if memory.deleted_at and request.method != "POST":
-            messages.warning(request, "This memory is deleted. Restore it, then edit it.")
+            messages.warning(request, "This memory is deleted. Restore it before you edit it.")
             return redirect(self.url("change", memory.id))
         kind = MemoryKind(memory.kind)
         form = ChangedMemoryForm(kind, request.POST if request.method == "POST" else None, initial=initial_of(memory))
@@ -53,7 +53,6 @@ class EditingViews(MemoryListAdmin):
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Delete a memory, after a page that says what that means."""
         require(request.user, Act.WRITE)
         memory: Memory = self.find(request, object_id)
         if request.method != "POST":
@@ -67,60 +66,57 @@ class EditingViews(MemoryListAdmin):
         return self._changed(request, memory, lambda: services.restore_memory(command=MemoryTouch(id=memory.id)))
 
     def promote_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Make what held for one session hold for the project."""
         memory: Memory = self.find(request, object_id)
         command = MemoryUpdate(id=memory.id, promote=True, change_reason="promoted to the project")
-        said = "It holds for the whole project now, as version {version}."
-        return self._changed(request, memory, lambda: services.update_memory(command=command), said)
+        message = "Promoted to the project, as version {version}."
+        return self._changed(request, memory, lambda: services.update_memory(command=command), message)
 
     def again_view(self, request: HttpRequest, object_id: str, version: int) -> HttpResponse:
         memory: Memory = self.find(request, object_id)
         command = MemoryRestore(id=memory.id, version=version)
-        said = f"Version {version} is the current one again, as version {{version}}."
-        return self._changed(request, memory, lambda: services.restore_memory(command=command), said)
+        message = f"Restored version {version}, as version {{version}}."
+        return self._changed(request, memory, lambda: services.restore_memory(command=command), message)
 
     def erase_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Erase a deleted memory for good, after a page that says what goes, what stays, and asks for its number."""
         memory: Memory = self.find(request, object_id)
         problem = ""
         typed = request.POST.get("number", "").strip().removeprefix("#")
         token = request.POST.get("confirm_token", "") if request.method == "POST" and typed == str(memory.id) else None
         if request.method == "POST" and token is None:
-            problem = f"To go on, type {memory.id}: the number of what is to be erased."
+            problem = f"Type {memory.id}, the number of this memory, to confirm."
         try:
             reason = request.POST.get("reason", "")[:1_000]
             command = MemoryDelete(id=memory.id, permanent=True, confirm_token=token and token[:64], reason=reason)
             result = services.delete_memory(command=command)
         except ConfirmationRequired as error:
             if token is not None:
-                problem = "It was changed while you read this page. Look at it again, then confirm."
-            context = {"title": f"Erase #{memory.id} for good?", "token": error.data["confirm_token"]}
+                problem = "The memory has changed since you opened this page. Review it, then confirm again."
+            context = {"title": f"Delete #{memory.id} permanently?", "token": error.data["confirm_token"]}
             return self.page(request, _ERASE, memory, **context, problem=problem, typed=typed)
         except PreconditionFailed:
-            messages.error(request, "Delete it first. What is deleted can be erased for good.")
+            messages.error(request, "Delete the memory first. Only deleted memories can be deleted permanently.")
             return redirect(self.url("change", memory.id))
-        messages.success(request, f"#{result.id} is erased for good.")
+        messages.success(request, f"Deleted #{result.id} permanently.")
         return redirect(self.url("changelist"))
 
     def _changed(
-        self, request: HttpRequest, memory: Memory, change: Callable[[], WriteResult], said: str = ""
+        self, request: HttpRequest, memory: Memory, change: Callable[[], WriteResult], message: str = ""
     ) -> HttpResponse:
         try:
             result = change()
         except (Conflict, Gone, Invalid, NotFound) as error:
             return refused(request, error, memory.id)
         is_new = result.version != memory.version
-        return done(request, result, said.format(version=result.version) if is_new else "")
+        return done(request, result, message.format(version=result.version) if is_new else "")
 
 
 def _stale(form: ChangedMemoryForm, memory: Memory) -> dict[str, Any]:
-    """Return what the page shows when another version came first: that version, and what it changed."""
     read = form.cleaned_data["base_version"]
     versions = {version["version"]: version for version in history_of(memory)}
     latest = versions[memory.version]
     form.rebase(memory.version)
     return {
         "stale": {"read": read, "next": memory.version + 1, "latest": latest},
-        "present": memory,
+        "current": memory,
         "changed": change(latest, versions.get(read, latest)),
     }

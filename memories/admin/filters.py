@@ -1,5 +1,3 @@
-"""The filters of the lists of memories."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -33,19 +31,15 @@ class TypeFilter(ValueFilter):
         super().__init__(request, params, model, model_admin)
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the types of the list's kind; of a kind that takes any word, those in use."""
         kind = model_admin.kind or _kind_in(request)
         return [(name, type_label(name)) for name in KINDS[kind].types or used_types(kind)]
 
 
 class TagFilter(SimpleListFilter):
-    """Memories with one tag; the most used ones are offered."""
-
     title = "tag"
     parameter_name = "tag"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the 20 tags on most memories, and the one in use."""
         tags = most_used_tags(_OFFERED)
         used = request.GET.get("tag")
         return [(tag, tag) for tag in ([used] if used and used not in tags else []) + tags]
@@ -56,14 +50,11 @@ class TagFilter(SimpleListFilter):
 
 
 class ScopeFilter(ValueFilter):
-    """Of a project's memories, those that hold for one session alone, or for all."""
-
     title = "scope"
     parameter_name = "scope"
     field = "scope"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the scopes that share this store, if there is more than one."""
         shared = (MemoryScope.PROJECT, MemoryScope.SESSION) if own_scope() is MemoryScope.PROJECT else ()
         return [(scope.value, str(scope.label)) for scope in shared]
 
@@ -76,14 +67,14 @@ class UpdatedFilter(SinceFilter):
 class DeletedFilter(DefaultFilter):
     title = "state"
     parameter_name = "state"
-    options = {"kept": "Kept", "deleted": "Deleted", "all": "All"}
+    options = {"kept": "Not deleted", "deleted": "Deleted", "all": "All"}
     conditions = {"kept": Q(deleted_at__isnull=True), "deleted": Q(deleted_at__isnull=False)}
 
 
 class ConflictFilter(DefaultFilter):
     title = "conflicts"
     parameter_name = "conflicts"
-    options = {"any": "All", "open": "Open conflict"}
+    options = {"any": "All", "open": "Unresolved"}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.chosen() == "any":
@@ -105,8 +96,6 @@ class ValidityFilter(DefaultFilter):
 
 
 class AttributeFilter(SimpleListFilter):
-    """Memories by the value of one attribute, a boolean or a choice."""
-
     shape: Shape
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
@@ -137,7 +126,7 @@ def type_label(name: str) -> str:
 
 
 def used_types(kind: str) -> Iterable[str]:
-    """Return the types on most memories of a kind, 20 at most."""
+    """Return the 20 most used types of a kind."""
     used = Memory.objects.live().filter(kind=kind).values_list("type").annotate(count=Count("id"))
     return [name for name, _ in used.order_by("-count", "type")[:_OFFERED]]
 

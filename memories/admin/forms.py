@@ -1,4 +1,4 @@
-"""The form of a memory: what a person types, as the command of a service."""
+"""Forms that build the commands of memories' services."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ _FIELD_OF = {"resource_links": "links", "attributes": ""}
 
 
 class MemoryForm(forms.Form):
-    """The parts of a memory that a person may set; the rules are the schema's."""
-
     title = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     content = forms.CharField(
         required=False, strip=False, widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "true"})
@@ -29,13 +27,13 @@ class MemoryForm(forms.Form):
     tags = forms.CharField(
         required=False,
         widget=forms.TextInput(attrs={"autocomplete": "off", "list": "known-tags", "data-suggest": ""}),
-        help_text="Words to filter by, separated by commas.",
+        help_text="Separate tags with commas.",
     )
-    source = forms.CharField(required=False, help_text="Where it comes from: a path or an address.")
+    source = forms.CharField(required=False, help_text="A path or URL that the memory is based on.")
     links = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="One address a line, with a word behind it that says what it is.",
+        help_text="One URL a line, followed by a link type such as governs or related.",
     )
 
     def __init__(self, kind: MemoryKind, *args: Any, **kwargs: Any) -> None:
@@ -50,7 +48,7 @@ class MemoryForm(forms.Form):
         self.order_fields(["title", "type", *facts, "content", *self.own, "tags", "topic_key", "source", "links"])
 
     def values(self) -> dict[str, Any]:
-        """Return what was typed, by the names of the schemas; attributes that break a rule are said and left out."""
+        """Return the values by their schema names; invalid attributes become form errors."""
         typed = self.cleaned_data
         return {
             "title": typed["title"],
@@ -70,23 +68,21 @@ class MemoryForm(forms.Form):
             return {}
 
     def refuse(self, error: ValidationError) -> None:
-        """Show what the schema says beside the fields that it says it of."""
+        """Add the errors of a schema to the form's fields."""
         names = {*self.fields, *_FIELD_OF}
         for name, fault in faults_by_field(error, names):
             self.add_error(_FIELD_OF.get(name, name) or None, _sentence(explain_faults([fault])))
 
 
 class NewMemoryForm(MemoryForm):
-    """The form of a memory that is not there yet."""
-
     topic_key = forms.CharField(
         required=False,
         label="Topic",
-        help_text="Optional. One memory a topic: what is written to it again revises the one that is there.",
+        help_text="Optional. A topic has one memory: writing to the same topic again revises it.",
     )
 
     def command(self) -> MemoryWrite | None:
-        """Return the command, or None where the form says what is wrong."""
+        """Return the command, or None if the form has errors."""
         if not self.is_valid():
             return None
         try:
@@ -99,15 +95,11 @@ class NewMemoryForm(MemoryForm):
 
 
 class ChangedMemoryForm(MemoryForm):
-    """The form of a memory that was read at a version."""
-
     base_version = forms.IntegerField(widget=forms.HiddenInput)
-    change_reason = forms.CharField(
-        required=False, label="Reason", help_text="Why it changes; it stays with the version."
-    )
+    change_reason = forms.CharField(required=False, label="Reason", help_text="Optional. Stored with the version.")
 
     def command(self, memory: Memory) -> MemoryUpdate | None:
-        """Return the command with what differs from ``memory``, or None where the form says what is wrong."""
+        """Return the command with the changed values only, or None if the form has errors."""
         if not self.is_valid():
             return None
         try:
@@ -124,7 +116,7 @@ class ChangedMemoryForm(MemoryForm):
             return None
 
     def rebase(self, version: int) -> None:
-        """Take ``version`` as the one that was read: its text is shown beside what was typed."""
+        """Let the next submission replace this version; the page shows its text."""
         if isinstance(self.data, QueryDict):
             self.data = self.data.copy()
             self.data["base_version"] = str(version)
@@ -155,8 +147,8 @@ def _changes(typed: dict[str, Any], memory: Memory) -> dict[str, Any]:
     changes = {name: value for name, value in typed.items() if value != getattr(memory, name)}
     if "attributes" in changes:
         schema = KINDS[memory.kind].attributes
-        now, wanted = (schema.model_validate(each) for each in (memory.attributes, typed["attributes"]))
-        names = [name for name in schema.model_fields if getattr(now, name) != getattr(wanted, name)]
+        before, after = (schema.model_validate(values) for values in (memory.attributes, typed["attributes"]))
+        names = [name for name in schema.model_fields if getattr(before, name) != getattr(after, name)]
         changes["attributes"] = {name: typed["attributes"].get(name) for name in names} or None
     return changes
 

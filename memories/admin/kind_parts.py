@@ -1,4 +1,4 @@
-"""A kind's attributes in lists and on the page of a memory, as the kind declares them."""
+"""A kind's attributes as columns of lists and sections of a memory's page."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ Column = Callable[[Memory], SafeString | str]
 
 
 def type_column(kind: Kind) -> Column:
-    """Return the column of the type, under the kind's name for it."""
-
     def type_of(memory: Memory) -> SafeString:
         return cells.badge(memory.type, type_label(memory.type))
 
@@ -56,16 +54,16 @@ def _cell(shape: Shape, memory: Memory) -> SafeString | str:
 
 
 def own_parts(memory: Memory) -> dict[str, Any]:
-    """Return what the page of a memory shows of its attributes.
+    """Return the attributes for the page of a memory.
 
-    ``facts`` are label, value and maximum of those in the side panel under ``title``; ``sections`` are the others that
-    are not empty, the texts first.
+    ``facts`` are tuples of label, value and maximum for the side panel with the heading ``title``; ``sections`` are the
+    other attributes that are not empty, prose first.
     """
     kind = KINDS[memory.kind]
-    kept = kind.attributes.model_validate(memory.attributes).model_dump(mode="json")
+    values = kind.attributes.model_validate(memory.attributes).model_dump(mode="json")
     facts = [shape for shape in kind.shapes.values() if shape.in_panel]
-    others = sorted((shape for shape in kind.shapes.values() if not shape.in_panel), key=_is_no_text)
-    sections = [{"name": shape.name, "heading": shape.heading, **_section(shape, kept[shape.name])} for shape in others]
+    rest = sorted((shape for shape in kind.shapes.values() if not shape.in_panel), key=_is_no_text)
+    sections = [{"name": shape.name, "heading": shape.heading, **_section(shape, values[shape.name])} for shape in rest]
     return {
         "title": kind.panel_title,
         "facts": [(shape.heading, _cell(shape, memory), _out_of(shape)) for shape in facts],
@@ -78,7 +76,6 @@ def _is_no_text(shape: Shape) -> bool:
 
 
 def _out_of(shape: Shape) -> int:
-    """Return the maximum of a number that is shown as a bar, unless it is a share of 1."""
     return int(shape.highest) if shape.show is Show.BAR and shape.highest > 1 else 0
 
 
@@ -97,7 +94,6 @@ def _indented(value: Any) -> str:
 
 
 def _arguments(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the properties of a JSON schema of an object, one line each."""
     required = schema.get("required", [])
     return [
         {

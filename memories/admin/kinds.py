@@ -1,4 +1,4 @@
-"""The lists of each kind of memory, with the columns and filters that the kind declares."""
+"""A list for each kind of memory, with the columns and filters that the kind declares."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMMON = (ReviewFilter, DeletedFilter, ConflictFilter, UseFilter, ScopeFilter, 
 
 
 class KindAdmin(MemoryListAdmin):
-    """One kind: its list and its form. The page of each memory is that of all memories."""
+    """The list and the form of one kind. The page of a memory belongs to ``MemoryAdmin``."""
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -50,7 +50,7 @@ def _admin(kind: Kind) -> type[KindAdmin]:
         "add_label": kind.add_label,
         "list_display": ("number", "about", type_column(kind), *(_column(kind, name) for name in kind.columns)),
         "list_filter": (TypeFilter, *(attribute_filter(kind.shapes[name]) for name in kind.filters), *_COMMON),
-        "empty_title": f"No {kind.label.lower()} here",
+        "empty_title": f"No {kind.plural.lower()} yet",
         "empty_text": kind.empty_text,
     }
     if kind.order == "priority":

@@ -1,4 +1,4 @@
-"""What a list of memories shows, and search by relevance in it."""
+"""Cells of lists of memories, and their search by relevance."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ _WIDTH = 56
 
 
 def is_expired(memory: Memory) -> bool:
-    """Whether the memory held for a time that has passed."""
     return memory.valid_until is not None and memory.valid_until <= clock.now()
 
 
 def warnings(memory: Memory, *, with_expiry: bool = True) -> SafeString:
-    """Return marks for what to know before relying on a memory, and for a scope that is not its store's own."""
-    found = [
+    """Return badges for the states that readers should know, such as deleted or expired."""
+    states = [
         ("deleted", "Deleted", bool(memory.deleted_at)),
         ("proposed", "Proposed", memory.review == ReviewState.PROPOSED),
         ("rejected", "Rejected", memory.review == ReviewState.REJECTED),
@@ -40,11 +39,11 @@ def warnings(memory: Memory, *, with_expiry: bool = True) -> SafeString:
         ("conflict", "Conflict", bool(getattr(memory, "open_conflicts", ()))),
         ("session", "Session", memory.scope == MemoryScope.SESSION),
     ]
-    return format_html_join(" ", "{}", ((cells.badge(value, label),) for value, label, holds in found if holds))
+    return format_html_join(" ", "{}", ((cells.badge(value, label),) for value, label, is_on in states if is_on))
 
 
 def kind_and_type(memory: Memory) -> SafeString:
-    """Return badges of the kind and the type; of the default kind, of the type alone."""
+    """Return badges of the kind and the type; only the type for the default kind."""
     mark = cells.badge(memory.type, type_label(memory.type))
     if memory.kind == DEFAULT_KIND:
         return mark
@@ -68,38 +67,32 @@ def bar(value: float, highest: float) -> SafeString:
 
 
 def validity(memory: Memory) -> SafeString:
-    """Return until when a memory holds, with a mark where that has passed."""
     if memory.valid_until is None:
-        return format_html('<span class="quiet">{}</span>', "always")
+        return format_html('<span class="quiet">{}</span>', "no end")
     day = timezone.localtime(memory.valid_until).strftime("%Y-%m-%d")
     exact = memory.valid_until.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     mark = cells.badge("expired", "Expired") if is_expired(memory) else ""
     return format_html('<time datetime="{}" title="{}">{}</time> {}', memory.valid_until.isoformat(), exact, day, mark)
 
 
-BEST = 100
-"""So many answers a search in a list keeps."""
+BEST = 100  # results of a search in a list
 MAX_QUERY = 2_000
 
 
 class RankedChangeList(HubChangeList):
-    """A list whose search keeps the best answers, in their order."""
+    """A list whose search results are ordered by relevance."""
 
     @property
     def counted(self) -> str:
-        """The number of results as text; a search keeps the best ones."""
-        said = super().counted
-        return f"The best {said}" if self.query and self.result_count == BEST else said
+        text = super().counted
+        return f"The best {text}" if self.query and self.result_count == BEST else text
 
     def get_ordering_field_columns(self) -> dict[int, Any]:
-        """Mark no column while the order is that of relevance."""
         columns = super().get_ordering_field_columns()
         return columns if ORDER_VAR in self.params or not self.query else {}
 
 
 class MemoryChangeList(RankedChangeList):
-    """Shows beside a hit the words that it was found by, and what is in conflict."""
-
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         snippets: dict[int, str] = getattr(request, "memory_snippets", {})
@@ -111,15 +104,13 @@ class MemoryChangeList(RankedChangeList):
         self.result_list = memories
 
     def url_for_result(self, result: Any) -> str:
-        """Lead to the page that a memory has, whatever list shows it."""
         return reverse("admin:memories_memory_change", args=[result.pk])
 
 
 def search(request: HttpRequest, queryset: QuerySet[Any], question: str, kind: MemoryKind | None) -> QuerySet[Any]:
-    """Keep the 100 best answers to a question, best first, and then deleted memories that hold its words.
+    """Keep the 100 best results, best first, then deleted and rejected memories that contain the words.
 
-    The index holds no deleted or rejected memory, so these are looked for in their text, and only where the list
-    shows them.
+    The index does not contain those, so their text is searched, and only if the list's filters show them.
     """
     found = selectors.search(command=_command(request, question, kind), whole_store=True).results
     request.memory_snippets = {hit["id"]: _marked(hit) for hit in found}  # type: ignore[attr-defined]
@@ -131,7 +122,7 @@ def search(request: HttpRequest, queryset: QuerySet[Any], question: str, kind: M
 
 
 def in_order(request: HttpRequest, matching: QuerySet[Any], ids: list[int], *then: Any) -> QuerySet[Any]:
-    """Put rows in the order of ``ids``, and what is not among them last, unless a column was chosen to order by."""
+    """Order rows as in ``ids``, others last, unless the user ordered by a column."""
     if ORDER_VAR in request.GET:
         return matching
     ranked: QuerySet[Any] = matching.annotate(place=_places(ids)).order_by("place", *then, "-id")
@@ -139,7 +130,6 @@ def in_order(request: HttpRequest, matching: QuerySet[Any], ids: list[int], *the
 
 
 def _marked(hit: dict[str, Any]) -> SafeString:
-    """Return a hit's snippet with the words that it was found by marked."""
     text, shown, parts = hit["snippet"], 0, []
     for start, end in hit["matches"]:
         parts.append((text[shown:start], text[start:end]))
@@ -168,5 +158,5 @@ def _gone_with(queryset: QuerySet[Memory], question: str) -> QuerySet[Memory]:
 
 
 def _places(ids: list[int]) -> Case:
-    whens = [When(id=each, then=Value(place)) for place, each in enumerate(ids)]
+    whens = [When(id=memory_id, then=Value(place)) for place, memory_id in enumerate(ids)]
     return Case(*whens, default=Value(len(ids)), output_field=IntegerField())

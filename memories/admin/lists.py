@@ -1,4 +1,4 @@
-"""The base of the lists of memories: columns, search, bulk actions, and the form of a new one."""
+"""The base of the lists of memories: columns, search, bulk actions, and the form of a new memory."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ _TAGS_OFFERED = 200
 class MemoryListAdmin(ReviewActions):
     """Memories of one kind or of all, last changed first."""
 
-    kind: MemoryKind | None = None
-    """None where the list has all kinds."""
+    kind: MemoryKind | None = None  # None: all kinds
     list_display_links = ("number",)
     search_fields = ("title",)
-    search_help_text = "Ask in your own words; the best answers come first"
+    search_help_text = "Search in your own words; best matches first"
     quarantine_field = "pk"
     ordering: ClassVar[tuple[str, ...]] = ("-updated_at",)
     actions = ("accept_chosen", "reject_chosen", "delete_chosen", "restore_chosen")
@@ -79,24 +78,24 @@ class MemoryListAdmin(ReviewActions):
             context |= {"list_url": self.url("changelist"), "list_label": page_name(kind)}
         return self.page(request, FORM, None, **context, **offered(kind))
 
-    def _kinds(self, present: MemoryKind) -> list[dict[str, Any]]:
+    def _kinds(self, current: MemoryKind) -> list[dict[str, Any]]:
         return [
-            {"label": kind.label, "url": reverse(f"admin:memories_{kind.value}_add"), "current": kind is present}
+            {"label": kind.label, "url": reverse(f"admin:memories_{kind.value}_add"), "current": kind is current}
             for kind in MemoryKind
         ]
 
     @admin.action(description="Delete", permissions=["change"])
     def delete_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        self._touch_chosen(request, queryset, services.delete_memory, "deleted; “State: Deleted” shows them")
+        self._touch_chosen(request, queryset, services.delete_memory, "deleted; the filter “State: Deleted” shows them")
 
     @admin.action(description="Restore", permissions=["change"])
     def restore_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
         self._touch_chosen(request, queryset, services.restore_memory, "restored")
 
-    def _touch_chosen(self, request: HttpRequest, queryset: QuerySet[Memory], service: Any, told: str) -> None:
+    def _touch_chosen(self, request: HttpRequest, queryset: QuerySet[Memory], service: Any, outcome: str) -> None:
         ids = list(queryset.values_list("id", flat=True)[: _AT_ONCE + 1])
         if len(ids) > _AT_ONCE:
-            messages.error(request, f"Choose at most {_AT_ONCE} memories at a time; nothing was changed.")
+            messages.error(request, f"Select at most {_AT_ONCE} memories at a time. Nothing was changed.")
             return
         count = 0
         for memory_id in ids:
@@ -106,7 +105,7 @@ class MemoryListAdmin(ReviewActions):
             except (Conflict, Gone) as error:
                 messages.warning(request, sentence(error))
         if count:
-            messages.success(request, f"{cells.counted(count, 'memory', 'memories')} {told}.")
+            messages.success(request, f"{cells.counted(count, 'memory', 'memories')} {outcome}.")
 
     @admin.display(description="#", ordering="id")
     def number(self, memory: Memory) -> SafeString:
@@ -114,7 +113,7 @@ class MemoryListAdmin(ReviewActions):
 
     @admin.display(description="memory", ordering="title")
     def about(self, memory: Memory) -> SafeString:
-        """Return the title, what to know before relying on it, the words that it was found by, and the tags."""
+        """Return the title, warnings, the snippet of a search result, and the tags."""
         title = cells.link(reverse("admin:memories_memory_change", args=[memory.id]), memory.title, "title")
         snippet = getattr(memory, "snippet", "")
         under = format_html('<span class="snippet">{}</span>', snippet) if snippet else ""

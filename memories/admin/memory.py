@@ -1,4 +1,4 @@
-"""The admin of all memories, and the page that each memory has, of whatever kind it is."""
+"""The admin of all memories, and the page of one memory of any kind."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _DIFFS = 10
 
 class VersionViews(EditingViews):
     def versions_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show what changed from version to version, newest first, ten to a page."""
+        """Show the differences between versions, newest first, ten a page."""
         memory: Memory = self.find(request, object_id)
         versions = history_of(memory)
-        numbers = [each["version"] for each in versions]
+        numbers = [version["version"] for version in versions]
         before = request.GET.get("before", "")
         if before.isdecimal():
-            versions = [each for each in versions if each["version"] < int(before)]
+            versions = [version for version in versions if version["version"] < int(before)]
         shown = versions[: _DIFFS + 1]
         first = [{**shown[-1], "first": True}] if shown and shown[-1]["version"] == 1 else []
         changes = [change(newer, older) for newer, older in pairwise(shown)] + first
@@ -59,11 +59,11 @@ class VersionViews(EditingViews):
         return self.page(request, "admin/memories/memory/versions.html", memory, **context)
 
     def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show two versions beside each other; by default the last two."""
+        """Show two versions side by side, by default the last two."""
         memory: Memory = self.find(request, object_id)
-        versions = {each["version"]: each for each in history_of(memory)}
+        versions = {version["version"]: version for version in history_of(memory)}
         wanted = [request.GET.get("from", ""), request.GET.get("to", "")]
-        chosen = [int(each) if each.isdecimal() else max(memory.version - 1 + at, 1) for at, each in enumerate(wanted)]
+        chosen = [int(text) if text.isdecimal() else max(memory.version - 1 + at, 1) for at, text in enumerate(wanted)]
         for number in chosen:
             if number not in versions:
                 raise NotFound(f"#{memory.id} has no version {number}; it has 1 to {memory.version}")
@@ -105,8 +105,8 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
     )
     stream_kind = "memory"
     detail_template = "admin/memories/memory/detail.html"
-    empty_title = "No memory here"
-    empty_text = "Write the first one, or let an agent write it over MCP; “memory-hub import markdown” brings notes in."
+    empty_title = "No memories yet"
+    empty_text = "Write the first one, connect an agent over MCP, or run “memory-hub import markdown” to import notes."
 
     def get_urls(self) -> list[URLPattern]:
         def page(address: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:
@@ -128,7 +128,6 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
         return [*self.review_urls(), *own, *super().get_urls()]
 
     def detail(self, request: HttpRequest, found: Memory) -> dict[str, Any]:
-        """Return the rendered text, what its kind alone has, and the evidence."""
         versions = MemoryVersion.objects.filter(memory_id=found.id).order_by("-version")
         found.open_conflicts = open_conflicts([found.id]).get(found.id, [])  # type: ignore[attr-defined]
         return {
@@ -145,7 +144,6 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
         }
 
     def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
-        """Return a page about a memory, below the list of its kind."""
         if found is not None:
             url = reverse(f"admin:memories_{found.kind}_changelist")
             context = {"list_url": url, "list_label": page_name(found.kind), **context}

@@ -1,4 +1,4 @@
-"""The pages of context packs: what a session that begins is told now, and every pack that was sent, made again."""
+"""The pages of context packs: a preview of the next one, and every sent pack, composed again."""
 
 from __future__ import annotations
 
@@ -26,15 +26,13 @@ from memoryhub.core.admin.filters import SinceFilter
 from memoryhub.core.errors import HubError
 from memoryhub.core.paging import estimate_tokens
 
-WIDTH = 1000
-"""Of the drawing, whatever room it has."""
-
+WIDTH = 1000  # of the SVG's view box
 FRAME = "frame"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of the bar, and the line below it that says what it is."""
+    """One part of the bar, and its row in the table below."""
 
     name: str
     title: str
@@ -59,22 +57,21 @@ class TokenBar:
 
 
 def _size(section: Filled) -> int:
-    """Return what a section takes of the text; what was set aside for it may be a little more."""
     return estimate_tokens("\n".join(section.lines()))
 
 
 def token_bar(pack: Pack, budget: int) -> TokenBar:
-    """Return the bar of a pack; its parts' widths add up to the tokens of the text over its budget."""
+    """Return the bar of a pack; the widths of its parts are shares of its budget."""
     used = estimate_tokens(pack.text)
     scale = WIDTH / max(budget, used)
     rows: list[dict[str, Any]] = [
-        {"name": each.section.name, "title": each.section.title, "tokens": _size(each), "items": len(each.items)}
-        | {"left_out": each.left_out, "more": each.section.more}
-        for each in pack.body.sections
+        {"name": filled.section.name, "title": filled.section.title, "tokens": _size(filled)}
+        | {"items": len(filled.items), "left_out": filled.left_out, "more": filled.section.more}
+        for filled in pack.body.sections
     ]
     frame = used - sum(row["tokens"] for row in rows)
     rows.append(
-        {"name": FRAME, "title": "Head and foot", "tokens": max(frame, 0), "items": 0, "left_out": 0, "more": ""}
+        {"name": FRAME, "title": "Header and footer", "tokens": max(frame, 0), "items": 0, "left_out": 0, "more": ""}
     )
     parts, x = [], 0.0
     for row in rows:
@@ -93,9 +90,9 @@ _LEAST, _MOST = 200, 20_000
 class PackForm(forms.Form):
     query = forms.CharField(
         required=False,
-        label="About",
+        label="Topic",
         max_length=2_000,
-        widget=forms.TextInput(attrs={"placeholder": "what the work is about; empty for what changed last"}),
+        widget=forms.TextInput(attrs={"placeholder": "what the session works on; empty for the latest changes"}),
     )
     max_tokens = forms.IntegerField(required=False, label="Token budget", min_value=_LEAST, max_value=_MOST)
 
@@ -104,7 +101,7 @@ class PackForm(forms.Form):
         self.fields["max_tokens"].widget.attrs["placeholder"] = str(DEFAULT_TOKENS)
 
     def command(self) -> ContextPackRequest | None:
-        """Return the command, or None where the form says what is wrong."""
+        """Return the command, or None if the form has errors."""
         if not self.is_valid():
             return None
         typed = self.cleaned_data
@@ -113,19 +110,18 @@ class PackForm(forms.Form):
 
 @admin.register(ContextPack)
 class ContextPackAdmin(SectionAdmin):
-    list_display = ("number", "about", "sent", "tokens_bar", "told", "short_digest")
+    list_display = ("number", "about", "sent", "tokens_bar", "items", "short_digest")
     list_display_links = ("number",)
     list_filter = (SinceFilter, value_filter("session", field="session_id"))
     ordering = ("-id",)
     sortable_by = ("number",)
     stream_kind = "pack"
-    list_title = "Packs sent"
+    list_title = "Sent packs"
     detail_template = "admin/memories/pack.html"
-    empty_title = "No pack was sent yet"
-    empty_text = "A session that begins is sent one by its client's hook; agents ask for one with memory_context."
+    empty_title = "No packs sent yet"
+    empty_text = "Run “memory-hub setup” for your client: its hook sends one to each new session."
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the pack of now, and the comparison of two."""
         own = [
             path("now/", self.admin_site.admin_view(self.now_view), name="memories_contextpack_now"),
             path(
@@ -135,7 +131,6 @@ class ContextPackAdmin(SectionAdmin):
         return [*own, *super().get_urls()]
 
     def now_view(self, request: HttpRequest) -> HttpResponse:
-        """Show what a session that begins would be told now. Nothing is sent by that."""
         form = PackForm(request.GET)
         command = form.command()
         context = {"title": "Context pack", "form": form, "section": section_pages(request)}
@@ -145,12 +140,10 @@ class ContextPackAdmin(SectionAdmin):
         return self.page(request, "admin/memories/pack_now.html", None, **context, latest=latest)
 
     def detail(self, request: HttpRequest, found: ContextPack) -> dict[str, Any]:
-        """Return the pack made again, and the others that it can be compared with."""
         others = ContextPack.objects.exclude(id=found.pk).order_by("-id")[:_OFFERED]
-        return {"comparable": others, "title": f"Pack #{found.pk}", **_made_again(found)}
+        return {"comparable": others, "title": f"Pack #{found.pk}", **_replayed(found)}
 
     def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show what differs between two packs, the earlier one first."""
         found = self.find(request, object_id)
         given = request.GET.get("with", "")
         other = self.find(request, given if given.isdecimal() else "0")
@@ -171,9 +164,9 @@ class ContextPackAdmin(SectionAdmin):
     def sent(self, pack: ContextPack) -> SafeString:
         return cells.moment(pack.created_at)
 
-    @admin.display(description="about")
+    @admin.display(description="topic")
     def about(self, pack: ContextPack) -> SafeString:
-        title = cells.link(self.url("change", pack.pk), pack.query[:120] or "what changed last", "title")
+        title = cells.link(self.url("change", pack.pk), pack.query[:120] or "latest changes", "title")
         session = format_html('<code class="id under">{}</code>', pack.session_id) if pack.session_id else ""
         return format_html("{} {}", title, session)
 
@@ -181,8 +174,8 @@ class ContextPackAdmin(SectionAdmin):
     def tokens_bar(self, pack: ContextPack) -> SafeString:
         return listing.bar(pack.tokens, pack.max_tokens)
 
-    @admin.display(description="told")
-    def told(self, pack: ContextPack) -> str:
+    @admin.display(description="items")
+    def items(self, pack: ContextPack) -> str:
         return cells.counted(len(pack.marks), "item")
 
     @admin.display(description="digest")
@@ -191,11 +184,10 @@ class ContextPackAdmin(SectionAdmin):
 
 
 def pack_context_of(pack: Pack, budget: int) -> dict[str, Any]:
-    """Return what a page shows of a pack: its text, its bar, and whether it is what was sent."""
     return {"pack": pack, "bar": token_bar(pack, budget), "is_empty": not pack.body.sections}
 
 
-def _made_again(sent: ContextPack) -> dict[str, Any]:
+def _replayed(sent: ContextPack) -> dict[str, Any]:
     try:
         return pack_context_of(replay_pack(command=ContextReplay(id=sent.pk)), sent.max_tokens)
     except HubError as error:
@@ -203,16 +195,17 @@ def _made_again(sent: ContextPack) -> dict[str, Any]:
 
 
 def _compared(first: ContextPack, second: ContextPack) -> dict[str, Any]:
-    """Return what differs: of items, by what was kept of both; of the texts, by making both again."""
-    gone = sorted(_named(key) for key in set(first.marks) - set(second.marks))
-    come = sorted(_named(key) for key in set(second.marks) - set(first.marks))
+    # Items are compared by the stored marks. Texts are not stored: both packs are composed again.
+    removed = sorted(_named(key) for key in set(first.marks) - set(second.marks))
+    added = sorted(_named(key) for key in set(second.marks) - set(first.marks))
     changed = sorted(_named(key) for key in first.marks if first.marks[key] != second.marks.get(key, first.marks[key]))
-    counts = {"gone": gone, "come": come, "changed": changed, "same": first.digest == second.digest}
+    counts = {"removed": removed, "added": added, "changed": changed, "same": first.digest == second.digest}
     try:
-        one, two = (replay_pack(command=ContextReplay(id=each.pk)) for each in (first, second))
+        before, after = (replay_pack(command=ContextReplay(id=pack.pk)) for pack in (first, second))
     except HubError as error:
         return {**counts, "problem": sentence(error)}
-    return {**counts, "diff": word_diff(one.body.text, two.body.text), "proven": one.as_sent and two.as_sent}
+    diff = word_diff(before.body.text, after.body.text)
+    return {**counts, "diff": diff, "proven": before.as_sent and after.as_sent}
 
 
 def _named(key: str) -> str:

@@ -1,4 +1,4 @@
-"""The relations of one memory: shown both ways, added and taken away."""
+"""The relations of one memory, in both directions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from memoryhub.core.admin import cells
 from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound
 from memoryhub.core.validation import explain
 
-_THE_OTHER_WAY = {
+_INVERSE_NAMES = {
     RelationType.APPLIES_TO: "subject of",
     RelationType.DEPENDS_ON: "needed by",
     RelationType.CONFLICTS_WITH: "conflicts with",
@@ -41,7 +41,6 @@ _REFUSALS = (Conflict, Gone, Invalid, NotFound)
 
 class RelationViews(SectionAdmin):
     def relate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Add a relation from this memory to something else of the store."""
         memory: Memory = self.find(request, object_id)
         typed = {name: request.POST.get(name, "") for name in ("relation", "target")}
         try:
@@ -51,9 +50,9 @@ class RelationViews(SectionAdmin):
         except _REFUSALS as refusal:
             messages.error(request, sentence(refusal))
         else:
-            said = f"{_name(result.relation)} {_end(result.target.id)}{result.target.title}"
+            text = f"{_name(result.relation)} {_end(result.target.id)}{result.target.title}"
             is_new = result.status is LinkStatus.CREATED
-            messages.success(request, f"Added: {said}." if is_new else f"It is there already: {said}.")
+            messages.success(request, f"Added: {text}." if is_new else f"This relation already exists: {text}.")
         return self._back(memory)
 
     def unrelate_view(self, request: HttpRequest, object_id: str, relation: int) -> HttpResponse:
@@ -70,7 +69,6 @@ class RelationViews(SectionAdmin):
         return self._back(memory)
 
     def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Answer with what a number names here, as plain text."""
         self.find(request, object_id)
         try:
             wanted = end_id("target", request.GET.get("target", "").strip()[:200])
@@ -84,13 +82,12 @@ class RelationViews(SectionAdmin):
 
 
 def plain_answer(text: str, *, is_found: bool) -> HttpResponse:
-    """Return a sentence; that nothing was found is an answer too, which a browser need not report as an error."""
+    # "Not found" is status 200 too: browsers log a 404 as an error of the page.
     headers = {"X-Found": "yes" if is_found else "no"}
     return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
 
 
 def relations_shown(memory: Memory) -> dict[str, Any]:
-    """Return the relations of a memory as its page shows them, those of both ways."""
     return {
         "relations": shown_of(memory.id),
         "relation_choices": RelationType.choices,
@@ -99,8 +96,8 @@ def relations_shown(memory: Memory) -> dict[str, Any]:
 
 
 def shown_of(entity_id: int) -> list[dict[str, Any]]:
-    """Return the relations of whatever has this id, each with the page of its other end."""
-    return [_shown(each, entity_id) for each in relations_of([entity_id]).get(entity_id, [])]
+    """Return the relations of an item of any type, each with the URL of its other end."""
+    return [_shown(relation, entity_id) for relation in relations_of([entity_id]).get(entity_id, [])]
 
 
 def _shown(relation: dict[str, Any], memory_id: int) -> dict[str, Any]:
@@ -109,7 +106,7 @@ def _shown(relation: dict[str, Any], memory_id: int) -> dict[str, Any]:
     end = relation["target" if is_out else "source"]
     return {
         "id": relation["id"],
-        "name": _name(kind) if is_out else _THE_OTHER_WAY[kind],
+        "name": _name(kind) if is_out else _INVERSE_NAMES[kind],
         "end": end,
         "badge": cells.badge(end["kind"] or end["type"], _capital(end["kind"] or end["type"])),
         "url": _page_of(end),
@@ -119,7 +116,6 @@ def _shown(relation: dict[str, Any], memory_id: int) -> dict[str, Any]:
 
 
 def _page_of(end: dict[str, Any]) -> str:
-    """Return the page of an end, "" where it has none."""
     app = _PAGES.get(end["type"])
     return reverse(f"admin:{app}_change", args=[end["id"]]) if app else ""
 

@@ -1,4 +1,4 @@
-"""Markdown that others wrote, as HTML that can do nothing: no HTML of its own, no image, no link but to the web."""
+"""Untrusted Markdown as safe HTML: raw HTML and images are disabled, and links lead only to the web."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ from memories.uses.selectors import uses_of
 from memoryhub.core.admin import DefaultFilter
 from memoryhub.core.kinds.definition import Rendering
 
-MAX_RENDERED = 60_000
-"""Longer texts are shown as they are."""
+MAX_RENDERED = 60_000  # longer texts are shown as source
 
 _REDACTED = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})(?::([0-9a-f]{4}))?\]")
 _WEB = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
 class _Markdown(MarkdownIt):
-    """Follows links to the web alone: a relative one would lead into this hub."""
-
     def validateLink(self, url: str) -> bool:  # noqa: N802 - the library's name
+        # A relative link would lead into this hub.
         return bool(_WEB.match(url)) and super().validateLink(url)
 
 
 def render(text: str, rendering: Rendering = Rendering.MARKDOWN) -> SafeString:
-    """Return a text as HTML; in Markdown, redacted parts are marked."""
+    """Return a text as HTML; placeholders of secrets in Markdown become badges."""
     if rendering is Rendering.CODE:
         return format_html('<pre class="json" tabindex="0">{}</pre>', text)
     if rendering is Rendering.PLAIN or len(text) > MAX_RENDERED:
@@ -55,7 +53,7 @@ def _text(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _env
 
 
 def _mark(tag: re.Match[str]) -> str:
-    """Return a tag as it is shown; the same secret has the same digits, so that one sees that it is the same."""
+    # The same secret has the same four digits.
     digits = f" · {tag[2]}" if tag[2] else ""
     return f'<mark class="redacted">{tag[1]} redacted{digits}</mark>'
 
@@ -70,11 +68,9 @@ _CITING = 6
 
 
 class UseFilter(DefaultFilter):
-    """Memories that packs told and nobody came back to, or that were of use."""
-
     title = "use"
     parameter_name = "use"
-    options = {"any": "All", "ignored": "Ignored", "used": "Used", "never": "Never given"}
+    options = {"any": "All", "ignored": "Ignored", "used": "Used", "never": "Never in a pack"}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         choice = self.chosen()
@@ -89,10 +85,10 @@ class UseFilter(DefaultFilter):
 
 
 def use_shown(memory: Memory) -> dict[str, Any]:
-    """Return what became of a memory, and what names it, the latest first."""
+    """Return how a memory was used, and what cites it, latest first."""
     use = uses_of([memory.pk])[memory.pk]
-    citing = MemoryCitation.objects.filter(memory_id=memory.pk).order_by("-cited_at", "-stream_id")[:_CITING]
-    cited_by = [{"stream": each.stream_id, "label": _label(each.stream_id), "at": each.cited_at} for each in citing]
+    found = MemoryCitation.objects.filter(memory_id=memory.pk).order_by("-cited_at", "-stream_id")[:_CITING]
+    cited_by = [{"stream": cite.stream_id, "label": _label(cite.stream_id), "at": cite.cited_at} for cite in found]
     return {"use": use, "cited_by": cited_by}
 
 

@@ -1,4 +1,4 @@
-"""Review: what waits for a person, one item at a time, and what she says of it."""
+"""The review queue: one proposed memory at a time, with its verdicts."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from memoryhub.core.errors import HubError, PreconditionFailed
 from memoryhub.core.permissions import Act
 
 _PAGE = "admin/memories/review/page.html"
-_SAID = {
+_MESSAGES = {
     Verdict.ACCEPTED: "Accepted #{id} {title}.",
     Verdict.REJECTED: "Rejected #{id} {title}.",
-    Verdict.WITHDRAWN: "Took the verdict on #{id} {title} back; it waits again.",
+    Verdict.WITHDRAWN: "Undid the verdict on #{id} {title}. It is proposed again.",
 }
+_REVISION_REJECTED = "Rejected the revision of #{id}. Version {version} restores the accepted text."
+_MERGED = "Merged #{id} into #{merged_into}."
 _KEYS = (
-    ("a", "accept, and go on"),
-    ("r", "reject; the reason may be empty"),
+    ("a", "accept"),
+    ("r", "reject, with an optional reason"),
     ("e", "edit, then accept"),
     ("m", "merge into another memory"),
-    ("u", "take your last verdict back"),
+    ("u", "undo your last verdict"),
     ("j", "next"),
     ("k", "previous"),
     ("Esc", "close, or go back"),
 )
-_HOLDS = "Rejected what was written into #{id}; what was accepted before holds again as version {version}."
-_MERGED = "Merged #{id} into #{merged_into}."
 
 
 class ReviewViews(SectionAdmin):
@@ -65,20 +65,18 @@ class ReviewViews(SectionAdmin):
         ]
 
     def tab_count(self) -> int:
-        """Return how many memories wait for a person; the tab says so on every page."""
         return count_waiting()
 
     def queue_view(self, request: HttpRequest) -> HttpResponse:
-        """Lead to what has waited longest, or say that nothing waits."""
-        waiting = queue()
-        return self._go(waiting[0]) if waiting else self._show(request)
+        pending = queue()
+        return self._go(pending[0]) if pending else self._show(request)
 
     def item_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
-        waiting = queue()
-        if memory_id not in waiting:
-            messages.info(request, f"#{memory_id} does not wait for anybody.")
+        pending = queue()
+        if memory_id not in pending:
+            messages.info(request, f"#{memory_id} is not in review.")
             return redirect("admin:memories_review_changelist")
-        return self._show(request, Place.of(memory_id, waiting))
+        return self._show(request, Place.of(memory_id, pending))
 
     def accept_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
         return self._give(request, memory_id, Verdict.ACCEPTED)
@@ -87,9 +85,8 @@ class ReviewViews(SectionAdmin):
         return self._give(request, memory_id, Verdict.REJECTED)
 
     def accept_edited_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
-        """Show the form of an item, and accept what was typed."""
-        memory, waiting = find_memory(memory_id), queue()
-        place = Place.of(memory_id, waiting)
+        memory = find_memory(memory_id)
+        place = Place.of(memory_id, queue())
         if place is None:
             return self.item_view(request, memory_id)
         kind = MemoryKind(memory.kind)
@@ -98,20 +95,19 @@ class ReviewViews(SectionAdmin):
         if command:
             try:
                 result = services.accept_edited(command=command)
-                return self._said(request, result, place.next)
+                return self._done(request, result, place.next)
             except HubError as error:
                 form.show(error)
         return self._show(request, place, form=form, **offered(kind))
 
     def merge_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
-        """Show an item beside the memory that is to take it over, and merge what was typed."""
         place = Place.of(memory_id, queue())
         if place is None:
             return self.item_view(request, memory_id)
         form = MergeForm(memory_id, request.POST if request.method == "POST" else request.GET)
         try:
             if request.method == "POST":
-                return self._said(request, services.merge_into(command=form.command()), place.next)
+                return self._done(request, services.merge_into(command=form.command()), place.next)
             return self._show(request, place, **merging(memory_id, form.target()))
         except HubError as error:
             messages.error(request, sentence(error))
@@ -120,21 +116,21 @@ class ReviewViews(SectionAdmin):
     def undo_view(self, request: HttpRequest) -> HttpResponse:
         given = last_verdict_of(request.user.get_username())
         if given is None:
-            messages.info(request, "There is no verdict of yours to take back.")
+            messages.info(request, "You have no verdict to undo.")
             return redirect("admin:memories_review_changelist")
         try:
             result = services.withdraw_verdict(command=ReviewTouch(id=given.payload.memory_id))
         except HubError as error:
             messages.error(request, sentence(error))
             return redirect("admin:memories_review_changelist")
-        return self._said(request, result, result.id)
+        return self._done(request, result, result.id)
 
     def _give(self, request: HttpRequest, memory_id: int, verdict: Verdict) -> HttpResponse:
         place = Place.of(memory_id, queue())
         following = place.next if place else None
         try:
             command = VerdictForm(request.POST).command(memory_id, verdict)
-            return self._said(request, services.review_memory(command=command), following)
+            return self._done(request, services.review_memory(command=command), following)
         except PreconditionFailed as error:
             messages.error(request, sentence(error))
             return self._go(memory_id)
@@ -142,8 +138,7 @@ class ReviewViews(SectionAdmin):
             messages.error(request, sentence(error))
             return self._go(following)
 
-    def _said(self, request: HttpRequest, result: ReviewResult, following: int | None) -> HttpResponse:
-        """Say what a verdict did, and lead to what comes next."""
+    def _done(self, request: HttpRequest, result: ReviewResult, following: int | None) -> HttpResponse:
         messages.success(request, verdict_text(result))
         warn_of_redactions(request, result.redacted)
         if request.POST.get("back") == "memory":
@@ -173,9 +168,9 @@ def verdict_text(result: ReviewResult) -> str:
     if result.merged_into:
         shape = _MERGED
     elif result.verdict is Verdict.REJECTED and result.review is ReviewState.ACCEPTED:
-        shape = _HOLDS
+        shape = _REVISION_REJECTED
     else:
-        shape = _SAID[result.verdict]
+        shape = _MESSAGES[result.verdict]
     return shape.format(**{**result.model_dump(), "title": f"“{result.title}”"})
 
 

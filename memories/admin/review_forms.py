@@ -1,4 +1,4 @@
-"""What a person types while she reviews, as the commands of services."""
+"""Forms that build the commands of a review."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class VerdictForm:
         """Return the command.
 
         Raises:
-            Invalid: the reason is too long, or the version is none.
+            Invalid: the reason is too long, or the version is not a number.
         """
         given = {"base_version": self._data.get("base_version") or None, "reason": self._data.get("reason", "").strip()}
         try:
@@ -35,28 +35,26 @@ class VerdictForm:
 
 
 class MergeForm:
-    """Which memory is to take an item over, and the text that it then has."""
-
     def __init__(self, memory_id: int, data: QueryDict) -> None:
         self._memory_id = memory_id
         self._data = data
 
     def target(self) -> int:
-        """Return the memory that is to take it over: what was typed comes before what was chosen.
+        """Return the memory to merge into; a typed number overrides the selection.
 
         Raises:
-            Invalid: nothing was chosen, or what was typed is no id.
+            Invalid: nothing was selected, or the number is not an id.
         """
         typed = self._data.get("other", "").strip() or self._data.get("into", "").strip()
         if not typed:
-            raise Invalid("choose the memory that is to take the text over, or type its number")
+            raise Invalid("select the memory to merge into, or type its number")
         return end_id("into", typed)
 
     def command(self) -> ReviewMerge:
         """Return the command.
 
         Raises:
-            Invalid: something that was typed breaks a rule.
+            Invalid: a value is invalid.
         """
         given = {name: self._data.get(name) or None for name in ("base_version", "into_version")}
         content = self._data.get("content", "").replace("\r\n", "\n")
@@ -69,20 +67,17 @@ class MergeForm:
 
 
 class EditForm(ChangedMemoryForm):
-    """The form of an item that is to be accepted as it is typed."""
-
     def __init__(self, kind: MemoryKind, memory: Memory, data: Any = None) -> None:
         super().__init__(kind, data, initial=initial_of(memory))
         self._memory = memory
-        self.fields["change_reason"].help_text = "Why you change it; it stays with the version."
 
     def edit(self) -> ReviewEdit | None:
-        """Return the command, or None where the form says what is wrong."""
+        """Return the command, or None if the form has errors."""
         command = self.command(self._memory)
         return ReviewEdit.model_validate(command.model_dump(exclude_unset=True)) if command else None
 
     def show(self, error: HubError) -> None:
-        """Show what was refused. Who is told that it has changed sees it as it is now, and may go on from there."""
+        """Add an error to the form. After a conflict, the next submission replaces the version shown."""
         if isinstance(error, PreconditionFailed):
             self.rebase(self._memory.version)
         self.add_error("title" if isinstance(error, Conflict) else None, sentence(error))

@@ -1,4 +1,4 @@
-"""One item of the queue: its text, why it waits, what it changes, and what is like it."""
+"""One item of the review queue: its text, its changes, and similar memories."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ _AT_ONCE = 200
 
 
 class ReviewFilter(DefaultFilter):
-    """What a person has rejected is hidden until it is asked for."""
-
     title = "review"
     parameter_name = "review"
     options = {
@@ -61,9 +59,9 @@ class ReviewActions(SectionAdmin):
 def _review_chosen(request: HttpRequest, queryset: QuerySet[Memory], verdict: Verdict) -> None:
     ids = list(queryset.values_list("id", flat=True)[: _AT_ONCE + 1])
     if len(ids) > _AT_ONCE:
-        messages.error(request, f"Choose at most {_AT_ONCE} memories at a time; nothing was changed.")
+        messages.error(request, f"Select at most {_AT_ONCE} memories at a time. Nothing was changed.")
         return
-    outcomes = review_many(commands=[ReviewVerdict(id=each, verdict=verdict) for each in ids])
+    outcomes = review_many(commands=[ReviewVerdict(id=memory_id, verdict=verdict) for memory_id in ids])
     for outcome in outcomes:
         if outcome.refused:
             messages.warning(request, sentence(HubError(outcome.refused)))
@@ -81,39 +79,38 @@ class Place:
     after: int | None
 
     @classmethod
-    def of(cls, memory_id: int, waiting: Sequence[int]) -> Place | None:
-        """Return the place of an item among those that wait, or None where it is not among them."""
-        if memory_id not in waiting:
+    def of(cls, memory_id: int, pending: Sequence[int]) -> Place | None:
+        """Return the place of an item in the queue, or None if it is not in it."""
+        if memory_id not in pending:
             return None
-        index = waiting.index(memory_id)
-        before = waiting[index - 1] if index else None
-        after = waiting[index + 1] if index + 1 < len(waiting) else None
-        return cls(memory_id, index + 1, len(waiting), before, after)
+        index = pending.index(memory_id)
+        before = pending[index - 1] if index else None
+        after = pending[index + 1] if index + 1 < len(pending) else None
+        return cls(memory_id, index + 1, len(pending), before, after)
 
     @property
     def next(self) -> int | None:
-        """The item that comes after a verdict on this one: the one behind it, or at the end the one before."""
         return self.after or self.before
 
 
 def shown_item(memory_id: int) -> dict[str, Any]:
     memory = find_memory(memory_id)
     history = {version["version"]: version for version in history_of(memory)}
-    present = history[memory.version]
+    current = history[memory.version]
     return {
         "memory": memory,
         "rendered": render(memory.content, KINDS[memory.kind].rendering),
         "mark": listing.kind_and_type(memory),
         "own": _own(memory),
-        "version": present,
-        "door": cells.badge("door", present["source"]),
+        "version": current,
+        "source": cells.badge("source", current["source"]),
         "changed": _changed(memory, history),
-        "alike": _alike(memory),
+        "similar": _similar(memory),
     }
 
 
 def merging(memory_id: int, into: int) -> dict[str, Any]:
-    """Return what the page shows where another memory is to take an item over: both texts, and a draft of one.
+    """Return both texts and a draft of the merged one.
 
     Raises:
         NotFound: there is no memory ``into``.
@@ -127,34 +124,33 @@ def merging(memory_id: int, into: int) -> dict[str, Any]:
 
 
 def _changed(memory: Memory, history: dict[int, Version]) -> dict[str, Any] | None:
-    """Return what an item changes of the version that holds, or of the one before; None where it is the first."""
+    """Return the changes to the accepted version, else to the previous one; None for a first version."""
     base = memory.accepted_version or memory.version - 1
     if base not in history:
         return None
     return {
         "since": history[base],
-        "holds": bool(memory.accepted_version),
+        "is_accepted": bool(memory.accepted_version),
         **change(history[memory.version], history[base]),
     }
 
 
-def _alike(memory: Memory) -> list[dict[str, Any]]:
-    """Return the memories that may be about the same, each with both texts compared."""
+def _similar(memory: Memory) -> list[dict[str, Any]]:
     found = near_memories(memory.id, Existing.of(memory).state)
-    others = Memory.objects.in_bulk([each.id for each in found])
+    others = Memory.objects.in_bulk([near.id for near in found])
     return [
         {
-            "memory": others[each.id],
-            "percent": round(each.alike * 100),
-            "sides": side_by_side(others[each.id].content, memory.content),
-            "warnings": listing.warnings(others[each.id]),
+            "memory": others[near.id],
+            "percent": round(near.alike * 100),
+            "sides": side_by_side(others[near.id].content, memory.content),
+            "warnings": listing.warnings(others[near.id]),
         }
-        for each in found
+        for near in found
     ]
 
 
 def _own(memory: Memory) -> list[tuple[str, str, bool]]:
-    """Return what an item's kind alone has, as its form calls and orders it: its name, its text, whether it is code."""
+    """Return the attributes of the item's kind in the order of its form: label, text, whether it is code."""
     shown = shown_attributes(memory.kind, memory.attributes)
     fields = attribute_fields(memory.kind)
     shapes = KINDS[memory.kind].shapes

@@ -1,4 +1,4 @@
-"""The search page: what an agent is told, to the byte, and beside it why each hit stands where it does."""
+"""The search page: the answer that an agent gets, and why each result has its rank."""
 
 from __future__ import annotations
 
@@ -47,13 +47,15 @@ def _choices(all_label: str, labels: dict[Any, str]) -> list[tuple[str, str]]:
 
 
 class SearchForm(forms.Form):
-    """The question and its filters; the rules are the schema's."""
-
     query = forms.CharField(
         required=False,
         label="Question",
         widget=forms.TextInput(
-            attrs={"type": "search", "maxlength": MAX_QUERY, "placeholder": "Ask in your own words, as an agent would"}
+            attrs={
+                "type": "search",
+                "maxlength": MAX_QUERY,
+                "placeholder": "Search in your own words, as an agent would",
+            }
         ),
     )
     source = forms.ChoiceField(required=False, label="In", choices=_choices("Everything", _SOURCES))
@@ -62,13 +64,13 @@ class SearchForm(forms.Form):
     )
     type = forms.CharField(required=False, max_length=64)
     scope = forms.ChoiceField(
-        required=False, choices=_choices("All that hold here", {each: str(each.label) for each in MemoryScope})
+        required=False, choices=_choices("All scopes", {scope: str(scope.label) for scope in MemoryScope})
     )
     tags = forms.CharField(required=False, help_text="Separated by commas.")
     session_id = forms.CharField(required=False, label="Session", max_length=200)
     since = forms.DateField(required=False, widget=_DAY)
     until = forms.DateField(required=False, widget=_DAY)
-    limit = forms.IntegerField(required=False, label="Hits", min_value=1, max_value=100)
+    limit = forms.IntegerField(required=False, label="Results", min_value=1, max_value=100)
     max_tokens = forms.IntegerField(required=False, label="Token budget", min_value=50, max_value=100_000)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -85,7 +87,7 @@ class SearchForm(forms.Form):
         return any(self.data.get(name) for name in self.fields if name != "query")
 
     def command(self) -> MemorySearch | None:
-        """Return the command, or None where nothing was asked or the form says what is wrong."""
+        """Return the command, or None if there is no query or the form has errors."""
         if not self.is_valid() or not self.cleaned_data["query"].strip():
             return None
         typed = self.cleaned_data
@@ -106,7 +108,7 @@ _CURSOR = "embeddings-"
 
 
 def index_health() -> dict[str, Any]:
-    """Return what the page says of the index, by a fixed number of queries."""
+    """Return the state of the index, with a fixed number of queries."""
     counted = dict(SearchDocument.objects.values_list("source").annotate(documents=Count("pk")).order_by("-documents"))
     by_source = [cells.counted(count, source, _PLURALS.get(source, "")) for source, count in counted.items()]
     return {
@@ -141,7 +143,6 @@ def _models(documents: int) -> list[dict[str, Any]]:
 
 
 def _jobs() -> list[dict[str, Any]]:
-    """Return when each job of the index last ran, if ever, and how it ended."""
     found: dict[str, Task] = {}
     for task in Task.objects.filter(group__in=_JOBS).order_by("-stopped")[:20]:
         found.setdefault(task.group, task)
@@ -157,13 +158,13 @@ _PAGES = {
 }
 _OWN_SCOPES = (MemoryScope.PROJECT, MemoryScope.SESSION)
 _FACTOR = re.compile(r"(?P<name>.+) ×(?P<factor>[\d.]+)")
-_MODES = {"basic": "plain words, without a full-text index", "fts5": "full text"}
+_MODES = {"basic": "word comparison, without a full-text index", "fts5": "full text"}
 _BAR = 72
 
 
 @admin.register(SearchDocument)
 class SearchAdmin(SectionAdmin):
-    """Asks the store as an agent would. The rows of the index themselves have no pages: what they stand for has."""
+    """Searches as an agent does. Rows of the index have no pages of their own."""
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         form = SearchForm(request.GET)
@@ -205,7 +206,6 @@ def _answered(command: MemorySearch | None) -> dict[str, Any]:
 
 
 def shown_hits(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return hits as the page shows them: where each leads, how its score compares, and why it has it."""
     best = max((hit["score"] for hit in results), default=0.0) or 1.0
     return [
         {
@@ -228,15 +228,15 @@ def _is_own(hit: dict[str, Any]) -> bool:
 
 
 def address_of(source: str, document_id: int) -> str:
-    """Return the page of what was found; a message has none but its event's."""
+    """Return the page of a result; for a message, that of its event."""
     return reverse(f"admin:{_PAGES.get(source, 'core_rawevent_change')}", args=[document_id])
 
 
 def reasons(why: str) -> SafeString:
-    """Return what a hit says of its rank as marks: what raised it, and what lowered it.
+    """Return the words and factors of a rank as badges.
 
     Args:
-        why: as ``coffee, machine; session ×1.8``: the words first, then the factors.
+        why: such as ``coffee, machine; session ×1.8``: the words, then the factors.
     """
     return format_html_join(" ", "{}", ((_reason(part),) for part in why.split("; ") if part))
 
@@ -250,9 +250,9 @@ def _reason(part: str) -> SafeString:
 
 
 def marked_excerpt(text: str, matches: list[Any]) -> SafeString:
-    """Return a snippet with what matched marked; ``matches`` are begins and ends, in order."""
+    """Return a snippet with its matches marked; ``matches`` are pairs of start and end, in order."""
     parts, at = [], 0
-    for begin, end in matches:
-        parts.append(format_html("{}<mark>{}</mark>", text[at:begin], text[begin:end]))
+    for start, end in matches:
+        parts.append(format_html("{}<mark>{}</mark>", text[at:start], text[start:end]))
         at = end
     return format_html("{}{}", format_html_join("", "{}", ((part,) for part in parts)), text[at:])

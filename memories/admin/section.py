@@ -1,4 +1,4 @@
-"""The pages about memories as one section: what stands above each of its lists."""
+"""The navigation of the pages about memories."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ _PAGES = (
     ("Search", "searchdocument"),
     ("Context pack", "contextpack"),
 )
+# The first view of a page that does not start with its list.
 _FIRST = {"contextpack": "now"}
-"""Where a page of the section does not begin with its list."""
 
 
 class SectionAdmin(HubModelAdmin):
     tab = "memories_memory"
     change_list_template = "admin/memories/change_list.html"
-    add_label = ""
-    """What the button says that leads to the form of a new one."""
+    add_label = ""  # text of the button that opens the form of a new item
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         context = {"section": section_pages(request), "add_label": self.add_label}
@@ -41,7 +40,7 @@ class SectionAdmin(HubModelAdmin):
 
 
 def section_pages(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the section's pages for the navigation; with the number of conflicts that are open, and of what waits."""
+    """Return the pages of the navigation, with the numbers of unresolved conflicts and of memories in review."""
     counts = {"conflict": Conflict.objects.filter(resolved_at__isnull=True).count(), "review": count_waiting()}
     return [_page(request, name, model, counts.get(model, 0)) for name, model in _PAGES]
 
@@ -58,4 +57,4 @@ def _page(request: HttpRequest, name: str, model: str, count: int) -> dict[str, 
 
 
 def page_name(model: str) -> str:
-    return next(name for name, each in _PAGES if each == model)
+    return next(name for name, page_model in _PAGES if page_model == model)

@@ -1,4 +1,4 @@
-"""The admin of tags: the vocabulary by category, and the form that describes one."""
+"""The admin of tags: the vocabulary by category, and the form that describes a tag."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from memoryhub.core.errors import Conflict
 from memoryhub.core.permissions import Act, may, require
 from memoryhub.core.validation import explain_faults
 
-_SHOWN = 200
-"""Tags of one category on the page; a search finds the others."""
+_SHOWN = 200  # tags of one category; a search finds the others
 
 
 class TagForm(forms.Form):
@@ -32,20 +31,22 @@ class TagForm(forms.Form):
     category = forms.CharField(
         required=False,
         widget=forms.TextInput(attrs={"autocomplete": "off", "list": "known-categories"}),
-        help_text="One of those there are, or one of your own. Empty: custom.",
+        help_text="An existing category or a new one. Default: custom.",
     )
-    description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 2}), help_text="What it marks.")
+    description = forms.CharField(
+        required=False, widget=forms.Textarea(attrs={"rows": 2}), help_text="When to use this tag."
+    )
 
     def command(self) -> TagCreate | None:
-        """Return the command, or None where the form says what is wrong."""
+        """Return the command, or None if the form has errors."""
         if not self.is_valid():
             return None
         try:
             return TagCreate(**{**self.cleaned_data, "category": self.cleaned_data["category"] or FREE})
         except ValidationError as error:
             for name, fault in faults_by_field(error, self.fields):
-                said = explain_faults([fault])
-                self.add_error(name or None, f"{said[:1].upper()}{said[1:]}.")
+                text = explain_faults([fault])
+                self.add_error(name or None, f"{text[:1].upper()}{text[1:]}.")
             return None
 
 
@@ -71,7 +72,6 @@ class TagAdmin(SectionAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Lead to the vocabulary, which shows all that there is of a tag."""
         self.find(request, object_id)
         return redirect(self.url("changelist"))
 
@@ -86,7 +86,7 @@ class TagAdmin(SectionAdmin):
         if command:
             try:
                 result = create_tag(command=command)
-                messages.success(request, f"“{result.name}” is described, in category {result.category}.")
+                messages.success(request, f"Described the tag “{result.name}” in the category {result.category}.")
                 return redirect(self.url("changelist"))
             except Conflict as error:
                 form.add_error("name", sentence(error))
@@ -100,7 +100,7 @@ def _is_used(tag: TagView) -> bool:
 
 
 def _by_category(tags: list[TagView]) -> list[tuple[str, list[TagView]]]:
-    """Return the tags of each category, the most used first; free ones come before the predefined, as they are ours."""
+    """Return the tags of each category, most used first; custom categories come before the predefined ones."""
     places = {name: place for place, name in enumerate((FREE, *CATEGORIES))}
 
     def place(tag: TagView) -> tuple[int, str]:

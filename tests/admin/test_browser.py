@@ -56,16 +56,16 @@ class BrowserTests(BrowserTestCase):
     def test_what_was_deleted_is_restored(self) -> None:
         self.open(f"memories/memory/{self.ids[2]}/change/")
         self.follow("Delete")
-        self.see("it can be restored at any time")
+        self.see("you can restore it at any time")
         self.follow("Delete")
-        self.see("is deleted")
+        self.see("Deleted #")
         self.open("memories/memory/")
         self.assertNotIn("Measure the first search", self.find("#result_list").text)
         self.follow("Deleted")
         self.see("Measure the first search")
         self.follow("Measure the first search")
         self.follow("Restore")
-        self.see("is restored")
+        self.see("Restored #")
 
     def test_the_chosen_go_at_once(self) -> None:
         self.open("memories/memory/")
@@ -110,7 +110,7 @@ class BrowserTests(BrowserTestCase):
         self.assertEqual(self.tab_to("Delete")[:2], ["Versions", "History"])
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("can be restored at any time")
+        self.see("You can restore it at any time")
 
     def test_the_switcher_opens_and_closes_by_keyboard(self) -> None:
         self.rest("POST", "projects", {"project_id": "another-one"})

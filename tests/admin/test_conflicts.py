@@ -35,20 +35,20 @@ class ConflictTests(AdminTestCase):
 
     def test_it_is_announced_wherever_the_memory_is(self) -> None:
         page = self.page(f"memories/memory/{self.memory_id}/change/")
-        self.assertIn(f"Settle conflict #{self.conflict_id}", page)
+        self.assertIn(f"Resolve conflict #{self.conflict_id}", page)
         self.assertIn(self.address(f"{self.one}change/"), page)
-        self.assertIn("Conflicts 1 waiting", text_of(self.page("memories/tag/")))
+        self.assertIn("Conflicts 1 pending", text_of(self.page("memories/tag/")))
         self.assertIn("1 conflict between versions written at once waits to be settled", self.page())
         self.assertNotIn("to be settled", self.page(project="beta"))
-        self.assertIn("beside v2", text_of(self.page(f"memories/memory/{self.memory_id}/versions/")))
+        self.assertIn("with v2", text_of(self.page(f"memories/memory/{self.memory_id}/versions/")))
 
     def test_shows_both_with_who_and_why_what_differs_and_what_both_were_made_from(self) -> None:
         page = text_of(self.page(f"{self.one}change/"))
-        for each in ("Version 2, the earlier", "Version 3, the later", "claude", "codex", "by claude", "by codex"):
-            self.assertIn(each, page)
-        self.assertIn("Retry [gone: five ] times.", page)
-        self.assertIn("Wait a [new: minute ] .", page)
-        self.assertIn("Version 1, from which both were made", page)
+        for text in ("Version 2 (earlier)", "Version 3 (later)", "claude", "codex", "by claude", "by codex"):
+            self.assertIn(text, page)
+        self.assertIn("Retry [removed: five ] times.", page)
+        self.assertIn("Wait a [added: minute ] .", page)
+        self.assertIn("Version 1, the base of both versions", page)
 
     def test_the_merge_begins_with_what_both_changed(self) -> None:
         page = self.page(f"{self.one}change/")
@@ -57,18 +57,18 @@ class ConflictTests(AdminTestCase):
 
     def test_the_earlier_is_kept(self) -> None:
         page = text_of(self.settle(resolution="keep_a", reason="measured"))
-        for each in ("Settled. Version 4 stands.", "Settled: keep the earlier version", "owner", "measured"):
-            self.assertIn(each, page)
+        for text in ("Resolved. Version 4 is current.", "Resolved: keep the earlier version", "owner", "measured"):
+            self.assertIn(text, page)
         self.assertEqual(self.memory(self.memory_id).content, EARLIER)
         self.assertEqual((self.conflict().resolved_by, self.conflict().reason), ("owner", "measured"))
 
     def test_the_later_is_kept_without_another_version(self) -> None:
-        self.assertIn("Settled. Version 3 stands.", self.settle(resolution="keep_b"))
+        self.assertIn("Resolved. Version 3 is current.", self.settle(resolution="keep_b"))
         self.assertEqual(self.memory(self.memory_id).version, 3)
 
     def test_they_are_merged(self) -> None:
         page = self.settle(resolution="merge", content="Both\r\nof them", title="How we retry now", split_title="x")
-        self.assertIn("Settled. Version 4 stands.", page)
+        self.assertIn("Resolved. Version 4 is current.", page)
         memory = self.memory(self.memory_id)
         self.assertEqual((memory.title, memory.content), ("How we retry now", "Both\nof them"))
 
@@ -76,13 +76,13 @@ class ConflictTests(AdminTestCase):
         page = self.settle(resolution="both", content="ignored", title="ignored", split_title="How the worker retries")
         split = self.conflict().split_id
         assert split
-        self.assertIn(f"The earlier one is #{split} now.", page)
+        self.assertIn(f"The earlier version is now #{split}.", page)
         self.assertEqual(self.memory(split).title, "How the worker retries")
         self.assertEqual((self.memory(split).content, self.memory(self.memory_id).content), (EARLIER, LATER))
 
     def test_without_a_choice_nothing_is_done_and_nothing_typed_is_lost(self) -> None:
         page = self.settle(reason="because of this")
-        self.assertIn("Choose one of the four ways.", page)
+        self.assertIn("Choose one of the four resolutions.", page)
         self.assertIn('value="because of this"', page)
         self.assertIsNone(self.conflict().resolved_at)
 
@@ -96,14 +96,16 @@ class ConflictTests(AdminTestCase):
     def test_a_settled_one_is_not_settled_twice(self) -> None:
         self.settle(resolution="keep_b")
         page = self.settle(resolution="keep_a")
-        self.assertIn(f"Nothing was settled. Conflict #{self.conflict_id} was resolved with keep_b by owner.", page)
+        self.assertIn(
+            f"The conflict was not resolved. Conflict #{self.conflict_id} was resolved with keep_b by owner.", page
+        )
         self.assertEqual(self.memory(self.memory_id).version, 3)
-        self.assertNotIn("Settle it", self.page(f"{self.one}change/"))
+        self.assertNotIn("Resolve conflict", self.page(f"{self.one}change/"))
 
     def test_while_the_memory_is_deleted_it_is_not_settled(self) -> None:
         with self.store():
             delete_memory(command=MemoryTouch(id=self.memory_id))
-        self.assertIn("Restore it to settle this", self.page(f"{self.one}change/"))
+        self.assertIn("Restore it to resolve the conflict", self.page(f"{self.one}change/"))
         self.settle(resolution="keep_a")
         self.assertIsNone(self.conflict().resolved_at)
 
@@ -119,7 +121,7 @@ class ConflictTests(AdminTestCase):
         self.assertEqual(self.listed("memories/conflict/", state="settled"), [self.conflict_id])
 
     def test_a_list_without_any_says_what_would_be_here(self) -> None:
-        self.assertIn("When two write one memory at once", self.page("memories/conflict/", "beta"))
+        self.assertIn("When two clients change the same version", self.page("memories/conflict/", "beta"))
 
     def test_settling_takes_a_post(self) -> None:
         self.assertRedirects(self.client.get(self.address(f"{self.one}settle/")), self.address(f"{self.one}change/"))

@@ -64,7 +64,7 @@ class DecisionsBrowserTests(BrowserTestCase):
             row.send_keys(f"way {place}")
         self.type_into("supersedes", f"#{self.second}")
         self.follow("Record")
-        self.see(f"it supersedes #{self.second}")
+        self.see(f"which supersedes #{self.second}")
         self.assertEqual([each.text for each in self.find_all(".alternatives dt")], ["way 0", "way 1", "way 2"])
 
     def full(self, found: list[Any], count: int) -> list[Any]:
@@ -120,7 +120,7 @@ class DecisionsBrowserTests(BrowserTestCase):
         self.type_into("to", str(self.first))
         self.see("Superseded: Poll the table", within=".relate")
         self.find("[name=relation]").find_element(By.CSS_SELECTOR, "[value=conflicts_with]").click()
-        self.follow("Link")
+        self.follow("Add link")
         self.see("conflicts with", within="#edges .relations")
 
     def test_no_page_breaks_the_policy_or_is_wider_than_a_narrow_screen(self) -> None:

@@ -35,7 +35,7 @@ class RecordingTests(DecidingTestCase):
             files="a.py\nb.py",
             decided_at="2026-11-01T10:00",
         )
-        self.assertIn(f"it supersedes #{first}", page)
+        self.assertIn(f"which supersedes #{first}", page)
         (decision_id, _) = self.decisions()
         decision = self.decision(decision_id)
         self.assertEqual(decision.chosen, "Push it.\nAt once.")
@@ -59,8 +59,8 @@ class RecordingTests(DecidingTestCase):
         self.assertIn("'alternatives[0].option' must not be empty.", page)
         self.assertIn("There is no decision #99 here.", self.send_new(title="Push", chosen="x", refines="#99"))
         memory = self.write("A note")
-        said = self.send_new(title="Push", chosen="x", refines=f"#{memory}")
-        self.assertIn(f"#{memory} is a memory, not a decision.", said)
+        shown = self.send_new(title="Push", chosen="x", refines=f"#{memory}")
+        self.assertIn(f"#{memory} is a memory, not a decision.", shown)
         self.assertEqual(self.count(), 0)
 
     def test_more_rows_are_offered_without_a_script_and_keep_what_was_typed(self) -> None:
@@ -74,7 +74,7 @@ class RecordingTests(DecidingTestCase):
 
     def test_secrets_are_taken_out_and_the_person_is_told(self) -> None:
         page = self.send_new(title="Push", chosen="Use password=hunter2hunter2 for it.")
-        self.assertIn("taken out before anything was kept", page)
+        self.assertIn("masked before saving", page)
         self.assertNotIn("hunter2", self.decision(self.decisions()[0]).chosen)
 
 
@@ -85,7 +85,7 @@ class SupersedingTests(DecidingTestCase):
         for part in ('value="Poll"', "Prices change.", 'value="prices"', '<option value="high" selected>'):
             self.assertIn(part, page)
         answer = self.send(first, "supersede", **{**BLANK, "impact": ""}, title="", chosen="Push.")
-        self.assertIn(f"it supersedes #{first}", text_of(answer))
+        self.assertIn(f"which supersedes #{first}", text_of(answer))
         decision = self.decision(self.decisions()[0])
         self.assertEqual((decision.title, decision.topic, decision.impact), ("Poll", "prices", "high"))
 
@@ -95,9 +95,9 @@ class SupersedingTests(DecidingTestCase):
         self.assertIn(f"Supersede #{second} instead", text_of(self.page(f"{PAGE}/{first}/supersede/")))
         fields = {**BLANK, "title": "Stream", "chosen": "Stream it."}
         refused = text_of(self.send(first, "supersede", **fields))
-        self.assertIn(f"#{second} is in force; supersede that, or tick “Make it a second head”.", refused)
+        self.assertIn(f"#{second} is in force; supersede that, or tick “Keep both as current (second head)”.", refused)
         self.assertEqual(self.count(), 2)
-        self.assertIn("it supersedes", text_of(self.send(first, "supersede", **fields, branch="on")))
+        self.assertIn("which supersedes", text_of(self.send(first, "supersede", **fields, branch="on")))
         self.assertEqual(
             [self.decision(each).status for each in self.decisions()], ["accepted", "accepted", "superseded"]
         )
@@ -107,7 +107,7 @@ class AddingTests(DecidingTestCase):
     def test_a_person_marks_it_and_says_why(self) -> None:
         decision = self.record("Poll")
         page = text_of(self.send(decision, "mark", status="deprecated", reason="Nobody reads it."))
-        self.assertIn("Marked: deprecated.", page)
+        self.assertIn("Set the status to deprecated.", page)
         self.assertIn("Nobody reads it.", page)
         self.assertEqual(self.decision(decision).status, "deprecated")
         self.assertIn("'status' must be one of", text_of(self.send(decision, "mark", status="great")))
@@ -123,13 +123,15 @@ class AddingTests(DecidingTestCase):
         self.commit("bbbb", f"Revert\n\nThis reverts commit {'aaaa'.ljust(40, '0')}.")
         self.assertIn("which implemented it", text_of(self.shown(decision)))
         page = text_of(self.send(decision, "mark", reviewed="1", reason="Only half of it went."))
-        self.assertIn("Its review is settled.", page)
+        self.assertIn("Confirmed that the decision is still valid.", page)
         self.assertNotIn("which implemented it", page)
 
     def test_a_link_is_added_once_and_a_circle_names_its_path(self) -> None:
         first, second = self.record("Poll"), self.record("Push")
         self.assertIn("Added.", self.send(second, "link", relation="refines", to=f"#{first}"))
-        self.assertIn("It is there already.", self.send(second, "link", relation="refines", to=str(first)))
+        self.assertIn(
+            "Nothing changed: it already exists.", self.send(second, "link", relation="refines", to=str(first))
+        )
         circle = text_of(self.send(first, "link", relation="depends_on", to=str(second)))
         self.assertIn(f"would close a cycle: #{second} → #{first} → #{second}.", circle)
         self.assertIn("'to' must be a whole number", text_of(self.send(first, "link", relation="refines", to="x")))
@@ -141,12 +143,12 @@ class AddingTests(DecidingTestCase):
         address = self.address(f"{PAGE}/{decision}/lookup/")
         found = self.client.get(address, {"target": f"#{decision}"})
         self.assertEqual((found.content.decode(), found["X-Found"]), ("Accepted: Poll", "yes"))
-        for target, said in (
+        for target, message in (
             ("99", "There is no decision #99 here."),
-            ("x", "Type the number of a decision, such as #412."),
+            ("x", "Enter the number of a decision, such as #412."),
         ):
             missing = self.client.get(address, {"target": target})
-            self.assertEqual((missing.content.decode(), missing["X-Found"]), (said, "no"))
+            self.assertEqual((missing.content.decode(), missing["X-Found"]), (message, "no"))
 
     def test_evidence_of_each_kind_is_added(self) -> None:
         decision = self.record("Poll")

@@ -28,29 +28,29 @@ class ErasingTests(AdminTestCase):
             return bool(Memory.objects.filter(id=self.memory_id).exists())
 
     def test_is_offered_only_for_what_is_deleted(self) -> None:
-        self.assertNotIn("Erase for good", self.page(f"{self.one}change/"))
+        self.assertNotIn("Delete permanently", self.page(f"{self.one}change/"))
         answer = self.client.get(self.address(f"{self.one}erase/"), follow=True)
-        self.assertIn("Delete it first", answer.content.decode())
+        self.assertIn("Delete the memory first", answer.content.decode())
         self.delete()
-        self.assertIn("Erase for good", self.page(f"{self.one}change/"))
+        self.assertIn("Delete permanently", self.page(f"{self.one}change/"))
 
     def test_the_page_says_what_goes_and_what_stays_and_changes_nothing(self) -> None:
         self.delete()
         page = self.page(f"{self.one}erase/")
-        for each in (
-            "What goes",
-            "What stays",
+        for text in (
+            "Will be deleted",
+            "Will be kept",
             "digests",
-            "Backups and exports",
+            "older backups and exports",
             f"Type <code>{self.memory_id}</code> to confirm",
         ):
-            self.assertIn(each, page)
+            self.assertIn(text, page)
         self.assertTrue(self.is_there())
 
     def test_with_its_number_it_is_gone_and_the_event_says_who_and_why(self) -> None:
         self.delete()
         fields = {"number": f"#{self.memory_id}", "confirm_token": self.token(), "reason": "asked for"}
-        self.assertIn(f"#{self.memory_id} is erased for good.", self.post(f"{self.one}erase/", **fields))
+        self.assertIn(f"Deleted #{self.memory_id} permanently.", self.post(f"{self.one}erase/", **fields))
         self.assertFalse(self.is_there())
         self.page(f"{self.one}change/", status=404)
         with self.store():
@@ -63,7 +63,7 @@ class ErasingTests(AdminTestCase):
         self.delete()
         for typed in ("", "yes", str(self.memory_id + 1)):
             page = self.post(f"{self.one}erase/", number=typed, confirm_token=self.token())
-            self.assertIn(f"To go on, type {self.memory_id}", page)
+            self.assertIn(f"Type {self.memory_id}, the number", page)
         self.assertTrue(self.is_there())
 
     def test_what_changed_since_the_page_was_shown_must_be_confirmed_again(self) -> None:
@@ -73,7 +73,7 @@ class ErasingTests(AdminTestCase):
             restore_memory(command=MemoryTouch(id=self.memory_id))
         self.delete()
         page = self.post(f"{self.one}erase/", number=str(self.memory_id), confirm_token=token)
-        self.assertIn("It was changed while you read this page", page)
+        self.assertIn("The memory has changed since you opened this page", page)
         self.assertTrue(self.is_there())
 
     def test_beta_erases_nothing_of_alphas(self) -> None:

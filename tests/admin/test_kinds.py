@@ -89,27 +89,27 @@ class KindFormTests(KindTestCase):
             examples__good=["amount = 1\r\ntotal = 2", "", "customer"],
             examples__bad=["amt"],
         )
-        self.assertIn("Written as #1.", self.post("memories/guideline/add/", **fields))
+        self.assertIn("Created #1.", self.post("memories/guideline/add/", **fields))
         memory = self.memory(1)
         self.assertEqual((memory.kind, memory.type, memory.priority), ("guideline", "naming", 80))
         examples = {"good": ["amount = 1\ntotal = 2", "customer"], "bad": ["amt"]}
         self.assertEqual(memory.attributes["examples"], examples)
         page = self.page("memories/memory/1/change/")
         shown = text_of(page)
-        for each in ("Names are read more often", "Like this", "Not like this", "amt", "of 100"):
-            self.assertIn(each, shown)
+        for text in ("Names are read more often", "Good", "Bad", "amt", "of 100"):
+            self.assertIn(text, shown)
 
     def test_a_tool_shows_what_it_takes(self) -> None:
         examples = ["replay 1", '{"day": 1}']
         fields = self.form(type="cli", parameters=json.dumps(SCHEMA), examples=examples, constraints="x")
-        self.assertIn("Written as #1.", self.post("memories/tool/add/", **fields))
+        self.assertIn("Created #1.", self.post("memories/tool/add/", **fields))
         expected = {"parameters": SCHEMA, "examples": ["replay 1", {"day": 1}], "constraints": "x"}
         self.assertEqual(self.attributes(1), expected)
         self.assertIn("day required string in UTC", text_of(self.page("memories/memory/1/change/")))
 
     def test_knowledge_holds_until_a_time_in_utc(self) -> None:
         fields = self.form(type="fact", confidence="0.25", valid_until="2031-02-03T04:05")
-        self.assertIn("Written as #1.", self.post("memories/knowledge/add/", **fields))
+        self.assertIn("Created #1.", self.post("memories/knowledge/add/", **fields))
         self.assertEqual(self.attributes(1), {"confidence": 0.25, "valid_until": "2031-02-03T04:05:00Z"})
         self.assertIn('value="2031-02-03T04:05:00"', self.page("memories/memory/1/edit/"))
 
@@ -129,16 +129,16 @@ class KindFormTests(KindTestCase):
             ("knowledge", "confidence", {"confidence": "2"}, "'confidence' must be at most 1"),
             ("knowledge", "valid_until", {"valid_until": "soon"}, "'valid_until' must be an ISO 8601 time"),
             ("tool", "parameters", {"parameters": '{"type": "objet"}'}, "is not a valid JSON schema at type"),
-            ("tool", "parameters", {"parameters": "{'a'"}, "This is not JSON"),
-            ("tool", "parameters", {"parameters": "[" * 20_000}, "This is nested too deeply"),
+            ("tool", "parameters", {"parameters": "{'a'"}, "Enter valid JSON"),
+            ("tool", "parameters", {"parameters": "[" * 20_000}, "This JSON is nested too deeply"),
         )
-        for kind, field, typed, said in cases:
+        for kind, field, typed, message in cases:
             with self.subTest(kind, typed=str(typed)[:40]):
                 known = {"guideline": "general", "knowledge": "fact", "tool": "cli"}[kind]
                 page = self.post(f"memories/{kind}/add/", **self.form(type=known, content="worth keeping", **typed))
                 self.assertIn("worth keeping", page)
                 errors = page.partition(f'id="id_{field}_error">')[2].partition("</p>")[0]
-                self.assertIn(said, errors)
+                self.assertIn(message, errors)
         self.assertEqual(self.memories(), [])
 
     def test_all_that_is_wrong_is_said_at_once(self) -> None:
@@ -170,10 +170,10 @@ class KindFormTests(KindTestCase):
         kept = {"priority": 80, "rationale": "why", "examples": {"good": ["a"], "bad": ["b"]}}
         memory_id = self.write("A rule", kind="guideline", attributes=kept)
         fields = {**self.shown(memory_id), "rationale": "", "priority": "10"}
-        self.assertIn("Saved as version 2.", self.post(f"memories/memory/{memory_id}/edit/", **fields))
+        self.assertIn("Saved version 2.", self.post(f"memories/memory/{memory_id}/edit/", **fields))
         self.assertEqual(self.attributes(memory_id), {"priority": 10, "examples": kept["examples"]})
         history = text_of(self.page(f"memories/memory/{memory_id}/versions/"))
-        self.assertIn("Priority: [gone: 80 ] [new: 10 ]", history)
+        self.assertIn("Priority: [removed: 80 ] [added: 10 ]", history)
         self.assertNotIn("Examples:", history)
 
     def test_an_edit_that_came_too_late_shows_which_attributes_changed_meanwhile(self) -> None:
@@ -183,7 +183,7 @@ class KindFormTests(KindTestCase):
             update_memory(command=MemoryUpdate(id=memory_id, attributes={"priority": 95}))
         page = text_of(self.post(f"memories/memory/{memory_id}/edit/", **{**fields, "rationale": "mine"}))
         self.assertIn("Version 2 was saved while you edited version 1", page)
-        self.assertIn("Priority: [gone: 80 ] [new: 95 ] The text stayed the same.", page)
+        self.assertIn("Priority: [removed: 80 ] [added: 95 ] The text did not change.", page)
         self.assertEqual(self.attributes(memory_id), {"priority": 95})
 
     def shown(self, memory_id: int) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class PromoteTests(KindTestCase):
         self.assertIn("Promote to the project", self.page(f"memories/memory/{memory_id}/change/"))
         self.page(f"memories/memory/{memory_id}/promote/", status=405)
         page = self.post(f"memories/memory/{memory_id}/promote/")
-        self.assertIn("It holds for the whole project now, as version 2.", page)
+        self.assertIn("Promoted to the project, as version 2.", page)
         self.assertNotIn("Promote to the project", page)
         self.assertEqual(self.memory(memory_id).scope, "project")
 
@@ -221,7 +221,7 @@ class OtherStoreTests(KindTestCase):
         address = "/global/admin/memories/guideline/"
         answer = self.client.post(f"{address}add/", self.form(type="general", priority="70"), follow=True)
         page = text_of(answer.content.decode())
-        self.assertIn("Written as #1.", page)
+        self.assertIn("Created #1.", page)
         self.assertRegex(page, r"Scope Global")
         self.assertNotIn("Promote", page)
         listed = self.client.get(address).content.decode()

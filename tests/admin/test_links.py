@@ -11,14 +11,14 @@ class TagTests(AdminTestCase):
         self.write("one", "1", tags=["python", "payments"])
         self.write("two", "2", tags=["payments"])
         page = text_of(self.page("memories/tag/"))
-        self.assertRegex(page, r"Custom 1 tag payments describe it : payments 2 memories")
+        self.assertRegex(page, r"Custom 1 tag payments describe : payments 2 memories")
         self.assertRegex(page, r"Language 9 tags python predefined 1 memories")
 
     def test_a_tag_is_described(self) -> None:
         self.write("one", "1", tags=["payments"])
         self.assertIn('value="payments"', self.page("memories/tag/add/", name="payments"))
         page = self.post("memories/tag/add/", name="Payments", category="domain", description="Money that moves")
-        self.assertIn("“payments” is described, in category domain.", page)
+        self.assertIn("Described the tag “payments” in the category domain.", page)
         self.assertIn("Money that moves", page)
         with self.store():
             self.assertEqual(Tag.objects.get().name, "payments")
@@ -37,7 +37,7 @@ class TagTests(AdminTestCase):
         self.assertIn("?tag=payments", page)
         self.assertNotIn("?tag=python", page)
         self.assertNotIn("?tag=python", self.page("memories/tag/", used="1"))
-        self.assertIn("No tag matches", self.page("memories/tag/", q="nowhere"))
+        self.assertIn("No matching tags", self.page("memories/tag/", q="nowhere"))
 
     def test_the_forms_suggest_the_tags_and_categories_in_use(self) -> None:
         self.write("one", "1", kind="guideline", type="naming", tags=["payments"])
@@ -68,7 +68,7 @@ class RelationTests(AdminTestCase):
         self.assertIn(f"Added: applies to #{self.tool} ledger_balance.", self.relate("applies_to", f"#{self.tool}"))
         self.assertRegex(self.shown(self.rule), r"^applies to ledger_balance Tool")
         self.assertRegex(self.shown(self.tool), r"^subject of No SQL in doors Guideline")
-        self.assertIn("It is there already", self.relate("applies_to", str(self.tool)))
+        self.assertIn("This relation already exists", self.relate("applies_to", str(self.tool)))
         self.assertEqual(len(self.relations()), 1)
 
     def test_the_project_is_an_end_too(self) -> None:
@@ -95,8 +95,8 @@ class RelationTests(AdminTestCase):
             ("related_to", str(gone), "is deleted"),
             ("loves", str(self.tool), "'relation' must be one of"),
         )
-        for relation, target, said in cases:
-            self.assertIn(said, self.relate(relation, target), (relation, target))
+        for relation, target, message in cases:
+            self.assertIn(message, self.relate(relation, target), (relation, target))
         self.assertIn("would create a cycle", self.relate("depends_on", str(self.rule), self.tool))
         self.assertEqual(len(self.relations()), 1)
 

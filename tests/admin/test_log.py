@@ -24,8 +24,8 @@ class ListTests(AdminTestCase):
             update_memory(command=MemoryUpdate(id=memory_id, content="other text"))
         self.assertEqual(self.events(), [2, 1])
         page = text_of(self.page(LOG))
-        for each in ("memory.revised", "bob", "memory:1", "mcp", "s-7", "2 events"):
-            self.assertIn(each, page)
+        for text in ("memory.revised", "bob", "memory:1", "mcp", "s-7", "2 events"):
+            self.assertIn(text, page)
 
     def test_filters_by_type_door_day_session_and_stream(self) -> None:
         with clock.frozen(datetime(2024, 5, 6, 23, 59, tzinfo=UTC)):
@@ -33,7 +33,7 @@ class ListTests(AdminTestCase):
         with self.store(source="admin"):
             delete_memory(command=MemoryTouch(id=old))
         self.assertEqual(self.events(type="memory.deleted"), [2])
-        self.assertEqual(self.events(door="mcp"), [1])
+        self.assertEqual(self.events(source="mcp"), [1])
         self.assertEqual(self.events(day="2024-05-06"), [1])
         self.assertEqual(self.events(day="2024-05-07"), [])
         self.assertEqual(self.events(day="no day"), [])
@@ -67,8 +67,8 @@ class DetailTests(AdminTestCase):
         self.assertIn('"content": "first <text>"', page)
         with self.store():
             digests = rows.fetch("SELECT payload_digest, chain_digest, event_id FROM raw_events WHERE position = 1")[0]
-        for each in digests:
-            self.assertIn(each, page)
+        for text in digests:
+            self.assertIn(text, page)
         self.assertIn("#2 →", page)
         self.assertNotIn("← #0", page)
 
@@ -77,7 +77,7 @@ class DetailTests(AdminTestCase):
         with self.store():
             log.erase_streams(["memory:1"], reason="asked for")
         page = self.page(f"{LOG}1/change/")
-        self.assertIn("was erased", page)
+        self.assertIn("was deleted permanently", page)
         self.assertNotIn("to be forgotten", page)
         self.assertIn("erased", self.page(f"{LOG}2/change/"))
 

@@ -23,8 +23,8 @@ class ListTests(AdminTestCase):
             update_memory(command=MemoryUpdate(id=first, content="a newer text"))
         self.assertEqual(self.memories(), [first, second])
         row = text_of(self.page("memories/memory/"))
-        for each in ("Keep one file a project", f"#{first}", "Decision", "storage", "v2", "agent", "just now"):
-            self.assertIn(each, row)
+        for text in ("Keep one file a project", f"#{first}", "Decision", "storage", "v2", "agent", "just now"):
+            self.assertIn(text, row)
 
     def test_hides_deleted_memories_until_they_are_asked_for(self) -> None:
         kept, deleted = self.write("kept", "one"), self.write("gone", "two")
@@ -46,7 +46,7 @@ class ListTests(AdminTestCase):
 
     def test_an_empty_list_says_what_to_do(self) -> None:
         self.assertIn("Write the first one", self.page("memories/memory/"))
-        self.assertIn("Nothing matches", self.page("memories/memory/", q="nowhere"))
+        self.assertIn("No results", self.page("memories/memory/", q="nowhere"))
 
 
 class SearchTests(AdminTestCase):
@@ -91,8 +91,8 @@ class DetailTests(AdminTestCase):
         self.assertIn("<strong>Why</strong>: because", page)
         with self.store():
             event_id = RawEvent.objects.get(position=memory_id).event_id
-        for each in ("agent", "mcp", "s-9", "docs/x.md", "choice", event_id, f"#{memory_id}"):
-            self.assertIn(each, text_of(page))
+        for text in ("agent", "mcp", "s-9", "docs/x.md", "choice", event_id, f"#{memory_id}"):
+            self.assertIn(text, text_of(page))
 
     def test_versions_show_what_changed_word_by_word(self) -> None:
         memory_id = self.write("A choice", "Take the red one.", tags=["x"])
@@ -102,9 +102,9 @@ class DetailTests(AdminTestCase):
             )
             update_memory(command=MemoryUpdate(id=memory_id, tags=["y"]))
         page = self.page(f"memories/memory/{memory_id}/versions/")
-        self.assertIn("[gone: red ] [new: blue ]", text_of(page))
+        self.assertIn("[removed: red ] [added: blue ]", text_of(page))
         self.assertIn("it is faster", page)
-        self.assertIn("Tags: [gone: x ] [new: y ]", text_of(page))
+        self.assertIn("Tags: [removed: x ] [added: y ]", text_of(page))
 
     def test_many_versions_come_ten_to_a_page(self) -> None:
         memory_id = self.write("A choice", "text 1")
@@ -143,7 +143,7 @@ class WritingTests(AdminTestCase):
     def test_a_person_writes_a_memory_and_the_event_says_so(self) -> None:
         links = "https://example.org/a\nfile:///b spec"
         page = self.post("memories/memory/add/", **self.form(tags="Storage, db ,", links=links, topic_key="the-topic"))
-        self.assertIn("Written as #1.", page)
+        self.assertIn("Created #1.", page)
         memory = self.memory(1)
         self.assertEqual(memory.tags, ["db", "storage"])
         self.assertEqual(memory.topic_key, "the-topic")
@@ -170,7 +170,7 @@ class WritingTests(AdminTestCase):
 
     def test_a_secret_is_taken_out_and_the_page_says_so(self) -> None:
         page = self.post("memories/memory/add/", **self.form(content=f"the key is {SECRET}."))
-        self.assertIn("taken out before anything was kept", page)
+        self.assertIn("masked before saving", page)
         self.assertNotIn(SECRET, page)
         self.assertIn('<mark class="redacted">', page)
 
@@ -187,7 +187,7 @@ class WritingTests(AdminTestCase):
         fields = self.form(
             title="A choice", content="blue", tags="x", source="", base_version="1", change_reason="faster"
         )
-        self.assertIn("Saved as version 2.", self.post(f"memories/memory/{memory_id}/edit/", **fields))
+        self.assertIn("Saved version 2.", self.post(f"memories/memory/{memory_id}/edit/", **fields))
         memory = self.memory(memory_id)
         self.assertEqual((memory.version, memory.content, memory.source), (2, "blue", ""))
         self.assertIn("faster", self.page(f"memories/memory/{memory_id}/versions/"))
@@ -202,12 +202,12 @@ class WritingTests(AdminTestCase):
         self.assertIn("somebody else", page)
         self.assertIn("my long text", page)
         self.assertIn("red or blue", page)
-        self.assertIn("[gone: green ] [new: blue ]", text_of(page))
+        self.assertIn("[removed: green ] [added: blue ]", text_of(page))
         self.assertEqual(self.memory(memory_id).content, "red or blue")
         self.assertIn('name="base_version" value="2"', page)
 
         self.assertIn(
-            "Saved as version 3.", self.post(f"memories/memory/{memory_id}/edit/", **{**fields, "base_version": "2"})
+            "Saved version 3.", self.post(f"memories/memory/{memory_id}/edit/", **{**fields, "base_version": "2"})
         )
         self.assertEqual(self.memory(memory_id).content, "my long text")
 
@@ -223,16 +223,16 @@ class WritingTests(AdminTestCase):
 class DeletingTests(AdminTestCase):
     def test_deleting_asks_first_and_says_that_it_can_be_restored(self) -> None:
         memory_id = self.write("A choice")
-        self.assertIn("can be restored", self.page(f"memories/memory/{memory_id}/delete/"))
+        self.assertIn("can restore it", self.page(f"memories/memory/{memory_id}/delete/"))
         self.assertIsNone(self.memory(memory_id).deleted_at)
-        self.assertIn("is deleted", self.post(f"memories/memory/{memory_id}/delete/"))
+        self.assertIn(f"Deleted #{memory_id}.", self.post(f"memories/memory/{memory_id}/delete/"))
         self.assertIsNotNone(self.memory(memory_id).deleted_at)
 
     def test_restoring_takes_a_post(self) -> None:
         memory_id = self.write("A choice")
         self.post(f"memories/memory/{memory_id}/delete/")
         self.page(f"memories/memory/{memory_id}/restore/", status=405)
-        self.assertIn("is restored", self.post(f"memories/memory/{memory_id}/restore/"))
+        self.assertIn(f"Restored #{memory_id}.", self.post(f"memories/memory/{memory_id}/restore/"))
         self.assertIsNone(self.memory(memory_id).deleted_at)
 
     def test_a_second_deletion_is_told_apart(self) -> None:

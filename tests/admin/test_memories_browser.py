@@ -44,14 +44,14 @@ class MemoriesBrowserTests(BrowserTestCase):
     def test_a_conflict_is_merged_from_the_banner_on(self) -> None:
         memory_id, conflict_id = self.disagree()
         self.open(f"memories/memory/{memory_id}/change/")
-        self.follow(f"Settle conflict #{conflict_id}")
+        self.follow(f"Resolve conflict #{conflict_id}")
         self.assertEqual([each.is_displayed() for each in self.find_all("[name=content]")], [False])
         self.find("[name=resolution][value=merge]").click()
         self.wait(lambda: self.find("[name=content]").is_displayed(), "the merged text")
         draft = self.find("[name=content]").get_attribute("value")
         self.assertEqual(draft, "Retry five times.\n\nWait a minute.\n")
-        self.follow("Settle")
-        self.see("Settled. Version 4 stands.")
+        self.follow("Resolve conflict")
+        self.see("Resolved. Version 4 is current.")
         self.see("merge them", within=".settled-banner")
 
     def test_a_guideline_gets_one_more_example(self) -> None:
@@ -62,7 +62,7 @@ class MemoriesBrowserTests(BrowserTestCase):
         for place, text in ((1, "raise Gone(2)"), (2, "raise Locked(3)")):
             self.find_all("[name=examples__good]")[place].send_keys(text)
         self.follow("Save")
-        self.see("Saved as version 2.")
+        self.see("Saved version 2.")
         good = [each.text for each in self.find_all(".good pre")]
         self.assertEqual(good, ["raise Invalid(1)", "raise Gone(2)", "raise Locked(3)"])
 
@@ -107,7 +107,7 @@ class MemoriesBrowserTests(BrowserTestCase):
         self.wait(lambda: self.script(chosen) == "keep_a", "the first way")
         self.press(Keys.ARROW_DOWN)
         self.wait(lambda: self.script(chosen) == "keep_b", "the next way")
-        self.tab_to("Settle")
+        self.tab_to("Resolve conflict")
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("Settled. Version 3 stands.")
+        self.see("Resolved. Version 3 is current.")

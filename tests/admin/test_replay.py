@@ -34,11 +34,11 @@ class ReplayTests(AdminTestCase):
 
     def test_shows_an_event_its_digest_the_one_before_and_its_neighbours(self) -> None:
         page = self.page(REPLAY, position="6")
-        for each in (self.digest(5), self.digest(6), "note 6", '"content": "text 6"', "memory.written"):
-            self.assertIn(each, page)
+        for text in (self.digest(5), self.digest(6), "note 6", '"content": "text 6"', "memory.written"):
+            self.assertIn(text, page)
         self.assertEqual(self.around(page), list(range(2, 11)))
         self.assertIn("Verified", page)
-        self.assertIn("All 9 links shown hold.", text_of(page))
+        self.assertIn("9 links verified.", text_of(page))
         self.assertRegex(page, r'<input type="range"[^>]* min="1" max="12" value="6"')
 
     def test_begins_at_the_first_event_and_keeps_within_the_log(self) -> None:
@@ -88,7 +88,7 @@ class ReplayTests(AdminTestCase):
         with self.store():
             log.erase_streams(["memory:6"], reason="asked for")
         page = self.page(REPLAY, position="6")
-        self.assertIn("was erased", page)
+        self.assertIn("was deleted permanently", page)
         self.assertIn("Verified", page)
         self.assertNotIn("text 6", page)
 
@@ -121,18 +121,18 @@ class AsOfTests(AdminTestCase):
 
     def test_shows_what_was_known_then(self) -> None:
         then = text_of(self.page(AS_OF, position="1"))
-        for each in ("Two metres", "measured by hand", "1 memory", "The log now ends at #3."):
-            self.assertIn(each, then)
+        for text in ("Two metres", "measured by hand", "1 memory", "The latest event is #3."):
+            self.assertIn(text, then)
         self.assertNotIn("Three metres", then)
         now = text_of(self.page(AS_OF, position="3"))
-        for each in ("Three metres", "A zebrafish", "2 memories", "Nothing has happened since."):
-            self.assertIn(each, now)
-        self.assertIn("There was none yet.", self.page(AS_OF, position="0"))
+        for text in ("Three metres", "A zebrafish", "2 memories", "This is the latest event."):
+            self.assertIn(text, now)
+        self.assertIn("No memories yet", self.page(AS_OF, position="0"))
 
     def test_searches_what_was_known_then(self) -> None:
         self.assertIn("Two metres", self.page(AS_OF, position="1", q="hand"))
         self.assertNotIn("Two metres", self.page(AS_OF, position="2", q="laser"))
-        self.assertIn("None answered this then.", self.page(AS_OF, position="2", q="zebrafish"))
+        self.assertIn("No results.", self.page(AS_OF, position="2", q="zebrafish"))
         self.assertIn("A zebrafish", self.page(AS_OF, position="3", q="zebrafish"))
 
     def test_the_rest_comes_in_pages(self) -> None:
@@ -146,7 +146,7 @@ class AsOfTests(AdminTestCase):
         self.assertNotIn("More memories", rest)
 
     def test_a_position_that_is_none_is_refused_or_chosen_anew(self) -> None:
-        self.assertIn("There is no position 99", self.page(AS_OF, position="99", status=404))
+        self.assertIn("here is no position 99", self.page(AS_OF, position="99", status=404))
         self.assertIn("ursor is not one", self.page(AS_OF, position="1", cursor="x", status=422))
         for given in ("", "x", "-1", "9" * 40):
             self.assertRedirects(self.client.get(self.address(AS_OF), {"position": given}), self.address(REPLAY))

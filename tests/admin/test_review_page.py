@@ -1,4 +1,4 @@
-"""The page of review: what waits, one item at a time, and verdicts by buttons; by keys in a real browser."""
+"""The review queue, by buttons and by keyboard."""
 
 from __future__ import annotations
 
@@ -36,43 +36,35 @@ class ReviewPageTests(AdminTestCase):
         return memory.review, memory.review_reason
 
     def test_the_menu_says_how_many_wait_here_and_not_in_another_project(self) -> None:
-        self.assertIn("Memories 2 waiting", text_of(self.page()))
-        self.assertNotIn("waiting", text_of(self.page(project="beta")))
-        self.assertIn("Nothing waits for you", self.page(QUEUE, project="beta"))
+        self.assertIn("Memories 2 pending", text_of(self.page()))
+        self.assertNotIn("pending", text_of(self.page(project="beta")))
+        self.assertIn("No memories to review", self.page(QUEUE, project="beta"))
         self.page(f"{QUEUE}{self.first}/", project="beta", status=302)
 
     def test_an_item_shows_its_text_and_its_evidence_and_why_it_waits(self) -> None:
         html = self.page(f"{QUEUE}{self.first}/")
         self.assertIn("After a <strong>timeout</strong>.", html)
-        said = text_of(html)
-        for text in (
-            "1 of 2",
-            "Why it waits: policy reviews all writes.",
-            "agent",
-            "mcp",
-            "s-1",
-            f"#{self.first}",
-            "net",
-        ):
-            self.assertIn(text, said)
+        shown = text_of(html)
+        for text in ("1 of 2", "Reason: policy reviews all writes.", "agent", "mcp", "s-1", f"#{self.first}", "net"):
+            self.assertIn(text, shown)
 
     def test_a_verdict_leads_to_the_next_item_and_is_taken_back(self) -> None:
-        said = text_of(self.say(self.first, "accept", base_version="1"))
-        self.assertIn(f"Accepted #{self.first} “Retry three times”.", said)
-        self.assertIn("1 of 1", said)
-        said = text_of(self.say(self.second, "reject", base_version="1", reason="We use spaces."))
-        self.assertIn("Nothing waits for you", said)
+        shown = text_of(self.say(self.first, "accept", base_version="1"))
+        self.assertIn(f"Accepted #{self.first} “Retry three times”.", shown)
+        self.assertIn("1 of 1", shown)
+        shown = text_of(self.say(self.second, "reject", base_version="1", reason="We use spaces."))
+        self.assertIn("No memories to review", shown)
         self.assertEqual(self.standing(self.second), ("rejected", "We use spaces."))
-        said = text_of(self.post(f"{QUEUE}undo/"))
-        self.assertIn(f"Took the verdict on #{self.second} “Use tabs” back", said)
-        self.assertIn("Why it waits: policy reviews all writes.", said)
+        shown = text_of(self.post(f"{QUEUE}undo/"))
+        self.assertIn(f"Undid the verdict on #{self.second} “Use tabs”", shown)
+        self.assertIn("Reason: policy reviews all writes.", shown)
 
     def test_what_has_changed_meanwhile_is_shown_again_instead(self) -> None:
         with self.store("alpha", actor="agent", source="mcp"):
             update_memory(command=MemoryUpdate(id=self.first, content="After a lock."))
-        said = text_of(self.say(self.first, "accept", base_version="1"))
-        self.assertIn(f"#{self.first} is at version 2 now, but you reviewed version 1", said)
-        self.assertIn("After a lock.", said)
+        shown = text_of(self.say(self.first, "accept", base_version="1"))
+        self.assertIn(f"#{self.first} is at version 2 now, but you reviewed version 1", shown)
+        self.assertIn("After a lock.", shown)
         self.assertEqual(self.standing(self.first)[0], "proposed")
 
     def test_an_edit_that_cannot_be_kept_loses_nothing(self) -> None:
@@ -80,8 +72,8 @@ class ReviewPageTests(AdminTestCase):
         html = self.say(self.first, "edit", **fields)
         self.assertIn("Nothing was saved yet.", html)
         self.assertIn("After two timeouts.", html)
-        said = text_of(self.say(self.first, "edit", **{**fields, "title": "Retry twice"}))
-        self.assertIn(f"Accepted #{self.first} “Retry twice”.", said)
+        shown = text_of(self.say(self.first, "edit", **{**fields, "title": "Retry twice"}))
+        self.assertIn(f"Accepted #{self.first} “Retry twice”.", shown)
         memory = self.memory(self.first)
         self.assertEqual((memory.review, memory.version, memory.content), ("accepted", 2, "After two timeouts."))
 
@@ -90,7 +82,7 @@ class ReviewPageTests(AdminTestCase):
             target = write_memory(command=MemoryWrite(title="How we retry", content="Three times.")).id
         html = self.page(f"{QUEUE}{self.first}/merge/", other=f"#{target}")
         self.assertIn(f"Merge #{self.first} into #{target}", html)
-        for typed, refusal in (("999", "There is no memory #999"), ("", "Choose the memory"), ("x", "must be an id")):
+        for typed, refusal in (("999", "There is no memory #999"), ("", "Select the memory"), ("x", "must be an id")):
             answer = self.client.get(self.address(f"{QUEUE}{self.first}/merge/"), {"other": typed}, follow=True)
             self.assertIn(refusal, answer.content.decode(), typed)
         fields = {"into": str(target), "into_version": "1", "base_version": "1", "content": "Three times, then stop."}
@@ -115,7 +107,7 @@ class ReviewPageTests(AdminTestCase):
         self.assertEqual(self.memories(review="rejected", q="tabs"), [self.second])
         again = {**action, "action": "accept_chosen", "_selected_action": [str(self.first)]}
         self.assertIn("1 memory accepted.", self.post("memories/memory/?review=rejected", **again))
-        self.assertIn("It is kept, and left out of lists", self.page(f"memories/memory/{self.second}/change/"))
+        self.assertIn("Lists, searches and packs don’t show it", self.page(f"memories/memory/{self.second}/change/"))
         self.assertIn("Accepted", self.say(self.second, "accept", base_version="1", back="memory"))
         self.assertEqual(set(self.memories()), {self.first, self.second})
 
@@ -124,7 +116,7 @@ class ReviewPageTests(AdminTestCase):
         viewer.groups.add(Group.objects.get(name="viewer"))
         self.client.force_login(viewer)
         html = self.page(f"{QUEUE}{self.first}/")
-        self.assertIn("Why it waits", html)
+        self.assertIn("Reason:", html)
         self.assertNotIn("Accept <kbd>", html)
         answer = self.client.post(self.address(f"{QUEUE}{self.first}/accept/"), {"base_version": "1"})
         self.assertEqual((answer.status_code, self.standing(self.first)[0]), (403, "proposed"))
@@ -141,10 +133,7 @@ class ReviewByKeyTests(BrowserTestCase):
         super().setUp()
         self.known = self.propose("How we retry", "Three times, then we stop and say so.")
         self.rest("PATCH", f"projects/{self.project}/settings", {"settings": {"review_policy": "all"}})
-        self.ids = [
-            self.propose(f"Proposal {number}", f"What number {number} says of the work at hand.")
-            for number in range(1, 5)
-        ]
+        self.ids = [self.propose(f"Proposal {number}", f"What number {number} says of the work at hand.") for number in range(1, 5)]
 
     def propose(self, title: str, content: str) -> int:
         written = self.rest("POST", f"projects/{self.project}/memories", {"title": title, "content": content})
@@ -174,7 +163,7 @@ class ReviewByKeyTests(BrowserTestCase):
         self.see("Proposal 2", within="article")
         self.go("k")
         self.go("a")
-        self.see(f"Accepted #{first} “Proposal 1”.", within="[data-said]")
+        self.see(f"Accepted #{first} “Proposal 1”.", within="[data-live]")
         self.see("1 of 3")
         self.press("r")
         self.wait_for_focus("reason")
@@ -190,7 +179,7 @@ class ReviewByKeyTests(BrowserTestCase):
         self.press(Keys.END, ", corrected")
         with self.new_page():
             self.press_with_control(Keys.ENTER)
-        self.see(f"Accepted #{third} “Proposal 3, corrected”.", within="[data-said]")
+        self.see(f"Accepted #{third} “Proposal 3, corrected”.", within="[data-live]")
         self.press("m")
         self.wait_for_focus("into")
         self.press(Keys.TAB)
@@ -198,15 +187,15 @@ class ReviewByKeyTests(BrowserTestCase):
         self.wait_for_focus("content")
         with self.new_page():
             self.press_with_control(Keys.ENTER)
-        self.see(f"Merged #{fourth} into #{self.known}.", within="[data-said]")
-        self.see("Nothing waits for you")
+        self.see(f"Merged #{fourth} into #{self.known}.", within="[data-live]")
+        self.see("No memories to review")
         merged = self.get(self.known)["content"]
         self.assertEqual(merged, "Three times, then we stop and say so.\nWhat number 4 says of the work at hand.")
 
     def test_keys_are_shown_and_close_and_do_nothing_while_one_types(self) -> None:
         self.open(QUEUE)
         self.press("?")
-        self.see("take your last verdict back")
+        self.see("undo your last verdict")
         self.press(Keys.ESCAPE)
         self.wait(lambda: not self.find_all("details[open]"), "the menu closed")
         self.press("r")
@@ -216,7 +205,7 @@ class ReviewByKeyTests(BrowserTestCase):
         self.press(Keys.ESCAPE)
         self.assertEqual(self.tab_to("Keys ?"), ["Edit e", "Merge… m", "Keys ?"])
         self.press(Keys.ENTER)
-        self.see("take your last verdict back")
+        self.see("undo your last verdict")
 
     def test_no_page_is_wider_than_a_narrow_screen(self) -> None:
         self.narrow()

@@ -1,4 +1,4 @@
-"""The pages that show what agents are told: search, context packs, and what became of a memory."""
+"""The search page, the pages of context packs, and the use of a memory."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class SearchPageTests(AdminTestCase):
 
     def test_the_answer_is_the_one_that_an_agent_gets_with_its_tokens(self) -> None:
         with self.store("alpha", source="mcp"):
-            told = search(MemorySearch(query="which port")).text
+            answer = search(MemorySearch(query="which port")).text
         page = self.page(SEARCH, query="which port")
-        self.assertEqual(shown_text(page), told)
-        self.assertIn(f"about {estimate_tokens(told)} tokens", page)
+        self.assertEqual(shown_text(page), answer)
+        self.assertIn(f"about {estimate_tokens(answer)} tokens", page)
         self.assertIn("2 of 2 by full text", page)
 
     def test_filters_are_those_of_the_tool(self) -> None:
@@ -50,10 +50,10 @@ class SearchPageTests(AdminTestCase):
             with self.store("alpha", source="mcp"):
                 named = {"tags": ["net"]} if "tags" in filters else filters
                 named = {"sources": ["decision"]} if "source" in filters else named
-                told = search(MemorySearch.model_validate({"query": "port", **named})).text
+                answer = search(MemorySearch.model_validate({"query": "port", **named})).text
             page = self.page(f"{SEARCH}?{urlencode({'query': 'port', **filters})}")
-            self.assertIn(told.splitlines()[0], page)
-            self.assertEqual(page.count("hit-head"), told.count("\n#") + told.startswith("#"), filters)
+            self.assertIn(answer.splitlines()[0], page)
+            self.assertEqual(page.count("hit-head"), answer.count("\n#") + answer.startswith("#"), filters)
 
     def test_each_hit_leads_to_its_page_and_the_index_row_to_what_it_stands_for(self) -> None:
         page = self.page(SEARCH, query="8321")
@@ -74,16 +74,16 @@ class SearchPageTests(AdminTestCase):
     def test_what_cannot_be_asked_is_said_and_nothing_found_too(self) -> None:
         self.assertIn("Enter a whole number", self.page(SEARCH, query="port", limit="many"))
         self.assertIn("nothing found; try fewer or other words", self.page(SEARCH, query="zebra"))
-        self.assertIn("Ask something", self.page(SEARCH, query="  "))
+        self.assertIn("No search yet", self.page(SEARCH, query="  "))
         self.assertIn("No session is open here", self.page(SEARCH, query="port", scope="session"))
 
     def test_the_index_says_how_it_stands(self) -> None:
-        said = text_of(self.page(SEARCH))
-        self.assertIn("Can be found 2 2 memories By words Full text", said)
-        self.assertIn("Can be found 0 nothing yet", text_of(self.page(SEARCH, "beta")))
+        shown = text_of(self.page(SEARCH))
+        self.assertIn("Documents 2 2 memories Words Full text", shown)
+        self.assertIn("Documents 0 none yet", text_of(self.page(SEARCH, "beta")))
 
     def test_beta_sees_nothing_and_more_hits_cost_no_more_queries(self) -> None:
-        self.assertIn("Nothing was found.", self.page(SEARCH, "beta", query="port"))
+        self.assertIn("No results.", self.page(SEARCH, "beta", query="port"))
         few = self.queries_of(f"{SEARCH}?query=port")
         for number in range(8):
             self.write(f"Port {number}", f"Port number {number} is another.")
@@ -125,15 +125,15 @@ class PackPageTests(AdminTestCase):
 
     def test_a_budget_that_cannot_be_is_refused_and_an_empty_store_tells_nothing(self) -> None:
         self.assertIn("greater than or equal to 200", self.page(f"{PACKS}now/", max_tokens="5"))
-        self.assertIn("Nothing is known yet", self.page(f"{PACKS}now/", "beta"))
-        self.assertIn("No pack was sent yet", self.page(PACKS, "beta"))
+        self.assertIn("The pack is empty.", self.page(f"{PACKS}now/", "beta"))
+        self.assertIn("No packs sent yet", self.page(PACKS, "beta"))
 
     def test_packs_sent_are_listed_by_a_fixed_number_of_queries(self) -> None:
         first = self.send()
         few = self.queries_of(PACKS)
         second = self.send(query="port")
         self.assertEqual((self.listed(PACKS), self.queries_of(PACKS)), ([second, first], few))
-        self.assertIn("what changed last", self.page(PACKS))
+        self.assertIn("latest changes", self.page(PACKS))
 
     def test_a_pack_is_made_again_as_it_was_sent_until_something_of_it_is_erased(self) -> None:
         pack = self.send(query="which port")
@@ -141,11 +141,11 @@ class PackPageTests(AdminTestCase):
         page = self.page(f"{PACKS}{pack}/change/")
         self.assertIn("8321", shown_text(page))
         self.assertNotIn("9999", shown_text(page))
-        self.assertIn(">As sent</span>", page)
+        self.assertIn(">Verified</span>", page)
         self.erase(self.secret)
         page = self.page(f"{PACKS}{pack}/change/")
         self.assertNotIn("8321", page)
-        self.assertIn("something else than what was sent", page)
+        self.assertIn("differs from what was sent", page)
 
     def erase(self, memory_id: int) -> None:
         with self.store("alpha"):
@@ -179,9 +179,9 @@ class UsePageTests(AdminTestCase):
             pack_context(command=ContextPackRequest())
             get_memories(command=MemoryGet(ids=[cited]))
             count_uses()
-        said = text_of(self.page(f"memories/memory/{cited}/change/"))
-        self.assertIn("Given 1× by context packs Found 0× by searches Fetched 1× by id or name Cited 1×", said)
-        self.assertIn(f"memory #{citing}", said)
+        shown = text_of(self.page(f"memories/memory/{cited}/change/"))
+        self.assertIn("In packs 1× In searches 0× Read 1× by id or name Cited 1×", shown)
+        self.assertIn(f"memory #{citing}", shown)
 
     def test_lists_show_what_was_ignored_used_or_never_given(self) -> None:
         used, ignored = self.write("Port of the hub", "8321"), self.write("Colour of the logo", "teal")
@@ -202,7 +202,7 @@ class SearchPageBrowserTests(BrowserTestCase):
         self.open(SEARCH)
         self.type_into("query", "8321")
         self.follow("Search", within="form")
-        self.see("#1 note", within=".told")
+        self.see("#1 note", within=".verbatim")
         self.see("2 of 2", within=".ranked")
         width = "return document.documentElement.scrollWidth <= window.innerWidth"
         self.assertTrue(self.script(width))

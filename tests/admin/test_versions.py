@@ -19,7 +19,7 @@ class VersionTests(AdminTestCase):
 
     def test_an_earlier_version_is_made_the_current_one_again_as_a_new_one(self) -> None:
         page = self.post(f"{self.one}versions/1/again/")
-        self.assertIn("Version 1 is the current one again, as version 4.", page)
+        self.assertIn("Restored version 1, as version 4.", page)
         memory = self.memory(self.memory_id)
         self.assertEqual((memory.version, memory.content), (4, "Take the red one."))
 
@@ -36,14 +36,14 @@ class VersionTests(AdminTestCase):
 
     def test_any_two_versions_are_compared(self) -> None:
         page = text_of(self.page(f"{self.one}compare/?from=1&to=3"))
-        self.assertIn("Take the [gone: red ] one.", page)
-        self.assertIn("Take the [new: green ] one.", page)
+        self.assertIn("Take the [removed: red ] one.", page)
+        self.assertIn("Take the [added: green ] one.", page)
         self.assertNotIn("blue", page)
 
     def test_without_a_choice_the_last_two_are_compared(self) -> None:
         page = text_of(self.page(f"{self.one}compare/"))
-        self.assertIn("[gone: blue ]", page)
-        self.assertIn("[new: green ]", page)
+        self.assertIn("[removed: blue ]", page)
+        self.assertIn("[added: green ]", page)
 
     def test_a_version_that_is_not_there_is_said(self) -> None:
         page = self.page(f"{self.one}compare/?from=1&to=7", status=404)
@@ -51,7 +51,7 @@ class VersionTests(AdminTestCase):
 
     def test_a_lone_version_is_compared_with_itself(self) -> None:
         lone = self.write("Alone", "text")
-        self.assertIn("Both are version 1", self.page(f"memories/memory/{lone}/compare/"))
+        self.assertIn("Both sides show version 1", self.page(f"memories/memory/{lone}/compare/"))
 
     def test_beta_has_no_version_of_alphas(self) -> None:
         for path in ("versions/", "compare/"):

@@ -49,16 +49,16 @@ class RedactionPageTests(AdminTestCase):
             "reason": "A customer's.",
         }
         said = text_of(self.post(f"{PAGE}run/", **fields, typed="yes"))
-        self.assertIn("Type redact to confirm; nothing was changed.", said)
+        self.assertIn("Type redact to confirm. Nothing was changed.", said)
         said = text_of(self.post(f"{PAGE}run/", **{**fields, "confirm_token": "0" * 16}, typed="redact"))
-        self.assertIn("The log has changed since you looked", said)
+        self.assertIn("The log has changed since the preview", said)
         self.assertEqual(self.memory(self.memory_id).version, 1)
         fields["confirm_token"] = self.post(PAGE, way="text", wanted=WORD, label="name").partition(
             'name="confirm_token" value="'
         )[2][:16]
         said = text_of(self.post(f"{PAGE}run/", **fields, typed="redact"))
-        self.assertIn("2 finds taken out of 1 event.", said)
-        self.assertIn("and none has any left", said)
+        self.assertIn("Redacted 2 matches in 1 event, then searched", said)
+        self.assertIn("No copy was found", said)
         self.assertIn("A customer's.", said)
         self.assertEqual(self.memory(self.memory_id).title, "The [REDACTED:name] tank")
 
@@ -84,7 +84,7 @@ class RedactionPageTests(AdminTestCase):
         viewer.groups.set(Group.objects.filter(name="viewer"))
         self.assertIn("viewer", ROLES)
         self.client.force_login(viewer)
-        self.assertIn("Only an owner takes text out", text_of(self.page(PAGE)))
+        self.assertIn("Only owners can redact", text_of(self.page(PAGE)))
         answer = self.client.post(self.address(PAGE), {"way": "text", "wanted": WORD})
         self.assertEqual(answer.status_code, 403)
         self.assertNotIn(WORD, answer.content.decode().replace(f'value="{WORD}"', ""))
@@ -132,16 +132,16 @@ class RedactionBrowserTests(BrowserTestCase):
         self.open(PAGE)
         self.tab_to("wanted")
         self.press(WORD)
-        self.tab_to("Look first")
+        self.tab_to("Preview")
         with self.new_page():
             self.press(Keys.ENTER)
         self.see("Permanently redact 2 matches in 2 events?")
         self.tab_to("typed")
         self.press("redact")
-        self.tab_to("Take it out for good")
+        self.tab_to("Redact permanently")
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("2 finds taken out of 2 events.")
+        self.see("Redacted 2 matches in 2 events, then searched")
         self.see("A text called removed")
         reply = self.server.api("GET", f"projects/{self.project}/memories/{first['id']}")
         self.assertEqual(reply.json()["content"], "It was [REDACTED:removed].")

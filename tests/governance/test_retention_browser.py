@@ -40,7 +40,7 @@ class RetentionBrowserTests(BrowserTestCase):
         self.assertEqual(self.browser.switch_to.active_element.get_attribute("name"), "reason")
         with self.new_page():
             self.press("a lawsuit", Keys.ENTER)
-        self.see("no retention takes memory:1")
+        self.see("Retention skips memory:1")
         self.tab_to("Retention")
         with self.new_page():
             self.press(Keys.ENTER)
@@ -52,16 +52,16 @@ class RetentionBrowserTests(BrowserTestCase):
         self.tab_to("typed")
         with self.new_page():
             self.press("another", Keys.ENTER)
-        self.see(f"Type {self.project} to confirm; nothing was taken.")
+        self.see(f"Type {self.project} to confirm. Nothing was deleted.")
         with self.new_page():
             self.press(self.project, Keys.ENTER)
-        self.see("1 thing went, 2 events of the log")
+        self.see("Deleted 1 item in 2 events")
         self.see("Hold #5: a lawsuit", ".side-kept")
-        self.see("Ended", ".meta")
+        self.see("Completed", ".meta")
 
     def test_by_keyboard_a_rule_is_added_and_a_wrong_one_is_refused(self) -> None:
         self.open(PAGE)
-        self.tab_to("Change the rules")
+        self.tab_to("Edit rules")
         self.press(Keys.ENTER)
         self.press(Keys.TAB)  # to the sort
         self.press("deleted")
@@ -72,8 +72,8 @@ class RetentionBrowserTests(BrowserTestCase):
         self.tab_to("rules-0-after_days", most=60)
         with self.new_page():
             self.press(Keys.BACKSPACE * 4, "500", Keys.ENTER)
-        self.see("Deleted memories go after 500 days", ".rules")
-        self.see("Nothing: what is past its age is kept, or nothing is.", ".side-going")
+        self.see("Deleted memories are purged after 500 days", ".rules")
+        self.see("Nothing is due, or all due items are kept.", ".side-going")
 
     def test_on_a_narrow_screen_nothing_is_cut_off(self) -> None:
         self.narrow()

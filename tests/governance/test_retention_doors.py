@@ -57,11 +57,11 @@ class PagesTests(OldStoreTestCase):
 
     def test_it_is_taken_once_the_projects_name_is_typed(self):
         wrong = self.post("governance/retentionrun/run/", digest=self.digest(), typed="beta")
-        self.assertIn("Type alpha to confirm; nothing was taken.", wrong)
+        self.assertIn("Type alpha to confirm. Nothing was deleted.", wrong)
         self.assertEqual(self.runs(), 0)
         page = text_of(self.post("governance/retentionrun/run/", digest=self.digest(), typed="alpha"))
-        self.assertIn("1 thing went, 2 events of the log", page)
-        self.assertIn("its text is gone", page)
+        self.assertIn("Deleted 1 item in 2 events", page)
+        self.assertIn("(text deleted)", page)
         with self.store("alpha"):
             self.assertEqual(Memory.objects.count(), 0)
         self.assertEqual(self.runs("beta"), 0)
@@ -94,7 +94,8 @@ class PagesTests(OldStoreTestCase):
         )
         self.assertIsNone(settings.purge_deleted_after_days)
         self.assertIn(
-            "Prompts go after 30 days rule 1 Deleted tools stay rule 2", text_of(self.page("governance/retentionrun/"))
+            "Prompts are deleted after 30 days rule 1 Deleted tools are kept rule 2",
+            text_of(self.page("governance/retentionrun/")),
         )
 
     def test_a_rule_that_cannot_be_is_refused_with_one_sentence(self):
@@ -109,18 +110,18 @@ class PagesTests(OldStoreTestCase):
             held = Memory.objects.get().id
         page = text_of(self.post("governance/hold/place/", stream_id=f"#{held}", reason="a lawsuit"))
         self.assertIn(f"Memory Marmalade (#{held}) a lawsuit", page)
-        self.assertIn("Held a lawsuit No retention takes it", text_of(self.page(f"memories/memory/{held}/change/")))
+        self.assertIn("Held a lawsuit Exempt from deletion", text_of(self.page(f"memories/memory/{held}/change/")))
         self.assertNotIn("a lawsuit", self.page("governance/hold/", project="beta"))
 
     def test_a_hold_is_placed_from_the_things_own_page_and_lifted(self):
         self.assertIn(f"?stream=memory:{self.gone}", self.page(f"memories/memory/{self.gone}/change/"))
         self.assertIn(f'value="memory:{self.gone}"', self.page("governance/hold/", stream=f"memory:{self.gone}"))
         page = self.post("governance/hold/place/", stream_id=f"memory:{self.gone}", reason="a lawsuit")
-        self.assertIn(f"no retention takes memory:{self.gone}", page)
+        self.assertIn(f"Retention skips memory:{self.gone}", page)
         with self.store("alpha"):
             hold = Hold.objects.get()
         self.assertIn(f"Hold #{hold.id}: a lawsuit", text_of(self.page("governance/retentionrun/")))
-        self.assertIn("was lifted", self.post(f"governance/hold/{hold.id}/lift/", reason="settled"))
+        self.assertIn("Lifted hold #", self.post(f"governance/hold/{hold.id}/lift/", reason="settled"))
 
     def test_a_hold_on_nothing_is_refused(self):
         page = self.post("governance/hold/place/", stream_id="memory:999", reason="mine")

@@ -27,23 +27,23 @@ class RollbackPageTests(AdminTestCase):
         html = self.look()
         self.assertIn("Ports are <open>", html)
         self.assertNotIn("Ports stay closed", text_of(html))
-        self.assertIn("Quarantine 1 thing", html)
+        self.assertIn("Quarantine 1 item", html)
         token = html.partition('name="confirm_token" value="')[2][:16]
         fields = {"session_id": "s-bad", "confirm_token": token, "reason": "It was fed lies."}
         self.write("One more", "Of these.", session="s-bad")
         said = text_of(self.post(f"{PAGE}run/", **fields))
-        self.assertIn("The log has changed since you looked", said)
-        self.assertIn("Quarantine 2 things", said)
+        self.assertIn("The log has changed since the preview", said)
+        self.assertIn("Quarantine 2 items", said)
         token = self.look().partition('name="confirm_token" value="')[2][:16]
         said = text_of(self.post(f"{PAGE}run/", **{**fields, "confirm_token": token}))
-        self.assertIn("2 quarantined. It can be undone below.", said)
+        self.assertIn("2 quarantined. You can undo it below.", said)
         self.assertEqual([self.clean], self.memories())
-        self.assertIn("Undo this", said)
+        self.assertIn("Undo", said)
 
     def test_a_thing_can_be_left_and_what_is_wrong_is_said(self) -> None:
         other = self.write("Another", "One.", session="s-bad")
         html = self.look(leave=str(other))
-        self.assertIn("Quarantine 1 thing", html)
+        self.assertIn("Quarantine 1 item", html)
         self.assertIn("excluded by the request", html)
         self.assertIn("give at least one of", self.page(PAGE, session_id=""))
         self.assertIn("a position such as 412, or a time", self.look(since="yesterday"))
@@ -141,28 +141,28 @@ class RollbackBrowserTests(BrowserTestCase):
         self.open(PAGE)
         self.tab_to_field("session_id")
         self.press("s-bad")
-        self.tab_to("See what came of it")
+        self.tab_to("Preview impact")
         with self.new_page():
             self.press(Keys.ENTER)
         self.see("Ports are open", "#preview")
         self.see("cites")
         self.tab_to_field("also")
         self.press(Keys.SPACE)
-        self.tab_to("Show again with these choices")
+        self.tab_to("Update preview")
         with self.new_page():
             self.press(Keys.ENTER)
         self.see("2 quarantined")
         self.tab_to_field("reason")
         self.press("It was fed lies")
-        self.tab_to("Quarantine 2 things")
+        self.tab_to("Quarantine 2 items")
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("2 quarantined. It can be undone below.")
+        self.see("2 quarantined. You can undo it below.")
         self.assertEqual([], self.server.api("GET", path).json()["results"])
-        self.tab_to("Undo this", most=60)
+        self.tab_to("Undo", most=60)
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("is undone.")
+        self.see("Undid roll-back #")
         self.assertEqual(2, len(self.server.api("GET", path).json()["results"]))
 
     def tab_to_field(self, name: str) -> None:

@@ -44,23 +44,23 @@ class PageTests(AdminTestCase):
         shown = text_of(self.page(f"{PAGE}{self.decision}/"))
         self.assertRegex(shown, r"Sign tokens Decision High impact .* A commit changed a file that it governs .* HMAC")
         self.assertRegex(shown, r"Shorten aaaaaaaaaa Bo .* src/auth.py \+3 −1")
-        self.assertIn("is not at hand", shown)
+        self.assertIn("No diff", shown)
         raw = self.client.get(self.address(f"{PAGE}{self.decision}/")).content
         self.assertIn(b"Shorten &lt;tokens&gt;", raw)
         self.assertNotIn("Beta's own", text_of(first) + shown)
 
     def test_affirming_leads_to_the_next_and_the_last_leaves_nothing(self):
         left = text_of(self.post(f"{PAGE}{self.fact}/affirm/"))
-        self.assertIn(f"Affirmed #{self.fact} “The port is 8321”.", left)
+        self.assertIn(f"Confirmed #{self.fact} “The port is 8321”.", left)
         self.assertIn("1 of 2", left)
         self.assertIsNone(self.memory(self.fact).valid_until)
         self.post(f"{PAGE}{self.guideline}/affirm/", reason="read it")
-        self.assertIn("Nothing waits", text_of(self.post(f"{PAGE}{self.decision}/affirm/")))
+        self.assertIn("Nothing to recheck", text_of(self.post(f"{PAGE}{self.decision}/affirm/")))
         with self.store("alpha"):
             self.assertEqual(Affirmation.objects.get(entity_id=self.guideline).reason, "read it")
 
     def test_a_time_that_is_none_is_refused_and_one_to_come_is_kept(self):
-        self.assertIn("Write the time as", self.post(f"{PAGE}{self.fact}/affirm/", valid_until="soon"))
+        self.assertIn("Enter a time such as", self.post(f"{PAGE}{self.fact}/affirm/", valid_until="soon"))
         self.assertIn("is in the past", self.post(f"{PAGE}{self.fact}/affirm/", valid_until="2001-01-01"))
         self.post(f"{PAGE}{self.fact}/affirm/", valid_until="2099-12-31")
         ends = self.memory(self.fact).valid_until
@@ -82,19 +82,19 @@ class PageTests(AdminTestCase):
         self.client.force_login(add_person(command=PersonAdd(name="vic", role="viewer")))
         shown = self.page(f"{PAGE}{self.fact}/")
         self.assertIn("The port is 8321", shown)
-        self.assertNotIn("It holds", shown)
+        self.assertNotIn("Still valid", shown)
         for act in ("affirm", "retire"):
             self.assertEqual(self.client.post(self.address(f"{PAGE}{self.fact}/{act}/")).status_code, 403)
         self.assertIn("1 of 3", text_of(self.page(PAGE)))
 
     def test_the_navigation_says_how_much_waits(self):
-        self.assertIn("To affirm 3 waiting", text_of(self.page("governance/redaction/")))
-        self.assertIn("Governance 3 waiting", text_of(self.page()))
+        self.assertIn("Needs recheck 3 pending", text_of(self.page("governance/redaction/")))
+        self.assertIn("Governance 3 pending", text_of(self.page()))
         self.assertIn("3 things wait to be affirmed", text_of(self.page()))
 
     def test_a_thing_says_on_its_own_page_that_it_waits(self):
         page = self.page(f"decisions/decision/{self.decision}/change/")
-        self.assertIn("To affirm A commit changed a file that it governs. Does it still hold?", text_of(page))
+        self.assertIn("Needs recheck A commit changed a file that it governs.", text_of(page))
         self.assertIn(f"{PAGE}{self.decision}/", page)
 
     def test_the_number_of_queries_does_not_grow_with_the_queue(self):
@@ -122,8 +122,8 @@ class PatchTests(TestCase):
         )
         self.assertEqual(shown.count("<h4"), 2)
         self.assertIn('<h4 class="patch-file">src/a b.py</h4>', shown)
-        self.assertIn('<span class="line-gone">-- gone\n</span>', shown)
-        self.assertIn('<span class="line-come">+&lt;script&gt;\n</span>', shown)
+        self.assertIn('<span class="line-removed">-- gone\n</span>', shown)
+        self.assertIn('<span class="line-added">+&lt;script&gt;\n</span>', shown)
         self.assertIn("new file mode", shown)
         self.assertIn("3 more lines", shown)
         self.assertNotIn("index 1", shown)

@@ -149,7 +149,7 @@ class AdminTests(AdminTestCase):
             "source": "",
             "links": "",
         }
-        self.assertIn("Written as #1.", self.post("memories/runbook/add/", **typed, **own))
+        self.assertIn("Created #1.", self.post("memories/runbook/add/", **typed, **own))
         kept = {"severity": "high", "rehearsed": True, "minutes": 45, "warnings": "zebra", "files": ["a.sh"]}
         self.assertEqual(self.memory(1).attributes, kept)
         page = self.page("memories/memory/1/change/")
@@ -160,7 +160,7 @@ class AdminTests(AdminTestCase):
             self.assertIn(shown, words)
         unchecked = {name: value for name, value in own.items() if name not in ("rehearsed", "severity")}
         changed = {**typed, **unchecked, "severity": "low", "base_version": "1", "change_reason": ""}
-        self.assertIn("Saved as version 2.", self.post("memories/memory/1/edit/", **changed))
+        self.assertIn("Saved version 2.", self.post("memories/memory/1/edit/", **changed))
         self.assertEqual(self.memory(1).attributes, {"minutes": 45, "warnings": "zebra", "files": ["a.sh"]})
 
     def test_the_overview_the_search_and_retention_offer_it(self) -> None:

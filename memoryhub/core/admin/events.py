@@ -20,7 +20,7 @@ from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
 from memoryhub.core.text import shortened
 
-_DOORS = ("mcp", "hook", "rest", "admin", "cli", "job", "service")
+_SOURCES = ("mcp", "hook", "rest", "admin", "cli", "job", "service")
 _DAYS = 7
 
 
@@ -59,7 +59,7 @@ class TypeFilter(ValueFilter):
         return [(known.name, known.label) for known in event_types()]
 
 
-DoorFilter = value_filter("door", [(name, name) for name in _DOORS], field="source")
+SourceFilter = value_filter("source", [(name, name) for name in _SOURCES])
 
 
 class DayFilter(ValueFilter):
@@ -90,17 +90,17 @@ StreamFilter = value_filter("stream", field="stream_id")
 
 @admin.register(RawEvent)
 class RawEventAdmin(HubModelAdmin):
-    list_display = ("number", "time", "what", "stream", "actor", "door", "session")
+    list_display = ("number", "time", "what", "stream", "actor", "source_badge", "session")
     list_display_links = ("number",)
-    list_filter = (GroupFilter, TypeFilter, DoorFilter, DayFilter, SessionFilter, StreamFilter)
+    list_filter = (GroupFilter, TypeFilter, SourceFilter, DayFilter, SessionFilter, StreamFilter)
     ordering = ("-position",)
     paginator = LogPaginator
     sortable_by = ("number",)
     change_list_template = "admin/core/rawevent/change_list.html"
     detail_template = "admin/core/rawevent/detail.html"
     list_title = "Log"
-    empty_title = "No event here"
-    empty_text = "Every write appends one. Take a filter away, or write the first memory."
+    empty_title = "No events yet"
+    empty_text = "Every write appends an event. Write the first memory."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Leave the texts where they are; lists do not show them."""
@@ -124,9 +124,9 @@ class RawEventAdmin(HubModelAdmin):
     def stream(self, event: RawEvent) -> SafeString:
         return cells.code(shortened(event.stream_id, 24))
 
-    @admin.display(description="door")
-    def door(self, event: RawEvent) -> SafeString:
-        return cells.badge("door", event.source)
+    @admin.display(description="source")
+    def source_badge(self, event: RawEvent) -> SafeString:
+        return cells.badge("source", event.source)
 
     @admin.display(description="session")
     def session(self, event: RawEvent) -> SafeString:

@@ -65,7 +65,7 @@ class KnowledgeAttributes(Payload):
     )
     valid_until: Annotated[
         Moment | None,
-        Attribute(help="In UTC. After this time the entry is marked expired; leave empty if it never expires."),
+        Attribute(help="In your time zone. After this time the entry is marked expired; leave empty if it never expires."),
     ] = Field(None, description="ISO time after which it expires")
 
 

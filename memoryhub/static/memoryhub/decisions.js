@@ -1,14 +1,14 @@
 'use strict';
-// Everything here makes a page handier that works without it.
+// Pages work without this script.
 {
-    // A lineage that is wider than its box is scrolled to the decision in question.
+    // A lineage that is wider than its box is scrolled to the current decision.
     for (const box of document.querySelectorAll('[data-lineage]')) {
         const current = box.querySelector('.is-current').getBoundingClientRect();
         const around = box.getBoundingClientRect();
         box.scrollLeft = current.left + current.width / 2 - around.left - around.width / 2;
         box.scrollTop = current.top + current.height / 2 - around.top - around.height / 2;
     }
-    // One more row is added here; without this script the button asks the server for more.
+    // Adds a row. Without this script the button asks the server for more rows.
     for (const rows of document.querySelectorAll('[data-rows]')) {
         const button = rows.querySelector('button');
         button.type = 'button';

@@ -43,7 +43,7 @@ document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZ
     const wrong = document.querySelector('.has-error :is(input:not([type=hidden]), textarea, select)');
     (wrong || document.querySelector('[data-focus]'))?.focus();
 }
-// Replay: the slider, the arrows and the buttons fetch what stands at a position; without this script they are links and forms.
+// Replay: the slider, the arrows and the buttons fetch the event of a position; without this script they are links and forms.
 {
     const player = document.querySelector('[data-replay]');
     if (player) {
@@ -75,7 +75,7 @@ document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZ
                 }
                 shown.innerHTML = await answer.text();
                 const found = shown.firstElementChild.dataset;
-                slider.setAttribute('aria-valuetext', found.says);
+                slider.setAttribute('aria-valuetext', found.label);
                 history.replaceState(null, '', address(found.position));
             } catch (error) {
                 if (error.name !== 'AbortError') {

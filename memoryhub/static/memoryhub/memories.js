@@ -1,7 +1,7 @@
 'use strict';
-// Everything here makes a page handier that works without it.
+// Pages work without this script.
 {
-    // Tags are typed in a row, separated by commas: what is suggested continues the row.
+    // Tags are separated by commas: suggestions complete the last one.
     for (const input of document.querySelectorAll('[data-suggest]')) {
         const options = [...document.getElementById(input.getAttribute('list')).options];
         const words = options.map(option => option.value);
@@ -16,7 +16,7 @@
         input.addEventListener('input', suggest);
         suggest();
     }
-    // A list has an area for each entry; a button offers one more.
+    // A list has a text area for each entry; a button adds one.
     for (const areas of document.querySelectorAll('[data-areas]')) {
         const label = document.querySelector(`label[for="${areas.querySelector('textarea').id}"]`).textContent;
         const button = document.createElement('button');
@@ -36,15 +36,15 @@
         });
         areas.append(button);
     }
-    // What a number names is said before the relation is added.
+    // The title of a number is shown before the relation is added.
     for (const input of document.querySelectorAll('[data-lookup]')) {
-        const said = document.getElementById(input.getAttribute('aria-describedby'));
-        const help = said.textContent;
-        let request, waiting;
-        const say = (text, state) => {
-            said.textContent = text;
-            said.classList.toggle('is-found', state === 'found');
-            said.classList.toggle('is-missing', state === 'missing');
+        const status = document.getElementById(input.getAttribute('aria-describedby'));
+        const help = status.textContent;
+        let request, timer;
+        const show = (text, state) => {
+            status.textContent = text;
+            status.classList.toggle('is-found', state === 'found');
+            status.classList.toggle('is-missing', state === 'missing');
         };
         const lookUp = async () => {
             request?.abort();
@@ -52,20 +52,20 @@
             try {
                 const address = `${input.dataset.lookup}?target=${encodeURIComponent(input.value)}`;
                 const answer = await fetch(address, {signal: request.signal});
-                say(await answer.text(), answer.headers.get('X-Found') === 'yes' ? 'found' : 'missing');
+                show(await answer.text(), answer.headers.get('X-Found') === 'yes' ? 'found' : 'missing');
             } catch (error) {
                 if (error.name !== 'AbortError') {
-                    say(help);
+                    show(help);
                 }
             }
         };
         input.addEventListener('input', () => {
-            clearTimeout(waiting);
+            clearTimeout(timer);
             request?.abort();
             if (input.value.trim()) {
-                waiting = setTimeout(lookUp, 150);
+                timer = setTimeout(lookUp, 150);
             } else {
-                say(help);
+                show(help);
             }
         });
     }

@@ -1,5 +1,5 @@
 'use strict';
-// The queue by keys. Without this script every key's button, link or form does the same.
+// Keyboard shortcuts of the queues. Each key has a button, link or form that works without this script.
 {
     const isTyping = element => element.closest('input:not([type=radio]), textarea, select');
     const open = () => document.querySelector('details.pop[open]');
@@ -30,7 +30,7 @@
         } else if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
             const form = document.querySelector('form[data-submits]');
             if (form) {
-                event.preventDefault(); // a line of text would send its form by itself, a second time
+                event.preventDefault(); // Enter in a text input would submit the form a second time
                 form.requestSubmit();
             }
         } else if (!event.ctrlKey && !event.metaKey && !event.repeat && !isTyping(event.target)) {
@@ -41,7 +41,7 @@
             }
         }
     });
-    // One menu is open at a time, and none once one looks elsewhere.
+    // At most one menu is open; a click outside closes it.
     for (const menu of document.querySelectorAll('details.pop')) {
         menu.addEventListener('toggle', () => {
             for (const other of document.querySelectorAll('details.pop[open]')) {
@@ -55,14 +55,14 @@
             menu.open = false;
         }
     });
-    // What has happened is said to who does not see it: a live region speaks when it changes.
-    const said = document.querySelector('[data-said]');
-    if (said && said.children.length) {
-        const lines = [...said.children];
-        said.replaceChildren();
-        requestAnimationFrame(() => said.append(...lines));
+    // Screen readers announce a live region only when it changes.
+    const live = document.querySelector('[data-live]');
+    if (live && live.children.length) {
+        const lines = [...live.children];
+        live.replaceChildren();
+        requestAnimationFrame(() => live.append(...lines));
     }
-    // A form to be typed into has the focus where one begins; hub.js takes one with errors to the first of them.
+    // Focus the first field of a form; hub.js moves the focus to the first error instead.
     if (!document.querySelector('.has-error')) {
         document.querySelector('form[data-submits] [name=title]')?.focus();
     }
