@@ -20,7 +20,7 @@ class SecretsPageTests(AdminTestCase):
     def test_a_text_is_tried_and_what_would_go_is_marked_with_its_rule_and_origin(self):
         html = self.post(PAGE, **rules() | {"text": f"Use {TOKEN} <private>quietly</private>"})
         self.assertIn(f">{TOKEN}</mark>", html)
-        self.assertIn("2 would be taken out", html)
+        self.assertIn("2 secrets found", html)
         self.assertRegex(html, r"Use \[REDACTED:npm-token:[0-9a-f]{4}\]")
         self.assertIn("Memory Hub (MIT)", html)
         self.assertNotIn(TOKEN, self.page(PAGE))
@@ -53,4 +53,4 @@ class SecretsPageTests(AdminTestCase):
         self.assertIn("<code>github-pat</code>", html)
         self.assertIn("gitleaks 8.30.1, github-pat (MIT)", html)
         self.assertNotIn("<code>npm-token</code>", html)
-        self.assertIn("No rule has all of these words.", self.page(PAGE, q="github zzzz"))
+        self.assertIn("No rule contains all of these words.", self.page(PAGE, q="github zzzz"))
