@@ -40,7 +40,7 @@ class Group(StrEnum):
     REVIEW = "Review"
     RETENTION = "Retention"
     SECRETS = "Secrets"
-    FINDING = "Finding"
+    FINDING = "Search"
 
 
 class InFolder(Enum):
@@ -58,6 +58,8 @@ class SettingInfo:
 
     group: Group
     in_folder: InFolder = InFolder.NOTHING
+    # On the Settings page; by default derived from the setting's name
+    label: str = ""
 
 
 def _split(value: Any) -> Any:
@@ -98,10 +100,10 @@ class ProjectSettings(_Settings):
     turn_policy: Annotated[TurnPolicy, SettingInfo(Group.SESSIONS, InFolder.STRICTER)] = Field(
         TurnPolicy.AUTO, description="strict requires an open turn's token for every write"
     )
-    ack_token_minutes: Annotated[int, SettingInfo(Group.SESSIONS, InFolder.STRICTER)] = Field(
-        30, ge=1, le=24 * 60, description="minutes that a turn stays open after its last event"
-    )
-    session_idle_hours: Annotated[int, SettingInfo(Group.SESSIONS)] = Field(
+    ack_token_minutes: Annotated[
+        int, SettingInfo(Group.SESSIONS, InFolder.STRICTER, label="Turn timeout (minutes)")
+    ] = Field(30, ge=1, le=24 * 60, description="minutes that a turn stays open after its last event")
+    session_idle_hours: Annotated[int, SettingInfo(Group.SESSIONS, label="Session idle timeout (hours)")] = Field(
         12, ge=1, le=24 * 30, description="idle hours after which an open session ends"
     )
     capture_decisions: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY)] = Field(
@@ -110,7 +112,9 @@ class ProjectSettings(_Settings):
     capture_commits: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY)] = Field(
         True, description="record commits seen in tool events"
     )
-    conflict_window_seconds: Annotated[float, SettingInfo(Group.SESSIONS, InFolder.STRICTER)] = Field(
+    conflict_window_seconds: Annotated[
+        float, SettingInfo(Group.SESSIONS, InFolder.STRICTER, label="Conflict window (seconds)")
+    ] = Field(
         5.0, ge=0, le=3600, description="two writes from one version within this time are both kept, as a conflict"
     )
     search_mode: Annotated[SearchMode, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
@@ -128,36 +132,36 @@ class ProjectSettings(_Settings):
     review_policy: Annotated[ReviewPolicy, SettingInfo(Group.REVIEW)] = Field(
         ReviewPolicy.OFF, description="which writes of agents need review: off, sampled or all"
     )
-    review_sample_percent: Annotated[int, SettingInfo(Group.REVIEW)] = Field(
+    review_sample_percent: Annotated[int, SettingInfo(Group.REVIEW, label="Percentage to sample")] = Field(
         10, ge=1, le=100, description="percentage of texts to sample"
     )
     review_sources: Annotated[list[Source], BeforeValidator(_split), SettingInfo(Group.REVIEW)] = Field(
         default_factory=list, max_length=50, description="interfaces and agents whose writes all need review"
     )
-    review_below_confidence: Annotated[float, SettingInfo(Group.REVIEW)] = Field(
-        0.0, ge=0, le=1, description="knowledge with a lower confidence needs review"
+    review_below_confidence: Annotated[float, SettingInfo(Group.REVIEW, label="Confidence threshold for review")] = (
+        Field(0.0, ge=0, le=1, description="knowledge with a lower confidence needs review")
     )
-    packs_accepted_only: Annotated[bool, SettingInfo(Group.REVIEW)] = Field(
+    packs_accepted_only: Annotated[bool, SettingInfo(Group.REVIEW, label="Only accepted entries in packs")] = Field(
         True, description="context packs leave out entries that await review"
     )
-    review_after: Annotated[ReviewAfter, SettingInfo(Group.REVIEW)] = Field(
+    review_after: Annotated[ReviewAfter, SettingInfo(Group.REVIEW, label="Recheck after (days, by kind)")] = Field(
         default_factory=dict, description="days without a look after which an entry needs a recheck, by kind"
     )
-    retention_days: Annotated[Days, SettingInfo(Group.RETENTION)] = Field(
+    retention_days: Annotated[Days, SettingInfo(Group.RETENTION, label="Delete captured events after (days)")] = Field(
         365, description="captured events are deleted after this many days; never keeps them"
     )
-    purge_deleted_after_days: Annotated[Days, SettingInfo(Group.RETENTION)] = Field(
-        90, description="deleted memories are erased after this many days; never keeps them"
-    )
-    retention: Annotated[list[RetentionRule], SettingInfo(Group.RETENTION)] = Field(
+    purge_deleted_after_days: Annotated[
+        Days, SettingInfo(Group.RETENTION, label="Erase deleted memories after (days)")
+    ] = Field(90, description="deleted memories are erased after this many days; never keeps them")
+    retention: Annotated[list[RetentionRule], SettingInfo(Group.RETENTION, label="Retention rules")] = Field(
         default_factory=list,
         max_length=MAX_RULES,
         description="rules that apply before these two; the first match decides",
     )
-    secret_rules: Annotated[list[SecretRule], SettingInfo(Group.SECRETS)] = Field(
+    secret_rules: Annotated[list[SecretRule], SettingInfo(Group.SECRETS, label="Custom rules")] = Field(
         default_factory=list, max_length=MAX_SECRET_RULES, description="custom rules for secrets, beside the rule pack"
     )
-    secret_allow: Annotated[list[Allowed], SettingInfo(Group.SECRETS)] = Field(
+    secret_allow: Annotated[list[Allowed], SettingInfo(Group.SECRETS, label="Allowlist")] = Field(
         default_factory=list,
         max_length=MAX_ALLOWED,
         description="allowlist: exact texts and /patterns/ that are not secrets",

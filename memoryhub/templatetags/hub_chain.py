@@ -1,5 +1,3 @@
-"""The panel that shows how the log's chain stands."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -13,5 +11,5 @@ register = template.Library()
 
 @register.inclusion_tag("memoryhub/chain_panel.html", takes_context=True)
 def chain_panel(context: dict[str, Any]) -> dict[str, Any]:
-    """Show head, anchor and last check, with a button to check now."""
+    """Show the log's head, anchor and last verification, with a button to verify it now."""
     return {"chain": chain_state(), "csrf_token": context.get("csrf_token"), "may": context.get("may")}

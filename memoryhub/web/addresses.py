@@ -1,4 +1,4 @@
-"""A store as the web shows it: what it is called, and where its pages are."""
+"""Labels and addresses of stores."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ADDRESSES = {Scope.PROJECT: "/p/{}/admin/", Scope.ORG: "/o/{}/admin/", Scope.GL
 class Place:
     id: str
     label: str
+    # "project", "organisation" or "global scope"
     kind: str
-    """``project``, ``organisation`` or ``global scope``."""
+    # Of the overview
     url: str
-    """Its first page."""
 
     @property
     def this(self) -> str:
@@ -25,22 +25,20 @@ class Place:
 
     @property
     def is_project(self) -> bool:
-        """Whether work happens here; elsewhere memories are kept and nothing else."""
         return self.kind == "project"
 
     @classmethod
     def of(cls, store: StoreId) -> Place:
-        """Return the place of a store that is no view of the past."""
         label = "Global" if store == GLOBAL_STORE else store.name
         return cls(store.name, label, _KINDS[store.scope], _ADDRESSES[store.scope].format(store.name))
 
 
 def other_places(store: StoreId | None) -> list[tuple[str, list[Place]]]:
-    """Return what one can switch to, in groups with their titles; empty groups are left out."""
+    """Return the stores except ``store`` in groups with a title; empty groups are left out."""
     groups = (
         ("Projects", map(project_store, list_projects())),
         ("Organisations", map(org_store, list_orgs())),
         ("For all projects", [GLOBAL_STORE]),
     )
-    places = [(title, [Place.of(each) for each in stores if each != store]) for title, stores in groups]
+    places = [(title, [Place.of(other) for other in stores if other != store]) for title, stores in groups]
     return [(title, found) for title, found in places if found]

@@ -1,4 +1,4 @@
-"""The store as it stood at a past position, on one page."""
+"""The page of a store as of a past position in its log."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _COUNTED = ("session", "turn", "commit")
 
 
 def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
-    """Return what the store held at a position: how much, and a page of its memories.
+    """Return the counts and one page of memories as of an event.
 
     Args:
-        position: of the last event that counts.
-        question: what the memories shall answer; empty for all of them, last changed first.
-        cursor: where the page before ended; empty for the first.
+        position: of the last event to apply.
+        question: search query; empty lists all memories, last changed first.
+        cursor: from the previous page; empty for the first page.
 
     Raises:
-        NotFound: the log does not reach that position.
-        Invalid: the cursor is not one of this list's.
+        NotFound: the log has no event at the position.
+        Invalid: the cursor is not valid for this list.
     """
     head, _ = log.head()
     with as_of(position):

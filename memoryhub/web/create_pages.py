@@ -1,4 +1,4 @@
-"""The pages on which a person makes an organisation or a project."""
+"""The pages that create an organisation or a project."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class NewOrgForm(forms.Form):
     noun = "organisation"
     id = forms.CharField(
         required=False,
-        label="Id",
+        label="ID",
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none"}),
-        help_text="1 to 64 of a-z, 0-9, '.', '_', '-'. It stays for good.",
+        help_text="1 to 64 of a-z, 0-9, '.', '_', '-'. It can't be changed later.",
     )
     name = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "true"}))
@@ -35,7 +35,7 @@ class NewOrgForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})
 
-    def make(self) -> StoreId:
+    def create(self) -> StoreId:
         return org_store(organizations.create_org(command=OrgCreate.model_validate(self.values())).org_id)
 
     def values(self) -> dict[str, str]:
@@ -46,43 +46,41 @@ class NewOrgForm(forms.Form):
 class NewProjectForm(NewOrgForm):
     noun = "project"
     org_id = forms.ChoiceField(
-        required=False, label="Organisation", help_text="Its projects inherit what is kept in the organisation."
+        required=False, label="Organisation", help_text="The project inherits the memories of its organisation."
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["org_id"].choices = [("", "none"), *((org, org) for org in list_orgs())]  # type: ignore[attr-defined]
+        self.fields["org_id"].choices = [("", "No organisation"), *((org, org) for org in list_orgs())]  # type: ignore[attr-defined]
 
-    def make(self) -> StoreId:
-        made = projects.create_project(command=ProjectCreate.model_validate(self.values()))
-        return project_store(made.project_id)
+    def create(self) -> StoreId:
+        project = projects.create_project(command=ProjectCreate.model_validate(self.values()))
+        return project_store(project.project_id)
 
 
 @hub_page(Act.GOVERN, to=TO_MAKE_PLACES)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_org(request: HttpRequest) -> HttpResponse:
-    """Show the form of a new organisation, or make it."""
     return _page(request, NewOrgForm)
 
 
 @hub_page(Act.GOVERN, to=TO_MAKE_PLACES)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_project(request: HttpRequest) -> HttpResponse:
-    """Show the form of a new project, or make it."""
     return _page(request, NewProjectForm)
 
 
 def _page(request: HttpRequest, kind: type[NewOrgForm]) -> HttpResponse:
     form = kind(request.POST if request.method == "POST" else None, initial=request.GET.dict())
-    made = _made(form) if form.is_valid() else None
-    if made:
-        return redirect(Place.of(made).url)
+    store = _create(form) if form.is_valid() else None
+    if store:
+        return redirect(Place.of(store).url)
     return render(request, "memoryhub/new.html", {"form": form, "noun": kind.noun})
 
 
-def _made(form: NewOrgForm) -> StoreId | None:
+def _create(form: NewOrgForm) -> StoreId | None:
     try:
-        return form.make()
+        return form.create()
     except ValidationError as error:
         field = str(error.errors(include_url=False)[0]["loc"][0])
         form.add_error(field if field in form.fields else None, sentence(explain(error)))

@@ -1,4 +1,4 @@
-"""How a store stands, on one page."""
+"""The overview of a store."""
 
 from __future__ import annotations
 
@@ -33,46 +33,46 @@ from sessions_app.selectors import profile
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Pending:
     count: int
-    says: str
-    """With the number: ``2 memories wait for review``."""
+    # With the count: "2 memories need review"
+    label: str
     url: str
 
 
-def whats_waiting() -> list[Waiting]:
-    """Return what waits, the most urgent first; sorts of which nothing waits are left out."""
-    found = [_conflicts(), _secrets(), _proposed(), _stale()]
-    return [each for each in found if each.count]
+def pending_work() -> list[Pending]:
+    """Return the queues that are not empty, most urgent first."""
+    queues = [_conflicts(), _secrets(), _proposed(), _stale()]
+    return [queue for queue in queues if queue.count]
 
 
-def _conflicts() -> Waiting:
+def _conflicts() -> Pending:
     count = outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id").count()
-    says = f"{counted(count, 'conflict')} between versions written at once {_wait(count)} to be settled"
-    return Waiting(count, says, f"{reverse('admin:memories_conflict_changelist')}?state=open")
+    label = f"{count} unresolved conflict{'' if count == 1 else 's'}"
+    return Pending(count, label, f"{reverse('admin:memories_conflict_changelist')}?state=open")
 
 
-def _secrets() -> Waiting:
+def _secrets() -> Pending:
     look = last_look()
     count = look.finds if look else 0
-    says = f"Today’s rules for secrets find {counted(count, 'place')} in what was kept before"
-    return Waiting(count, says, reverse("admin:governance_redaction_changelist"))
+    label = f"{counted(count, 'possible secret')} found in older texts by the current rules"
+    return Pending(count, label, reverse("admin:governance_redaction_changelist"))
 
 
-def _proposed() -> Waiting:
+def _proposed() -> Pending:
     count = count_waiting()
-    says = f"{counted(count, 'memory', 'memories')} {_wait(count)} for review"
-    return Waiting(count, says, reverse("admin:memories_review_changelist"))
+    label = f"{counted(count, 'memory', 'memories')} {_need(count)} review"
+    return Pending(count, label, reverse("admin:memories_review_changelist"))
 
 
-def _stale() -> Waiting:
+def _stale() -> Pending:
     count = count_stale()
-    says = f"{counted(count, 'thing')} {_wait(count)} to be affirmed"
-    return Waiting(count, says, reverse("admin:governance_affirmation_changelist"))
+    label = f"{counted(count, 'item')} {_need(count)} rechecking"
+    return Pending(count, label, reverse("admin:governance_affirmation_changelist"))
 
 
-def _wait(count: int) -> str:
-    return "waits" if count == 1 else "wait"
+def _need(count: int) -> str:
+    return "needs" if count == 1 else "need"
 
 
 DAYS = 30
@@ -86,9 +86,9 @@ def overview() -> dict[str, Any]:
     sessions = outside_quarantine(Session.objects.all())
     active = sessions.filter(status=SessionStatus.ACTIVE)
     return {
-        **belonging(),
+        **description(),
         "memory_count": sum(by_kind.values()),
-        "waiting": whats_waiting(),
+        "queues": pending_work(),
         "by_kind": [(kind, kind.label, by_kind[kind]) for kind in MemoryKind if by_kind.get(kind)],
         "session_count": sessions.count(),
         "active_count": active.count(),
@@ -107,48 +107,46 @@ def count_by_kind() -> dict[str, int]:
 
 
 def latest_memories() -> list[tuple[Memory, SafeString]]:
-    """Return the memories that changed last, each with a mark that says what it is."""
-    found = Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST]
-    return [(memory, kind_and_type(memory)) for memory in found]
+    """Return the last changed memories, each with a badge of its kind and type."""
+    latest = Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST]
+    return [(memory, kind_and_type(memory)) for memory in latest]
 
 
 def latest_decisions() -> list[tuple[Decision, SafeString, str]]:
-    told = outside_quarantine(Decision.objects.filter(status__in=IN_FORCE))
-    found = told.defer("context", "rationale", "alternatives").order_by("-id")[:_DECISIONS]
-    return [(each, status(each.status), brief(each.chosen)) for each in found]
+    in_force = outside_quarantine(Decision.objects.filter(status__in=IN_FORCE))
+    latest = in_force.defer("context", "rationale", "alternatives").order_by("-id")[:_DECISIONS]
+    return [(decision, status(decision.status), brief(decision.chosen)) for decision in latest]
 
 
-def belonging() -> dict[str, Any]:
-    """Return what the store says of itself, the organisation it belongs to, and the projects that belong to it."""
-    store, known = current_store(), profile()
+def description() -> dict[str, Any]:
+    """Return the store's profile, its organisation, and its projects if it is an organisation."""
+    store, view = current_store(), profile()
     members = projects_of(store.name) if store.scope is Scope.ORG else []
     return {
-        "profile": known,
-        "organisation": Place.of(org_store(known.org)) if known.org else None,
-        "members": [Place.of(project_store(each)) for each in members],
-        "metadata": json.dumps(known.metadata, ensure_ascii=False, indent=2) if known.metadata else "",
+        "profile": view,
+        "organisation": Place.of(org_store(view.org)) if view.org else None,
+        "members": [Place.of(project_store(project)) for project in members],
+        "metadata": json.dumps(view.metadata, ensure_ascii=False, indent=2) if view.metadata else "",
     }
 
 
 def activity() -> BarChart:
-    """Return the events of each of the past 30 days as a chart."""
     counts = events_per_day(DAYS)
     total = sum(counts.values())
     return bar_chart(counts, description=f"{counted(total, 'event')} in the past {DAYS} days")
 
 
 def events_per_day(days: int) -> dict[date, int]:
-    """Return how many events each of the past days saw, oldest first; the last one is today, in UTC."""
+    """Return the number of events per day, oldest first; the last day is today, in UTC."""
     today = clock.now().date()
     first = today - timedelta(days=days - 1)
     recent = RawEvent.objects.filter(occurred_at__gte=first.isoformat())
-    found = recent.annotate(day=Substr("occurred_at", 1, 10)).values("day").annotate(events=Count("position"))
-    counts = {row["day"]: row["events"] for row in found.order_by("day")}
+    per_day = recent.annotate(day=Substr("occurred_at", 1, 10)).values("day").annotate(events=Count("position"))
+    counts = {row["day"]: row["events"] for row in per_day.order_by("day")}
     window = [first + timedelta(days=index) for index in range(days)]
     return {day: counts.get(day.isoformat(), 0) for day in window}
 
 
 def store_bytes() -> int:
-    """Return the size of the current store's files, in bytes."""
     path = current_store().path
-    return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*"))
+    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))

@@ -1,4 +1,4 @@
-"""The page on which a person describes a store: its name, what it is for, where it belongs."""
+"""The page that edits a store's description."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TYPED_AS_TEXT = ("name", "description", "root_path")
 
 
 class OrgForm(forms.Form):
-    """What a person may say of an organisation or the global scope. Only what she changed is sent on."""
+    """The description of an organisation or the global scope. Only changed fields are saved."""
 
     name = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "true"}))
-    tags = forms.CharField(required=False, help_text="Words to find it by, separated by commas.")
+    tags = forms.CharField(required=False, help_text="Separated by commas.")
     metadata = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false", "class": "code"}),
@@ -38,10 +38,11 @@ class OrgForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})
         for field in self.fields.values():
-            field.show_hidden_initial = True  # what was shown tells what was changed, whatever others did meanwhile
+            # Detects changes against the values shown, so that a field another person changed meanwhile is not reset
+            field.show_hidden_initial = True
 
     def command(self) -> OrgDescribe | None:
-        """Return the command with what was changed, or None where the form says what is wrong."""
+        """Return a command with the changed fields, or None if the form has errors."""
         if not self.is_valid():
             return None
         try:
@@ -50,9 +51,11 @@ class OrgForm(forms.Form):
             field = str(error.errors(include_url=False)[0]["loc"][0])
             self.add_error(field if field in self.fields else None, _sentence(explain(error)))
         except json.JSONDecodeError as error:
-            self.add_error("metadata", f"This is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.")
+            self.add_error(
+                "metadata", f"This is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+            )
         except RecursionError:
-            self.add_error("metadata", "This is nested too deeply.")
+            self.add_error("metadata", "This is nested too deeply; use fewer levels.")
         return None
 
     def _value(self, name: str) -> Any:
@@ -66,30 +69,28 @@ class OrgForm(forms.Form):
 
 class ProjectForm(OrgForm):
     org_id = forms.ChoiceField(
-        required=False, label="Organisation", help_text="Its projects inherit what is kept in the organisation."
+        required=False, label="Organisation", help_text="The project inherits the memories of its organisation."
     )
-    root_path = forms.CharField(required=False, label="Folder", help_text="Where its files are.")
+    root_path = forms.CharField(required=False, label="Folder", help_text="The path of the project's files.")
     field_order = ["name", "description", "org_id", "root_path", "tags", "metadata"]
     schema = ProjectDescribe
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["org_id"].choices = [("", "none"), *((org, org) for org in list_orgs())]  # type: ignore[attr-defined]
-        self.fields[
-            "metadata"
-        ].help_text = "Goals, constraints, the present state: a JSON object, up to 16,000 characters."
+        self.fields["org_id"].choices = [("", "No organisation"), *((org, org) for org in list_orgs())]  # type: ignore[attr-defined]
+        goals = "Goals, constraints and current state as a JSON object, up to 16,000 characters."
+        self.fields["metadata"].help_text = goals
 
 
 def describe_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    """Show the form, or take what was typed and lead to the overview."""
     kind = ProjectForm if current_store().scope is Scope.PROJECT else OrgForm
     form = kind(request.POST or None, initial=_initial(profile()))
-    if request.method == "POST" and _kept(request, form):
+    if request.method == "POST" and _save(request, form):
         return redirect("admin:index")
     return TemplateResponse(request, "admin/describe.html", {**context, "form": form})
 
 
-def _kept(request: HttpRequest, form: OrgForm) -> bool:
+def _save(request: HttpRequest, form: OrgForm) -> bool:
     command = form.command()
     if command is None:
         return False
@@ -99,20 +100,20 @@ def _kept(request: HttpRequest, form: OrgForm) -> bool:
         form.add_error(None, _sentence(error.message))
         return False
     if redacted:
-        messages.warning(request, f"Taken out before anything was kept: {', '.join(redacted)}.")
+        messages.warning(request, f"The description was saved with these secrets masked: {', '.join(redacted)}.")
     else:
         messages.success(request, "The description was saved.")
     return True
 
 
-def _initial(known: ProfileView) -> dict[str, str]:
+def _initial(view: ProfileView) -> dict[str, str]:
     return {
-        "name": known.name,
-        "description": known.description,
-        "org_id": known.org or "",
-        "root_path": known.root_path,
-        "tags": ", ".join(known.tags),
-        "metadata": json.dumps(known.metadata, ensure_ascii=False, indent=2) if known.metadata else "",
+        "name": view.name,
+        "description": view.description,
+        "org_id": view.org or "",
+        "root_path": view.root_path,
+        "tags": ", ".join(view.tags),
+        "metadata": json.dumps(view.metadata, ensure_ascii=False, indent=2) if view.metadata else "",
     }
 
 

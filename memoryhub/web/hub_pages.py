@@ -1,4 +1,4 @@
-"""What the hub's own pages share: who may see them, how they answer a form, and a text that is shown once."""
+"""Permissions and forms of the pages outside stores."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ C = TypeVar("C", bound=Command)
 
 
 def hub_page(act: Act, *, to: str = "") -> Callable[[View], View]:
-    """Return a decorator for a page of the hub: for who may do ``act``; who is signed out is told how to sign in.
+    """Return a decorator for a page that requires a permission; signed-out users go to the sign-in page.
 
     Args:
-        act: what is needed.
-        to: what the page is for, where that is less than all that the act allows.
+        act: the required permission.
+        to: the page's purpose, for the error message; by default all that ``act`` allows.
     """
 
     def decorate(view: View) -> View:
         @wraps(view)
-        def asked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             if not request.user.is_authenticated:
                 return redirect(settings.LOGIN_URL)
             require(request.user, act, to=to)
@@ -42,7 +42,7 @@ def hub_page(act: Act, *, to: str = "") -> Callable[[View], View]:
             with use_grant(grant_of(request.user)), origin:
                 return view(request, *args, **kwargs)
 
-        return never_cache(asked)
+        return never_cache(wrapper)
 
     return decorate
 
@@ -55,7 +55,7 @@ class CommandForm(forms.Form):
         return dict(self.cleaned_data)
 
     def command(self, schema: type[C]) -> C | None:
-        """Return the command, or None where the form says what is wrong."""
+        """Return the command, or None if the form has errors."""
         if not self.is_valid():
             return None
         try:
@@ -67,14 +67,14 @@ class CommandForm(forms.Form):
             return None
 
 
-def apply_change(request: HttpRequest, change: Callable[[], object], said: str) -> None:
-    """Make a change, and keep for the next page what came of it."""
+def apply_change(request: HttpRequest, change: Callable[[], object], success: str) -> None:
+    """Call ``change`` and queue its error, or ``success``, as a message for the next page."""
     try:
         change()
     except HubError as error:
         messages.error(request, sentence(error.message))
     else:
-        messages.success(request, said)
+        messages.success(request, success)
 
 
 def sentence(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The page of the jobs: how each one stands, and a button that has it done now."""
+"""The page of background jobs: status, schedule and a button to run one."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _BADGES = {"ok": "settled", "failed": "broken", "interrupted": "incomplete", "ru
 @never_cache
 @require_safe
 def show_jobs(request: HttpRequest) -> HttpResponse:
-    """Show the jobs; with ``fragment``, only the part of the page that changes while they run."""
+    """Show the jobs; with ``fragment``, only the list, which ``jobs.js`` polls."""
     if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
     administers = may(request.user, Act.ADMINISTER)
-    shown = [_shown(each) for each in job_statuses()]
+    shown = [_shown(status) for status in job_statuses()]
     context = {
         "jobs": shown,
         "busy": any(job["result"] in ("running", "queued") for job in shown),
@@ -52,15 +52,14 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def run_now(request: HttpRequest) -> HttpResponse:
-    """Ask the worker for a run, and say what came of it."""
     try:
         require(request.user, Act.ADMINISTER)
-        told = ask_worker(
+        queued = ask_worker(
             job=find_job(request.POST.get("job", "")),
             alias=request.POST.get("store"),
             asked_by=request.user.get_username(),
         )
-        messages.success(request, told)
+        messages.success(request, queued)
     except (Forbidden, Invalid) as error:
         messages.error(request, _sentence(error.message))
     except HubError as error:
@@ -71,10 +70,9 @@ def run_now(request: HttpRequest) -> HttpResponse:
 @hub_page(Act.ADMINISTER)
 @require_POST
 def plan_job(request: HttpRequest) -> HttpResponse:
-    """Change when a job is run by itself, and say when that is next."""
     form = {name: request.POST.get(name, "").strip() or None for name in JobPlan.model_fields}
     if form["every"] not in AT_A_TIME:
-        form["at"] = None  # the field is there all the same, and keeps the time that there was
+        form["at"] = None  # the form always sends this field
     try:
         plan = change_plan(command=command_from(JobPlan, form))
     except HubError as error:
@@ -82,44 +80,44 @@ def plan_job(request: HttpRequest) -> HttpResponse:
         return redirect("jobs")
     job = find_job(str(form["job"]))
     due = f"; its next run is {_ahead(plan.next_run)}" if plan.next_run else ""
-    messages.success(request, f"The job {job.name} is {_run(plan.described)}{due}.")
+    messages.success(request, f"The job {job.name} {_run(plan.described)}{due}.")
     return redirect(f"{reverse('jobs')}#{job.slug}")
 
 
 def _run(described: str) -> str:
-    return described if described.startswith("switched") else f"run {described}"
+    return f"is {described}" if described.startswith("switched") else f"runs {described}"
 
 
-def _shown(standing: JobStatus) -> dict[str, Any]:
-    last, now = standing.last, standing.now
-    stores = [_shown_store(each) for each in standing.stores]
+def _shown(status: JobStatus) -> dict[str, Any]:
+    last, now = status.last, status.now
+    stores = [_shown_store(store) for store in status.stores]
     return {
-        "job": standing.job,
-        "result": standing.result,
-        "badge": _BADGES.get(standing.result, standing.result),
+        "job": status.job,
+        "result": status.result,
+        "badge": _BADGES.get(status.result, status.result),
         "last": last,
         "now": now,
-        "next": "switched off" if standing.is_off else _ahead(standing.next_run),
-        "runs": standing.runs,
-        "plan": standing.plan,
-        "hows": _hows(standing),
+        "next": "switched off" if status.is_off else _ahead(status.next_run),
+        "runs": status.runs,
+        "plan": status.plan,
+        "hows": _hows(status),
         "stores": stores,
         "of_hub": len(stores) == 1 and not stores[0]["target"].store,
-        "counted": _counted(standing),
-        "failures": [each for each in stores if each["result"] in ("failed", "interrupted")],
+        "counted": _counted(status),
+        "failures": [store for store in stores if store["result"] in ("failed", "interrupted")],
     }
 
 
-def _hows(standing: JobStatus) -> list[dict[str, Any]]:
-    """Return how often a job may be run, as its form offers it; nothing for one that is run on demand alone."""
-    if standing.job.every is Every.DEMAND:
+def _hows(status: JobStatus) -> list[dict[str, Any]]:
+    """Return the choices of a job's schedule; none for a job on demand."""
+    if status.job.every is Every.DEMAND:
         return []
-    said = {"off": "switched off", "15-minutes": "every 15 minutes", "6-hours": "every 6 hours"}
-    usual, now = default_of(standing.job), standing.plan.every
+    labels = {"off": "switched off", "15-minutes": "every 15 minutes", "6-hours": "every 6 hours"}
+    usual, now = default_of(status.job), status.plan.every
     return [
         {
             "value": how,
-            "label": said.get(how, f"every {how}") + (" (as it is meant to be)" if how == usual else ""),
+            "label": labels.get(how, f"every {how}") + (" (default)" if how == usual else ""),
             "chosen": how == now,
         }
         for how in HOWS
@@ -127,22 +125,22 @@ def _hows(standing: JobStatus) -> list[dict[str, Any]]:
     ]
 
 
-def _shown_store(each: OverOne) -> dict[str, Any]:
-    last = each.last
+def _shown_store(store: OverOne) -> dict[str, Any]:
+    last = store.last
     return {
-        "target": each.target,
-        "result": each.result,
-        "badge": _BADGES.get(each.result, each.result),
-        "now": each.now,
+        "target": store.target,
+        "result": store.result,
+        "badge": _BADGES.get(store.result, store.result),
+        "now": store.now,
         "last": last,
         "lasted": lasted(last.started_at, last.ended_at) if last else "",
-        "message": (last.message.replace("`", "") or "nothing to do") if last else "",
+        "message": (last.message.replace("`", "") or "Nothing to do") if last else "",
     }
 
 
-def _counted(standing: JobStatus) -> str:
-    stores = [each for each in standing.stores if each.target.store]
-    return counted(len(stores), "store") + (" and the hub" if len(stores) < len(standing.stores) else "")
+def _counted(status: JobStatus) -> str:
+    stores = [store for store in status.stores if store.target.store]
+    return counted(len(stores), "store") + (" and the hub" if len(stores) < len(status.stores) else "")
 
 
 def _ahead(moment: datetime | None) -> str:

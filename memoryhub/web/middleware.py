@@ -1,10 +1,9 @@
-"""What every request goes through: the content security policy, problem+json, and the store in the address."""
+"""Middleware: content security policy, time zone, problem+json, and the store in the address."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -33,7 +32,7 @@ _ADDRESS = re.compile(rf"/(?:p/(?P<project>{SLUG.pattern})|o/(?P<org>{SLUG.patte
 
 
 class ContentSecurityPolicy:
-    """Puts the one policy on every answer: no inline script or style, nothing from elsewhere, no frame around us."""
+    """Sets one policy on every response: no inline scripts or styles, no other origins, no frames."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -45,7 +44,7 @@ class ContentSecurityPolicy:
 
 
 class ViewerTimeZone:
-    """Shows times in the zone of the viewer's browser, which ``hub.js`` puts in a cookie; UTC until it has."""
+    """Shows times in the browser's zone, which ``hub.js`` puts in a cookie; UTC without it."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -65,23 +64,18 @@ def _zone(name: str) -> ZoneInfo:
 
 
 class KnownHost:
-    """Refuses requests to other hosts' names before anything is answered, static files included."""
+    """Rejects requests for other host names, also for static files, with ``DisallowedHost``."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer what was sent to this hub.
-
-        Raises:
-            DisallowedHost: it was sent to another, as a page elsewhere can make a browser do.
-        """
-        request.get_host()
+        request.get_host()  # DNS rebinding lets a foreign page send requests here under its own name
         return self.get_response(request)
 
 
 class ApiProblems:
-    """Under ``/api/``: refuses bodies that are not JSON, and makes problem+json of every error."""
+    """Under ``/api/``: rejects bodies that are not JSON, and turns every error into problem+json."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -101,7 +95,7 @@ class ApiProblems:
 class StoreAddress:
     """Moves ``/p/<project>``, ``/o/<organisation>`` or ``/global`` from the path into the script name.
 
-    So every reversed address carries it. Sets ``request.store`` to the store, and None elsewhere.
+    Every reversed address then includes it. Sets ``request.store`` to the store, or None.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
@@ -133,9 +127,9 @@ def _store_of(address: re.Match[str]) -> StoreId:
 
 
 class CurrentStore:
-    """Calls the view of a store's page inside that store, and renders it there.
+    """Calls the view of a store's page inside that store, and renders the response there.
 
-    Only for who is signed in: others get the view without a store, which sends them to the sign-in page.
+    If nobody is signed in, the view is called without a store and redirects to the sign-in page.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
@@ -147,13 +141,13 @@ class CurrentStore:
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
-        """Call the view here, where database errors still come out as the hub's own."""
+        # The view is called here because ``use_store`` translates database errors to HubError.
         store: StoreId | None = request.store  # type: ignore[attr-defined]
         if store is None or not may(request.user, Act.VIEW):
             return None
         try:
             with (
-                use_store(store, create=store == GLOBAL_STORE),
+                use_store(store, create=store == GLOBAL_STORE),  # the global scope is created on first use
                 use_origin(source="admin", actor=request.user.get_username()),
                 use_grant(grant_of(request.user)),
             ):
@@ -162,17 +156,11 @@ class CurrentStore:
             return error_page(request, error)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Show an error of a page that is of no store."""
         return error_page(request, exception) if isinstance(exception, HubError) else None
 
 
-def _opened(store: StoreId) -> AbstractContextManager[StoreId]:
-    """Open the store; the global scope is always there, so its store is made on first use."""
-    return use_store(store, create=store == GLOBAL_STORE)
-
-
 def _finished(response: HttpResponseBase, store: StoreId) -> HttpResponseBase:
-    """Render what is lazy while the store is current; what streams opens the store again."""
+    """Render a lazy response in the current store; a stream opens the store again."""
     if isinstance(response, StreamingHttpResponse):
         response.streaming_content = _streamed(response.streaming_content, store)
     elif hasattr(response, "render"):
@@ -186,7 +174,6 @@ def _streamed(content: Any, store: StoreId) -> Iterator[bytes]:
 
 
 def error_page(request: HttpRequest, error: HubError) -> HttpResponse:
-    """Return the page that shows one of the hub's errors."""
     if request.path.startswith(API_PREFIX):
         return problem_response(error.as_problem())
     store: StoreId | None = getattr(request, "store", None)

@@ -1,4 +1,4 @@
-"""The page of the hub's people: who there is, with which role, and a link for whom it is time to come in."""
+"""The pages of people and tokens."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ from memoryhub.web import signin
 from memoryhub.web.hub_pages import CommandForm, apply_change, hub_page, sentence
 
 ROLE_CHOICES = [
-    ("viewer", "Viewer: sees every page, changes nothing"),
-    ("reviewer", "Reviewer: also writes, reviews, settles, tags, and deletes what can be restored"),
-    ("owner", "Owner: everything, also erasing, policies, people and tokens"),
+    ("viewer", "Viewer: read every page"),
+    ("reviewer", "Reviewer: also write, review, tag, resolve conflicts, and delete what can be restored"),
+    ("owner", "Owner: everything, including erasing, policies, people and tokens"),
 ]
 
 
 class PersonForm(CommandForm):
-    """A new person."""
-
     name = forms.CharField(
         required=False,
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
-        help_text="1 to 64 of a-z, 0-9, '.', '_', '-'. Events name her by it.",
+        help_text="1 to 64 of a-z, 0-9, '.', '_', '-'. Shown as the actor in events.",
     )
     role = forms.ChoiceField(choices=ROLE_CHOICES, widget=forms.RadioSelect, initial="viewer")
 
@@ -40,7 +38,6 @@ class PersonForm(CommandForm):
 @hub_page(Act.ADMINISTER)
 @require_http_methods(["GET", "HEAD", "POST"])
 def show_people(request: HttpRequest) -> HttpResponse:
-    """Show everyone, or let a new person in and show her link."""
     form = PersonForm(request.POST if request.method == "POST" else None)
     command = form.command(people.PersonAdd) if form.is_bound else None
     if command is None:
@@ -56,22 +53,21 @@ def show_people(request: HttpRequest) -> HttpResponse:
 @hub_page(Act.ADMINISTER)
 @require_POST
 def change_person(request: HttpRequest, name: str, what: str) -> HttpResponse:
-    """Change one person: her role, whether she may come in, or the link that she is given."""
     if what == "link":
         return _page(request, PersonForm(), name=name, link=_link(request, name))
     role = request.POST.get("role", "")
     if what == "role":
-        apply_change(request, lambda: people.change_role(name=name, role=role), f"{name} is {role} now.")
+        apply_change(request, lambda: people.change_role(name=name, role=role), f"{name} now has the role {role}.")
     elif what == "deactivate":
         apply_change(
-            request, lambda: people.deactivate_person(name=name), f"{name} is deactivated, and signed out everywhere."
+            request, lambda: people.deactivate_person(name=name), f"{name} is deactivated and signed out everywhere."
         )
     elif what == "activate":
         apply_change(
-            request, lambda: people.activate_person(name=name), f"{name} may come in again; give her a new link."
+            request, lambda: people.activate_person(name=name), f"{name} is active again. Send them a new link."
         )
     else:
-        raise Http404("a person has no such address")
+        raise Http404(f"there is no action {what!r} on a person")
     return redirect("people")
 
 
@@ -79,65 +75,62 @@ def _link(request: HttpRequest, name: str) -> str:
     return signin.link(request.build_absolute_uri("/").rstrip("/"), signin.create_link_token(username=name))
 
 
-def _page(request: HttpRequest, form: PersonForm, **given: Any) -> HttpResponse:
+def _page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpResponse:
     history = history_of(Subject.PERSON, before=request.GET.get("before", ""))
-    context = {"history": history, "people": people.list_people(), "roles": list(ROLES), "form": form, **given}
+    context = {"history": history, "people": people.list_people(), "roles": list(ROLES), "form": form, **extra}
     return render(request, "memoryhub/people.html", context)
 
 
 VERB_CHOICES = [
     ("read", "Read"),
     ("write", "Read and write: memories, decisions, sessions, turns"),
-    ("admin", "Everything: also erase, settings and policies"),
+    ("admin", "Everything, including erasing, settings and policies"),
 ]
 _HUB, _SOME = "hub", "some"
 
 
 class TokenForm(CommandForm):
-    """A new token."""
-
     name = forms.CharField(
         required=False,
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
-        help_text="Who uses it, such as ci. Events say token:ci, so a name is given once.",
+        help_text="Such as ci; events show token:ci as the actor. A name can be used only once.",
     )
-    verbs = forms.ChoiceField(choices=VERB_CHOICES, widget=forms.RadioSelect, initial="read", label="What it may do")
+    verbs = forms.ChoiceField(choices=VERB_CHOICES, widget=forms.RadioSelect, initial="read", label="Permission")
     reach = forms.ChoiceField(
-        choices=[(_SOME, "In the projects chosen here"), (_HUB, "In the whole hub, and in projects yet to come")],
+        choices=[(_SOME, "Selected projects"), (_HUB, "The whole hub, including future projects")],
         widget=forms.RadioSelect,
         initial=_SOME,
-        label="Where",
+        label="Scope",
     )
     projects = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple, label="Projects")
     days = forms.CharField(
         required=False,
         initial="90",
-        label="Days",
+        label="Expires after (days)",
         widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off", "size": "6"}),
-        help_text="How long it counts, 1 to 3,650.",
+        help_text="From 1 to 3,650.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["projects"].choices = [(each, each) for each in list_projects()]  # type: ignore[attr-defined]
+        self.fields["projects"].choices = [(project, project) for project in list_projects()]  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         typed: dict[str, Any] = super().clean() or {}
         if typed.get("reach") == _SOME and not typed.get("projects"):
-            self.add_error("projects", "Choose at least one, or the whole hub above.")
+            self.add_error("projects", "Select at least one project, or the whole hub.")
         return typed
 
     def values(self) -> dict[str, Any]:
-        """Return what was typed; the whole hub is no list of projects."""
         typed = dict(self.cleaned_data)
-        chosen = typed["projects"] if typed.pop("reach") == _SOME else None
-        return {**typed, "projects": chosen, "verbs": [typed["verbs"]]}
+        # None means the whole hub, including future projects.
+        selected = typed["projects"] if typed.pop("reach") == _SOME else None
+        return {**typed, "projects": selected, "verbs": [typed["verbs"]]}
 
 
 @hub_page(Act.ADMINISTER)
 @require_http_methods(["GET", "HEAD", "POST"])
 def show_tokens(request: HttpRequest) -> HttpResponse:
-    """Show all tokens, or make one and show its text."""
     form = TokenForm(request.POST if request.method == "POST" else None)
     command = form.command(tokens.TokenCreate) if form.is_bound else None
     if command is None:
@@ -147,25 +140,24 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
     except HubError as error:
         form.add_error("name", sentence(error.message))
         return _tokens_page(request, form)
-    return _tokens_page(request, TokenForm(), made=token, text=text)
+    return _tokens_page(request, TokenForm(), token=token, text=text)
 
 
 @hub_page(Act.ADMINISTER)
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke_token(request: HttpRequest, name: str) -> HttpResponse:
-    """Ask whether a token is to count no more, or see to it."""
     token = tokens.find_token(name)
     if request.method != "POST":
         return render(request, "memoryhub/revoke_token.html", {"token": token})
     by = request.user.get_username()
-    apply_change(request, lambda: tokens.revoke_token(name=name, by=by), f"The token {name} counts no more.")
+    apply_change(request, lambda: tokens.revoke_token(name=name, by=by), f"The token {name} is revoked.")
     return redirect("tokens")
 
 
-def _tokens_page(request: HttpRequest, form: TokenForm, **given: Any) -> HttpResponse:
+def _tokens_page(request: HttpRequest, form: TokenForm, **extra: Any) -> HttpResponse:
     now = clock.now()
-    found = tokens.list_tokens()
-    good = [token for token in found if tokens.is_good(token, now)]
+    listed = tokens.list_tokens()
+    valid = [token for token in listed if tokens.is_good(token, now)]
     history = history_of(Subject.TOKEN, before=request.GET.get("before", ""))
-    context = {"history": history, "good": good, "ended": found[len(good) :], "form": form, **given}
+    context = {"history": history, "valid": valid, "ended": listed[len(valid) :], "form": form, **extra}
     return render(request, "memoryhub/tokens.html", context)

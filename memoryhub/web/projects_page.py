@@ -1,4 +1,4 @@
-"""The first page: every project of this hub by its organisation, with how it stands."""
+"""The home page: all projects by organisation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ Group = tuple[OrgOverview | None, list[ProjectSummary]]
 @never_cache
 @require_safe
 def show_projects(request: HttpRequest) -> HttpResponse:
-    """Show the projects; who is not signed in is told how to."""
     if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
     return render(request, "memoryhub/home.html", {"groups": _grouped(summarize_projects())})
 
 
 def _grouped(projects: list[ProjectSummary]) -> list[Group]:
-    """Return each organisation with its projects, and those of none behind them; empty only where the hub is."""
+    """Return each organisation with its projects, then those without an organisation."""
     groups: list[Group] = [
         (org, [project for project in projects if project.org_id == org.org_id]) for org in summarize_orgs()
     ]

@@ -1,4 +1,4 @@
-"""Replay: the log one event at a time, each with its link to the one before it, checked as it is shown."""
+"""Replay: the log one event at a time, with the links of the hash chain verified."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.models import RawEvent
 from sessions_app.timeline import Entry, entries_of
 
+# How many events to show before and after the current one
 AROUND = 4
-"""So many events before and after are shown."""
 _MAX_PAYLOAD = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One event of the window, and what is wrong with its link to the one before it; "" where it holds."""
+    """One event of the window and its link to the previous event."""
 
     entry: Entry
+    # "" if the link is intact
     flaw: str
     is_shown: bool
 
 
 def replay_at(wanted: str) -> dict[str, Any]:
-    """Return what the replay page shows at a position; one outside the log is moved to its nearest end.
+    """Return the page's context at a position, clamped to the log.
 
-    Where the log has a gap, ``event`` and ``link`` are None.
+    If the log has no event at the position, ``event`` and ``link`` are None.
     """
     last, _ = log.head()
     if not last:

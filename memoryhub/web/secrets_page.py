@@ -1,4 +1,4 @@
-"""The page about secrets: a box to try a text in, the project's own rules, and the rule pack."""
+"""The page about secrets: a text to test, the project's custom rules, and the rule pack."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class TextForm(forms.Form):
         max_length=MAX_TEXT,
         label="Text",
         widget=forms.Textarea(attrs={"rows": 8, **_CODE}),
-        help_text="Nothing of it is kept. It is read with the rules below, saved or not.",
+        help_text="The text is not stored. It is tested with the rules below, saved or not.",
     )
     allow = forms.CharField(
         required=False,
-        label="What is no secret here",
+        label="Allowlist",
         widget=forms.Textarea(attrs={"rows": 4, **_CODE}),
-        help_text="A line each: the exact text, or a pattern between slashes that matches all of it: /test_[a-z]+/. "
-        "Private blocks are taken out all the same.",
+        help_text="Texts that are not secrets, one per line: an exact text, or a pattern between slashes that matches "
+        "all of it, such as /test_[a-z]+/. Private blocks are always masked.",
     )
 
     def allowed(self) -> list[str]:
@@ -48,16 +48,16 @@ class TextForm(forms.Form):
 
 
 class RuleForm(forms.Form):
-    """One rule of the project's own; empty fields make none."""
+    """A custom rule of the project; an empty form is ignored."""
 
     id = forms.CharField(required=False, label="Name", widget=forms.TextInput(attrs=_CODE))
     pattern = forms.CharField(required=False, strip=False, label="Pattern", widget=forms.TextInput(attrs=_CODE))
-    type = forms.CharField(required=False, label="Type in the tag", widget=forms.TextInput(attrs=_CODE))
-    keywords = forms.CharField(required=False, label="Keywords, by commas", widget=forms.TextInput(attrs=_CODE))
+    type = forms.CharField(required=False, label="Secret type", widget=forms.TextInput(attrs=_CODE))
+    keywords = forms.CharField(required=False, label="Keywords (comma-separated)", widget=forms.TextInput(attrs=_CODE))
     description = forms.CharField(required=False, label="Description")
 
     def rule(self) -> dict[str, Any]:
-        """Return what was typed as a rule, without what was left out; empty where nothing was."""
+        """Return the fields that are not empty."""
         typed: dict[str, Any] = {name: value for name, value in self.cleaned_data.items() if value}
         if "keywords" in typed:
             typed["keywords"] = [word.strip() for word in typed["keywords"].split(",") if word.strip()]
@@ -68,36 +68,34 @@ RuleForms = forms.formset_factory(RuleForm, extra=1, max_num=100)
 
 
 class SecretsForm:
-    """All of the page's fields, filled with what the project says now."""
+    """All fields of the page, with the project's current rules as initial values."""
 
     def __init__(self, request: HttpRequest, settings: ProjectSettings) -> None:
         posted = request.POST or None
-        shown = [{**each.model_dump(), "keywords": ", ".join(each.keywords)} for each in settings.secret_rules]
+        current = [{**rule.model_dump(), "keywords": ", ".join(rule.keywords)} for rule in settings.secret_rules]
         self.fields = TextForm(posted, initial={"allow": "\n".join(settings.secret_allow)}, label_suffix="")
-        self.rules = RuleForms(posted, initial=shown, prefix="rule", form_kwargs={"label_suffix": ""})
+        self.rules = RuleForms(posted, initial=current, prefix="rule", form_kwargs={"label_suffix": ""})
         self.problem = ""
 
     def is_valid(self) -> bool:
-        """Say whether the fields can be read; the rules' own rules are the schema's."""
         return bool(self.fields.is_valid() and self.rules.is_valid())
 
     @property
     def text(self) -> str:
-        """The text to try, with the line ends that it was typed with."""
         return str(self.fields.cleaned_data["text"]).replace("\r\n", "\n")
 
-    def said(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         rules = [rule for rule in (form.rule() for form in self.rules) if rule]
         return {"secret_rules": rules, "secret_allow": self.fields.allowed()}
 
 
-_OWN = ("secret_rules", "secret_allow")
-_A_PAGE = 40
+_CUSTOM = ("secret_rules", "secret_allow")
+_RULES_PER_PAGE = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the text that was tried: as it is, or taken out."""
+    """A part of the tested text, with the secret found in it."""
 
     text: str
     found: FoundSecret | None = None
@@ -105,15 +103,14 @@ class Piece:
 
 @never_cache
 def secrets_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    """Show the page; try a text, or save the project's own rules, and show it again."""
     form = SecretsForm(request, project_settings())
-    tried = None
+    result = None
     if request.method == "POST" and form.is_valid():
         if request.POST.get("do") == "save":
-            if _saved(request, form):
+            if _save(request, form):
                 return redirect("admin:secrets")
         else:
-            tried = _tried(form)
+            result = _test(form)
     elsewhere = settings_decided_elsewhere()
     return TemplateResponse(
         request,
@@ -121,17 +118,17 @@ def secrets_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         {
             **context,
             "form": form,
-            "tried": tried,
-            "pieces": list(_pieces(form.text, tried.found)) if tried else [],
-            "elsewhere": [elsewhere[name] for name in _OWN if name in elsewhere],
+            "result": result,
+            "pieces": list(_pieces(form.text, result.found)) if result else [],
+            "elsewhere": [elsewhere[name] for name in _CUSTOM if name in elsewhere],
             **_pack(request),
         },
     )
 
 
-def _saved(request: HttpRequest, form: SecretsForm) -> bool:
+def _save(request: HttpRequest, form: SecretsForm) -> bool:
     try:
-        change_settings(command=SettingsChange(settings=form.said()))
+        change_settings(command=SettingsChange(settings=form.settings()))
     except HubError as error:
         form.problem = _sentence(error.message)
         return False
@@ -139,9 +136,9 @@ def _saved(request: HttpRequest, form: SecretsForm) -> bool:
     return True
 
 
-def _tried(form: SecretsForm) -> Sanitised | None:
+def _test(form: SecretsForm) -> Sanitised | None:
     try:
-        return try_rules(command=Sanitise(text=form.text, **form.said()))
+        return try_rules(command=Sanitise(text=form.text, **form.settings()))
     except ValidationError as error:
         form.problem = _sentence(explain(error))
     except HubError as error:
@@ -154,21 +151,21 @@ def _sentence(text: str) -> str:
 
 
 def _pieces(text: str, found: list[FoundSecret]) -> Iterator[Piece]:
-    """Cut the text where something is taken out; what lies in what goes anyway is not shown again."""
+    """Split the text at the secrets; a secret inside another one is skipped."""
     done = 0
-    for each in found:
-        if each.start >= done:
-            yield Piece(text[done : each.start])
-            yield Piece(text[each.start : each.end], each)
-            done = each.end
+    for secret in found:
+        if secret.start >= done:
+            yield Piece(text[done : secret.start])
+            yield Piece(text[secret.start : secret.end], secret)
+            done = secret.end
     yield Piece(text[done:])
 
 
 def _pack(request: HttpRequest) -> dict[str, Any]:
-    """Return the rules of the pack that hold the words that are looked for, a page of them."""
+    """Return a page of the pack's rules that contain all searched words."""
     words = request.GET.get("q", "").lower().split()
     rules = [rule for rule in catalogue().values() if all(word in _searched(rule) for word in words)]
-    page = Paginator(rules, _A_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(rules, _RULES_PER_PAGE).get_page(request.GET.get("page"))
     return {"query": request.GET.get("q", ""), "page": page, "all_rules": len(catalogue())}
 
 

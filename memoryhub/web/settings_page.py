@@ -1,4 +1,4 @@
-"""The page of a project's settings: each with its value, who decides it, and a field that changes it."""
+"""The page of a project's settings: value, source, and a field to change each."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _YES_OR_NO = [("true", "yes"), ("false", "no")]
 
 
 class SettingsForm(forms.Form):
-    """A field for every setting there is; the rules are the schema's. Only what was changed is sent on."""
+    """A field for each setting. Only changed fields are saved."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        present = project_settings().model_dump(mode="json")
+        current = project_settings().model_dump(mode="json")
         fields = ProjectSettings.model_fields
-        initial = {name: _shown(value, lines=_has_lines(fields[name])) for name, value in present.items()}
+        initial = {name: _shown(value, lines=_has_lines(fields[name])) for name, value in current.items()}
         super().__init__(*args, **{"label_suffix": "", "initial": initial, **kwargs})
         elsewhere, decided_by = settings_decided_elsewhere(), settings_decided_by()
         for name, about in ProjectSettings.model_fields.items():
@@ -55,16 +55,16 @@ class SettingsForm(forms.Form):
         ]
 
     def changes(self) -> dict[str, Any] | None:
-        """Return what was changed, None for a setting that goes back to its default; None where a text is no JSON."""
+        """Return the changed settings, with None to reset one to its default; None if the form has errors."""
         if not self.is_valid():
             return None
         try:
             return {name: self._value(name) for name in self.changed_data}
         except json.JSONDecodeError as error:
-            self.add_error(None, f"What has parts is written as JSON: {error.msg} in “{error.doc[:60]}”.")
+            self.add_error(None, f"This is not valid JSON: {error.msg} in “{error.doc[:60]}”.")
             return None
         except RecursionError:
-            self.add_error(None, "What is typed is nested too deeply.")
+            self.add_error(None, "This is nested too deeply; use fewer levels.")
             return None
 
     def _value(self, name: str) -> Any:
@@ -78,16 +78,16 @@ class SettingsForm(forms.Form):
 
 
 def _field(name: str, about: FieldInfo, elsewhere: str, *, is_set: bool) -> forms.Field:
-    told = f"{str(about.description)[:1].upper()}{str(about.description)[1:]}. "
-    told += "A line each. " if _has_lines(about) else ""
-    default = f"{'Set for this project; by' if is_set else 'By'} default {_default(about)}."
-    told += f"Decided by {elsewhere}." if elsewhere else default
-    options: dict[str, Any] = {"required": False, "label": _label(name), "help_text": told}
+    text = f"{str(about.description)[:1].upper()}{str(about.description)[1:]}. "
+    text += "One per line. " if _has_lines(about) else ""
+    default = f"{'Set for this project. ' if is_set else ''}Default: {_default(about)}."
+    text += f"Source: {elsewhere}." if elsewhere else default
+    options: dict[str, Any] = {"required": False, "label": _label(name), "help_text": text}
     kind = about.annotation
     if kind is bool:
         field: forms.Field = forms.ChoiceField(choices=_YES_OR_NO, **options)
     elif isinstance(kind, type) and issubclass(kind, Enum):
-        field = forms.ChoiceField(choices=[(each.value, each.value) for each in kind], **options)
+        field = forms.ChoiceField(choices=[(choice.value, choice.value) for choice in kind], **options)
     else:
         field = forms.CharField(widget=_CODE if _has_parts(about) else forms.TextInput(), **options)
     field.disabled, field.show_hidden_initial = bool(elsewhere), not elsewhere
@@ -101,9 +101,9 @@ def _has_parts(about: FieldInfo) -> bool:
 
 @cache
 def _lists() -> frozenset[str]:
-    """Return the settings that are lists of words, which are typed a line each."""
+    """Return the settings that are lists of words, which have one word per line."""
     properties = ProjectSettings.model_json_schema()["properties"]
-    return frozenset(name for name, each in properties.items() if each.get("items", {}).get("type") == "string")
+    return frozenset(name for name, schema in properties.items() if schema.get("items", {}).get("type") == "string")
 
 
 def _has_lines(about: FieldInfo) -> bool:
@@ -116,7 +116,7 @@ def _default(about: FieldInfo) -> str:
 
 
 def _read(typed: str, about: FieldInfo) -> Any:
-    """Return a number as one, and a word, such as ``never``, as it is."""
+    """Return a number as a number, and a word, such as ``never``, unchanged."""
     if about.annotation is str:
         return typed
     try:
@@ -142,50 +142,49 @@ def _shown(value: Any, *, lines: bool = False) -> str:
 
 
 def settings_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    """Show the form, or take what was changed and show it again."""
     form = SettingsForm(request.POST or None)
-    if request.method == "POST" and _kept(request, form):
+    if request.method == "POST" and _save(request, form):
         return redirect("admin:settings")
     return TemplateResponse(request, "admin/settings.html", {**context, "form": form, "folders": _folders()})
 
 
 def _folders() -> list[dict[str, Any]]:
-    """Return what the project's folders say in their files: where each counts, where something else decides."""
-    project, by = current_store().name, settings_decided_by()
-    told: list[dict[str, Any]] = []
+    """Return the settings in the files of the project's folders, with the source that overrides each."""
+    project, sources = current_store().name, settings_decided_by()
+    folders: list[dict[str, Any]] = []
     for folder in bound_folders(project) if current_store().scope is Scope.PROJECT else ():
         try:
-            said = read_folder(folder, project)
+            file = read_folder(folder, project)
         except Invalid as error:
-            told.append({"path": folder, "problem": f"{error.message}."})
+            folders.append({"path": folder, "problem": f"{error.message}."})
         else:
             values = [
-                {"label": _label(name), "value": _short(value), "instead": by.get(name, "")}
-                for name, value in said.values.items()
+                {"label": _label(name), "value": _short(value), "overridden_by": sources.get(name, "")}
+                for name, value in file.values.items()
             ]
-            told += [{"path": said.path, "values": values}] if values else []
-    return told
+            folders += [{"path": file.path, "values": values}] if values else []
+    return folders
 
 
 def _label(name: str) -> str:
-    return name.replace("_", " ").capitalize()
+    return setting_info(name).label or name.replace("_", " ").capitalize()
 
 
 def _short(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else " ".join(_shown(value).split())
 
 
-def _kept(request: HttpRequest, form: SettingsForm) -> bool:
+def _save(request: HttpRequest, form: SettingsForm) -> bool:
     changes = form.changes()
     if changes is None:
         return False
     if not changes:
-        messages.info(request, "Nothing was changed.")
+        messages.info(request, "No changes to save.")
         return True
     try:
         change_settings(command=SettingsChange(settings=changes))
     except HubError as error:
         form.add_error(None, f"{error.message[:1].upper()}{error.message[1:]}.")
         return False
-    messages.success(request, f"Changed: {', '.join(name.replace('_', ' ') for name in changes)}.")
+    messages.success(request, f"Changed: {', '.join(_label(name) for name in changes)}.")
     return True

@@ -1,4 +1,4 @@
-"""Signing in by a link that is used once; there are no passwords."""
+"""Sign-in by single-use links; there are no passwords."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOKEN_BYTES = 32
 
 
 def ensure_owner() -> User:
-    """Return the first of those who own this hub and may sign in; on first use one is made, without a password."""
+    """Return the first active owner; on first use, create one without a password."""
     return active_owners().first() or _first_owner()
 
 
@@ -37,14 +37,14 @@ def _first_owner() -> User:
 
 
 def create_link_token(*, username: str = OWNER) -> str:
-    """Return the secret part of a new sign-in link; only its hash is kept, for 15 minutes.
+    """Return the secret part of a new sign-in link, valid for 15 minutes; only its hash is stored.
 
     Raises:
-        NotFound: there is no such person.
-        Forbidden: she is deactivated.
+        NotFound: the person doesn't exist.
+        Forbidden: the person is deactivated.
     """
     if not find_person(username).is_active:
-        raise Forbidden(f"{username} is deactivated; an owner activates her again on the page People")
+        raise Forbidden(f"{username} is deactivated; ask an owner to activate them on the People page")
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     with transaction.atomic():
         SignInLink.objects.filter(expires_at__lt=clock.now()).delete()
@@ -58,16 +58,16 @@ def link(address: str, token: str) -> str:
 
 
 def redeem_link_token(token: str) -> User:
-    """Use a link up and return its user.
+    """Mark a link as used and return its user.
 
     Raises:
-        Gone: the link was used, has expired, or never was.
+        Gone: the link was used, has expired, or doesn't exist.
     """
     now = clock.now()
     link = SignInLink.objects.filter(token_hash=_hash(token))
-    # One UPDATE, so that of two who follow the link at once only one gets in.
+    # One UPDATE, so that only one of two simultaneous requests succeeds.
     if not link.filter(used_at__isnull=True, expires_at__gt=now).update(used_at=now):
-        raise Gone("this sign-in link was used already or has expired; run `memory-hub signin` for a new one")
+        raise Gone("this sign-in link was already used or has expired; run `memory-hub signin` for a new one")
     return find_person(link.get().username)
 
 
@@ -78,8 +78,7 @@ def _hash(token: str) -> str:
 @never_cache
 @require_safe
 def follow_link(request: HttpRequest, token: str) -> HttpResponse:
-    """Sign the bearer of the link in; a HEAD request, as link previews send, uses nothing up."""
-    if request.method == "HEAD":
+    if request.method == "HEAD":  # link previews must not use up the link
         return HttpResponse()
     user = redeem_link_token(token)
     login(request, user, backend="django.contrib.auth.backends.ModelBackend")

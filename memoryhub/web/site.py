@@ -1,4 +1,4 @@
-"""The admin of one store: which pages it has, and what every page shows around its content."""
+"""The admin of the current store: its pages, and the context of every page."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from memoryhub.core.stores.routing import STORE_APPS, current_alias
 from memoryhub.core.stores.store import current_store
 from memoryhub.web.addresses import Place, other_places
 
+# The lists in the navigation, in this order; others follow
 _TABS = (
     "memories_memory",
     "decisions_decision",
@@ -28,20 +29,17 @@ _TABS = (
     "governance_affirmation",
     "core_rawevent",
 )
-"""The lists in the navigation, in this order; others follow."""
-_WORK = "sessions_app"
-"""The app whose lists are shown in projects only: no session works in an organisation."""
-_PLACES = {name: place for place, name in enumerate(_TABS)}
+# Its lists are shown in projects only: organisations have no sessions.
+_PROJECT_APP = "sessions_app"
+_ORDER = {name: index for index, name in enumerate(_TABS)}
 
 
 class HubAdminConfig(AdminConfig):
-    """Django's admin, with our site in the place of its own."""
-
     default_site = "memoryhub.web.site.HubAdminSite"
 
 
 class HubAdminSite(AdminSite):
-    """Shows the current store. What is in hub.db has no page here: it is of no store."""
+    """Shows the current store; models of hub.db are not in any store and have no pages here."""
 
     site_title = "Memory Hub"
     site_header = "Memory Hub"
@@ -49,20 +47,19 @@ class HubAdminSite(AdminSite):
     enable_nav_sidebar = False
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Let in whoever may see the hub; others are sent to the page that says how to sign in."""
         return may(request.user, Act.VIEW)
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
-        """Register models of the stores; leave out those of hub.db and of the queue."""
+        """Register models of the stores; skip those of hub.db and of the queue."""
         models: list[Any] = [model_or_iterable] if isinstance(model_or_iterable, type) else list(model_or_iterable)
         ours = [model for model in models if model._meta.app_label in STORE_APPS]
         super().register(ours, admin_class, **options)
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
-        from memoryhub.core.admin import needs  # has models, which are not there yet when the site is made
+        from memoryhub.core.admin import needs  # imports models, which are not loaded yet when the site is created
 
         verify = require_POST(needs(Act.WRITE, self.verify_chain))
-        own = [
+        pages = [
             path("describe/", self.admin_view(needs(Act.GOVERN, self.describe)), name="describe"),
             path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
             path("secrets/", self.admin_view(self.secrets), name="secrets"),
@@ -71,10 +68,9 @@ class HubAdminSite(AdminSite):
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
             path("stream/<path:stream>/", self.admin_view(self.show_stream), name="stream"),
         ]
-        return [*own, *super().get_urls()]
+        return [*pages, *super().get_urls()]
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return what every page shows: the place, the others, and the tabs."""
         from memoryhub.core.log import anchor_warning
 
         context = super().each_context(request)
@@ -89,11 +85,15 @@ class HubAdminSite(AdminSite):
         }
 
     def _tabs(self, request: HttpRequest, context: dict[str, Any], place: Place | None) -> list[dict[str, Any]]:
-        apps = [app for app in context["available_apps"] if not place or place.is_project or app["app_label"] != _WORK]
+        apps = [
+            app
+            for app in context["available_apps"]
+            if not place or place.is_project or app["app_label"] != _PROJECT_APP
+        ]
         models = [model for app in apps for model in app["models"] if model["admin_url"]]
         index = reverse("admin:index", current_app=self.name)
         tabs = [{"name": "Overview", "url": index, "current": request.path == index}]
-        for name, listed in sorted(self._by_tab(models).items(), key=lambda pair: _PLACES.get(pair[0], len(_PLACES))):
+        for name, listed in sorted(self._by_tab(models).items(), key=lambda pair: _ORDER.get(pair[0], len(_ORDER))):
             current = any(request.path.startswith(model["admin_url"]) for model in listed)
             first = next(model for model in listed if _name_of(model) == name)
             name_of_tab = getattr(self._registry[first["model"]], "tab_name", "") or _title(first)
@@ -103,7 +103,7 @@ class HubAdminSite(AdminSite):
         return tabs
 
     def _by_tab(self, models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-        """Return the lists under the list whose tab they share; most have one of their own."""
+        """Group the lists by the tab they share; most have a tab of their own."""
         grouped: dict[str, list[dict[str, Any]]] = {}
         for model in models:
             tab = getattr(self._registry[model["model"]], "tab", "") or _name_of(model)
@@ -111,8 +111,7 @@ class HubAdminSite(AdminSite):
         return grouped
 
     def get_log_entries(self, request: HttpRequest) -> Any:
-        """Return nothing: an object's history is its events, and Django's admin log is never written."""
-        return ()
+        return ()  # an object's history is its events; Django's admin log is never written
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         from memoryhub.web.dashboard import overview
@@ -123,13 +122,12 @@ class HubAdminSite(AdminSite):
         return redirect("admin:index")
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        raise Http404("there are no passwords in this hub")
+        raise Http404("this hub has no passwords")
 
     def password_change_done(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        raise Http404("there are no passwords in this hub")
+        raise Http404("this hub has no passwords")
 
     def describe(self, request: HttpRequest) -> HttpResponse:
-        """Show the form that describes the store, and take what was typed."""
         from memoryhub.web.description_page import describe_page
 
         return describe_page(
@@ -142,13 +140,11 @@ class HubAdminSite(AdminSite):
         return settings_page(request, {**self.each_context(request), "title": "Settings"})
 
     def secrets(self, request: HttpRequest) -> HttpResponse:
-        """Show what is taken out of texts, and try one; take the project's own rules."""
         from memoryhub.web.secrets_page import secrets_page
 
         return secrets_page(request, {**self.each_context(request), "title": "Secrets"})
 
     def verify_chain(self, request: HttpRequest) -> HttpResponse:
-        """Walk the log's chain now, keep the finding, and show it above the log."""
         from memoryhub.ops.chain_state import check_chain
 
         check = check_chain()
@@ -157,29 +153,29 @@ class HubAdminSite(AdminSite):
         return redirect("admin:core_rawevent_changelist")
 
     def replay(self, request: HttpRequest) -> HttpResponse:
-        """Show the log at one position; with ``fragment``, only the part of the page that differs by position."""
+        """Show the log at a position; with ``fragment``, only the part that ``hub.js`` replaces."""
         from memoryhub.web.replay_page import replay_at
 
-        found = replay_at(request.GET.get("position", ""))
-        if "fragment" in request.GET and found["last"]:
-            return TemplateResponse(request, "admin/core/rawevent/replayed.html", found)
-        context = {**self.each_context(request), "title": "Replay", **found}
+        replayed = replay_at(request.GET.get("position", ""))
+        if "fragment" in request.GET and replayed["last"]:
+            return TemplateResponse(request, "admin/core/rawevent/replayed.html", replayed)
+        context = {**self.each_context(request), "title": "Replay", **replayed}
         return TemplateResponse(request, "admin/core/rawevent/replay.html", context)
 
     def past(self, request: HttpRequest) -> HttpResponse:
-        """Show the store as it stood at a position; without one, send to the replay, where one is chosen."""
+        """Show the store as of a position; without one, redirect to the replay."""
         from memoryhub.web.as_of_page import store_as_of
 
-        given = request.GET.get("position", "")
-        if not (given.isascii() and given.isdecimal() and len(given) <= 15):
+        position = request.GET.get("position", "")
+        if not (position.isascii() and position.isdecimal() and len(position) <= 15):
             return redirect("admin:replay")
-        wanted = {"question": request.GET.get("q", ""), "cursor": request.GET.get("cursor", "")}
-        found = store_as_of(position=int(given), **wanted)
-        context = {**self.each_context(request), "title": f"As of #{given}", **found}
+        query = {"question": request.GET.get("q", ""), "cursor": request.GET.get("cursor", "")}
+        store = store_as_of(position=int(position), **query)
+        context = {**self.each_context(request), "title": f"As of #{position}", **store}
         return TemplateResponse(request, "admin/core/rawevent/past.html", context)
 
     def show_stream(self, request: HttpRequest, stream: str) -> HttpResponse:
-        """Lead to the page of what a stream is about, or to its events in the log."""
+        """Redirect to the page of a stream's object, or to its events in the log."""
         kind, _, tail = stream.partition(":")
         for model_admin in self._registry.values():
             if tail and kind == getattr(model_admin, "stream_kind", None):

@@ -1,4 +1,4 @@
-"""The addresses under ``/p/<project>/``, ``/o/<organisation>/`` and ``/global/``: the admin, in that store."""
+"""URLs under ``/p/<project>/``, ``/o/<organisation>/`` and ``/global/``: the admin in that store."""
 
 from __future__ import annotations
 

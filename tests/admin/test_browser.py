@@ -77,7 +77,7 @@ class BrowserTests(BrowserTestCase):
 
     def test_the_chain_is_verified_by_a_button(self) -> None:
         self.open("core/rawevent/")
-        self.see("Not checked yet")
+        self.see("Not verified yet")
         self.follow("Verify now")
         self.see("The chain holds: 3 events")
 

@@ -36,7 +36,7 @@ class DecisionListTests(DecidingTestCase):
         self.commit("bbbb", f"Revert\n\nThis reverts commit {'aaaa'.ljust(40, '0')}.")
         self.assertEqual(self.decisions(iteration=str(iteration.id)), [decision])
         self.assertEqual(self.decisions(review="open"), [decision])
-        self.assertIn("1 thing waits to be affirmed", text_of(self.page()))
+        self.assertIn("1 item needs rechecking", text_of(self.page()))
 
     def test_a_search_puts_the_best_answer_first_and_shows_its_words(self) -> None:
         other = self.record("Indent by tabs", rationale="Nobody asked the database.")

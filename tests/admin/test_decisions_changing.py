@@ -48,7 +48,7 @@ class RecordingTests(DecidingTestCase):
     def test_what_the_schema_refuses_is_said_beside_its_field_and_nothing_is_lost(self) -> None:
         page = self.post(f"{PAGE}/add/", **BLANK, title="", chosen="Push", supersedes="abc", depends_on="12")
         text = text_of(page)
-        self.assertIn("Nothing was saved yet.", text)
+        self.assertIn("Not saved. Correct the errors below.", text)
         self.assertIn("'title' is required.", text)
         self.assertIn("'supersedes[0]' must be a whole number, not 'abc'.", text)
         self.assertIn(">\nPush</textarea>", page)
@@ -69,7 +69,7 @@ class RecordingTests(DecidingTestCase):
         self.assertEqual(page.count('name="alternatives_option"'), 6)
         self.assertIn('value="Poll"', page)
         self.assertIn('value="Push"', page)
-        self.assertNotIn("Nothing was saved yet.", page)
+        self.assertNotIn("Not saved. Correct the errors below.", page)
         self.assertEqual(self.count(), 0)
 
     def test_secrets_are_taken_out_and_the_person_is_told(self) -> None:

@@ -85,7 +85,7 @@ class DetailTests(AdminTestCase):
 class ChainTests(AdminTestCase):
     def test_verifying_keeps_and_shows_the_finding(self) -> None:
         self.write("one")
-        self.assertIn("Not checked yet", self.page(LOG))
+        self.assertIn("Not verified yet", self.page(LOG))
         page = self.post("log/verify/")
         self.assertIn("The chain holds: 1 event,", page)
         check = StoreCheck.objects.get(store=project_store("alpha").alias)

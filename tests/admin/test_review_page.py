@@ -70,7 +70,7 @@ class ReviewPageTests(AdminTestCase):
     def test_an_edit_that_cannot_be_kept_loses_nothing(self) -> None:
         fields = {"title": "", "content": "After two timeouts.", "type": "note", "base_version": "1"}
         html = self.say(self.first, "edit", **fields)
-        self.assertIn("Nothing was saved yet.", html)
+        self.assertIn("Not saved. Correct the errors below.", html)
         self.assertIn("After two timeouts.", html)
         shown = text_of(self.say(self.first, "edit", **{**fields, "title": "Retry twice"}))
         self.assertIn(f"Accepted #{self.first} “Retry twice”.", shown)

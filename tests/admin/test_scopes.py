@@ -95,7 +95,7 @@ class OverviewTests(ScopesTestCase):
 class HomeTests(ScopesTestCase):
     def test_projects_stand_under_their_organisations(self) -> None:
         page = text_of(self.show("/"))
-        self.assertRegex(page, r"Acme .*Makes everything\..*Aquarium alpha .*Of no organisation beta ")
+        self.assertRegex(page, r"Acme .*Makes everything\..*Aquarium alpha .*No organisation beta ")
         for address in ("/o/acme/admin/", "/global/admin/", "/p/alpha/admin/", "/p/beta/admin/"):
             self.assertIn(f'href="{address}"', self.show("/"))
 
@@ -103,7 +103,7 @@ class HomeTests(ScopesTestCase):
         org_store("broken").path.parent.mkdir(parents=True)
         org_store("broken").path.write_bytes(b"not a database!!" * 1000)
         page = text_of(self.show("/"))
-        self.assertRegex(page, r"broken Memory database unavailable: .*Of no organisation beta")
+        self.assertRegex(page, r"broken Memory database unavailable: .*No organisation beta")
 
 
 class NewTests(ScopesTestCase):
@@ -127,7 +127,7 @@ class NewTests(ScopesTestCase):
             ("/new/project", {"id": "gamma", "org_id": "nobody"}, "not one of the available choices"),
         ):
             page = self.send(address, **fields)
-            self.assertIn("Nothing was saved yet.", page)
+            self.assertIn("Not saved. Correct the errors below.", page)
             self.assertIn(sentence, page)
         self.client.logout()
         for address in ("/new/organisation", "/new/project"):
@@ -170,7 +170,7 @@ class DescribeTests(ScopesTestCase):
 
     def test_mistakes_stand_beside_their_fields_and_nothing_is_kept(self) -> None:
         mistakes: list[tuple[dict[str, Any], str]] = [
-            ({"metadata": "{"}, "This is not JSON"),
+            ({"metadata": "{"}, "This is not valid JSON"),
             ({"metadata": "[" * 20_000}, "This is nested too deeply"),
             ({"metadata": "[1]"}, "'metadata' must be an object"),
             ({"metadata": json.dumps({"a": "x" * 16_000})}, "may have at most 16,000"),
@@ -179,14 +179,14 @@ class DescribeTests(ScopesTestCase):
         ]
         for fields, sentence in mistakes:
             page = self.send("/p/beta/admin/describe/", **fields)
-            self.assertIn("Nothing was saved yet.", page)
+            self.assertIn("Not saved. Correct the errors below.", page)
             self.assertIn(sentence, page)
         self.assertEqual(self.profile_of(project_store("beta")), ProfileView())
 
     def test_what_was_taken_out_is_told(self) -> None:
         token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
         page = self.send("/p/beta/admin/describe/", description=f"the token is {token}")
-        self.assertIn("Taken out before anything was kept: github-token.", page)
+        self.assertIn("The description was saved with these secrets masked: github-token.", page)
         self.assertNotIn(token, page)
 
 

@@ -53,4 +53,4 @@ class SecretsPageTests(AdminTestCase):
         self.assertIn("<code>github-pat</code>", html)
         self.assertIn("gitleaks 8.30.1, github-pat (MIT)", html)
         self.assertNotIn("<code>npm-token</code>", html)
-        self.assertIn("No rules match.", self.page(PAGE, q="github zzzz"))
+        self.assertIn("No rule contains all of these words.", self.page(PAGE, q="github zzzz"))

@@ -62,9 +62,9 @@ class SettingsPageTests(AdminTestCase):
         for name, typed, sentence in (
             ("review_sample_percent", "500", "review_sample_percent' must be at most 100"),
             ("review_sample_percent", "many", "must be a whole number"),
-            ("ranking", "{text: 2}", "What has parts is written as JSON"),
-            ("ranking", "[" * 20_000, "What is typed is nested too deeply"),
-            ("review_sample_percent", "[" * 20_000, "What is typed is nested too deeply"),
+            ("ranking", "{text: 2}", "This is not valid JSON"),
+            ("ranking", "[" * 20_000, "This is nested too deeply"),
+            ("review_sample_percent", "[" * 20_000, "This is nested too deeply"),
         ):
             with self.subTest(typed=typed):
                 said = text_of(self.post(PAGE, **{**self.unchanged(), name: typed}))
@@ -73,7 +73,7 @@ class SettingsPageTests(AdminTestCase):
 
     def test_what_the_environment_decides_cannot_be_changed_here(self):
         with mock.patch.dict(os.environ, MEMORY_HUB_TURN_POLICY="strict"):
-            self.assertIn("Decided by the environment (MEMORY_HUB_TURN_POLICY).", text_of(self.page(PAGE)))
+            self.assertIn("Source: the environment (MEMORY_HUB_TURN_POLICY).", text_of(self.page(PAGE)))
             self.post(PAGE, **{**self.unchanged(), "turn_policy": "auto"})
             self.assertEqual(self.settings_of().turn_policy, "strict")
             with self.store("alpha"), self.assertRaisesRegex(Invalid, "'turn_policy' is set by the environment"):

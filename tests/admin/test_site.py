@@ -45,7 +45,7 @@ class OverviewTests(AdminTestCase):
             page, r'<svg class="activity"[^>]* role="img" aria-labelledby="activity-svg-title activity-svg-desc"'
         )
         self.assertIn("1 event in the past 30 days", page)
-        self.assertIn("As a table", page)
+        self.assertIn("Show as a table", page)
 
     def test_the_others_are_one_step_away(self) -> None:
         page = self.page()

@@ -55,7 +55,7 @@ class SettingTests(AdminTestCase):
         page = text_of(self.page("settings/"))
         retention = page.partition("Retention")[2].partition("Secrets")[0]
         self.assertIn("Keep drafts", retention)
-        self.assertIn("Days after which a draft is deleted. By default 7.", page)
+        self.assertIn("Days after which a draft is deleted. Default: 7.", page)
 
     def test_each_is_set_and_read(self) -> None:
         with self.store("alpha"):

@@ -24,7 +24,7 @@ class JobsPageTests(BrowserTestCase):
         self.tab_to("Save when retention runs")
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("The job retention is run every week at 04:30 UTC", within=".messagelist")
+        self.see("The job retention runs every week at 04:30 UTC", within=".messagelist")
         self.see("every week at 04:30 UTC", within="#retention .job-facts")
         self.narrow()
         self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), NARROW["width"])

@@ -143,11 +143,11 @@ class PageTests(PlanTestCase):
 
     def test_an_owner_changes_when_a_job_runs(self) -> None:
         page = self.send(job="backup", every="day", at="13:30")
-        self.assertIn("The job backup is run every day at 13:30 UTC; its next run is in 91 minutes.", page)
+        self.assertIn("The job backup runs every day at 13:30 UTC; its next run is in 91 minutes.", page)
         self.assertIn("<dd>every day at 13:30 UTC</dd>", page)
         self.assertIn('id="at-backup" value="13:30"', page)
         page = self.send(job="backup", every="hour", at="13:30")  # the field keeps its time
-        self.assertIn("The job backup is run every hour; its next run is in 61 minutes.", page)
+        self.assertIn("The job backup runs every hour; its next run is in 61 minutes.", page)
         self.assertIn("The job backup is switched off.", self.send(job="backup", every="off"))
         self.assertNotIn('id="plan-rebuild"', page)
 
@@ -166,7 +166,7 @@ class PageTests(PlanTestCase):
 
     def test_who_does_not_administer_sees_no_form_and_is_refused(self) -> None:
         self.client.force_login(add_person(command=PersonAdd(name="rea", role="reviewer")))
-        self.assertNotIn("Schedule<span", self.client.get("/jobs").content.decode())
+        self.assertNotIn("Edit schedule<span", self.client.get("/jobs").content.decode())
         before = plans()
         self.assertIn("that needs the role owner", self.send(job="backup", every="off"))
         self.assertEqual(self.status, 403)

@@ -20,7 +20,7 @@ class AccessPages(BrowserTestCase):
 
     def says_when_it_was_used(self) -> bool:
         self.open_page("tokens")
-        return "used last" in self.find("body").text
+        return "last used" in self.find("body").text
 
     def test_a_token_is_made_copied_and_revoked(self) -> None:
         self.open_page("tokens")
@@ -29,10 +29,10 @@ class AccessPages(BrowserTestCase):
         self.script("document.querySelector('[name=reach][value=hub]').checked = true")
         box.send_keys(Keys.SPACE)
         self.assertTrue(self.script("return document.querySelector('[name=reach][value=some]').checked"))
-        self.press_on("Make it")
+        self.press_on("Create")
         text = self.find("#shown-once").get_attribute("value") or ""
         self.assertRegex(text, r"^mh_[a-z0-9]{8}_[A-Za-z0-9_-]{43}$")
-        self.see(f"May read in {self.project}")
+        self.see(f"Read in {self.project}")
         self.tab_to("Copy")
         self.press(Keys.ENTER)
         self.wait(lambda: self.find("[data-copy]").text != "Copy", "what the button says then")
@@ -41,21 +41,21 @@ class AccessPages(BrowserTestCase):
         self.assertNotIn(text, self.browser.page_source)
         self.wait(self.says_when_it_was_used, "when the token was used last: noted after the answer is sent")
         self.press_on("Revoke nightly")
-        self.see("refused from the next request on")
+        self.see("rejected from now on")
         self.press_on("Revoke")
-        self.see("The token nightly counts no more.")
+        self.see("The token nightly is revoked.")
         self.assertEqual(self.server.request("GET", "/api/v1/projects", Authorization=f"Bearer {text}").status, 401)
 
     def test_a_person_is_let_in_changed_and_deactivated(self) -> None:
         self.open_page("people")
         self.find("[name=name]").send_keys("dora")
-        self.press_on("Make a link")
+        self.press_on("Create sign-in link")
         self.assertIn("/signin/", self.find("#shown-once").get_attribute("value") or "")
         self.find("[aria-label='Role of dora']").send_keys("reviewer")
         self.press_on("Change role of dora")
-        self.see("dora is reviewer now.")
+        self.see("dora now has the role reviewer.")
         self.press_on("Deactivate dora")
-        self.see("dora is deactivated, and signed out everywhere.")
+        self.see("dora is deactivated and signed out everywhere.")
 
     def test_nothing_sticks_out_on_a_narrow_screen(self) -> None:
         self.narrow()

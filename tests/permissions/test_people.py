@@ -46,7 +46,7 @@ class PeopleTests(PermissionTestCase):
         self.assertEqual(User.objects.count(), 3)
 
     def test_a_role_is_changed_on_the_page(self) -> None:
-        self.assertIn("vic is reviewer now", self.send("/people/vic/role", role="reviewer"))
+        self.assertIn("vic now has the role reviewer", self.send("/people/vic/role", role="reviewer"))
         self.assertEqual({person.name: person.role for person in list_people()}["vic"], "reviewer")
         self.assertIn("role must be one of", self.send("/people/vic/role", role="god").lower())
         self.assertEqual(self.browsers["owner"].post("/people/vic/erase").status_code, 404)

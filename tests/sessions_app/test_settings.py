@@ -161,7 +161,7 @@ class FolderFileTests(InAFolderTestCase):
         browser = Client(headers={"host": "localhost"})
         browser.force_login(ensure_owner())
         page = "/p/alpha/admin/settings/"
-        self.assertNotIn("Folder settings", browser.get(page).content.decode())
+        self.assertNotIn("Settings from folders", browser.get(page).content.decode())
         bind_project("alpha", self.folder)
         self.use_file('search_mode = "basic"\ncapture_commits = false\n')
         change_settings(command=SettingsChange(settings={"capture_commits": True}))
@@ -169,6 +169,6 @@ class FolderFileTests(InAFolderTestCase):
         self.assertIn(f"<code>{self.file}</code>", html)
         self.assertIn("Search mode: <strong>basic</strong></li>", html)
         self.assertIn('Capture commits: <strong>no</strong> <span class="quiet">(overridden by the project', html)
-        self.assertIn("Set for this project; by default yes.", html)
+        self.assertIn("Set for this project. Default: yes.", html)
         self.file.write_text("secret_allow = ['x']\n")
         self.assertIn("can&#x27;t be set by a folder&#x27;s file", browser.get(page).content.decode())

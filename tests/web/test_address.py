@@ -77,7 +77,7 @@ class AddressTests(WebTestCase):
     def test_a_name_that_is_no_slug_is_no_page(self) -> None:
         for name in ("UPPER", "..", "%2e%2e", "-x", "a%2Fb", "x" * 65):
             with self.subTest(name=name):
-                self.assertContains(self.client.get(f"/p/{name}/admin/"), "There is no such page", status_code=404)
+                self.assertContains(self.client.get(f"/p/{name}/admin/"), "Page not found", status_code=404)
 
     def test_the_admin_is_nowhere_but_in_a_project_and_the_api_nowhere_but_outside(self) -> None:
         for path in ("/admin/", "/admin/memories/memory/", "/p/alpha/api/v1/health", "/p/alpha/signin/x"):

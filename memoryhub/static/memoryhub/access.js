@@ -1,5 +1,5 @@
 'use strict';
-// The button beside a secret that is shown once; without this script the text can be marked and copied by hand.
+// Copies a secret that is shown only once; without this script, select and copy it by hand.
 for (const button of document.querySelectorAll('[data-copy]')) {
     const field = document.getElementById(button.dataset.copy);
     field.addEventListener('focus', () => field.select());
@@ -14,7 +14,7 @@ for (const button of document.querySelectorAll('[data-copy]')) {
         }
     });
 }
-// Choosing a project says that the token is for some.
+// Selecting a project also selects the scope “Selected projects”.
 for (const box of document.querySelectorAll('.field-projects input')) {
     box.addEventListener('change', () => {
         const some = document.querySelector('[name=reach][value=some]');

@@ -1,7 +1,7 @@
 'use strict';
-// Times are shown in this browser's zone from the next page on; ViewerTimeZone reads the cookie.
+// ViewerTimeZone reads this cookie and shows times in the browser's zone from the next page on.
 document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; path=/; max-age=31536000; samesite=lax`;
-// Open menus close when the pointer or the keyboard goes elsewhere.
+// Close open menus on a click or focus outside.
 {
     const close = except => {
         for (const menu of document.querySelectorAll('details.switcher[open]')) {
@@ -19,7 +19,7 @@ document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZ
             menu.querySelector('summary').focus();
         }
     });
-    // A row of pages that is wider than the screen scrolls to the current one.
+    // Scroll a row of tabs that is wider than the screen to the current tab.
     for (const current of document.querySelectorAll(':is(.tabs, .section) [aria-current]')) {
         const row = current.parentElement;
         const beyond = current.getBoundingClientRect().right - row.getBoundingClientRect().right;
@@ -27,23 +27,23 @@ document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZ
             row.scrollLeft += beyond + 36;
         }
     }
-    // Where there is more of such a row, its edge fades.
+    // Fade the edge of a row that has more tabs.
     for (const row of document.querySelectorAll('.tabs, .section')) {
-        const say = () => {
+        const fade = () => {
             row.classList.toggle('more-before', row.scrollLeft > 1);
             row.classList.toggle('more-after', row.scrollLeft + row.clientWidth < row.scrollWidth - 1);
         };
-        row.addEventListener('scroll', say, {passive: true});
-        addEventListener('resize', say);
-        say();
+        row.addEventListener('scroll', fade, {passive: true});
+        addEventListener('resize', fade);
+        fade();
     }
 }
-// A page that came back begins where one goes on: at the first field that is wrong, or at what was asked for.
+// Focus the first field with an error, or the element marked with data-focus.
 {
     const wrong = document.querySelector('.has-error :is(input:not([type=hidden]), textarea, select)');
     (wrong || document.querySelector('[data-focus]'))?.focus();
 }
-// Replay: the slider, the arrows and the buttons fetch the event of a position; without this script they are links and forms.
+// Replay: the slider, arrows and buttons fetch an event; without this script they are links and forms.
 {
     const player = document.querySelector('[data-replay]');
     if (player) {
@@ -55,7 +55,7 @@ document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZ
         const address = (position, extra) => `?position=${position}${extra || ''}`;
         let waiting, request, next, isPlaying = false;
 
-        const say = position => {
+        const update = position => {
             slider.value = number.value = position;
             for (const step of player.querySelectorAll('[data-step]')) {
                 const to = position + Number(step.dataset.step);
@@ -85,7 +85,7 @@ document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZ
         };
         const go = (position, delay) => {
             const to = Math.min(Math.max(Number(position) || 1, 1), last);
-            say(to);
+            update(to);
             clearTimeout(waiting);
             waiting = setTimeout(() => load(to), delay);
         };
@@ -95,7 +95,7 @@ document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZ
             play.textContent = value ? 'Pause' : 'Play';
         };
         const show = async position => {
-            say(position);
+            update(position);
             clearTimeout(waiting);
             await load(position);
             clearTimeout(next);

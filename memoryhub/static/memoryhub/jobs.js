@@ -1,11 +1,11 @@
 'use strict';
-// While a job runs or waits, the list is fetched again every two seconds; what is open and focused stays so.
+// While a job runs or is queued, fetch the list every two seconds; keep open details and the focus.
 {
-    const place = document.getElementById('jobs');
-    const isBusy = () => place.querySelector('.jobs').dataset.busy === 'true';
+    const list = document.getElementById('jobs');
+    const isBusy = () => list.querySelector('.jobs').dataset.busy === 'true';
     const renew = async () => {
-        if (place.querySelector('.plan-form :is(select, input):focus')) {
-            return; // what is being typed there would be lost
+        if (list.querySelector('.plan-form :is(select, input):focus')) {
+            return; // keeps unsaved input
         }
         const answer = await fetch('?fragment=1');
         if (!answer.ok || answer.redirected) {
@@ -13,11 +13,11 @@
             return;
         }
         const text = await answer.text();
-        const open = [...place.querySelectorAll('details[open]')].map(each => each.id);
+        const open = [...list.querySelectorAll('details[open]')].map(details => details.id);
         const active = document.activeElement;
-        const focused = place.contains(active) ? active.id || active.closest('[id]').id : '';
+        const focused = list.contains(active) ? active.id || active.closest('[id]').id : '';
         const wasSummary = active.tagName === 'SUMMARY';
-        place.innerHTML = text;
+        list.innerHTML = text;
         for (const id of open) {
             const details = document.getElementById(id);
             if (details) {
