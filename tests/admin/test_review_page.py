@@ -133,7 +133,10 @@ class ReviewByKeyTests(BrowserTestCase):
         super().setUp()
         self.known = self.propose("How we retry", "Three times, then we stop and say so.")
         self.rest("PATCH", f"projects/{self.project}/settings", {"settings": {"review_policy": "all"}})
-        self.ids = [self.propose(f"Proposal {number}", f"What number {number} says of the work at hand.") for number in range(1, 5)]
+        self.ids = [
+            self.propose(f"Proposal {number}", f"What number {number} says of the work at hand.")
+            for number in range(1, 5)
+        ]
 
     def propose(self, title: str, content: str) -> int:
         written = self.rest("POST", f"projects/{self.project}/memories", {"title": title, "content": content})
