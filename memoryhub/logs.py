@@ -11,7 +11,7 @@ _FOREIGN_HOST = "refused a request for the host %r: this hub answers only at its
 _SHOWN_OF_HOST = 100
 
 
-# why: text quoted in a record must not look like another record or move the cursor
+# Text quoted in a record must not look like another record or move the cursor
 class OneLine(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         return printable(flat(super().formatMessage(record)))

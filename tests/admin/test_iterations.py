@@ -33,8 +33,8 @@ class IterationTests(WorkingTestCase):
         self.commit("a", "Keep it short")
         self.commit("b", "Measure it")
         page = self.page(ITERATIONS)
-        for each in ("Keep the log short", "fix", "Active", "1 phase done", "now: build"):
-            self.assertIn(each, text_of(page))
+        for shown in ("Keep the log short", "fix", "Active", "1 phase done", "now: build"):
+            self.assertIn(shown, text_of(page))
         self.assertRegex(page, r'class="field-commits">2<')
         self.assertNotIn("for ever", page)
         self.end()
@@ -43,41 +43,41 @@ class IterationTests(WorkingTestCase):
         self.assertEqual(self.listed(ITERATIONS, status__exact="completed"), [first])
         self.assertEqual(self.listed(ITERATIONS, q="another"), [second])
 
-    def test_the_page_shows_steps_artifacts_commits_and_chronology(self) -> None:
+    def test_the_page_shows_steps_artifacts_commits_and_timeline(self) -> None:
         iteration = self.begin("Keep the log short", "plan", "build")
         self.start("s-1", "Lay the floor")
         self.ask("s-1", "Measure it")
         self.commit("a", "Keep it short")
         page = self.page(f"{ITERATIONS}{iteration}/change/")
         text = text_of(page)
-        for each in ("plan done", "build current", "docs/plan.md", "Measure it", "Keep it short"):
-            self.assertIn(each, text)
+        for shown in ("plan done", "build current", "docs/plan.md", "Measure it", "Keep it short"):
+            self.assertIn(shown, text)
         self.assertIn('class="is-current" aria-current="step"', page)
 
-    def test_an_abandoned_one_says_where_it_stopped_and_holds_nothing_that_came_later(self) -> None:
+    def test_an_abandoned_iteration_shows_its_last_phase_and_no_later_events(self) -> None:
         iteration = self.begin("Keep the log short", "plan", "build")
         self.end("It was <not> worth it.", abandon=True)
         self.write("written afterwards")
         page = self.page(f"{ITERATIONS}{iteration}/change/")
-        for each in ("Abandoned", 'class="is-stopped"', "It was <not> worth it."):
-            self.assertIn(each, page)
+        for shown in ("Abandoned", 'class="is-stopped"', "It was <not> worth it."):
+            self.assertIn(shown, page)
         self.assertNotIn("written afterwards", page)
 
-    def test_completing_it_completes_the_phase_that_was_begun_last(self) -> None:
+    def test_completing_an_iteration_completes_its_last_phase(self) -> None:
         iteration = self.begin("Keep the log short", "plan", "build")
         self.end("Shorter.")
         page = self.page(f"{ITERATIONS}{iteration}/change/")
         self.assertIn("plan done", text_of(page))
         self.assertIn("build done", text_of(page))
 
-    def test_one_without_phases_commits_or_artifacts_has_a_page(self) -> None:
+    def test_an_iteration_without_phases_commits_and_artifacts_has_a_page(self) -> None:
         iteration = self.begin("")
         text = text_of(self.page(f"{ITERATIONS}{iteration}/change/"))
-        for each in ("No phases yet", "No artifacts yet", "A commit is attached"):
-            self.assertIn(each, text)
+        for shown in ("No phases yet", "No artifacts yet", "A commit is attached"):
+            self.assertIn(shown, text)
         self.assertIn("No description", self.page(ITERATIONS))
 
-    def test_its_stream_leads_to_it(self) -> None:
+    def test_its_stream_redirects_to_it(self) -> None:
         iteration = self.begin()
         answer = self.client.get(self.address(f"stream/iteration:{iteration}/"))
         self.assertRedirects(answer, self.address(f"{ITERATIONS}{iteration}/change/"))

@@ -27,7 +27,7 @@ class ListTests(AdminTestCase):
         for text in ("memory.revised", "bob", "memory:1", "mcp", "s-7", "2 events"):
             self.assertIn(text, page)
 
-    def test_filters_by_type_door_day_session_and_stream(self) -> None:
+    def test_filters_by_type_source_day_session_and_stream(self) -> None:
         with clock.frozen(datetime(2024, 5, 6, 23, 59, tzinfo=UTC)):
             old = self.write("old", "one", session="s-1")
         with self.store(source="admin"):
@@ -51,7 +51,7 @@ class ListTests(AdminTestCase):
         with self.store():
             self.assertTrue(log.verify().ok)
 
-    def test_a_stream_leads_to_what_it_is_about(self) -> None:
+    def test_a_stream_redirects_to_its_row(self) -> None:
         memory_id = self.write("A choice")
         answer = self.client.get(self.address(f"stream/memory:{memory_id}/"))
         self.assertRedirects(answer, self.address(f"memories/memory/{memory_id}/change/"))
@@ -72,7 +72,7 @@ class DetailTests(AdminTestCase):
         self.assertIn("#2 →", page)
         self.assertNotIn("← #0", page)
 
-    def test_an_erased_event_says_so(self) -> None:
+    def test_an_erased_event_is_marked(self) -> None:
         self.write("one", "to be forgotten")
         with self.store():
             log.erase_streams(["memory:1"], reason="asked for")
@@ -83,7 +83,7 @@ class DetailTests(AdminTestCase):
 
 
 class ChainTests(AdminTestCase):
-    def test_verifying_keeps_and_shows_the_finding(self) -> None:
+    def test_verifying_stores_and_shows_the_result(self) -> None:
         self.write("one")
         self.assertIn("Not verified yet", self.page(LOG))
         page = self.post("log/verify/")
@@ -93,7 +93,7 @@ class ChainTests(AdminTestCase):
         self.write("two", "more")
         self.assertIn("1 event since", self.page(LOG))
 
-    def test_a_changed_event_is_found(self) -> None:
+    def test_a_changed_event_is_reported(self) -> None:
         self.write("one")
         self.write("two", "more")
         with self.store():
@@ -109,12 +109,12 @@ class ChainTests(AdminTestCase):
             replace_anchor(project_store("alpha"), 5, "f" * 64)
         self.assertIn("its tail was cut", self.page(LOG))
 
-    def test_an_unreadable_anchor_is_said(self) -> None:
+    def test_an_unreadable_anchor_is_reported(self) -> None:
         self.write("one")
         with self.store():
             anchor_path(project_store("alpha")).write_text("nonsense")
         self.assertIn("anchor file beside the store cannot be read", self.page(LOG))
 
-    def test_verifying_takes_a_post(self) -> None:
+    def test_verifying_requires_post(self) -> None:
         self.page("log/verify/", status=405)
         self.assertEqual(StoreCheck.objects.count(), 0)

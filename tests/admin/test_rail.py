@@ -27,7 +27,7 @@ class RailTests(WorkingTestCase):
     def entry(self, position: int) -> str:
         return re.search(rf'<li class="entry[^"]*" id="e{position}">.*?</li>', self.rail(), re.DOTALL)[0]  # type: ignore[index]
 
-    def test_every_kind_of_event_has_its_mark_its_line_and_its_payload(self) -> None:
+    def test_every_kind_of_event_has_an_icon_a_line_and_a_payload(self) -> None:
         happenings: list[tuple[str, dict[str, Any], str, str]] = [
             ("message.user", {"content": "Measure <it>\nand then cut"}, "Prompt", "Measure <it>"),
             ("message.assistant", {"content": "It is two metres."}, "Answer", "It is two metres."),
@@ -49,7 +49,7 @@ class RailTests(WorkingTestCase):
         self.assertIn("and then cut", self.entry(turn.id + 1))
         self.assertIn('"path": "a.py"', self.entry(turn.id + 3))
 
-    def test_memories_and_commits_lead_to_their_pages(self) -> None:
+    def test_memories_and_commits_link_to_their_pages(self) -> None:
         memory = self.write("Keep one file a project", session="s-1")
         commit = CommitRecord(
             sha=SHA,
@@ -64,29 +64,29 @@ class RailTests(WorkingTestCase):
         self.assertIn(f'href="{self.address(f"stream/commit:{SHA}/")}">{SHA[:8]}</a>', rail)
         self.assertIn("Keep it short", rail)
 
-    def test_a_turn_is_folded_but_for_the_last_and_says_how_it_stands(self) -> None:
+    def test_only_the_last_turn_is_open_and_all_show_their_status(self) -> None:
         first = self.ask("s-1", "Measure it")
         self.ask("s-1", "Cut it", ends=False)
         rail = self.rail()
         turns = re.findall(r'<li class="rail-turn is-(\w+)">\s*<details( open)?>', rail)
         self.assertEqual(turns, [("closed", ""), ("open", " open")])
-        for each in ("Measure it", "Closed", "Automatic", "1 event ", f"Turn #{first.id}"):
-            self.assertIn(each, text_of(rail))
+        for text in ("Measure it", "Closed", "Automatic", "1 event ", f"Turn #{first.id}"):
+            self.assertIn(text, text_of(rail))
 
-    def test_a_long_text_is_cut_and_says_so(self) -> None:
+    def test_a_long_text_is_marked_as_truncated(self) -> None:
         turn = self.turn("s-1", ("command.run", {"command": "make", "output": "x" * (MAX_SHOWN + 500)}))
         entry = self.entry(turn.id + 1)
         self.assertIn("Truncated", entry)
         self.assertNotIn("x" * (MAX_SHOWN + 1), entry)
 
-    def test_an_erased_event_says_so(self) -> None:
+    def test_an_erased_event_is_marked(self) -> None:
         memory = self.write("a secret plan", session="s-1")
         with self.store():
             log.erase_streams([f"memory:{memory}"], reason="asked for")
         self.assertIn("was erased", self.entry(memory))
         self.assertNotIn("a secret plan", self.rail())
 
-    def test_a_long_session_comes_in_pages_that_lead_to_one_another(self) -> None:
+    def test_a_long_session_has_pages_that_link_to_each_other(self) -> None:
         self.turn("s-1", *[("note.added", {"content": f"note {number}"}) for number in range(450)])
         seen: list[str] = []
         query: dict[str, str] = {}
@@ -102,7 +102,7 @@ class RailTests(WorkingTestCase):
         self.assertIn("note 0", self.rail(after="0"))
         self.assertIn("No events here", self.rail(after="9999"))
 
-    def test_a_nonsensical_cursor_is_the_last_page(self) -> None:
+    def test_an_invalid_cursor_shows_the_last_page(self) -> None:
         self.ask("s-1", "Measure it")
         for cursor in ("-1", "x", "1" * 40, "²", ""):
             self.assertIn("Measure it", self.rail(before=cursor))

@@ -15,7 +15,7 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 class SessionTests(WorkingTestCase):
-    def test_the_list_shows_state_duration_and_events(self) -> None:
+    def test_the_list_shows_status_duration_and_events(self) -> None:
         with clock.frozen(NOON):
             ended = self.start("s-1", "Lay the floor")
             self.write("a note", session="s-1")
@@ -24,8 +24,8 @@ class SessionTests(WorkingTestCase):
         active = self.start("s-2", "Build on it")
         self.assertEqual(self.listed("sessions_app/session/"), [active, ended])
         page = text_of(self.page("sessions_app/session/", status__exact="completed"))
-        for each in ("Lay the floor", "s-1", "Completed", "2 h 5 min", "agent", " 3 "):
-            self.assertIn(each, page)
+        for text in ("Lay the floor", "s-1", "Completed", "2 h 5 min", "agent", " 3 "):
+            self.assertIn(text, page)
         self.assertNotIn("Build on it", page)
 
     def test_the_detail_shows_the_summary_and_what_happened(self) -> None:
@@ -40,7 +40,7 @@ class SessionTests(WorkingTestCase):
         self.assertIn(f"stream/memory:{memory_id}/", page)
         self.assertNotIn("a note of another", page)
 
-    def test_one_without_a_purpose_is_called_by_what_was_asked_first(self) -> None:
+    def test_a_session_without_a_purpose_is_titled_with_its_first_prompt(self) -> None:
         session_id = self.start("s-1")
         self.ask("s-1", "Measure it\nwith care")
         self.ask("s-1", "Cut it")
@@ -61,7 +61,12 @@ class SessionTests(WorkingTestCase):
             self.ask(f"other-{number}", f"prompt {number}")
         self.assertLessEqual(self.queries_of("sessions_app/session/"), few)
 
-    def test_a_session_can_be_named_and_one_that_was_never_started_leads_to_its_events(self) -> None:
+    def test_empty_lists_name_the_next_step(self) -> None:
+        for name in ("session", "turn", "iteration"):
+            self.assertIn(f"<h2>No {name}s yet</h2>\n    <p>", self.page(f"sessions_app/{name}/", "beta"))
+        self.assertIn("memory-hub import git", self.page("sessions_app/commit/", "beta"))
+
+    def test_a_session_name_redirects_to_the_session_or_to_its_events(self) -> None:
         session_id = self.start("s/1")
         answer = self.client.get(self.address("sessions_app/session/named/s/1/"))
         self.assertRedirects(answer, self.address(f"sessions_app/session/{session_id}/change/"))
@@ -99,8 +104,8 @@ class CommitTests(AdminTestCase):
     def test_the_list_shows_subject_author_date_and_lines(self) -> None:
         self.record()
         page = text_of(self.page("sessions_app/commit/"))
-        for each in ("Keep one file a project", SHA[:10], "Ada", "2026-03-04 12:00", "+30", "−30"):
-            self.assertIn(each, page)
+        for text in ("Keep one file a project", SHA[:10], "Ada", "2026-03-04 12:00", "+30", "−30"):
+            self.assertIn(text, page)
         self.assertNotIn("ada@example.org", page)
         self.assertEqual(self.listed("sessions_app/commit/", q="isolation"), [1])
         self.assertEqual(self.listed("sessions_app/commit/", q="nowhere"), [])
@@ -115,7 +120,7 @@ class CommitTests(AdminTestCase):
         self.assertIn("binary", page)
         self.assertIn("3 changed", text_of(page))
 
-    def test_a_commit_can_be_named_by_its_hash(self) -> None:
+    def test_a_hash_redirects_to_its_commit(self) -> None:
         self.record()
         answer = self.client.get(self.address(f"stream/commit:{SHA}/"), follow=True)
         self.assertEqual(answer.redirect_chain[-1][0], self.address("sessions_app/commit/1/change/"))

@@ -17,17 +17,17 @@ class TurnTests(WorkingTestCase):
         with self.store(actor="strict-agent", source="mcp"):
             return begin_turn(command=TurnBegin(session_id=session, turn_id=name)).turn.id
 
-    def test_the_list_shows_prompt_state_session_and_events(self) -> None:
+    def test_the_list_shows_prompt_status_session_and_events(self) -> None:
         self.start("s-1", "Lay the floor")
         turn = self.ask("s-1", "Measure it\nwith care", "and again")
         page = self.page(TURNS)
-        for each in ("Measure it", turn.turn_id, "Closed", "Automatic", "Lay the floor", "1 turn"):
-            self.assertIn(each, text_of(page))
+        for text in ("Measure it", turn.turn_id, "Closed", "Automatic", "Lay the floor", "1 turn"):
+            self.assertIn(text, text_of(page))
         self.assertNotIn("with care", page)
         self.assertIn(f'href="{self.address("sessions_app/session/named/s-1/")}"', page)
         self.assertRegex(page, r'class="field-events">2<')
 
-    def test_filters_by_status_keeper_and_session(self) -> None:
+    def test_filters_by_status_recorder_and_session(self) -> None:
         self.start("s-1")
         self.start("s-2")
         closed = self.ask("s-1", "one").id
@@ -40,17 +40,17 @@ class TurnTests(WorkingTestCase):
         self.assertEqual(self.listed(TURNS, session="s-2"), [strict, opened])
         self.assertEqual(self.listed(TURNS, q="by-token"), [strict])
 
-    def test_one_that_was_left_alone_is_incomplete(self) -> None:
+    def test_a_turn_that_timed_out_is_incomplete(self) -> None:
         self.start("s-1")
         turn = self.strict("s-1", "left-alone")
         with clock.frozen(clock.now() + timedelta(days=1)), self.store():
             expire_turns()
         self.assertEqual(self.listed(TURNS, status__exact="incomplete"), [turn])
         page = text_of(self.page(f"{TURNS}{turn}/change/"))
-        for each in ("Incomplete", "Timed out", "the client", "Timed out without an event"):
-            self.assertIn(each, page)
+        for text in ("Incomplete", "Timed out", "the client", "Timed out without an event"):
+            self.assertIn(text, page)
 
-    def test_the_page_shows_its_part_of_the_rail_alone(self) -> None:
+    def test_the_page_shows_only_its_own_events(self) -> None:
         self.start("s-1", "Lay the floor")
         self.ask("s-1", "Measure it")
         turn = self.turn("s-1", ("message.user", {"content": "Cut it"}), summary="It is cut.")
@@ -61,13 +61,13 @@ class TurnTests(WorkingTestCase):
         self.assertNotIn("rail-turn", page)
         self.assertNotIn(turn.ack_token_hash or "no hash", page)
 
-    def test_a_turn_without_a_prompt_is_called_by_its_name(self) -> None:
+    def test_a_turn_without_a_prompt_is_titled_with_its_name(self) -> None:
         self.start("s-1")
         turn = self.turn("s-1", ("note.added", {"content": "no prompt here"}))
         self.assertIn(f"<h1>Turn {turn.turn_id}</h1>", self.page(f"{TURNS}{turn.id}/change/"))
         self.assertIn("No prompt recorded", self.page(TURNS))
 
-    def test_its_stream_and_its_history_lead_to_it(self) -> None:
+    def test_stream_and_history_link_to_the_turn(self) -> None:
         self.start("s/1")
         turn = self.ask("s/1", "Measure it")
         with self.store():
@@ -78,7 +78,7 @@ class TurnTests(WorkingTestCase):
         answer = self.client.get(self.address("stream/turn:nowhere/nothing/"), follow=True)
         self.assertIn("core/rawevent/?stream=turn", answer.redirect_chain[-1][0])
 
-    def test_an_erased_turn_leads_to_its_events(self) -> None:
+    def test_an_erased_turn_redirects_to_its_events(self) -> None:
         self.start("s-1")
         turn = self.ask("s-1", "Measure it")
         with self.store():

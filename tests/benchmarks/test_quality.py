@@ -77,7 +77,7 @@ class ConversationTests(HubTestCase):
 
     def test_every_stage_is_measured_over_all_halves_and_categories(self):
         result = evaluate(conversations(self.path), stages())
-        self.assertEqual([each.stage.key for each in result.stages], [each.key for each in stages()])
+        self.assertEqual([found.stage.key for found in result.stages], [stage.key for stage in stages()])
         last = result.stages[-1]
         self.assertEqual((last.all.questions, last.all.recall_10, last.all.session_5), (2, 1.0, 1.0))
         self.assertEqual([half.questions for half in last.halves], [1, 1])
@@ -108,19 +108,19 @@ class FunctionTests(HubTestCase):
         found += [Function(f"g{number}", f"body {number}", f"asks {number}") for number in range(50)]
         chosen = choose(found, 20)
         self.assertEqual(chosen, choose(found, 20))
-        self.assertTrue(all(each.name.startswith("g") for each in chosen))
+        self.assertTrue(all(function.name.startswith("g") for function in chosen))
 
     def test_the_standard_library_has_enough_of_them_and_no_document_has_its_question(self):
         chosen = choose(self.library, 1_500)
         self.assertEqual(len(chosen), 1_500)
-        self.assertFalse([each for each in chosen if each.sentence in each.source])
+        self.assertFalse([function for function in chosen if function.sentence in function.source])
 
     def test_each_is_a_memory_that_answers_its_question(self):
         with mock.patch("benchmarks.quality.functions.standard_library", return_value=self.library):  # read once
             found = functions(20)
         with use_store(project_store("functions")):
             titles = dict(rows.fetch("SELECT id, title FROM memories_memory"))
-        self.assertEqual({each for question in found.questions for each in question.answers}, set(titles))
+        self.assertEqual({answer for question in found.questions for answer in question.answers}, set(titles))
 
 
 class ScoreTests(SimpleTestCase):
@@ -147,7 +147,7 @@ class CommandTests(HubTestCase):
         self.assertIn("LoCoMo, turns: 3 documents, 2 questions", out.getvalue())
         self.assertIn("standard library, functions: 10 documents", out.getvalue())
         data = json.loads((folder / "e.json").read_text())
-        self.assertEqual([each["key"] for each in data["sets"]], ["conversations", "functions"])
+        self.assertEqual([set_["key"] for set_ in data["sets"]], ["conversations", "functions"])
         self.assertEqual(data["sets"][0]["stages"][-1]["key"], "meaning")
         self.assertEqual(data["sets"][1]["targets"], {"recall_10": {"floor": 0.76, "goal": 0.82}})
         self.assertEqual(data["sets"][0]["stages"][-1]["all"]["recall_10"], 1.0)

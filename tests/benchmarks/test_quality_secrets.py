@@ -49,7 +49,7 @@ class MeasureTests(SimpleTestCase):
 
     def test_tokens_are_put_bare_into_prose_and_escaped_as_json_does(self):
         given = [Sample("x", TOKEN, "", ""), Sample("x", "no prefix", "", ""), Sample('a "q" b', '"q"', "", "")]
-        self.assertEqual([each.secret for each in bare_tokens(given)], [TOKEN])
+        self.assertEqual([sample.secret for sample in bare_tokens(given)], [TOKEN])
         self.assertIn('\\"q\\"', escaped(given[2]).text)
         self.assertEqual(escaped(given[2]).secret, '\\"q\\"')
 
@@ -76,7 +76,7 @@ class RivalTests(SimpleTestCase):
 
     def test_detect_secrets_is_asked_only_where_it_is_installed(self):
         with mock.patch.object(rivals, "has_detect_secrets", return_value=False):
-            self.assertNotIn("detect-secrets", [each.key for each in rivals.rivals()])
+            self.assertNotIn("detect-secrets", [rival.key for rival in rivals.rivals()])
 
 
 class CommandTests(SimpleTestCase):

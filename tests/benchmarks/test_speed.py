@@ -113,7 +113,9 @@ class WholeRun(SimpleTestCase):
         for key, figure in self.figures().items():
             self.assertEqual("ratio" in figure, key in WITH_BASELINE, key)
             if "ratio" in figure:
-                mine, baseline = (each["p50" if "p50" in each else "value"] for each in (figure, figure["baseline"]))
+                mine, baseline = (
+                    amount["p50" if "p50" in amount else "value"] for amount in (figure, figure["baseline"])
+                )
                 quotient = baseline / mine if figure["unit"] == "/s" else mine / baseline
                 self.assertAlmostEqual(figure["ratio"], quotient, places=9, msg=key)
 
