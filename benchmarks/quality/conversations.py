@@ -51,7 +51,7 @@ def _conversation(number: int, sample: dict[str, Any]) -> Iterator[Question]:
     store = project_store(f"conversation-{number}")
     with use_store(store, create=True), use_origin(source="service", actor="evaluate"):
         ids = _write(sample["conversation"])
-    asked = 0
+    index = 0
     for item in sample["qa"]:
         named = {name for text in item.get("evidence", ()) for name in _EVIDENCE.findall(text)} & set(ids)
         if item["category"] not in _CATEGORIES or not named:
@@ -61,10 +61,10 @@ def _conversation(number: int, sample: dict[str, Any]) -> Iterator[Question]:
             text=item["question"],
             answers=frozenset(ids[name] for name in named),
             category=_CATEGORIES[item["category"]],
-            half=asked % 2,
+            half=index % 2,
             sessions=frozenset(_session_name(name[1:].partition(":")[0]) for name in named),
         )
-        asked += 1
+        index += 1
 
 
 def _turns(conversation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

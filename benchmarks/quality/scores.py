@@ -55,7 +55,7 @@ def means(scored: Sequence[Scored]) -> Means:
         ValueError: there are no scores.
     """
     if not scored:
-        raise ValueError("nothing was asked")
+        raise ValueError("there are no scores")
     with_sessions = [score.session_5 for score in scored if score.session_5 is not None]
     return Means(
         len(scored),

@@ -85,5 +85,5 @@ def _names(text: str) -> frozenset[str]:
     names = frozenset(text.split(","))
     unknown = sorted(names - {*NAMES, *MEASURES, *SIZED_MEASURES})
     if unknown:
-        raise ArgumentTypeError(f"{unknown[0]!r} is not measured; choose of {', '.join(NAMES)}")
+        raise ArgumentTypeError(f"{unknown[0]!r} is not a measure; choose from {', '.join(NAMES)}")
     return names

@@ -48,6 +48,7 @@ def start(home: Path, errors: Path, *arguments: str, meaning: bool = False) -> s
         )
 
 
+# ``mcp`` ends when its pipes close; kills it at the deadline.
 def end(process: subprocess.Popen[bytes]) -> None:
     _close_pipes(process)
     try:

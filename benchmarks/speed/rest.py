@@ -52,6 +52,7 @@ class RestServer:
         return True
 
 
+# An open port may belong to a server that is not ready yet.
 def _answers(port: int) -> bool:
     with closing(HTTPConnection(_HOST, port, timeout=processes.ANSWER_SECONDS)) as probe:
         try:
@@ -62,6 +63,7 @@ def _answers(port: int) -> bool:
         return True
 
 
+# Reads the server's output, so that it never blocks on a full pipe
 def _drain(process: subprocess.Popen[bytes]) -> None:
     output = process.stdout
 

@@ -57,7 +57,7 @@ class Twin:
         batches = [(_put_sql(table, found), found) for table, found in self._new_rows() if found]
         texts: Rows = list(_texts_after(self._position))
         if not batches:
-            raise RuntimeError("the store has gained nothing that could be written beside it")
+            raise RuntimeError("the store has no new rows to copy to the twin")
         self._position = log.head()[0]
         return seconds_by(clock, self._insert, [*batches, (_PUT_TEXT, texts)])
 

@@ -133,7 +133,7 @@ class ScoreTests(SimpleTestCase):
         self.assertEqual(means([scored, score(question, [])]).recall_10, 0.5)
 
     def test_no_questions_have_no_means(self):
-        with self.assertRaisesMessage(ValueError, "nothing was asked"):
+        with self.assertRaisesMessage(ValueError, "there are no scores"):
             means([])
 
 

@@ -177,7 +177,7 @@ class PartOfARun(SimpleTestCase):
             (("--sizes", "0"), "'0' is not a whole number"),
             (("--sizes", "ten"), "'ten' is not a whole number"),
             (("--writes", "-1"), "'-1' is not a whole number"),
-            (("--only", "speed"), "'speed' is not measured"),
+            (("--only", "speed"), "'speed' is not a measure"),
         ):
             with self.assertRaisesMessage(CommandError, sentence):
                 parser.parse_args([f"{options[0]}={options[1]}"])

@@ -37,8 +37,8 @@ def goals(result: SecretsResult) -> list[Goal]:
     last = result.windows[int(len(result.windows) * 0.99)]
     return [
         Goal("secrets found", 100 * result.raw.share, 85),
-        Goal("… escaped in JSON, of those", 100 * result.escaped.share, 95),
-        Goal("tokens with a known beginning, bare in prose", 100 * result.bare.share, 95),
+        Goal("… of those, after JSON escaping", 100 * result.escaped.share, 95),
+        Goal("tokens with a known prefix, alone in a sentence", 100 * result.bare.share, 95),
         Goal(
             "false positives per megabyte",
             sum(kind.findings for kind in mistakes) / megabytes,
@@ -46,7 +46,7 @@ def goals(result: SecretsResult) -> list[Goal]:
             "",
             less_is_better=True,
         ),
-        Goal("megabytes a second", megabytes / seconds, 10, "MB/s"),
+        Goal("megabytes per second", megabytes / seconds, 10, "MB/s"),
         Goal("64 KB, p99", last, 20, "ms", less_is_better=True),
     ]
 

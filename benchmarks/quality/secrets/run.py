@@ -49,13 +49,13 @@ def measure_secrets(file: Path, progress: Callable[[str], None] = lambda _: None
         Invalid: the file has no labelled texts.
     """
     samples = read_samples(file)
-    hub, *_ = everyone = rivals()
+    hub, *_ = scanners = rivals()
     clean = clean_texts()
     results = []
-    for rival in everyone:
+    for rival in scanners:
         progress(rival.label)
         results.append(RivalResult(rival, recall_of(rival, samples), mistakes_of(rival, clean)))
-    progress("escaped, bare and slow texts")
+    progress("escaped, short and slow texts")
     secret = [sample for sample in samples if sample.secret]
     found = [sample for sample in secret if share_of(hub, [sample]).found]
     return SecretsResult(

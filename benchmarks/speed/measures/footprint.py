@@ -20,7 +20,7 @@ def measure_size(sized: SizedBench) -> Iterator[Figure]:
         text = _count("sum(length(CAST(title || content || tags AS BLOB)))")
     for key, label, unit, share in (
         ("size.store", "events.db", Unit.MEGABYTES, 1e6),
-        ("size.memory", "events.db, each memory", Unit.BYTES, count),
+        ("size.memory", "events.db, per memory", Unit.BYTES, count),
     ):
         yield Figure(key, label, unit, Amount(size / share), sized.size, Amount(text / share), "text alone")
 

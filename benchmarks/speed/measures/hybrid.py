@@ -54,8 +54,8 @@ def measure_hybrid(sized: SizedBench) -> Iterator[Figure]:
             lambda: sized.twin.search(next(ranked)),
         )
         if not _goes_by_meaning(client):
-            raise RuntimeError("the words answered alone")
-    yield Figure("search.hybrid", "search by meaning too, stdio", Unit.MILLISECONDS, hub, sized.size, bare, BARE)
+            raise RuntimeError("a search did not use embeddings")
+    yield Figure("search.hybrid", "search by words and meaning, stdio", Unit.MILLISECONDS, hub, sized.size, bare, BARE)
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def _client(sized: SizedBench) -> Iterator[StdioClient]:
         deadline = time.monotonic() + _READY_SECONDS
         while not _goes_by_meaning(client):
             if time.monotonic() > deadline:
-                raise RuntimeError("the vector index was not made in time")
+                raise RuntimeError("the vector index was not ready in time")
             time.sleep(_POLL_SECONDS)
         yield client
 

@@ -36,6 +36,6 @@ def measure_rebuild(sized: SizedBench) -> Iterator[Figure]:
         report = log.rebuild(lambda done: sized.progress("rebuild", done, sized.size))
     different = [table.table for table in report.tables if not table.identical]
     if different:
-        raise RuntimeError(f"after the rebuild these differ: {', '.join(different)}")
+        raise RuntimeError(f"the rebuild changed these tables: {', '.join(different)}")
     rate = Amount(report.events / report.seconds, samples=report.events)
     yield Figure("rebuild", "rebuild, events", Unit.PER_SECOND, rate, sized.size)

@@ -44,6 +44,7 @@ def measure_queries(sized: SizedBench) -> Iterator[Figure]:
         yield Figure(f"query.{name}", f"query {_LABELS[name]}", Unit.MILLISECONDS, amount, sized.size)
 
 
+# The global store is shared by the runs at all sizes.
 def _empty_global() -> None:
     stores.forget(GLOBAL_STORE)
     shutil.rmtree(GLOBAL_STORE.path.parent, ignore_errors=True)

@@ -74,6 +74,7 @@ def _to_lists(bench: Bench, case: _Case) -> dict[str, float]:
         return {"opening": opening, "lists": time.perf_counter() - started}
 
 
+# The process writes its snapshot when it ends, after the time is taken.
 def _to_call(bench: Bench, case: _Case) -> float:
     started = time.perf_counter()
     with _start(bench, case) as client:

@@ -32,7 +32,7 @@ def measure_stores(bench: Bench) -> Iterator[Figure]:
     yield Figure("stores.switch", "switch between open stores", Unit.MILLISECONDS, switched)
     numbers = count()
     (made,) = interleave(_TIMES, lambda: seconds_of(_make, project_store(f"bench-made-{next(numbers)}")))
-    yield Figure("stores.create", "make a store", Unit.MILLISECONDS, made)
+    yield Figure("stores.create", "create a store", Unit.MILLISECONDS, made)
 
 
 def _open_cold(store: StoreId) -> float:
