@@ -83,7 +83,7 @@ def _spawn() -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "DJANGO_"))}
     nowhere = subprocess.DEVNULL
     # In a session of its own, so that what ends the client's processes does not end the hub.
-    subprocess.Popen(
+    hub = subprocess.Popen(
         [sys.executable, "-m", "memoryhub.cli", "serve", "--on-demand"],
         cwd=home_text(),
         env={**inherited, "PYTHONPATH": os.pathsep.join(paths)},
@@ -92,3 +92,4 @@ def _spawn() -> None:
         stderr=nowhere,
         start_new_session=True,
     )
+    hub.returncode = 0  # nobody waits for it: without this, Popen warns when it is collected

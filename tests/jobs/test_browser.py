@@ -17,11 +17,11 @@ class JobsPageTests(BrowserTestCase):
         self.tab_to("1 store and the hub of backup")
         self.press(Keys.SPACE)
         self.see(f"Project {self.project}", within="#stores-backup")
-        self.tab_to("Schedule of retention")
+        self.tab_to("Edit schedule of retention")
         self.press(Keys.SPACE, Keys.TAB, "every w")
         self.tab_to("at")
         self.press("04:30")  # over the time that is there, which Tab has selected
-        self.tab_to("Save when retention runs")
+        self.tab_to("Save the schedule of retention")
         with self.new_page():
             self.press(Keys.ENTER)
         self.see("The job retention runs every week at 04:30 UTC", within=".messagelist")
