@@ -156,6 +156,23 @@ class CreationTests(HubTestCase):
         with use_store(ALPHA):
             self.assertEqual(Memory.objects.count(), 6)
 
+    def test_a_store_that_another_thread_creates_in_between_is_opened(self):
+        is_anchored = files.is_anchored
+
+        def create() -> None:
+            with use_store(ALPHA, create=True):
+                write("first")
+
+        def create_in_between(path: Path) -> bool:
+            files.is_anchored = is_anchored
+            other = threading.Thread(target=create)
+            other.start()
+            other.join()
+            return is_anchored(path)
+
+        with mock.patch.object(files, "is_anchored", create_in_between), use_store(ALPHA, create=True):
+            self.assertEqual(Memory.objects.count(), 1)
+
     def test_the_measured_pragmas_are_set(self):
         with use_store(ALPHA, create=True), connections[ALPHA.alias].cursor() as cursor:
             wanted = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "recursive_triggers": 1}

@@ -184,15 +184,17 @@ def _open(store: StoreId, *, create: bool) -> Held:
 
 
 def _stat(store: StoreId, *, create: bool) -> StoreFile:
+    was_open = bool(store_connections.file_of(store.alias)) or store.alias in _failed
     try:
         stat = store.path.stat()
     except FileNotFoundError:
-        _require_unanchored(store)
-        if store_connections.file_of(store.alias) or store.alias in _failed:
-            raise Unavailable(f"memory database unavailable: the file of {store.name!r} is gone") from None
-        if not create:
-            raise _unknown(store) from None
-        files.create_store(store.path)
+        is_anchored = files.is_anchored(store.path)
+        # Looked for again after both questions: another thread or process may have created it in between.
+        if not store.path.exists():
+            _require_new(store, was_open=was_open, is_anchored=is_anchored)
+            if not create:
+                raise _unknown(store) from None
+            files.create_store(store.path)
         stat = store.path.stat()
     if not stat.st_size:  # check before opening: SQLite in WAL mode writes a header into an empty file
         raise Damaged(
@@ -203,14 +205,16 @@ def _stat(store: StoreId, *, create: bool) -> StoreFile:
     return StoreFile(stat.st_ino, stat.st_dev)
 
 
-def _require_unanchored(store: StoreId) -> None:
+def _require_new(store: StoreId, *, was_open: bool, is_anchored: bool) -> None:
     # A missing store is never recreated beside an anchor that shows events (decision 38).
-    if files.is_anchored(store.path):
+    if is_anchored:
         raise Damaged(
             f"memory database unavailable: the file of {store.name!r} is gone, though its log had events; "
             "run `memory-hub doctor` for ways to restore it",
             store=store.name,
         )
+    if was_open:
+        raise Unavailable(f"memory database unavailable: the file of {store.name!r} is gone")
 
 
 def _unknown(store: StoreId) -> NotFound:
