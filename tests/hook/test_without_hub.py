@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
@@ -78,15 +79,14 @@ class AutostartTests(WithoutHubTestCase):
     def test_the_first_client_starts_one_hub_which_ends_when_idle(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
             connection = Connection()
-        clients = [ClaudeCode(self.home, self.folder, f"s{number}") for number in range(3)]
-        for client in clients:
-            client.start()
-        running = poll(self.running, what="a hub")
-        self.assertEqual(running.started, ON_DEMAND)
-        status = self.run_command("status")
-        self.assertIn("started on demand", status)
-        self.assertIn("1 connected", status)
-        connection.close()
+        with closing(connection):
+            for number in range(3):
+                ClaudeCode(self.home, self.folder, f"s{number}").start()
+            running = poll(self.running, what="a hub")
+            self.assertEqual(running.started, ON_DEMAND)
+            status = self.run_command("status")
+            self.assertIn("started on demand", status)
+            self.assertIn("1 connected", status)
         self.wait_until_nothing_runs()
         self.assertIn("idle for 2 s: ending", (self.home / "serve.log").read_text())
         self.assertIn("the next client starts it", self.run_command("status"))

@@ -38,9 +38,9 @@ SECONDS = 0.3
 WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
 # A longer minimum for the start of a session, whose answer the client shows to its model.
 PATIENT_SECONDS = 1.0
-CHILD_SECONDS = 5.0
-# How long an answer without a hub may take.
+# The same for an answer that is made without a hub.
 ALONE_SECONDS = 4.0
+CHILD_SECONDS = 5.0
 MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
 
@@ -179,7 +179,7 @@ def _answer_alone(event: Event) -> None:
 
     make_home()
     keep.keep(event)
-    setitimer(ITIMER_REAL, ALONE_SECONDS)
+    setitimer(ITIMER_REAL, max(_seconds(), ALONE_SECONDS))
     try:
         os.write(1, answer.answer(event))
     except _TooLateError:
