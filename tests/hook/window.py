@@ -33,9 +33,9 @@ class Window:
         return self.ask("tools/call", {"name": tool, "arguments": {**arguments, "format": "json"}})["structuredContent"]
 
     def hook(self, event: str, **fields: str) -> None:
-        told = {"session_id": self.session, "cwd": str(Path.cwd()), "hook_event_name": event, **fields}
+        payload = {"session_id": self.session, "cwd": str(Path.cwd()), "hook_event_name": event, **fields}
         words = ["sh", "-c", f"{self.command} hook claude-code {event}"]
-        subprocess.run(words, input=json.dumps(told).encode(), stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(words, input=json.dumps(payload).encode(), stdout=subprocess.DEVNULL, check=True)
 
     def write(self, title: str) -> str:
         self.call("memory_write", title=title, content=f"text of {title}")
