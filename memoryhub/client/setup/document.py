@@ -111,9 +111,9 @@ def write_document(before: Document, after: Document) -> Path | None:
         mode = path.stat().st_mode & 0o777 if before.is_there else 0o600
         backup = path.with_name(path.name + BACKUP_SUFFIX) if before.is_there and after.data else None
         if backup:
-            _replace(backup, before.text, mode)
+            replace_file(backup, before.text, mode)
         if after.data or before.path.is_symlink():
-            _replace(path, after.text, mode)
+            replace_file(path, after.text, mode)
         else:
             path.unlink()
     except OSError as error:
@@ -122,7 +122,7 @@ def write_document(before: Document, after: Document) -> Path | None:
 
 
 # Atomic: readers see either the old or the new file.
-def _replace(path: Path, text: str, mode: int) -> None:
+def replace_file(path: Path, text: str, mode: int) -> None:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

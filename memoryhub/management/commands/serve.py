@@ -35,6 +35,8 @@ class Command(HubCommand):
 
         on_demand = options["on_demand"]
         if on_demand:
+            if lock.find_running():
+                return
             log_to_file()
         for name in SECRET_FILES:
             read_or_create_secret(name)
