@@ -91,8 +91,7 @@ class SystemdTests(ServiceTestCase):
 
 class TextTests(unittest.TestCase):
     def test_words_are_quoted_for_systemd(self) -> None:
-        with mock.patch.object(services, "command_words", return_value=['/home/a "b"\\c/100%/$HOME/memory-hub']):
-            content = services._systemd(services.command_words()).content
+        content = services._systemd(['/home/a "b"\\c/100%/$HOME/memory-hub']).content
         self.assertIn('ExecStart="/home/a \\"b\\"\\\\c/100%%/$$HOME/memory-hub"\n', content)
 
     def test_launchd_gets_a_property_list(self) -> None:
