@@ -39,24 +39,9 @@ class WithoutHubTestCase(HookTestCase):
             return find_running()
 
 
-class AnswerTests(WithoutHubTestCase):
-    def test_a_session_start_gets_the_context_of_what_was_captured(self) -> None:
-        first, second = (ClaudeCode(self.home, self.folder, name) for name in ("s1", "s2"))
-        self.assertEqual(first.start(), "")
-        first.send("UserPromptSubmit", prompt="Parse zebra files")
-        first.send("Stop", last_assistant_message="Zebra files are parsed.")
-        poll(lambda: "Parse zebra files" in second.start(), what="the prompt in the next session's context")
+class AutostartTestCase(WithoutHubTestCase):
+    """A test whose clients start hubs that end when they are idle for two seconds."""
 
-    def test_a_command_reads_what_a_hook_captured_a_moment_ago(self) -> None:
-        client = ClaudeCode(self.home, self.folder, "s1")
-        client.start()
-        client.send("UserPromptSubmit", prompt="Parse zebra files")
-        poll(lambda: "Parse zebra files" in self.run_command("search", "zebra"), what="the prompt in a search")
-        types = [event["event_type"] for event in replayed(self.home, "parser")]
-        self.assertEqual(types.count("message.user"), 1)
-
-
-class AutostartTests(WithoutHubTestCase):
     def setUp(self) -> None:
         super().setUp()
         variables = {autostart.VARIABLE: "on", "MEMORY_HUB_IDLE_SECONDS": "2"}
@@ -78,6 +63,25 @@ class AutostartTests(WithoutHubTestCase):
                 continue
         return found
 
+
+class AnswerTests(WithoutHubTestCase):
+    def test_a_session_start_gets_the_context_of_what_was_captured(self) -> None:
+        first, second = (ClaudeCode(self.home, self.folder, name) for name in ("s1", "s2"))
+        self.assertEqual(first.start(), "")
+        first.send("UserPromptSubmit", prompt="Parse zebra files")
+        first.send("Stop", last_assistant_message="Zebra files are parsed.")
+        poll(lambda: "Parse zebra files" in second.start(), what="the prompt in the next session's context")
+
+    def test_a_command_reads_what_a_hook_captured_a_moment_ago(self) -> None:
+        client = ClaudeCode(self.home, self.folder, "s1")
+        client.start()
+        client.send("UserPromptSubmit", prompt="Parse zebra files")
+        poll(lambda: "Parse zebra files" in self.run_command("search", "zebra"), what="the prompt in a search")
+        types = [event["event_type"] for event in replayed(self.home, "parser")]
+        self.assertEqual(types.count("message.user"), 1)
+
+
+class AutostartTests(AutostartTestCase):
     def test_the_first_client_starts_one_hub_which_ends_when_idle(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
             connection = Connection()
