@@ -146,6 +146,10 @@ class ContextPack(StoreModel):
         return f"pack #{self.id}"
 
     @property
+    def topic(self) -> str:
+        return "for a prompt" if self.is_recall else self.query or "latest changes"
+
+    @property
     def is_recall(self) -> bool:
         """Whether it was given at a prompt."""
         return bool(self.marks) and all(key.startswith(f"{RECALL} ") for key in self.marks)

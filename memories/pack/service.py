@@ -46,6 +46,8 @@ class Pack:
     as_sent: bool = True
     # Lines of a replayed pack whose text was erased or redacted since
     erased: int = 0
+    # Whether other lines of it are not as they were sent
+    differs: bool = False
     # Why the pack could not be recorded; its ``id`` is then 0, and it cannot be replayed
     unrecorded: str = ""
 

@@ -134,7 +134,9 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
     if not event.answers:
         return ""
     if event.effect is Effect.PROMPT:
-        return recall_of(event.session_id, event.payload.get("content", ""))
+        turn = _open_turn(event.session_id)
+        with use_origin(session_id=event.session_id, turn_id=turn.turn_id if turn else ""):
+            return recall_of(event.session_id, event.payload.get("content", ""))
     if event.directory:
         # From now on another folder of the same name is another project.
         bind_project(project, Path(event.directory))
