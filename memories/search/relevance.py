@@ -1,7 +1,7 @@
-"""Decides whether an entry is about a prompt: by the share of the prompt's words that it has, weighted by rarity.
+"""Decides whether an entry is about a prompt: by the share of the prompt's words that it has, and by its meaning.
 
 A word weighs log(documents / documents with it), as in bm25. The score of bm25 itself only orders the answers to one
-question; the share can be compared with a threshold. Measured in docs/internals/retrieval.md.
+question; the share can be compared with a threshold. The weights are measured in docs/internals/retrieval.md.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import log, sqrt
 
+from memories.embeddings.meaning import MEANING
 from memories.scopes import Level
 from memories.search import engine
 from memories.search.index import has_full_text
@@ -29,6 +30,9 @@ _COMMON = 5_000
 # Weight of a prompt, in unknown words, from which it grows with the square root only: a long prompt has words about
 # other things
 _LONG = 6
+# Cosine from which the meaning adds to the share, and how much
+_NEAR = 0.4
+_BY_MEANING = 1.5
 
 _COUNTS = (
     "SELECT word.key, (SELECT count(*) FROM (SELECT 1 FROM search_fts WHERE search_fts MATCH word.value LIMIT "
@@ -43,21 +47,23 @@ _MATCHES = (
 def relevant_entries(
     prompt: ParsedQuery, *, sources: Collection[str], level: Level, least: float, without: Collection[int] = ()
 ) -> dict[int, float]:
-    """Map the ids of the current store's entries that are about a prompt to their shares.
+    """Map the ids of the current store's entries that are about a prompt to their relevance.
 
     Args:
         prompt: the parsed prompt.
         sources: whose entries.
         level: the visible scopes of the store.
-        least: share from which an entry is relevant, 0 to 1.
+        least: relevance of those entries; 1 for an entry with all words of the prompt.
         without: ids to leave out.
     """
     if len(prompt.terms) < _LEAST_WORDS or not has_full_text():
         return {}
-    ranked = engine.rank(replace(prompt, filters=(one_of("d.source", list(sources)),)), level=level)
+    ranked = engine.rank(replace(prompt, filters=(one_of("d.source", list(sources)),)), level=level, others=True)
     candidates = [hit for hit, _ in ranked.hits if hit not in without][:_CANDIDATES]
+    near = ranked.scores.get(MEANING, {})
     shares = _shares(prompt.terms, candidates) if candidates else {}
-    return {hit: share for hit, share in shares.items() if share >= least}
+    found = {hit: shares.get(hit, 0) + _BY_MEANING * max(0, near.get(hit, 0) - _NEAR) for hit in candidates}
+    return {hit: relevance for hit, relevance in found.items() if relevance >= least}
 
 
 def _shares(words: Sequence[str], hits: Sequence[int]) -> dict[int, float]:

@@ -127,7 +127,7 @@ class ProjectSettings(_Settings):
         True, description="a client's prompt is answered with at most three entries that it is about"
     )
     recall_threshold: Annotated[float, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
-        0.4, ge=0, le=1, description="share of the prompt's words, by rarity, that such an entry has at least"
+        0.42, ge=0, le=1, description="share of the prompt's words, by rarity, that such an entry has at least"
     )
     embedding_model: Annotated[str, SettingInfo(Group.FINDING)] = Field(
         "auto",
