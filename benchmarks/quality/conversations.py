@@ -37,7 +37,7 @@ def conversations(path: Path) -> QuestionSet:
         Invalid: the file cannot be read, or is not LoCoMo's.
     """
     try:
-        samples = json.loads(path.readtext_of())
+        samples = json.loads(path.read_text())
         found = [list(_conversation(number, sample)) for number, sample in enumerate(samples, 1)]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise Invalid(f"{path} cannot be read as LoCoMo's conversations: {error!r}") from error
