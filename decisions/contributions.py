@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db.models import Count
@@ -11,8 +12,9 @@ from django.db.models import Count
 from decisions.events import DECISION_RECORDED, DecisionRecorded
 from decisions.models import CommitLink, DecisionStatus
 from decisions.selectors import count_by_status, decisions_of_commits
-from memories.pack.sections import Item, Request, Section, define_section, without_repeats
+from memories.pack.sections import Item, Request, Section, define_recallable, define_section, reference, without_repeats
 from memories.schemas import SearchSourceName
+from memories.scopes import Level
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery
 from memories.uses.counting import define_citing
@@ -79,10 +81,17 @@ def _matching(query: ParsedQuery) -> list[_Decision]:
     return [found[decision_id] for decision_id in ids if decision_id in found]
 
 
-def _item(decision: _Decision) -> Item:
+def _item(decision: _Decision, name: str = "") -> Item:
+    name = name or f"#{decision.id}"
     status = "" if decision.status == DecisionStatus.ACCEPTED else f" {decision.status}"
     title, chosen = one_line(decision.title, _TITLE), one_line(decision.chosen, _CHOSEN)
-    return Item(f"#{decision.id}", f"- #{decision.id} decided{status} {decision.decided_at[:10]} {title}: {chosen}")
+    return Item(name, f"- {name} decided{status} {decision.decided_at[:10]} {title}: {chosen}")
 
 
+def _recallable(level: Level, ids: Sequence[int], _: datetime) -> dict[int, Item]:
+    found = _fetch(f"AND id IN {IDS}", [json.dumps(list(ids))])
+    return {decision.id: _item(decision, reference(level, decision.id)) for decision in found}
+
+
+define_recallable(SearchSourceName.DECISION, _recallable)
 define_section(Section("decisions", "Decisions in force", 30, 0.25, 500, _decisions, "memory_search"))

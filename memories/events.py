@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
-from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
+from memories.models import RECALL, EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
 from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
 from memoryhub.core.events.rollback import NOTHING_DEPENDS, reverses, sets_aside
@@ -14,6 +15,7 @@ from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import Generated, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores.store import SLUG
+from memoryhub.core.text import counted
 
 
 class ResourceLink(Payload):
@@ -163,6 +165,13 @@ class ContextPacked(Payload):
     packed_at: Instant
 
 
+def _about_pack(payload: Mapping[str, Any]) -> str:
+    keys = sorted(payload.get("marks", {}))
+    if keys and all(key.startswith(f"{RECALL} ") for key in keys):
+        return f"for this prompt: {', '.join(key.rpartition(' ')[2] for key in keys)}"
+    return ": ".join(filter(None, (counted(len(keys), "entry", "entries"), payload.get("query", ""))))
+
+
 MEMORIES = EventGroup("memories", "Memories", 50, "memory")
 LINKS = EventGroup("links", "Tags and relations", 55)
 USE = EventGroup("use", "Use of memories", 85)
@@ -243,6 +252,7 @@ CONTEXT_PACKED = define_event(
     turn=TurnRule.OPTIONAL,
     own_icon="note",
     nouns=("context pack", "context packs"),
+    about=_about_pack,
 )
 
 

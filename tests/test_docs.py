@@ -240,7 +240,7 @@ def recorded_as(hook: Hook) -> str:
 
 EFFECTS = {
     Effect.START: "session starts or continues; answered with the pack",
-    Effect.PROMPT: "the turn before ends, a new one begins: `{}`",
+    Effect.PROMPT: "the turn before ends, a new one begins: `{}`; answered with what the prompt is about",
     Effect.APPEND: "`{}`",
     Effect.STOP: "`{}`, and the turn ends",
     Effect.END: "the session ends, with a summary if nobody wrote one",

@@ -5,6 +5,7 @@ import os
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -47,6 +48,7 @@ class Command(HubCommand):
         parser.add_argument(
             "--secrets", type=Path, metavar="FILE", help="measure secret detection instead, on labelled texts"
         )
+        parser.add_argument("--recall", action="store_true", help="measure what prompts are given, on LoCoMo's file")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures as JSON")
         parser.add_argument("--svg", type=Path, metavar="FILE", help="also write a chart of the stages")
 
@@ -55,8 +57,11 @@ class Command(HubCommand):
             self._measure_secrets(options["secrets"], options["json"])
             return
         data = Path(options["data"]) if options["data"] else None
-        if data and not data.is_file():
+        if (data and not data.is_file()) or (options["recall"] and not data):
             raise Invalid(f"{data} is no file; give LoCoMo's JSON with --data or {_DATA}")
+        if data and options["recall"]:
+            self._measure_recall(data, options["json"], meaning=not options["words_alone"] and _has_model())
+            return
         with temporary_home(keep=False) as home:
             try:
                 results = self._measure(data, options["functions"], meaning=not options["words_alone"] and _has_model())
@@ -85,6 +90,19 @@ class Command(HubCommand):
         console.print(report.render(result))
         if data:
             data.write_text(json.dumps(report.as_data(result), indent=2, allow_nan=False) + "\n")
+
+    def _measure_recall(self, data: Path, json_file: Path | None, *, meaning: bool) -> None:
+        from benchmarks.quality.recall import measure_recall, render_recall
+
+        with temporary_home(keep=False), _engine() if meaning else nullcontext():
+            try:
+                figures = measure_recall(data, meaning=meaning)
+            finally:
+                connections.close_all()
+        console = Console(file=cast("TextIO", self.stdout.unfiltered), width=_PIPED_WIDTH)
+        console.print(render_recall(figures))
+        if json_file:
+            json_file.write_text(json.dumps([asdict(figure) for figure in figures], indent=2) + "\n")
 
     def _measure(self, data: Path | None, count: int, *, meaning: bool) -> list[SetResult]:
         console = Console(stderr=True)

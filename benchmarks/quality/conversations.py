@@ -23,8 +23,8 @@ from sessions_app.services import start_session
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 
 # The fifth category has questions without an answer.
-_CATEGORIES = {1: "several turns", 2: "time", 3: "common sense", 4: "one turn"}
-_EVIDENCE = re.compile(r"D\d+:\d+")
+CATEGORIES = {1: "several turns", 2: "time", 3: "common sense", 4: "one turn"}
+EVIDENCE = re.compile(r"D\d+:\d+")
 _SESSION = re.compile(r"session_(\d+)")
 _DATE = "%I:%M %p on %d %B, %Y"
 _BETWEEN_TURNS = timedelta(seconds=20)
@@ -41,7 +41,7 @@ def conversations(path: Path) -> QuestionSet:
         found = [list(_conversation(number, sample)) for number, sample in enumerate(samples, 1)]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise Invalid(f"{path} cannot be read as LoCoMo's conversations: {error!r}") from error
-    count = sum(len(_turns(sample["conversation"])) for sample in samples)
+    count = sum(len(turns_of(sample["conversation"])) for sample in samples)
     return QuestionSet(
         "conversations", "LoCoMo, turns", count, [question for questions in found for question in questions]
     )
@@ -53,21 +53,21 @@ def _conversation(number: int, sample: dict[str, Any]) -> Iterator[Question]:
         ids = _write(sample["conversation"])
     index = 0
     for item in sample["qa"]:
-        named = {name for text in item.get("evidence", ()) for name in _EVIDENCE.findall(text)} & set(ids)
-        if item["category"] not in _CATEGORIES or not named:
+        named = {name for text in item.get("evidence", ()) for name in EVIDENCE.findall(text)} & set(ids)
+        if item["category"] not in CATEGORIES or not named:
             continue
         yield Question(
             store=store,
             text=item["question"],
             answers=frozenset(ids[name] for name in named),
-            category=_CATEGORIES[item["category"]],
+            category=CATEGORIES[item["category"]],
             half=index % 2,
             sessions=frozenset(_session_name(name[1:].partition(":")[0]) for name in named),
         )
         index += 1
 
 
-def _turns(conversation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def turns_of(conversation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     numbers = sorted(int(match[1]) for name in conversation if (match := _SESSION.fullmatch(name)))
     return [(str(number), turn) for number in numbers for turn in conversation[f"session_{number}"]]
 
@@ -76,7 +76,7 @@ def _write(conversation: dict[str, Any]) -> dict[str, int]:
     """Write all sessions; map LoCoMo's turn ids, which are not stored, to event positions."""
     ids: dict[str, int] = {}
     by_session: dict[str, list[dict[str, Any]]] = {}
-    for number, turn in _turns(conversation):
+    for number, turn in turns_of(conversation):
         by_session.setdefault(number, []).append(turn)
     for number, turns in by_session.items():
         began = datetime.strptime(conversation[f"session_{number}_date_time"], _DATE).replace(tzinfo=UTC)
@@ -94,7 +94,7 @@ def _write_session(number: str, turns: list[dict[str, Any]], began: datetime, fi
     for index, message in enumerate(turns):
         type_name = "message.user" if message["speaker"] == first else "message.assistant"
         with clock.frozen(began + index * _BETWEEN_TURNS):
-            event = append_automatically(turn=turn, type=type_name, payload={"content": _text(message)})
+            event = append_automatically(turn=turn, type=type_name, payload={"content": text_of(message)})
         ids[message["dia_id"]] = event.position
     with clock.frozen(began + len(turns) * _BETWEEN_TURNS):
         close_turn(turn)
@@ -105,6 +105,6 @@ def _session_name(number: str) -> str:
     return f"s{number}"
 
 
-def _text(turn: dict[str, Any]) -> str:
+def text_of(turn: dict[str, Any]) -> str:
     picture = f" [picture: {turn['blip_caption']}]" if turn.get("blip_caption") else ""
     return f"{turn['speaker']}: {turn['text']}{picture}"

@@ -166,7 +166,7 @@ class ContextPackAdmin(SectionAdmin):
 
     @admin.display(description="topic")
     def about(self, pack: ContextPack) -> SafeString:
-        title = cells.link(self.url("change", pack.pk), pack.query[:120] or "latest changes", "title")
+        title = cells.link(self.url("change", pack.pk), pack.topic[:120], "title")
         session = format_html('<code class="id under">{}</code>', pack.session_id) if pack.session_id else ""
         return format_html("{} {}", title, session)
 

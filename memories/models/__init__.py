@@ -11,11 +11,20 @@ from memories.models.memory import (
     MemoryVersion,
     ReviewState,
 )
-from memories.models.search import ContextPack, EmbeddingModel, MemoryCitation, MemoryUse, SearchDocument, Vector
+from memories.models.search import (
+    RECALL,
+    ContextPack,
+    EmbeddingModel,
+    MemoryCitation,
+    MemoryUse,
+    SearchDocument,
+    Vector,
+)
 
 __all__ = [
     "KIND_MODELS",
     "PROJECT",
+    "RECALL",
     "Conflict",
     "ContextPack",
     "EmbeddingModel",

@@ -120,6 +120,10 @@ class MemoryCitation(StoreModel):
         return f"{self.stream_id} cites #{self.memory_id}"
 
 
+# The section of what is given at a prompt
+RECALL = "recall"
+
+
 class ContextPack(StoreModel):
     """A pack as it was first sent. Its text is composed again from the logs (decision 16)."""
 
@@ -140,3 +144,12 @@ class ContextPack(StoreModel):
 
     def __str__(self) -> str:
         return f"pack #{self.id}"
+
+    @property
+    def topic(self) -> str:
+        return "for a prompt" if self.is_recall else self.query or "latest changes"
+
+    @property
+    def is_recall(self) -> bool:
+        """Whether it was given at a prompt."""
+        return bool(self.marks) and all(key.startswith(f"{RECALL} ") for key in self.marks)

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from memories.models import RECALL
 from memories.pack.sections import Item, Request, Section, all_sections
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.text import one_line
@@ -34,28 +35,39 @@ class Body:
         return "\n".join(line for section in self.sections for line in section.lines())
 
     @property
+    def is_recall(self) -> bool:
+        return any(filled.section.name == RECALL for filled in self.sections)
+
+    @property
     def digest(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def marks(self) -> dict[str, str]:
-        return {_key(filled, item): item.mark for filled in self.sections for item in filled.items}
+        return {_key(filled.section, item): item.mark for filled in self.sections for item in filled.items}
 
     def references(self) -> set[str]:
         return {item.reference for filled in self.sections for item in filled.items}
 
 
-def _key(filled: Filled, item: Item) -> str:
-    return f"{filled.section.name} {item.reference}"
+def _key(section: Section, item: Item) -> str:
+    return f"{section.name} {item.reference}"
 
 
-def compose(request: Request, max_tokens: int) -> Body:
-    """Return the content within ``max_tokens``, which includes header and footer."""
+def compose(request: Request, max_tokens: int, *, only: Collection[str] | None = None) -> Body:
+    """Return the content within ``max_tokens``, which includes header and footer.
+
+    Args:
+        request: what the pack is for.
+        max_tokens: the budget.
+        only: keys of an earlier pack's marks, to compose that pack again; other items do not take the place of erased
+            ones.
+    """
     budget = max(_LEAST_TOKENS, max_tokens - _FRAME_TOKENS)
     filled: list[Filled] = []
     for section in all_sections():
         items = section.items(request)
         if items:
-            filled.append(_fill(section, items, int(budget * section.share), budget))
+            filled.append(_fill(section, items, int(budget * section.share), budget, only))
             budget -= filled[-1].tokens
     return Body([section for section in filled if section.items])
 
@@ -65,22 +77,24 @@ def changed_since(body: Body, marks: dict[str, str]) -> tuple[Body, list[str]]:
     fresh = [
         Filled(filled.section, items, filled.left_out, filled.tokens)
         for filled in body.sections
-        if (items := [item for item in filled.items if marks.get(_key(filled, item)) != item.mark])
+        if (items := [item for item in filled.items if marks.get(_key(filled.section, item)) != item.mark])
     ]
     gone = sorted({key.partition(" ")[2] for key in set(marks) - set(body.marks())})
     return Body(fresh), gone
 
 
 # Takes items from the front until the share is used up; the first one is cut to the remaining budget if needed
-def _fill(section: Section, items: Sequence[Item], share: int, budget: int) -> Filled:
+def _fill(
+    section: Section, items: Sequence[Item], share: int, budget: int, only: Collection[str] | None = None
+) -> Filled:
     used = estimate_tokens(section.title) + _TITLE_TOKENS
     if budget - used < _LEAST_TOKENS:
         return Filled(section, [], len(items), 0)
     kept: list[Item] = []
-    for whole in items:
+    for whole in items if only is None else [item for item in items if _key(section, item) in only]:
         item = _cut(whole, section.longest)
         if not kept:
-            item = _within(item, max(share, _LEAST_TOKENS * 2, budget // 4) - used)
+            item = within(item, max(share, _LEAST_TOKENS * 2, budget // 4) - used)
         cost = estimate_tokens(item.line) + 1
         if used + cost > (share if kept else budget):
             break
@@ -93,7 +107,7 @@ def _fill(section: Section, items: Sequence[Item], share: int, budget: int) -> F
 _TITLE_TOKENS = 12
 
 
-def _within(item: Item, tokens: int) -> Item:
+def within(item: Item, tokens: int) -> Item:
     line = item.line
     while estimate_tokens(line) >= max(tokens, _LEAST_TOKENS) and len(line) > _LEAST_TOKENS:
         line = f"{line[: len(line) * 9 // 10]}…"

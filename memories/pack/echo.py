@@ -8,12 +8,13 @@ import re
 from memories.models import ContextPack
 from memoryhub.core.errors import Invalid
 
-# First words of every pack
+# First words of every pack, and of what is given at a prompt
 MARK = "Memory Hub context pack"
+RECALL_MARK = "Memory Hub recall"
 _ITEM = re.compile(r"^- (?:\w+)?#\d+ .+$", re.MULTILINE)
-_HEAD = re.compile(rf"{MARK} (?:#\d+|of )")
+_HEAD = re.compile(rf"(?:{MARK}|{RECALL_MARK}) (?:#\d+|of )")
 # Number of recent packs whose lines are recognised
-_LATEST = 50
+_LATEST = 200
 
 # A single line may be quoted
 _LEAST_LINES = 2

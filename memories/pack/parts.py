@@ -2,11 +2,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from memories.models import MemoryScope
-from memories.pack.sections import Item, Request, Section, define_section, without_repeats
+from memories.pack.sections import (
+    Item,
+    Request,
+    Section,
+    define_recallable,
+    define_section,
+    reference,
+    without_repeats,
+)
 from memories.review.selectors import PackEntry, may_be_packed, pack_entries
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
@@ -93,6 +102,19 @@ def _answering(request: Request) -> list[Item]:
     return [item for _, item in sorted(found, key=lambda scored: (-scored[0], scored[1].reference))]
 
 
+def _recallable(level: Level, ids: Sequence[int], now: datetime) -> dict[int, Item]:
+    found = pack_entries(f"m.id IN {IDS}", [json.dumps(list(ids))], now=now)
+    return {memory.id: _any_kind(level, memory) for memory in found}
+
+
+def _any_kind(level: Level, memory: PackEntry) -> Item:
+    own = KINDS[memory.kind].pack
+    return _of_kind_item(level, memory, own.text_length) if own else _fact(level, memory)
+
+
+define_recallable(SearchSourceName.MEMORY, _recallable)
+
+
 def _fact(level: Level, memory: PackEntry) -> Item:
     name = _name(level, memory)
     return Item(name, partial(_fact_line, name, memory))
@@ -122,8 +144,8 @@ class _Conflict(NamedTuple):
 
 
 def _conflict(level: Level, conflict: _Conflict) -> Item:
-    name = _reference(level, conflict.id)
-    about = f"{_reference(level, conflict.memory_id)} {one_line(conflict.title, _TITLE)}"
+    name = reference(level, conflict.id)
+    about = f"{reference(level, conflict.memory_id)} {one_line(conflict.title, _TITLE)}"
     return Item(
         name, f"- {name} versions {conflict.version_a} and {conflict.version_b} of {about} were written at once"
     )
@@ -173,12 +195,7 @@ def _memories(request: Request, condition: str, order: str) -> Iterator[tuple[Le
 
 
 def _name(level: Level, memory: PackEntry) -> str:
-    return _reference(level, memory.id)
-
-
-def _reference(level: Level, entity_id: int) -> str:
-    widest = level.scopes[-1]
-    return f"#{entity_id}" if widest in (MemoryScope.PROJECT, MemoryScope.SESSION) else f"{widest}#{entity_id}"
+    return reference(level, memory.id)
 
 
 def _titled(title: str, content: str, longest: int) -> str:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from memories.models import MemoryScope
 from memories.pack.echo import mark_of
 from memories.scopes import Level
 from memories.search.parsed_query import ParsedQuery
@@ -54,7 +55,11 @@ class Section:
     more: str
 
 
+# Items of live entries of the current store, given its level, ids, and the time: what has expired by then is left out
+Recallable = Callable[[Level, Sequence[int], datetime], Mapping[int, Item]]
+
 _sections: dict[str, Section] = {}
+_recallable: dict[str, Recallable] = {}
 
 
 def define_section(section: Section) -> None:
@@ -70,3 +75,17 @@ def without_repeats(items: Iterable[Item]) -> list[Item]:
     for item in items:
         kept.setdefault(item.reference, item)
     return list(kept.values())
+
+
+def define_recallable(source: str, items: Recallable) -> None:
+    """Register a search source whose entries may be given at a prompt."""
+    _recallable[source] = items
+
+
+def recallable_sources() -> dict[str, Recallable]:
+    return dict(_recallable)
+
+
+def reference(level: Level, entity_id: int) -> str:
+    widest = level.scopes[-1]
+    return f"#{entity_id}" if widest in (MemoryScope.PROJECT, MemoryScope.SESSION) else f"{widest}#{entity_id}"

@@ -34,6 +34,8 @@ class Ranked:
     why: dict[int, str] = field(default_factory=dict)
     # Why other rankings did not answer
     problems: list[str] = field(default_factory=list)
+    # Per other ranking, its scores of the hits that it found good
+    scores: dict[str, dict[int, float]] = field(default_factory=dict)
 
 
 def rank(
@@ -58,7 +60,8 @@ def rank(
         weights = pipeline.beside_others() if blended.scores else pipeline
         found, factors = refine(blended.hits, query.terms, weights)
         found = weigh(_with_successors(found, query, level), query, factors)
-        return Ranked(found, "hybrid" if blended.scores else "fts5", factors, reasons(blended), blended.problems)
+        mode = "hybrid" if blended.scores else "fts5"
+        return Ranked(found, mode, factors, reasons(blended), blended.problems, blended.scores)
     factors = {}
     found = weigh(_with_successors(_like(query, level), query, level), query, factors)
     return Ranked(found, "basic", factors)

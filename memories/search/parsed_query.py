@@ -34,7 +34,7 @@ class ParsedQuery:
 
     def among(self, source: SearchSourceName) -> ParsedQuery:
         """Return the same question for one source, without other filters."""
-        return replace(self, filters=(_one_of("d.source", [source]),))
+        return replace(self, filters=(one_of("d.source", [source]),))
 
     def conditions(self, level: Level | None, column: str) -> tuple[list[str], list[Any]]:
         """Return the SQL conditions on a hit, with their parameters.
@@ -67,7 +67,7 @@ def parse_search(command: MemorySearch) -> ParsedQuery:
 
 def _filters(command: MemorySearch) -> Iterator[Condition]:
     if command.sources:
-        yield _one_of("d.source", command.sources)
+        yield one_of("d.source", command.sources)
     for column in ("kind", "type", "session_id"):
         if value := getattr(command, column):
             yield f"d.{column} = %s", [value]
@@ -81,7 +81,7 @@ def _filters(command: MemorySearch) -> Iterator[Condition]:
         yield "{id} IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", [tag]
 
 
-def _one_of(column: str, values: Sequence[str]) -> Condition:
+def one_of(column: str, values: Sequence[str]) -> Condition:
     return f"{column} IN ({', '.join(['%s'] * len(values))})", list(values)
 
 

@@ -21,7 +21,7 @@ class Effect(StrEnum):
 
     # The session starts or continues; the client shows the hook's output to its model.
     START = "start"
-    # The open turn ends, and the next begins.
+    # The open turn ends, and the next begins; the client shows the hook's output to its model.
     PROMPT = "prompt"
     # A tool was used in the turn; the client does not wait for the hub.
     TOOL = "tool"

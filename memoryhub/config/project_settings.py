@@ -123,6 +123,12 @@ class ProjectSettings(_Settings):
     rank_by_use: Annotated[bool, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
         True, description="entries that were fetched, cited or updated rank up to a tenth higher"
     )
+    recall: Annotated[bool, SettingInfo(Group.FINDING, InFolder.ANY, label="Recall at each prompt")] = Field(
+        True, description="a client's prompt is answered with at most three entries that it is about"
+    )
+    recall_threshold: Annotated[float, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
+        0.42, ge=0, le=1, description="share of the prompt's words, by rarity, that such an entry has at least"
+    )
     embedding_model: Annotated[str, SettingInfo(Group.FINDING)] = Field(
         "auto",
         min_length=1,

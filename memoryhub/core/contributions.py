@@ -1,4 +1,4 @@
-"""Registries through which upper apps add fields to views, statistics, and text to a session's start."""
+"""Registries through which upper apps add fields to views, statistics, and text to the answers of hooks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 Part = Callable[[Sequence[int]], Mapping[int, Any]]
 Statistics = Callable[[], dict[str, int]]
 Opening = Callable[[str], str]
+Recall = Callable[[str, str], str]
 
 _parts: dict[str, dict[str, Part]] = {}
 _statistics: dict[str, Statistics] = {}
 _openings: list[Opening] = []
+_recalls: list[Recall] = []
 
 
 def define_part(view: str, name: str, part: Part) -> None:
@@ -42,3 +44,12 @@ def define_opening(opening: Opening) -> None:
 
 def opening_of(session_id: str) -> str:
     return "\n".join(filter(None, (opening(session_id) for opening in _openings)))
+
+
+def define_recall(recall: Recall) -> None:
+    """Register text that a session receives at a prompt, given the session's id and the prompt."""
+    _recalls.append(recall)
+
+
+def recall_of(session_id: str, prompt: str) -> str:
+    return "\n".join(filter(None, (recall(session_id, prompt) for recall in _recalls)))

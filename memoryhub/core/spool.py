@@ -23,6 +23,8 @@ from memoryhub.core.file_locks import lock
 FOLDER = "spool"
 REJECTED = "rejected"
 TAKEN = ".taken"
+# Hooks hold this lock, shared, until their events are in the spool.
+ARRIVING = "arriving.lock"
 TAKER_SECONDS = 30.0
 
 
@@ -127,6 +129,15 @@ def only_taker(*, seconds: float = 0.0) -> Iterator[bool]:
     descriptor = os.open(place / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield lock(descriptor, seconds=seconds)
+    finally:
+        os.close(descriptor)
+
+
+def wait_for_arriving(*, seconds: float) -> None:
+    """Wait until the hooks that end before now have spooled their events: later events are captured after them."""
+    descriptor = os.open(_made(folder()) / ARRIVING, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        lock(descriptor, seconds=seconds)
     finally:
         os.close(descriptor)
 

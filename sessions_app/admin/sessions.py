@@ -100,6 +100,7 @@ class SessionAdmin(HubModelAdmin):
             "duration": cells.lasted(found.started_at, found.ended_at),
             "counts": counted_things(types),
             "event_total": sum(types.values()),
+            "parts": parts_of("session", [found.id])[found.id],
             **rail(request, events),
         }
 

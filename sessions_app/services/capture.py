@@ -18,7 +18,7 @@ from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder, use_
 from memoryhub.config.identity import bind_project
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core import clock, log, windows
-from memoryhub.core.contributions import opening_of
+from memoryhub.core.contributions import opening_of, recall_of
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.origin import use_origin
@@ -133,6 +133,10 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
     """Return the text that the client shows to its model at a captured event; ``problem`` is one of its settings."""
     if not event.answers:
         return ""
+    if event.effect is Effect.PROMPT:
+        turn = _open_turn(event.session_id)
+        with use_origin(session_id=event.session_id, turn_id=turn.turn_id if turn else ""):
+            return recall_of(event.session_id, event.payload.get("content", ""))
     if event.directory:
         # From now on another folder of the same name is another project.
         bind_project(project, Path(event.directory))

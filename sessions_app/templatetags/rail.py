@@ -14,7 +14,7 @@ register = template.Library()
 
 # Characters per text or payload; the event's own page shows all.
 MAX_SHOWN = 4_000
-_LINKED = {"memory", "decision", "commit", "iteration"}
+_LINKED = {"memory", "decision", "commit", "iteration", "pack"}
 
 
 @register.filter

@@ -145,7 +145,8 @@ class PackPageTests(AdminTestCase):
         self.erase(self.secret)
         page = self.page(f"{PACKS}{pack}/change/")
         self.assertNotIn("8321", page)
-        self.assertIn("differs from what was sent", page)
+        self.assertIn(">1 line erased since</span>", page)
+        self.assertIn("All other lines are as they were sent", page)
 
     def erase(self, memory_id: int) -> None:
         with self.store("alpha"):

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from memories.models import ContextPack
 from memoryhub.core import clock
 from sessions_app.events import FileChange
+from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Session
 from sessions_app.schemas import CommitRecord, SessionEnd
 from sessions_app.services import end_session, record_commits
+from sessions_app.services.capture import take_event
 from tests.admin.base import AdminTestCase, text_of
 from tests.admin.working import WorkingTestCase
 
@@ -39,6 +42,27 @@ class SessionTests(WorkingTestCase):
         self.assertIn("a note of that day", page)
         self.assertIn(f"stream/memory:{memory_id}/", page)
         self.assertNotIn("a note of another", page)
+
+    def test_the_detail_shows_what_the_agent_was_given(self) -> None:
+        self.write("Port of the hub", "The deployment listens on port 8321.")
+        answers = [self.hook("SessionStart"), self.hook("UserPromptSubmit", prompt="Which port does the pump have?")]
+        self.write("Pump", "The pump has its own port.")
+        answers.append(self.hook("UserPromptSubmit", prompt="So which port does the pump have?"))
+        self.assertEqual([bool(answer) for answer in answers], [True, False, True])
+        with self.store():
+            started, given = ContextPack.objects.order_by("id").values_list("id", flat=True)
+            page = self.page(f"sessions_app/session/{Session.objects.get(session_id='s-1').id}/change/")
+        shown = text_of(page)
+        self.assertIn("Given to the agent", shown)
+        for text in (f"#{started} latest changes", f"#{given} for a prompt", "1 entry", "for this prompt: #"):
+            self.assertIn(text, shown)
+        self.assertEqual(page.count(f"memories/contextpack/{given}/change/"), 1)
+        self.assertIn(f"stream/pack:{given}/", page)
+
+    def hook(self, name: str, **fields: str) -> str:
+        data = {"session_id": "s-1", "cwd": str(self.home), **fields}
+        event = parse_hook(client="claude-code", event=name, data=data)
+        return take_event(event=event, client="claude-code", project="alpha", idempotency_key=f"{name} {fields}")
 
     def test_a_session_without_a_purpose_is_titled_with_its_first_prompt(self) -> None:
         session_id = self.start("s-1")

@@ -17,6 +17,7 @@ from benchmarks.quality.command import Command
 from benchmarks.quality.conversations import conversations
 from benchmarks.quality.functions import Function, choose, documented, functions, standard_library
 from benchmarks.quality.questions import Question
+from benchmarks.quality.recall import DEFAULT
 from benchmarks.quality.run import evaluate
 from benchmarks.quality.scores import means, score
 from benchmarks.quality.stages import stages
@@ -154,6 +155,26 @@ class CommandTests(HubTestCase):
         drawing = ElementTree.fromstring((folder / "e.svg").read_text())
         self.assertEqual(len(drawing.findall(".//{*}rect")), 4 * len(stages(meaning=True)))
         self.assertFalse(any(self.home.glob("projects/*")))
+
+    def test_it_measures_what_prompts_are_given(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        other = {"speaker_a": "Cleo", "speaker_b": "Dan", "session_1_date_time": "1:56 pm on 8 May, 2023"}
+        texts = ("My bakery sells rye bread.", "Which flour is in it?")
+        speech = [{"speaker": "Cleo", "dia_id": f"D1:{place}", "text": text} for place, text in enumerate(texts, 1)]
+        asked = [{"question": "Which bread does the bakery sell?", "evidence": ["D1:1"], "category": 4}]
+        samples = [SAMPLE, {"conversation": {**other, "session_1": speech}, "qa": asked * 2}]
+        (folder / "data.json").write_text(json.dumps(samples))
+        options = {"recall": True, "words_alone": True, "json": folder / "e.json"}
+        out = StringIO()
+        call_command(Command(), data=folder / "data.json", stdout=out, **options)
+        figures = {
+            (figure["half"], figure["threshold"]): figure for figure in json.loads((folder / "e.json").read_text())
+        }
+        found = figures["checked on", DEFAULT]
+        self.assertEqual((found["prompts"], found["relevant"], found["anything"], found["nothing"]), (2, 0.5, 0.5, 1.0))
+        self.assertIn(f"{DEFAULT:.2f} (default)", out.getvalue())
+        with self.assertRaisesRegex(CommandError, "give LoCoMo's JSON"):
+            call_command(Command(), recall=True, stdout=StringIO())
 
     def test_a_file_that_is_not_there_is_refused(self):
         with self.assertRaisesRegex(CommandError, r"nowhere\.json is no file; give LoCoMo's JSON"):

@@ -62,7 +62,9 @@ class DemoTests(AdminTestCase):
             self.assertFalse(RawEvent.objects.filter(payload_json__contains="Ebb-and-Flow").exists())
             self.assertTrue(RawEvent.objects.filter(payload_json__contains='"exit_code":1').exists())
             self.assertLess(RawEvent.objects.latest("position").occurred_at, clock.to_text(clock.now()))
-            plan = plan_retention(command=RetentionPlanRequest())
+            self.assertFalse(plan_retention(command=RetentionPlanRequest()).going)
+            with mock.patch.dict("os.environ", MEMORY_HUB_RETENTION_DAYS="60"):
+                plan = plan_retention(command=RetentionPlanRequest())
             self.assertTrue(plan.going and plan.kept)
             bad = preview(command=RollbackPlan(session_id="quick-fixes"))
             self.assertGreater(bad.counts["quarantine"], 2)

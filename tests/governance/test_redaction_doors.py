@@ -108,8 +108,8 @@ class RedactionCommandTests(AdminTestCase):
             self.run_command("--text", WORD)
 
     def test_an_event_in_the_spool_is_captured_first_and_redacted_in_the_log(self):
-        prompt = {"session_id": "s-1", "cwd": str(self.home), "prompt": f"Ask {WORD}"}
-        run_hook(self.home, "UserPromptSubmit", prompt, "--project", "alpha")
+        answer = {"session_id": "s-1", "cwd": str(self.home), "last_assistant_message": f"Ask {WORD}"}
+        run_hook(self.home, "Stop", answer, "--project", "alpha")
         wait_for_spooled(self.home)
         said = self.run_command("--text", WORD)
         self.assertIn("1 match in 1 event of 1 item", said)

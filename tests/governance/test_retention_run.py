@@ -10,9 +10,9 @@ from governance.retention.schemas import HoldPlace, Report, RetentionRunRequest
 from governance.retention.selectors import place_hold
 from memories import selectors, services
 from memories.models import ContextPack, Memory, MemoryUse
-from memories.pack import pack_context
+from memories.pack import pack_context, replay_pack
 from memories.schemas import MemoryDelete, MemorySearch
-from memories.schemas.query import ContextPackRequest
+from memories.schemas.query import ContextPackRequest, ContextReplay
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Forbidden, PreconditionFailed
 from memoryhub.core.permissions import Act, Grant, use_grant
@@ -126,6 +126,19 @@ class RunTests(RetentionTestCase):
 
 
 class OtherThingsTests(RetentionTestCase):
+    def test_a_pack_counts_the_lines_that_went_since(self):
+        self.session("s-old", "Raise the quay", "Lower the crane", days=500)
+        self.memory("Use WAL", days=500)
+        with days_ago(300):
+            sent = pack_context(command=ContextPackRequest())
+        self.assertIn("Lower the crane", sent.text)
+        self.run_plan()
+        again = replay_pack(command=ContextReplay(id=sent.id))
+        self.assertEqual((again.as_sent, again.erased, again.differs), (False, 2, False))
+        self.assertIn("(2 lines erased since)", again.text)
+        self.assertIn("Use WAL", again.text)
+        self.assertNotIn("crane", again.text)
+
     def test_an_old_pack_goes_with_what_it_counted(self):
         memory = self.memory("Use WAL", days=700)
         for days in (600, 500, 10):

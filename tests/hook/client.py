@@ -102,11 +102,18 @@ class ClaudeCode:
 
     def start(self, source: str = "startup") -> str:
         """Begin, and return the context that is injected."""
-        printed = self.send("SessionStart", source=source, model="claude-sonnet")
+        return self._injected("SessionStart", source=source, model="claude-sonnet")
+
+    def prompt(self, text: str) -> str:
+        """Ask, and return the context that is injected."""
+        return self._injected("UserPromptSubmit", prompt=text)
+
+    def _injected(self, event: str, **fields: Any) -> str:
+        printed = self.send(event, **fields)
         if not printed:
             return ""
         answer = json.loads(printed)["hookSpecificOutput"]
-        assert answer["hookEventName"] == "SessionStart"
+        assert answer["hookEventName"] == event
         return str(answer["additionalContext"])
 
     def bash(self, command: str, stdout: str, stderr: str = "") -> None:

@@ -32,11 +32,11 @@ class WithoutHubTests(HookTestCase):
     def test_an_event_waits_in_a_private_file_with_its_time_and_an_id_of_its_own(self):
         before = time.time_ns() // 1_000_000
         for number in (1, 2):
-            self.assert_harmless(run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt=f"Question {number}")))
+            self.assert_harmless(run_hook(self.home, "Stop", self.hook_data(last_assistant_message=f"Answer {number}")))
         first, second = wait_for_spooled(self.home, 2)
         self.assertEqual(first["client"], "claude-code")
-        self.assertEqual(first["event"], "UserPromptSubmit")
-        self.assertEqual(first["payload"]["prompt"], "Question 1")
+        self.assertEqual(first["event"], "Stop")
+        self.assertEqual(first["payload"]["last_assistant_message"], "Answer 1")
         self.assertLessEqual(before, first["at"])
         self.assertNotEqual(first["id"], second["id"])
         for path in (self.home, *self.home.rglob("*")):
@@ -69,10 +69,10 @@ class WithoutHubTests(HookTestCase):
         self.assertEqual([line["project"] for line in wait_for_spooled(self.home, 2)], ["beta", "beta"])
 
     def test_a_long_event_is_cut_with_a_note(self):
-        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="word " * 1_000_000)))
-        prompt = wait_for_spooled(self.home)[0]["payload"]["prompt"]
-        self.assertLess(len(prompt), 100_000)
-        self.assertRegex(prompt, r"\[… \d+ characters left out …\]")
+        self.assert_harmless(run_hook(self.home, "Stop", self.hook_data(last_assistant_message="word " * 1_000_000)))
+        text = wait_for_spooled(self.home)[0]["payload"]["last_assistant_message"]
+        self.assertLess(len(text), 100_000)
+        self.assertRegex(text, r"\[… \d+ characters left out …\]")
 
     def test_an_endless_event_is_dropped_with_one_line(self):
         huge = b'{"prompt":"' + b"x" * (33 * 1024 * 1024) + b'"}'

@@ -46,7 +46,7 @@ class SecretsTests(HookTestCase):
 
     def test_without_a_hub_and_after_it_has_drained_the_spool(self):
         count = self.send_all()
-        wait_for_spooled(self.home, count)
+        wait_for_spooled(self.home, count - 1)  # the prompt is captured at once
         self.assert_nowhere()
         with serving("--no-worker", home=self.home):
             poll(lambda: not list((self.home / "spool").glob("*.jsonl*")), what="an empty spool")

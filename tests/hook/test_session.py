@@ -89,12 +89,12 @@ class CodingSessionTests(HookTestCase):
     def test_events_spooled_without_a_hub_are_captured_when_it_runs_again(self):
         client = ClaudeCode(self.home, self.work, FIRST)
         self.assertEqual(client.start(), "")
-        client.send("UserPromptSubmit", prompt="Is anybody there?")
+        self.assertEqual(client.prompt("Is anybody there?"), "")
         output = self.repository.commit("a.txt", "a", "Add a file")
         client.bash("git commit -m 'Add a file'", output)
         self.repository.commit("b.txt", "b", "Add another that no hook reported")
         client.send("Stop", last_assistant_message="Later.")
-        wait_for_spooled(self.home, 3)
+        wait_for_spooled(self.home, 2)
         with serving("--no-worker", home=self.home):
             poll(lambda: not list((self.home / "spool").glob("*.jsonl*")), what="an empty spool")
             events = replayed(self.home, "parser")

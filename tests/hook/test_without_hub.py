@@ -72,6 +72,18 @@ class AnswerTests(WithoutHubTestCase):
         first.send("Stop", last_assistant_message="Zebra files are parsed.")
         poll(lambda: "Parse zebra files" in second.start(), what="the prompt in the next session's context")
 
+    def test_a_prompt_gets_its_recall_once_in_a_session(self) -> None:
+        (self.folder / "notes.md").write_text("# Port of the hub\n\nThe deployment listens on port 8321.\n")
+        self.run_command("import", "markdown", ".")
+        client = ClaudeCode(self.home, self.folder, "s1")
+        self.assertIn("8321", client.prompt("On which port does the deployment listen?"))
+        client.send("Stop", last_assistant_message="On 8321.")
+        self.assertEqual(client.prompt("So the deployment does listen on that port?"), "")
+        self.assertIn("8321", ClaudeCode(self.home, self.folder, "s2").start())
+        turns = "turn.began message.user context.packed message.assistant turn.ended turn.began message.user"
+        types = [event["event_type"] for event in replayed(self.home, "parser") if event["session_id"] == "s1"]
+        self.assertEqual(types, ["session.started", *turns.split()])
+
     def test_a_command_reads_what_a_hook_captured_a_moment_ago(self) -> None:
         client = ClaudeCode(self.home, self.folder, "s1")
         client.start()

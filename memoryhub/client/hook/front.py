@@ -13,12 +13,13 @@ import os
 import time
 from _signal import ITIMER_REAL, SIGALRM, setitimer  # type: ignore[import-not-found]
 from _signal import signal as on_signal
+from fcntl import LOCK_NB, LOCK_SH, flock
 
 from memoryhub.client.hook import post
 from memoryhub.client.hook.post import Event
 from memoryhub.config import enabled
 from memoryhub.core import autostart
-from memoryhub.env import HomeError, make_home
+from memoryhub.env import HomeError, home_text, make_home
 
 TYPE_CHECKING = False  # type checkers know this name; avoids importing typing
 if TYPE_CHECKING:
@@ -36,11 +37,12 @@ CONNECT_SECONDS = 0.05
 # How long to wait for the hub's answer; WAIT_VARIABLE overrides it.
 SECONDS = 0.3
 WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
-# A longer minimum for the start of a session, whose answer the client shows to its model.
+# A longer minimum for the events whose answer the client shows to its model.
 PATIENT_SECONDS = 1.0
-# The same for an answer that is made without a hub.
-ALONE_SECONDS = 4.0
+# The same for an answer that is made without a hub, by effect.
+ALONE_SECONDS = {"start": 4.0, "prompt": 2.0}
 CHILD_SECONDS = 5.0
+ARRIVING = "arriving.lock"  # as in core.spool
 MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
 
@@ -83,7 +85,7 @@ def _take(argv: list[str]) -> None:
     if enabled.switched_off_by():
         return
     event.effect = effect_of(event.client, event.name)
-    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.effect == "start" else 0)
+    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.effect in ALONE_SECONDS else 0)
     if not _is_object(event.body):
         complain("standard input is not a JSON object; the event is not kept")
         return
@@ -156,7 +158,7 @@ def _is_object(body: bytes) -> bool:
 def _hand_over(event: Event) -> None:
     _name_project(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
-    if connection is None and event.effect == "start":
+    if connection is None and event.effect in ALONE_SECONDS:
         _answer_alone(event)
         return
     # Tool events are frequent and the client ignores the answer: a child process waits for it. Others (a prompt, the
@@ -179,7 +181,7 @@ def _answer_alone(event: Event) -> None:
 
     make_home()
     keep.keep(event)
-    setitimer(ITIMER_REAL, max(_seconds(), ALONE_SECONDS))
+    setitimer(ITIMER_REAL, max(_seconds(), ALONE_SECONDS[event.effect]))
     try:
         os.write(1, answer.answer(event))
     except _TooLateError:
@@ -202,6 +204,7 @@ def _name_project(event: Event) -> None:
 # folder is checked first, while errors can still be reported.
 def _leave_to_child(event: Event, connection: Connection | None) -> None:
     make_home()
+    _mark_arriving()
     _close_pipes()
     try:
         child = os.fork()
@@ -217,6 +220,17 @@ def _leave_to_child(event: Event, connection: Connection | None) -> None:
     finally:
         if child == 0:
             os._exit(0)
+
+
+# The child holds this lock, shared, until it ends: an answer waits for the events before its own.
+def _mark_arriving() -> None:
+    try:
+        folder = f"{home_text()}/spool"
+        if not os.path.isdir(folder):  # noqa: PTH112
+            os.mkdir(folder, 0o700)  # noqa: PTH102
+        flock(os.open(f"{folder}/{ARRIVING}", os.O_RDWR | os.O_CREAT, 0o600), LOCK_SH | LOCK_NB)
+    except OSError:
+        return  # the child reports what is wrong with the folder
 
 
 def _wait_or_keep(event: Event, connection: Connection | None) -> None:

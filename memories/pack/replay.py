@@ -1,0 +1,95 @@
+"""Compose a sent pack again, and count the lines that were erased since."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from memories.models import ContextPack, MemoryScope
+from memories.pack.compose import compose
+from memories.pack.recall import ids_at, recalled_body
+from memories.pack.sections import Request
+from memories.pack.service import Pack, find_pack, pack_text
+from memories.schemas.query import ContextReplay
+from memories.scopes import Level
+from memories.search.parsed_query import parse
+from memoryhub.core import clock, log
+from memoryhub.core.contributions import define_part
+from memoryhub.core.log.redact import redacted_digests
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, json_list
+from memoryhub.core.stores.store import Scope, StoreId, use_store
+from sessions_app.models import Session
+
+_SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}
+# Entries that lost the payload of an event, or a part of it
+_ERASED = (
+    f"SELECT entry.position FROM raw_events AS entry WHERE entry.position IN {IDS} AND EXISTS (SELECT 1 FROM "
+    "raw_events AS event WHERE event.stream_id = entry.stream_id AND (event.payload_json IS NULL "
+    f"OR event.position IN {IDS}))"
+)
+
+
+def replay_pack(*, command: ContextReplay) -> Pack:
+    """Compose a pack again from the stores as of when it was sent.
+
+    Raises:
+        NotFound: there is no such pack, or one of its stores is gone.
+    """
+    sent = find_pack(command.id)
+    with clock.frozen(sent.created_at):
+        chain = [_past(store, position, sent.session_id) for store, position in _positions(sent)]
+        with use_store(chain[0].store):
+            request = Request(chain, sent.created_at, parse(sent.query), sent.session_id)
+            body = (
+                recalled_body(request, sent.marks)
+                if sent.is_recall
+                else compose(request, sent.max_tokens, only=sent.marks)
+            )
+    marks = body.marks()
+    lost = {key for key, mark in sent.marks.items() if marks.get(key) != mark}
+    erased = _count_erased(sent, lost) if lost else 0
+    text = pack_text(sent.id, body, _positions(sent)[0][0].name, erased=erased)
+    return Pack(sent.id, text, body.digest, body, as_sent=not lost, erased=erased, differs=len(lost) > erased)
+
+
+def _positions(sent: ContextPack) -> list[tuple[StoreId, int]]:
+    named = ((name.partition(":"), position) for name, position in sent.positions)
+    return [(StoreId(Scope(scope), name), position) for (scope, _, name), position in named]
+
+
+def _past(store: StoreId, position: int, session_id: str) -> Level:
+    with use_store(store):
+        view = log.view_at(position)
+    own = _SCOPE_OF_STORE[store.scope]
+    in_session = own is MemoryScope.PROJECT and session_id
+    return Level(view, (MemoryScope.SESSION, own) if in_session else (own,), session_id if in_session else "")
+
+
+# The other lines that were lost are composed differently by this version, or under today's settings
+def _count_erased(sent: ContextPack, lost: Collection[str]) -> int:
+    count = 0
+    for store, _ in _positions(sent):
+        level = Level(store, (_SCOPE_OF_STORE[store.scope],))
+        ids = [entry for key in lost for entry in ids_at(level, [key.rpartition(" ")[2]])]
+        with use_store(store):
+            erased = {entry for (entry,) in rows.fetch(_ERASED, [json_list(ids), json_list(redacted_digests())])}
+        count += sum(entry in erased for entry in ids)
+    return count
+
+
+# Packs that a session's page shows
+_MOST_SHOWN = 20
+
+
+def packs_of_sessions(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    """Map sessions to the packs that they were given, latest first."""
+    names = dict(Session.objects.filter(id__in=ids).values_list("session_id", "id"))
+    found: dict[int, list[dict[str, Any]]] = {entity: [] for entity in ids}
+    for pack in ContextPack.objects.filter(session_id__in=names).order_by("-id")[:_MOST_SHOWN]:
+        shown = {"id": pack.id, "name": f"#{pack.id} {pack.topic}", "tokens": pack.tokens, "sent_at": pack.created_at}
+        found[names[pack.session_id]].append(shown)
+    return found
+
+
+define_part("session", "packs", packs_of_sessions)
