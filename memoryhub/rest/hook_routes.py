@@ -13,6 +13,7 @@ from memoryhub.core import ids
 from memoryhub.core.permissions import demand_hub
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command
+from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.rest.framework import header_of
 from sessions_app.events.work import Slug
 from sessions_app.hook_parser import answer_for_client, parse_hook, project_of
@@ -46,6 +47,7 @@ def take_hook(
         return Status(204, None)
     key = header_of(request, "Idempotency-Key") or f"hook-{ids.short_id()}"
     project = project_of(hook_event, place.project)
+    drain_before_reading(project)
     text = take_event(event=hook_event, client=client, project=project, idempotency_key=key)
     note_window(event=hook_event, window=request.headers.get("Memory-Hub-Window", ""))
     return answer_for_client(event, text) if text else Status(204, None)

@@ -8,6 +8,7 @@ the hub says what is wrong:
   checked.
 - ``test_disk_faults``: full disk, read-only disk, EIO on write, sync and read, at each door; ``faults`` injects them.
 - ``test_damage``: the table of silent damage, what `doctor` must say of each kind and what repair must bring back.
+- ``test_capture_kills``: kills of the hub, of MCP servers and of hooks while events are captured.
 - ``test_store_errors``: store errors under concurrent calls, and kills.
 
 `make test` runs a few rounds of each attack, `make torture` (``MEMORY_HUB_TORTURE=long``) many. Random choices come

@@ -8,7 +8,7 @@ import os
 from memoryhub.client.hook import payload
 from memoryhub.client.hook.post import Event
 
-# How long to wait for another process that drains the spool, and for events that are being spooled.
+# How long to wait for another process that drains the spool.
 WAIT_SECONDS = 1.0
 
 
@@ -23,7 +23,6 @@ def answer(event: Event) -> bytes:
 
     django.setup()
     from memoryhub.config.folder import use_folder
-    from memoryhub.core import spool
     from memoryhub.core.origin import use_origin
     from memoryhub.core.stores.store import project_store, use_store
     from memoryhub.ops.serving.drain import drain
@@ -32,7 +31,6 @@ def answer(event: Event) -> bytes:
 
     parsed = parse_hook(client=event.client, event=event.name, data=payload.read(event.body))
     project = project_of(parsed, event.project or None)
-    spool.wait_for_arriving(seconds=WAIT_SECONDS)
     drain(project=project, wait=WAIT_SECONDS)
     folder, problem = folder_settings_of(project, parsed)
     with use_store(project_store(project)), use_folder(folder), use_origin(source="hook", actor=event.client):

@@ -204,7 +204,8 @@ def _name_project(event: Event) -> None:
 # folder is checked first, while errors can still be reported.
 def _leave_to_child(event: Event, connection: Connection | None) -> None:
     make_home()
-    _mark_arriving()
+    if connection is None:
+        _mark_arriving()
     _close_pipes()
     try:
         child = os.fork()
@@ -222,7 +223,8 @@ def _leave_to_child(event: Event, connection: Connection | None) -> None:
             os._exit(0)
 
 
-# The child holds this lock, shared, until it ends: an answer waits for the events before its own.
+# The process that spools the event holds this lock, shared, until it ends; what captures later events waits for it. The
+# hub does, so a process that waits for the hub must not hold it.
 def _mark_arriving() -> None:
     try:
         folder = f"{home_text()}/spool"
@@ -238,6 +240,8 @@ def _wait_or_keep(event: Event, connection: Connection | None) -> None:
     if answer is None or answer.is_passing:
         from memoryhub.client.hook import keep
 
+        if connection:
+            _mark_arriving()
         keep.keep(event)
     if connection is None:
         autostart.start_hub()

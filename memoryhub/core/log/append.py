@@ -124,12 +124,11 @@ def transaction(*, anchored: bool = True) -> Iterator[None]:
     alias = require_current_alias()
     if alias.startswith(f"{STORE_PREFIX}{Scope.VIEW}:"):
         raise Forbidden("a view of the past is read-only; leave out as_of to write")
-    with django_transaction.atomic(using=alias):
-        with rows.gathering(), appending_to(current_store()) as head:
-            if anchored:
-                # Under the write lock: no other process can commit in between (decision 38).
-                require_anchored((head.position, head.digest))
-            yield
+    with django_transaction.atomic(using=alias), rows.gathering(), appending_to(current_store()) as head:
+        if anchored:
+            # Under the write lock: no other process can commit in between (decision 38).
+            require_anchored((head.position, head.digest))
+        yield
 
 
 @contextmanager

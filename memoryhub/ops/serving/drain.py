@@ -63,6 +63,7 @@ def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
 def drain(stop: threading.Event | None = None, *, project: str | None = None, wait: float = 0.0) -> Drained:
     """Capture all spooled events, or those of a project. Another process that drains is waited for ``wait`` seconds."""
     total = Drained()
+    spool.wait_for_arriving(seconds=_WAIT_SECONDS)
     with spool.only_taker(seconds=wait) as alone:
         for path in spool.take() if alone else []:
             if stop and stop.is_set():
@@ -72,7 +73,11 @@ def drain(stop: threading.Event | None = None, *, project: str | None = None, wa
 
 
 def drain_before_reading(project: str) -> None:
-    """Capture the project's spooled events. If that fails they stay spooled, and reading goes on."""
+    """Capture the project's spooled events. If that fails they stay spooled, and reading goes on.
+
+    The hub also calls it before it captures another event, which is later than these.
+    """
+    spool.wait_for_arriving(seconds=_WAIT_SECONDS)
     if not spool.has_waiting():
         return
     try:
