@@ -102,7 +102,8 @@ def effect_of(client: str, event: str) -> str:
             text = file.read().decode()
     except OSError:
         return ""
-    return text.partition(f'[{client}.hooks.events.{event}]\neffect = "')[2].partition('"')[0]
+    name = f'"{event}"' if "." in event else event
+    return text.partition(f'[{client}.hooks.events.{name}]\neffect = "')[2].partition('"')[0]
 
 
 def _seconds() -> float:
@@ -195,7 +196,7 @@ def _name_project(event: Event) -> None:
         return
     from memoryhub.client.hook import payload
 
-    event.project = payload.project_of(event.body)
+    event.project = payload.project_of(event)
 
 
 # The child waits for the hub or spools the event: finding secrets takes longer than the client may wait. The home
