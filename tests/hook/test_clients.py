@@ -7,10 +7,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock, skipUnless
 
-from memoryhub.config.clients import hook_clients
+from memoryhub.client.setup import entries
+from memoryhub.client.setup.document import read_document
+from memoryhub.config.clients import find_client, hook_clients
 from tests.hook.client import HookTestCase, Repository, replayed, run_hook
 from tests.web.server import serving, temporary_home
 
@@ -73,3 +79,71 @@ class RecordedClientsTests(HookTestCase):
             answer = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer["additional_context"]}}
         self.assertEqual(answer["hookSpecificOutput"]["hookEventName"], event)
         self.assertIn("Write a", answer["hookSpecificOutput"]["additionalContext"])
+
+
+# Stands for `memory-hub`: keeps the event and its input, and answers each prompt.
+_HOOK = """
+import json, sys
+event, data = sys.argv[4], json.load(sys.stdin)
+open(sys.argv[1], "a").write(json.dumps([event, data]) + "\\n")
+if event == "chat.message":
+    print(json.dumps({"hookSpecificOutput": {"additionalContext": "Known: " + data["prompt"]}}))
+"""
+_OPENCODE = """
+const { MemoryHub } = await import(process.argv[1])
+const hooks = await MemoryHub({ directory: "/work/alpha" })
+const event = (type, properties) => hooks.event({ event: { type, properties } })
+const created = (id, parentID) => event("session.created", { sessionID: id, info: { id, parentID } })
+const parts = [{ id: "prt_1", type: "text", text: "Write" }, { id: "prt_2", type: "file" }]
+await created("ses_1")
+await hooks["chat.message"]({ sessionID: "ses_1" }, { message: { id: "msg_1" }, parts })
+await created("ses_2", "ses_1")
+await created("ses_3", "ses_2")
+await hooks["chat.message"]({ sessionID: "ses_3" }, { message: { id: "msg_2" }, parts: [] })
+const call = { tool: "bash", sessionID: "ses_3", callID: "c", args: {} }
+await hooks["tool.execute.after"](call, { output: "x", metadata: { exit: 1 } })
+await hooks["experimental.text.complete"]({ sessionID: "ses_1" }, { text: "Done." })
+await event("session.idle", { sessionID: "ses_3" })
+await event("session.idle", { sessionID: "ses_1" })
+await event("server.connected", {})
+await hooks.dispose()
+console.log(JSON.stringify(parts))
+"""
+
+
+@skipUnless(shutil.which("node"), "node is not installed")
+class OpenCodePluginTests(HookTestCase):
+    def run_plugin(self, *command: str) -> list[dict[str, Any]]:
+        client = find_client("opencode")
+        assert client.hooks
+        plugin = self.work / "memory-hub.mjs"
+        with mock.patch.object(entries, "command_words", return_value=list(command)):
+            document = entries.put_plugin(client, client.hooks, read_document(self.work / "memory-hub.js"))
+        plugin.write_text(document.text)
+        words = ["node", "--input-type=module", "-e", _OPENCODE, str(plugin)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+        self.assertEqual(done.stderr, "")
+        parts: list[dict[str, Any]] = json.loads(done.stdout)
+        return parts
+
+    def test_it_sends_each_event_in_order_and_adds_the_answer_to_the_prompt(self) -> None:
+        hook, log = self.work / "hook.py", self.work / "log"
+        hook.write_text(_HOOK)
+        parts = self.run_plugin(sys.executable, str(hook), str(log))
+        added = {"id": "prt_10", "sessionID": "ses_1", "messageID": "msg_1", "type": "text", "synthetic": True}
+        self.assertEqual(parts[2:], [{**added, "text": "Known: Write"}])
+        own, sub_agent = {"session_id": "ses_1", "cwd": "/work/alpha"}, {"agent_id": "ses_3"}
+        call = {"tool_name": "bash", "tool_use_id": "c", "tool_input": {}, "tool_response": {"output": "x", "exit": 1}}
+        self.assertEqual(
+            [json.loads(line) for line in log.read_text().splitlines()],
+            [
+                ["session.created", own],
+                ["chat.message", {**own, "prompt": "Write"}],
+                ["tool.execute.after", {**own, **sub_agent, **call}],
+                ["session.idle", {**own, "text": "Done."}],
+                ["dispose", {**own, "reason": "exit"}],
+            ],
+        )
+
+    def test_a_command_that_is_gone_harms_nothing(self) -> None:
+        self.assertEqual(len(self.run_plugin("/gone/memory-hub")), 2)

@@ -157,7 +157,7 @@ def _written(text: str, value: Any, indent: str) -> str:
     line = json.dumps(value, ensure_ascii=False)
     unit = _unit(text)
     parts = list(value.values() if isinstance(value, dict) else value) if isinstance(value, dict | list) else []
-    is_flat = isinstance(value, list) or not any(isinstance(part, dict) for part in parts)
+    is_flat = isinstance(value, list) or "{" not in json.dumps(parts)
     if not unit or not parts or (is_flat and len(indent + line) <= _LINE):
         return line
     inner, newline = indent + unit, _newline(text)
