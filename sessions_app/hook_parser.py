@@ -105,7 +105,12 @@ def _hook(table: Hooks, client: str, event: str) -> Hook:
 # its prompt and its answer are those of the tool that started it.
 def _is_unrecorded(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> bool:
     is_inside = bool(_word(_at(data, table.agent))) and hook.effect is not Effect.TOOL
-    return is_inside or any(name in data for name in table.foreign)
+    return is_inside or any(_has(data, path, part) for path, part in table.foreign.items())
+
+
+def _has(data: Mapping[str, Any], path: str, part: str) -> bool:
+    text = _word(_at(data, path))
+    return bool(text) and part in text.lower()
 
 
 # Type and payload of the event to append; if the payload's first field is empty, the event is not recorded.

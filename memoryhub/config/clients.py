@@ -97,7 +97,7 @@ class Hooks(_Declared):
     flat: bool = False
     plugin: str = ""
     answer: str = ""
-    foreign: tuple[str, ...] = ()
+    foreign: dict[str, str] = Field(default_factory=dict)
     unrecorded: tuple[str, ...] = ()
     events: dict[str, Hook]
     session: str = "session_id"

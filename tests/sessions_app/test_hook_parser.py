@@ -137,8 +137,9 @@ class OtherClientsTests(SimpleTestCase):
             self.assertEqual((found.effect, found.payload, found.answers), (Effect.NOTHING, {}, False))
 
     def test_another_client_that_runs_claude_codes_hooks_is_not_recorded_twice(self):
-        for field in ("cursor_version", "timestamp"):
-            data = {**COMMON, "prompt": "x", field: "3"}
+        transcript = "/x/workspaceStorage/1f/GitHub.copilot-chat/transcripts/s1.jsonl"
+        for foreign in ({"cursor_version": "3.7.21"}, {"transcript_path": transcript}):
+            data = {**COMMON, "prompt": "x", **foreign}
             found = parse_hook(client="claude-code", event="UserPromptSubmit", data=data)
             self.assertEqual((found.effect, found.payload), (Effect.NOTHING, {}))
 

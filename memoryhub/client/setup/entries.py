@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -167,9 +166,8 @@ def put_plugin(client: Client, hooks: Hooks, document: Document) -> Document:
     text = Path(__file__).with_name(hooks.plugin).read_text("utf-8")
     values = {"COMMAND": [*command_words(), "hook", client.id], "ENVIRONMENT": variables(), "SECONDS": hooks.timeout}
     for name, value in values.items():
-        text = re.sub(
-            rf"(?m)^const {name} = .*$", lambda _, name=name, value=value: f"const {name} = {_js(value)}", text
-        )
+        head, _, tail = text.partition(f"const {name} = ")
+        text = f"{head}const {name} = {json.dumps(value, ensure_ascii=False)}\n{tail.partition(chr(10))[2]}"
     return replace(document, text=text, data={"code": text}, is_there=True)
 
 
@@ -177,15 +175,12 @@ def is_own_plugin(document: Document) -> bool:
     return document.path.suffix == ".js" and "`memory-hub setup" in document.text.partition("\n")[0]
 
 
-def _js(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
 def _take(document: Document, place: Place, original: Document | None) -> Document:
-    stay, data = 0, original.data if original else {}
+    stay = 0
+    found: Any = original.data if original else None
     for name in place[:-1]:
-        data = data.get(name) if isinstance(data, dict) else None
-        stay += data is not None
+        found = found.get(name) if isinstance(found, dict) else None
+        stay += found is not None
     return document.take(place, stay=stay)
 
 
