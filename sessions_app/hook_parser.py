@@ -101,11 +101,11 @@ def _hook(table: Hooks, client: str, event: str) -> Hook:
     return hook
 
 
-# Another client may run this client's hooks. A sub-agent works in its session's turn, so only its tools are recorded:
-# its prompt and its answer are those of the tool that started it.
+# A sub-agent works in its session's turn, so only its tools are recorded: its prompt and its answer are those of the
+# tool that started it.
 def _is_unrecorded(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> bool:
     is_inside = bool(_word(_at(data, table.agent))) and hook.effect is not Effect.TOOL
-    return is_inside or any(_has(data, path, part) for path, part in table.foreign.items())
+    return is_inside or any(_has(data, path, part) for path, part in table.skipped.items())
 
 
 def _has(data: Mapping[str, Any], path: str, part: str) -> bool:
@@ -116,7 +116,10 @@ def _has(data: Mapping[str, Any], path: str, part: str) -> bool:
 # Type and payload of the event to append; if the payload's first field is empty, the event is not recorded.
 def _turn_event(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if hook.effect is not Effect.TOOL:
-        return hook.type, {"content": _texts(data, hook.content, 50_000)}
+        content = _texts(data, hook.content, 50_000)
+        if hook.echo:
+            content = re.sub(rf"<{hook.echo}>.*?</{hook.echo}>\s*", "", content, flags=re.DOTALL)
+        return hook.type, {"content": content}
     tool, agent = _word(_at(data, table.tool)), {"agent_id": _texts(data, (table.agent,), 200)}
     if tool in hook.commands:
         return COMMAND_RUN.name, _command(table, hook.commands[tool], data) | agent

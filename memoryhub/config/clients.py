@@ -72,6 +72,7 @@ class Hook(_Declared):
     is_error: bool = False
     commands: dict[str, Command] = Field(default_factory=dict)
     edits: dict[str, Edit] = Field(default_factory=dict)
+    echo: str = ""
     transcript: str = ""
     is_set_up: bool = True
     timeout: int = 0
@@ -97,7 +98,7 @@ class Hooks(_Declared):
     flat: bool = False
     plugin: str = ""
     answer: str = ""
-    foreign: dict[str, str] = Field(default_factory=dict)
+    skipped: dict[str, str] = Field(default_factory=dict)
     unrecorded: tuple[str, ...] = ()
     events: dict[str, Hook]
     session: str = "session_id"

@@ -1,6 +1,6 @@
 """Recorded inputs of each client, through the real hook process and a real hub.
 
-``recorded/codex.jsonl`` is what Codex 0.169.0 wrote, and ``opencode.jsonl`` what the plugin wrote in OpenCode 1.18.33.
+Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0 wrote theirs, and the plugin wrote those of OpenCode 1.18.33.
 ``cursor.jsonl`` and ``vscode.jsonl`` have the fields of the clients' documents.
 """
 
@@ -23,14 +23,23 @@ from tests.web.server import serving, temporary_home
 RECORDED = Path(__file__).with_name("recorded")
 START, END = "session.started turn.began message.user", "message.assistant turn.ended session.ended"
 EXPECTED = {
+    "claude-code": f"{START} file.edited file.edited command.run command.run command.run message.tool {END}",
     "codex": f"{START} command.run file.edited command.run file.edited {END} "
     f"{START} message.tool command.run message.tool {END}",
     "cursor": f"{START} message.tool file.edited command.run command.run context.compacted {END}",
+    "gemini-cli": f"{START} file.edited file.edited command.run command.run message.tool {END}",
     "opencode": f"{START} command.run file.edited file.edited command.run message.tool {END} "
     f"{START} command.run message.tool {END}",
     "vscode": f"{START} message.tool file.edited file.edited command.run command.run context.compacted turn.ended",
 }
-EXIT_CODES = {"codex": [None, None, None], "cursor": [0, 3], "opencode": [0, 3, 0], "vscode": [None, 3]}
+EXIT_CODES = {
+    "claude-code": [None, 3, None],
+    "codex": [None, None, None],
+    "cursor": [0, 3],
+    "gemini-cli": [None, 3],
+    "opencode": [0, 3, 0],
+    "vscode": [None, 3],
+}
 
 
 def recorded(client: str, folder: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -61,12 +70,14 @@ class RecordedClientsTests(HookTestCase):
         sessions = {data[hook_clients()[client].session] for _, data in recorded(client, folder)}
         self.assertEqual({event["session_id"] for event in events}, sessions)
         payloads = [event["payload"] for event in events]
+        prompts = [event["payload"]["content"] for event in events if event["event_type"] == "message.user"]
+        self.assertRegex(prompts[0], r"^.?Write a (parser|lexer).?$")
         edited = [payload for payload in payloads if "change" in payload]
         self.assertEqual({Path(payload["path"]).suffix for payload in edited}, {".py"})
         self.assertIn("return", edited[-1]["change"])
         runs = [event["payload"] for event in events if event["event_type"] == "command.run"]
         self.assertIn("echo built", runs[0]["command"])
-        self.assertEqual(set(runs[0]["output"].split()), {"built", "warned"})
+        self.assertLessEqual({"built", "warned"}, set(runs[0]["output"].split()))
         self.assertEqual([run.get("exit_code") for run in runs], EXIT_CODES[client])
         agents = {payload.get("agent_id") for payload in payloads} - {None}
         self.assertEqual(agents, {data["agent_id"] for _, data in recorded(client, folder) if "agent_id" in data})

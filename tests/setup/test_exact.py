@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -70,24 +71,26 @@ def hooks_of_others(client: Client) -> dict[str, Any]:
 
 class ExactTests(SetupTestCase):
     def files(self) -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in self.user.rglob("*") if path.is_file()}
+        return {path: path.read_bytes() for path in self.user.rglob("*") if path.is_file() and ".git" not in path.parts}
 
-    def check(self, client: Client) -> None:
+    def check(self, client: Client, *options: str) -> None:
         """Set up, set up again, and remove."""
         before = self.files()
         project = ("--project", "alpha") if client.names_no_folder else ()
-        self.run_setup(client.id, "--yes", *project)
+        self.run_setup(client.id, "--yes", *options, *project)
         after = self.files()
         self.assertNotEqual(before, after)
-        self.assertIn("nothing to do", self.run_setup(client.id, "--yes"))
+        self.assertIn("nothing to do", self.run_setup(client.id, "--yes", *options))
         self.assertEqual(self.files(), after)
         for path, content in before.items():
+            if after[path] == content:
+                continue
             rest = iter(after[path])
             self.assertTrue(all(byte in rest for byte in content), "bytes were removed")
             self.assertEqual(backup_of(path).read_bytes(), content)
-        self.run_setup(client.id, "--yes", "--remove")
+        self.run_setup(client.id, "--yes", "--remove", *options)
         self.assertEqual(self.files(), before)
-        self.assertIn("nothing to do", self.run_setup(client.id, "--yes", "--remove"))
+        self.assertIn("nothing to do", self.run_setup(client.id, "--yes", "--remove", *options))
 
     def cases(self, client: Client) -> dict[str, dict[Path, str]]:
         """Return the files of each case: that of the servers and that of the hooks are in the same state."""
@@ -110,6 +113,18 @@ class ExactTests(SetupTestCase):
                     self.check(client)
                 for path in self.files():
                     path.unlink()
+
+    def test_a_repositorys_files_are_restored(self) -> None:
+        top = self.user / "work"
+        subprocess.run(["git", "init", "-q", str(top)], check=True)
+        for client in all_clients().values():
+            if client.repository:
+                path = config_file(client, top)
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(TOML if path.suffix == ".toml" else COMMENTS.replace("KEY", client.servers[0]))
+                with self.subTest(client=client.id), mock.patch.object(Path, "cwd", return_value=top):
+                    self.check(client, "--repository")
+                path.unlink()
 
     def test_the_second_format_of_opencode_is_followed(self) -> None:
         client = all_clients()["opencode"]
