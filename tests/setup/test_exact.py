@@ -12,7 +12,7 @@ from memoryhub.client.setup import entries
 from memoryhub.client.setup.clients import config_file, hooks_file
 from memoryhub.client.setup.document import backup_of, read_document
 from memoryhub.config.clients import Client, all_clients
-from tests.setup.test_setup import SetupTestCase
+from tests.setup.test_setup import CLAUDE, SetupTestCase
 
 TOML = 'model = "x" # why\n\n[mcp_servers.other]\ncommand = "x"\n\n# about tools\n[tools]\nweb = [\n  1,\n]\n'
 COMMENTS = """// mine
@@ -162,6 +162,15 @@ class ExactTests(SetupTestCase):
         self.run_setup("claude-code", "--yes", "--remove")
         self.assertEqual(list(self.files()), [path])
         self.assertIn('"numStartups": 41', path.read_text())
+
+    def test_a_backup_that_cannot_be_read_is_left_alone(self) -> None:
+        path = self.claude()
+        self.run_setup("claude-code", "--yes")
+        for content in (b"\xff", b"{", b'{"mcpServers": 3}'):
+            backup_of(path).write_bytes(content)
+            self.run_setup("claude-code", "--yes", "--remove")
+            self.assertEqual((path.read_text(), backup_of(path).read_bytes()), (CLAUDE, content))
+            self.run_setup("claude-code", "--yes", "--no-hooks")
 
     def test_without_the_backup_the_entries_are_taken_out(self) -> None:
         path = self.user / ".cursor/hooks.json"

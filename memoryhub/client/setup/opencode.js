@@ -79,8 +79,9 @@ export const MemoryHub = async ({ directory }) => {
         parts.push({ id: `${id}${at}`, sessionID, messageID: message.id, type: "text", synthetic: true, text })
     },
     "tool.execute.after": async ({ tool, sessionID, callID, args }, { output, content, metadata }) => {
+      const call = { tool_name: tool, tool_use_id: callID, tool_input: args }
       const tool_response = { output: output ?? content, exit: metadata?.exit }
-      void send("tool.execute.after", sessionID, { tool_name: tool, tool_use_id: callID, tool_input: args, tool_response })
+      void send("tool.execute.after", sessionID, { ...call, tool_response })
     },
     "experimental.text.complete": async ({ sessionID }, { text }) => void answers.set(sessionID, text),
     dispose: async () => {

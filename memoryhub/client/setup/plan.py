@@ -137,8 +137,12 @@ def _has_ours(client: Client, document: Document) -> bool:
 
 # If nothing else has changed since the backup, every byte is restored.
 def _removal(client: Client, document: Document) -> Change:
-    original = read_backup(document.path)
-    if original and not _has_ours(client, original) and _again(client, original, document).text == document.text:
+    try:
+        original = read_backup(document.path)
+        is_same = original is not None and _adds(client, original, document)
+    except HubError:
+        original, is_same = None, False
+    if original and is_same:
         return Change(document, original, removes_backup=True)
     if is_own_plugin(document):
         return Change(document, replace(document, text="", data={}, is_there=False))
@@ -147,10 +151,14 @@ def _removal(client: Client, document: Document) -> Change:
     return Change(document, replace(after, is_there=bool(after.data or original)), removes_backup=is_original)
 
 
-# The original with what the hub has added to the document.
-def _again(client: Client, original: Document, document: Document) -> Document:
+# Whether the document is the original with what the hub adds, and nothing else.
+def _adds(client: Client, original: Document, document: Document) -> bool:
+    if _has_ours(client, original):
+        return False
     if is_own_plugin(document):
-        return document
+        return True
     entry = find_server(client, document)
     added = original.put(server_place(client, original), entry) if entry else original
-    return put_hooks(client, client.hooks, added, found_hooks(client, document)) if client.hooks else added
+    if client.hooks:
+        added = put_hooks(client, client.hooks, added, found_hooks(client, document))
+    return added.text == document.text
