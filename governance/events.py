@@ -22,7 +22,7 @@ class HoldLifted(Payload):
     reason: str = Field("", max_length=1_000)
 
 
-# why the list is in the event: a run that is interrupted is finished from this list (decision 26)
+# The list is in the event: a run that is interrupted is finished from this list (decision 26)
 class RetentionBegan(Payload):
     # Ages are counted from this time; ISO 8601
     cutoff: Instant

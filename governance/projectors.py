@@ -85,7 +85,7 @@ _HELD = (
 )
 
 
-# why a projector: every way to erase appends this event, so none can bypass a hold; raising here rolls the whole
+# A projector, because every way to erase appends this event, so none can bypass a hold; raising here rolls the whole
 # erasure back (decision 26). No log contains such an erasure, so a rebuild never raises.
 @projects(PAYLOAD_ERASED)
 def refuse_held(event: Event[PayloadErased]) -> None:
@@ -150,7 +150,7 @@ _AFFIRM = (
 _STREAMS = f"SELECT stream_id FROM raw_events WHERE position IN {IDS} AND event_type = '{THING_AFFIRMED.name}'"
 
 
-# why headers: an affirmation counts even if its reason was erased
+# Takes headers: an affirmation counts even if its reason was erased
 @project_headers
 def affirm(event: Event[Any]) -> None:
     if event.type != THING_AFFIRMED.name:

@@ -28,11 +28,11 @@ def home() -> Path:
     return Path(home_text())
 
 
-# why text: importing ``pathlib`` takes longer than all else in a hook
+# Text, because importing ``pathlib`` takes longer than all else in a hook
 def home_text() -> str:
     named = os.path.expanduser(os.environ.get(_VARIABLE) or "~/.memory-hub")  # noqa: PTH111
     if not named.startswith("/"):
-        # why: hooks, servers and commands start in different folders, so each would find another hub (decision 30)
+        # Hooks, servers and commands start in different folders, so each would find another hub (decision 30)
         raise HomeError(
             f"{_VARIABLE} is {named!r}, but must be an absolute path: a relative one is another folder in each process"
         )

@@ -20,7 +20,7 @@ TEMPLATE_FOLDERS = (PACKAGE / "templates", PACKAGE.parent / "templates")
 os.umask(env.PRIVATE_UMASK)
 
 
-# why lazy: most commands never use the secret, so its file is read or created on first use
+# Lazy, because most commands never use the secret, so its file is read or created on first use
 class _LateSecret(SimpleLazyObject):  # type: ignore[type-arg]
     def __bool__(self) -> bool:
         return True  # django.setup() asks in every command
@@ -57,7 +57,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    # why last: all checks above run before a store is opened
+    # Last: all checks above run before a store is opened
     "memoryhub.web.middleware.CurrentStore",
 ]
 
@@ -88,10 +88,10 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 WHITENOISE_MAX_AGE = 300
 
-# why own names: cookies are shared by all ports of a host, so other local servers could overwrite them
+# Own names, because cookies are shared by all ports of a host, so other local servers could overwrite them
 SESSION_COOKIE_NAME = "memoryhub_session"
 SESSION_COOKIE_HTTPONLY = True
-# why not Strict: after a sign-in link on another site, ``/`` must see the cookie
+# Not Strict: after a sign-in link on another site, ``/`` must see the cookie
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_NAME = "memoryhub_csrf"
 CSRF_COOKIE_HTTPONLY = True

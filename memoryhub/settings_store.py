@@ -24,7 +24,7 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 
 LOGGING_CONFIG = "memoryhub.logs.configure"
-# why not empty: Django would leave logging unconfigured, and errors in pages would not be logged
+# Not empty: Django would leave logging unconfigured, and errors in pages would not be logged
 LOGGING = {"version": 1}
 
 TEST_RUNNER = "tests.runner.HubTestRunner"

@@ -59,7 +59,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any]) -> HookEvent
     event_type, payload = _turn_event(table, hook, data)
     return HookEvent(
         effect=hook.effect,
-        answers=hook.effect in (Effect.START, Effect.PROMPT) and hook.takes_context,
+        answers=hook.effect is Effect.START and hook.takes_context,
         session_id=session[:200],
         directory=_folder(_at(data, table.directory)),
         reason=flat(_word(_at(data, table.reason)))[:100],

@@ -1,4 +1,4 @@
-"""Secrets of a dozen types, made anew from one seed, each in a text that such a secret comes in. None was ever real."""
+"""Secrets of a dozen types, generated from one seed, each in a text that such a secret comes in. None was ever real."""
 
 from __future__ import annotations
 

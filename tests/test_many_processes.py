@@ -46,7 +46,7 @@ for name in sys.argv[2:]:
         os._exit(0)
 sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
 """
-# A process for each name that it is told, one after the other; it says its number, and how it ended.
+# Starts a process for each given name, one after the other, and prints its id and how it ended.
 WRITERS = f"""{PREPARE}
 while name := sys.stdin.readline().strip():
     child = os.fork()

@@ -58,7 +58,7 @@ def ask_the_doors(home: Path) -> dict[str, Any]:
             found["rest_read"] = server.api("GET", "projects/alpha/memories").status
             for path in files:
                 path.chmod(0o600)
-            # The first call after the repair closes what was opened read-only; the next one opens it anew.
+            # The first call after the repair closes what was opened read-only; the next one opens it again.
             calls = [fresh.say("memory_write", title="fourth", content="kept after") for _ in range(2)]
             found["mcp_later"] = calls[-1]
             fresh.destroy()

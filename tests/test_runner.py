@@ -1,4 +1,4 @@
-"""What goes wrong in one of the parallel processes is told by the one that was started."""
+"""Errors of the parallel processes are reported by the first process."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class PicklingTests(SimpleTestCase):
         def runTest(self) -> None:  # noqa: N802 - as unittest names it
             self.held = lambda: None
             with self.subTest(number=7):
-                self.fail("told")
+                self.fail("wrong")
 
     def test_a_sub_test_that_fails_is_told_whatever_its_test_holds(self) -> None:
         events = pickle.loads(pickle.dumps(PicklingTestRunner().run(TestSuite([self.Holding()])).events))
         ((subtest, (_, error, _)),) = [event[2:] for event in events if event[0] == "addSubTest"]
-        self.assertEqual((subtest.params["number"], str(error)), (7, "told"))
+        self.assertEqual((subtest.params["number"], str(error)), (7, "wrong"))
 
 
 class SummaryTests(SimpleTestCase):

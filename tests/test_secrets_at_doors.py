@@ -56,7 +56,7 @@ class SecretsTests(DoorsTestCase):
         self.assertEqual(events["session.started"]["payload"]["session_id"], DIGEST)
 
     def say(self, server: McpServer, tool: str, **arguments: Any) -> str:
-        """Call a tool, which must do what it is told: a refused write would prove nothing."""
+        """Call a tool, which must succeed: a refused write would prove nothing."""
         answer = server.call(tool, **arguments)
         text = str(answer["content"][0]["text"])
         self.assertFalse(answer.get("isError"), f"{tool}: {text}")
@@ -183,14 +183,14 @@ class SecretsTests(DoorsTestCase):
         self.command("import", "adr", str(records), "--project", "alpha")
 
     def write_through_hooks(self) -> None:
-        told: dict[str, Any] = {"session_id": "s-2", "cwd": str(self.folder / "documents")}
+        payload: dict[str, Any] = {"session_id": "s-2", "cwd": str(self.folder / "documents")}
         for event, fields in (
             ("SessionStart", {"source": "startup"}),
             ("UserPromptSubmit", {"prompt": EVERYTHING}),
             ("PostToolUse", {"tool_name": "Bash", "tool_input": {"command": EVERYTHING}, "tool_response": TEXTS}),
             ("Stop", {"last_assistant_message": EVERYTHING}),
         ):
-            done = run_hook(self.home, event, {**told, **fields})
+            done = run_hook(self.home, event, {**payload, **fields})
             self.assertEqual(done.returncode, 0, done.stderr)
 
     def search_the_bytes(self, when: str) -> None:

@@ -41,7 +41,7 @@ class Proof:
     complete: bool = True
 
 
-# why a subprocess: see reading.py. Never raises.
+# Runs a subprocess; reading.py says why. Never raises.
 def search_home(texts: Collection[str]) -> Proof:
     request = json.dumps({"folder": str(env.home()), "texts": sorted(texts)})
     command = [sys.executable, "-P", str(_READER)]
@@ -84,7 +84,7 @@ def count_copies(positions: Sequence[int], entities: Sequence[int]) -> dict[str,
     return {name: count for name, count in counts.items() if count}
 
 
-# why headers stay: the hash chain covers them (decision 28)
+# Headers stay: the hash chain covers them (decision 28)
 def kept_headers(matcher: Matcher) -> list[KeptPlace]:
     kept: list[KeptPlace] = []
     for column in _HEADERS:
@@ -149,7 +149,7 @@ def _why(path: Path, own: Path, *, wiped: bool) -> str:
     return "other processes use the store; the running server cleans it within an hour"
 
 
-# why store_meta: the scan is about this copy of the store, so it is no event
+# In ``store_meta``: the scan is about this copy of the store, so it is no event
 _KEY = "looked_for_secrets"
 
 

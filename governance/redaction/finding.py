@@ -121,7 +121,7 @@ def _removes_text(type_name: str) -> bool:
     return kind is not None and kind.removes_text
 
 
-# why numbered: names are unique, and two that lose their text would become equal
+# Numbered, because names are unique, and two that lose their text would become equal
 def _numbered(event: Event, before: dict[str, Any], left: dict[str, Any], finds: list[Find]) -> list[Find]:
     name = "name" if event.type == TAG_CREATED.name else "topic_key"
     if left.get(name) == before.get(name):
@@ -232,7 +232,7 @@ def _to_space(text: str, at: int, step: int) -> int:
     return at
 
 
-# why: text behind the window has the same length before and after
+# Text behind the window has the same length before and after
 def _after(find: Find, start: int, end: int) -> str:
     tail = len(find.before) - end
     return (

@@ -91,7 +91,7 @@ class _Walk:
         return after
 
 
-# why numbered: two keys that become equal must not lose one of the values
+# Numbered, because two keys that become equal must not lose one of the values
 def _keyed(pairs: Iterator[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
@@ -134,7 +134,7 @@ def _cleaner(selection: RedactionSelect) -> Cleaner:
     return clean
 
 
-# why: replacing inside an existing [REDACTED:…] tag would break its frame. A tag with another label that matches is
+# Replacing inside an existing [REDACTED:…] tag would break its frame. A tag with another label that matches is
 # replaced whole; our own tag is never matched.
 def _around_tags(text: str, spans: list[Span], own: str) -> list[Span]:
     stay: list[Span] = []
@@ -181,7 +181,7 @@ def _by_rules(text: str) -> tuple[str, list[Span]]:
     return clean, [(finding.start, finding.end) for finding in findings]
 
 
-# why RE2: linear time for any pattern
+# RE2 takes linear time for any pattern
 def _compiled(selection: RedactionSelect) -> Any:
     import re2
 

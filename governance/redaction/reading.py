@@ -3,7 +3,7 @@
 Reads ``{"folder": …, "texts": […]}`` from standard input and prints ``{"files": …, "bytes": …, "left": […]}``.
 """
 
-# why a process of its own: closing a file releases every lock that SQLite holds on it in the same process, and two
+# A process of its own, because closing a file releases every lock that SQLite holds on it in the same process, and two
 # writers at once would corrupt the store.
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (path for path in paths if path.is_file() and not path.is_symlink())
 
 
-# why no mmap: truncating a mapped file would kill the process
+# Not mapped: truncating a mapped file would kill the process
 def _read(path: Path, find: Search, needles: Sequence[Needle], overlap: int) -> tuple[int, bool]:
     found: set[bytes] = set()
     size, tail = 0, b""

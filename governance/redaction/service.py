@@ -95,7 +95,7 @@ def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> Red
     _require(command, findings.token(spooled), findings.positions, spooled)
     taken, expected = _Taken(), bool(findings.found)
     for _ in range(_ROUNDS):
-        # why the spool first: what the hub has drained from it until now is in the log, where the next round finds it
+        # The spool first: what the hub has drained from it until now is in the log, where the next round finds it
         taken.clean_spool(command, matcher)
         if findings.found:
             _take(command, findings, taken, progress)
@@ -155,7 +155,7 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
     traces = Traces([event.position for event in events])
     _require(command, _token(events), [event.position for event in events], Spooled())
     taken = _Taken()
-    # why in this order: the drain also takes the spool's lock before the store's (decision 31)
+    # In this order: the drain also takes the spool's lock before the store's (decision 31)
     with traces.cleaning() as clean_spool, log.transaction():
         events = selected_events(command)
         _require(command, _token(events), [event.position for event in events], Spooled())

@@ -96,7 +96,7 @@ class Tally:
         named = found.keeper if kind in ("hold", "rule") else kind
         self.kept.setdefault((named, found.what), Group()).add(found)
 
-    # why: a run is confirmed by the digest of its list, not by the rules (decision 26)
+    # A run is confirmed by the digest of its list, not by the rules (decision 26)
     @property
     def digest(self) -> str:
         return self._digest.hexdigest()

@@ -122,7 +122,7 @@ class Policy:
         return any(self.rules[index].after_days is not None for index in self.about(*whats))
 
 
-# why midnight UTC: a plan stays valid for the whole day (decision 26)
+# Midnight UTC, so that a plan stays valid for the whole day (decision 26)
 def day_start(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 

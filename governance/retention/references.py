@@ -29,7 +29,7 @@ _IN_FORCE = "d.status IN ('proposed', 'accepted')"
 _SESSION, _DECISION, _ITERATION, _COMMIT = What.SESSION, What.DECISION, What.ITERATION, What.COMMIT
 _RELATED = (What.DELETED, What.MEMORY, _SESSION, _DECISION, _COMMIT)
 _NOT_PROJECT = "source_type <> 'project' AND target_type <> 'project'"
-# why: projectors of later events read these items, so a rebuild without them would differ (decision 26).
+# Projectors of later events read these items, so a rebuild without them would differ (decision 26).
 # By sort of the protected item: while the first id exists, the second is kept.
 _REFERENCES: tuple[tuple[tuple[What, ...], str], ...] = (
     (
@@ -121,7 +121,7 @@ def citations() -> list[Reference]:
     ]
 
 
-# why: items that reference each other are erased in one transaction, or not at all (decision 26)
+# Items that reference each other are erased in one transaction, or not at all (decision 26)
 def group_referenced(things: Sorts, cited: Sequence[Reference]) -> list[list[int]]:
     leader = {thing_id: thing_id for ids in things.values() for thing_id in ids}
 

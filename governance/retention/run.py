@@ -132,7 +132,7 @@ def run_due(*, progress: Progress = lambda _done, _total: None) -> RunView | Non
     return _finish(_begin(tally), progress) if tally.going else ended
 
 
-# why: the list is in the log before anything is deleted, so any process can finish the run (decision 26)
+# The list is in the log before anything is deleted, so any process can finish the run (decision 26)
 def _begin(tally: Tally) -> RetentionRun:
     report = tally.report()
     payload = RetentionBegan(

@@ -219,7 +219,7 @@ class MemoryReversal:
             for memory_id in ids
         }
 
-    # why a loop: a memory that can't get its former name back keeps the present one, which another may need
+    # One by one: a memory that can't get its former name back keeps the present one, which another may need
     @cached_property
     def _taken(self) -> dict[int, int]:
         lasting = {memory_id: memory for memory_id, memory in self.memories.items() if not self._stays_deleted(memory)}

@@ -10,7 +10,7 @@ from memories.events import MEMORY_DELETED, MEMORY_RESTORED
 from memoryhub.core.events.event_types import require_effects
 from memoryhub.core.events.rollback import Effect, define_effect
 
-# why this order: names are freed before others take them, and decisions are in force before one is marked
+# In this order: names are freed before others take them, and decisions are in force before one is marked
 for effect in (
     Effect("quarantine", 10, "quarantined", apply=execute.quarantine, undo=undo_quarantine, in_one_event=True),
     Effect(
@@ -39,5 +39,5 @@ for effect in (
 ):
     define_effect(effect)
 
-# why here: this module is imported last, when every app has defined its event types and effects (decision 40)
+# Here, because this module is imported last, when every app has defined its event types and effects (decision 40)
 require_effects()

@@ -98,7 +98,7 @@ _COMMITS = (
     "SELECT id, committed_at || '' FROM sessions_app_commit "
     f"WHERE committed_at >= %s AND id {OUTSIDE} ORDER BY committed_at, id"
 )
-# why lists: one row per path with its commits as JSON arrays takes half as long as one row per commit (decision 25)
+# Lists, because one row per path with its commits as JSON arrays takes half as long as one row per commit (decision 25)
 _ON_FILES = f"""
 WITH governed(path) AS (SELECT value FROM {elements()} AS paths)
 SELECT g.path,
@@ -114,7 +114,7 @@ ORDER BY l.event DESC"""
 _SHOWN = f"SELECT id, sha, message, author, committed_at, files FROM sessions_app_commit WHERE id IN {IDS}"
 
 
-# why not a join: items times commits can be over a million pairs. Each path has its commits in order of time, and
+# Not a join: items times commits can be over a million pairs. Each path has its commits in order of time, and
 # bisection finds the first that counts (decision 25).
 class Touches:
     def __init__(self, things: Collection[Governing]) -> None:

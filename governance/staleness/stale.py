@@ -64,7 +64,7 @@ class Due(NamedTuple):
         return min(reason.since for reason in self.reasons)
 
 
-# why no table: time alone makes items stale, and one commit can touch what thousands of items govern (decision 25)
+# Not a table: time alone makes items stale, and one commit can touch what thousands of items govern (decision 25)
 @dataclass(frozen=True, slots=True)
 class Queue:
     # Oldest first

@@ -13,7 +13,7 @@ from typing import Any
 
 from memoryhub import env
 from memoryhub.config.folder import current_folder
-from memoryhub.core.errors import Unavailable
+from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores import rows
 
 PREFIX = "MEMORY_HUB_"
@@ -53,6 +53,23 @@ def decided_outside(names: Collection[str]) -> Layers:
 def config_path() -> Path:
     """Return the path of the hub's own settings, which may not exist."""
     return env.home() / CONFIG_FILE
+
+
+def set_of_the_hub(name: str, *, value: bool) -> None:
+    """Write a key of ``OF_THE_HUB`` into ``config.toml``, and leave its other lines as they are."""
+    if read_config().get(name) is value:
+        return
+    path = env.prepare_home() / CONFIG_FILE
+    text = path.read_text("utf-8") if path.exists() else ""
+    line = f"{name} = {'true' if value else 'false'}"
+    if name in read_config():
+        text = re.sub(rf"^{name}[ \t]*=.*$", line, text, count=1, flags=re.MULTILINE)
+    else:
+        text = f"{line}\n{text}"  # before the first table
+    if tomllib.loads(text).get(name) is not value:
+        raise Invalid(f"{path} can't be changed safely; write {line!r} into it by hand")
+    path.touch(0o600)
+    path.write_text(text, "utf-8")
 
 
 def read_config() -> dict[str, Any]:

@@ -30,7 +30,7 @@ _DJANGOS_OPTIONS = (
 )
 
 
-# why: control and bidirectional characters in stored text must not reach the terminal; they print as ``\u001b``
+# Control and bidirectional characters in stored text must not reach the terminal; they print as ``\u001b``
 class Output(OutputWrapper):
     def write(  # type: ignore[override]
         self, msg: str = "", style_func: Callable[[str], str] | None = None, ending: str | None = None

@@ -164,7 +164,7 @@ class Client:
             self._process.stdin.flush()
 
 
-# why: the user's home is never opened
+# The user's home is never opened
 @contextmanager
 def temporary_home(*, keep: bool) -> Iterator[Path]:
     before = os.environ.get("MEMORY_HUB_HOME")

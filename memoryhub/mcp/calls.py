@@ -52,6 +52,8 @@ class Calls:
         self._workers = workers
         self._binding = binding
         self._keepers = keepers
+        # Called once with the client's name and its project, at its first call.
+        self.describe_client: Callable[[str, str], None] | None = None
 
     async def call(self, tool: Tool, arguments: dict[str, Any], *, caller: Caller) -> Result:
         """Return the answer or error as a ``CallToolResult``; only ConfirmationRequired is raised."""
@@ -97,6 +99,9 @@ class Calls:
                 connection.ensure_connection()
                 job.watch(connection.connection)
                 self._binding.note_folder()
+                if self.describe_client:
+                    self.describe_client(caller.actor, store.name)
+                    self.describe_client = None
                 return work()
         except Exception as error:
             if job.dropped and not isinstance(error, HubError):

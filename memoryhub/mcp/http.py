@@ -14,11 +14,12 @@ import mcp.server.lowlevel  # noqa: F401  (whole, before ``serve`` would import 
 import uvicorn
 
 from memoryhub import env
-from memoryhub.core.errors import HubError, Unavailable
+from memoryhub.core.errors import HubError
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret
 from memoryhub.mcp.options import Options
 from memoryhub.mcp.pump import LAST_WRITE_SECONDS
 from memoryhub.mcp.serve import STOP_SIGNALS, THREAD_END_SECONDS, Hub, build
+from memoryhub.ops.serving.listener import address_of, bind
 
 if TYPE_CHECKING:
     from memoryhub.mcp.gate import Gate
@@ -30,7 +31,7 @@ _GRACE_SECONDS = 2
 
 def serve_http(options: Options, address: tuple[str, int]) -> int:
     try:
-        with listen(*address) as listener:
+        with bind(*address, option="--http") as listener:
             hub = build(options, [])
             _announce(hub.binding.store().name, listener, options)
             return _run(hub, options, listener)
@@ -39,28 +40,11 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
         return error.exit_code
 
 
-def listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise Unavailable(
-            f"can't listen on {host} port {port} ({error.strerror}); choose another address with --http"
-        ) from error
-    return listener
-
-
 def _announce(project: str, listener: socket.socket, options: Options) -> None:
-    host, port = listener.getsockname()[:2]
-    netloc = f"[{host}]" if ":" in host else host
     read_or_create_secret(TOKEN)
     callers = f"clients with the token in {env.home() / TOKEN} or an agent's token" if options.token else "everyone"
     where = "" if options.token else " on this machine"
-    sys.stderr.write(f"Memory Hub serves {project} over MCP at http://{netloc}:{port}{PATH} to {callers}{where}\n")
+    sys.stderr.write(f"Memory Hub serves {project} over MCP at {address_of(listener)}{PATH} to {callers}{where}\n")
     sys.stderr.flush()
 
 

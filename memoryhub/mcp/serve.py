@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from memoryhub.core.clients import Connection
     from memoryhub.mcp.binding import Binding
+    from memoryhub.mcp.calls import Calls
     from memoryhub.mcp.confirmation import Questions
     from memoryhub.mcp.pump import Pump
     from memoryhub.mcp.threads import Workers
@@ -70,14 +71,16 @@ def _build(options: Options, key: list[str]) -> Hub:
     questions = Questions()
     binding = Binding(options.project, Path.cwd())
     keepers = TurnKeepers(binding, options.session, workers, window())
-    server = build_server(Calls(workers, binding, keepers), questions, profile=options.profile)
+    calls = Calls(workers, binding, keepers)
+    server = build_server(calls, questions, profile=options.profile)
     registry.extend_for_tests(server)
-    return Hub(server, workers, questions, keepers, binding, options.profile, key)
+    return Hub(server, calls, workers, questions, keepers, binding, options.profile, key)
 
 
 @dataclass(slots=True)
 class Hub:
     server: Server[Any]
+    calls: Calls
     workers: Workers
     questions: Questions
     keepers: TurnKeepers
@@ -100,14 +103,14 @@ class Hub:
         self._save_snapshot()
         return 0
 
-    @staticmethod
-    def _connect() -> Connection | None:
+    def _connect(self) -> Connection | None:
         """Count among the connected clients, for whom the hub is started and kept running."""
         from memoryhub.core import autostart
         from memoryhub.core.clients import Connection
 
         try:
             connection = Connection()
+            self.calls.describe_client = connection.describe
             autostart.start_hub()
         except OSError as error:
             logger.warning("the hub can't be started for this client: %s", error)

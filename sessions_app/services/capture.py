@@ -131,7 +131,7 @@ def note_window(*, event: HookEvent, window: str) -> None:
 
 def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
     """Return the text that the client shows to its model at a captured event; ``problem`` is one of its settings."""
-    if not event.answers or event.effect is not Effect.START:
+    if not event.answers:
         return ""
     if event.directory:
         # From now on another folder of the same name is another project.

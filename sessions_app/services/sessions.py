@@ -114,7 +114,7 @@ def _close_turns(session: Session) -> None:
 
 
 def pause_session(*, command: SessionTouch) -> Session:
-    """Pause an active session.
+    """Pause an active session, and close its open turns.
 
     Raises:
         NotFound: there is no such session.
@@ -138,6 +138,8 @@ def _touch(command: SessionTouch, event_type: EventType[SessionTouched], wanted:
         session = find_session(session_id=command.session_id or current_origin().session_id)
         if session.status != wanted:
             raise Conflict(f"session {session.session_id!r} is {session.status}, not {wanted}", id=session.id)
+        if event_type is SESSION_PAUSED:
+            _close_turns(session)  # so that a write needs another turn, whose beginning resumes the session
         payload = SessionTouched(session_id=session.session_id)
         log.append(log.prepare(event_type, payload), stream=f"session:{session.session_id}")
         return find_session(session_id=session.session_id)

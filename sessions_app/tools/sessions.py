@@ -19,7 +19,7 @@ from sessions_app.schemas import EventAppend, SessionEnd, SessionList, SessionSt
 from sessions_app.services import turns
 
 
-def _shown(session: Session, *, next_session: str) -> Answer:
+def _shown(session: Session, *, next_session: str | None = None) -> Answer:
     data = selectors.view_session(session)
     return Answer(session_line(data), data, session_id=next_session)
 
@@ -37,7 +37,7 @@ def end(command: SessionEnd) -> Answer:
 
 
 def pause(command: SessionTouch) -> Answer:
-    return _shown(services.pause_session(command=command), next_session="")
+    return _shown(services.pause_session(command=command))
 
 
 def resume(command: SessionTouch) -> Answer:
@@ -73,7 +73,7 @@ TOOLS = [
     ),
     Tool(
         "session_pause",
-        "Pause the session.",
+        "Pause the session. Its next write resumes it.",
         SessionTouch,
         pause,
         group=ToolGroup.TURNS,

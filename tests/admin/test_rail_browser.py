@@ -27,19 +27,19 @@ new MutationObserver(() => {
 class WorkBrowserTestCase(BrowserTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.session = self.told("sessions", {"session_id": "s-1", "purpose": "Lay the floor"})["id"]
-        self.iteration = self.told("iterations", {"command": "fix", "description": "Keep it short"})["id"]
-        self.told(f"iterations/{self.iteration}/advance", {"phase": "build", "artifacts": ["docs/" + "a" * 90]})
+        self.session = self.post("sessions", {"session_id": "s-1", "purpose": "Lay the floor"})["id"]
+        self.iteration = self.post("iterations", {"command": "fix", "description": "Keep it short"})["id"]
+        self.post(f"iterations/{self.iteration}/advance", {"phase": "build", "artifacts": ["docs/" + "a" * 90]})
         self.turns = [self.turn("Measure it", "make " + "x" * 300), self.turn("Cut it", "make cut")]
 
-    def told(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any]) -> Any:
         return self.rest("POST", f"projects/{self.project}/{path}", body)
 
     def turn(self, prompt: str, command: str) -> int:
-        begun = self.told("turns/begin", {"session_id": "s-1"})
+        begun = self.post("turns/begin", {"session_id": "s-1"})
         for kind, payload in {"message.user": {"content": prompt}, "command.run": {"command": command}}.items():
-            self.told("turns/append", {"ack_token": begun["ack_token"], "type": kind, "payload": payload})
-        self.told("turns/end", {"ack_token": begun["ack_token"]})
+            self.post("turns/append", {"ack_token": begun["ack_token"], "type": kind, "payload": payload})
+        self.post("turns/end", {"ack_token": begun["ack_token"]})
         return int(begun["turn"]["id"] if "turn" in begun else begun["id"])
 
     @property

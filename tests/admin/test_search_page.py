@@ -189,7 +189,7 @@ class UsePageTests(AdminTestCase):
             pack_context(command=ContextPackRequest())
             get_memories(command=MemoryGet(ids=[used]))
             count_uses()
-        never = self.write("Written since", "and never told")
+        never = self.write("Written since", "and never given")
         chosen = {choice: self.memories(use=choice) for choice in ("ignored", "used", "never")}
         self.assertEqual(chosen, {"ignored": [ignored], "used": [used], "never": [never]})
 

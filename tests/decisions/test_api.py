@@ -36,8 +36,10 @@ class DecisionsApiTests(RestTestCase):
         self.assertEqual((again["id"], again["is_new"]), (first["id"], False))
         path = f"{DECISIONS}/{first['id']}"
         for route, change in (("status", {"status": "deprecated"}), ("evidence", {"notes": ["seen"]})):
-            told = [self.call("POST", f"{path}/{route}", change, Idempotency_Key=f"k-{route}").data for _ in range(2)]
-            self.assertEqual([each["is_new"] for each in told], [True, False])
+            answers = [
+                self.call("POST", f"{path}/{route}", change, Idempotency_Key=f"k-{route}").data for _ in range(2)
+            ]
+            self.assertEqual([each["is_new"] for each in answers], [True, False])
 
     def test_superseding_shows_in_the_lineage_and_what_is_superseded_is_a_conflict(self) -> None:
         first = self.record()

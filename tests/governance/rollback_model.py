@@ -220,10 +220,10 @@ class Model:
 
     def _status(self, decision: int) -> str:
         events = [event for event in self._of("decision.recorded", "decision.marked") if event.entity == decision]
-        told = [(event, event.data.get("status") or "accepted") for event in events if self._says_status(event)]
-        if not self.undo or events[0].rolled_back or not any(event.rolled_back for event, _ in told):
-            return str(told[-1][1])
-        return str(self._clean(told))
+        stated = [(event, event.data.get("status") or "accepted") for event in events if self._says_status(event)]
+        if not self.undo or events[0].rolled_back or not any(event.rolled_back for event, _ in stated):
+            return str(stated[-1][1])
+        return str(self._clean(stated))
 
     def _says_status(self, event: Happened) -> bool:
         return event.type == "decision.recorded" or bool(event.data.get("status"))

@@ -66,8 +66,8 @@ class SilenceTests(RollbackTestCase):
         commit = {"sha": "ab" * 20, "message": f"Sail to {WORD}", "author": "M", "committed_at": datetime.now(UTC)}
         record_commits(commits=[CommitRecord.model_validate({**commit, "files": []})])
 
-    def everything_told(self) -> str:
-        told: list[Any] = [
+    def everything_given(self) -> str:
+        given: list[Any] = [
             list_memories(command=MemoryList(include_deleted=True)).results,
             search(command=MemorySearch(query=f"{WORD} clean sqlite")).results,
             search(command=MemorySearch(query=WORD), mode="basic").results,
@@ -91,14 +91,14 @@ class SilenceTests(RollbackTestCase):
             suggest_decisions(str(self.decision_id)),
             count_by_type(),
         ]
-        return json.dumps(told, default=str)
+        return json.dumps(given, default=str)
 
     def test_nothing_tells_of_what_a_session_left(self) -> None:
-        self.assertIn(WORD, self.everything_told())
+        self.assertIn(WORD, self.everything_given())
         self.assertIn(str(self.memory_id), suggest_ids(str(self.memory_id)))
         made = self.roll_back()
-        told = self.everything_told()
-        self.assertNotIn(WORD, told)
+        given = self.everything_given()
+        self.assertNotIn(WORD, given)
         self.assertEqual([], suggest_ids(str(self.memory_id)))
         self.assertEqual([], suggest_decisions(str(self.decision_id)))
         self.assertEqual({"accepted": 1}, count_by_status())
@@ -106,7 +106,7 @@ class SilenceTests(RollbackTestCase):
         self.assertEqual(f"in quarantine since #{made.id + 1}: roll-back #{made.id}", shown["quarantine"])
         self.assert_rebuilds()
         self.undo(made.id)
-        self.assertIn(WORD, self.everything_told())
+        self.assertIn(WORD, self.everything_given())
         self.assert_rebuilds()
 
     def test_another_decision_may_supersede_what_stands_again(self) -> None:
@@ -121,8 +121,8 @@ class SilenceTests(RollbackTestCase):
     def test_what_superseded_it_goes_on_to_stand(self) -> None:
         third = supersede_decision(command=DecisionSupersede(id=self.decision_id, chosen="A file")).id
         self.roll_back()
-        told = get_decisions(command=DecisionGet(ids=[self.first]))[0]
-        self.assertEqual(("superseded", [third]), (told["status"], told["heads"]))
+        view = get_decisions(command=DecisionGet(ids=[self.first]))[0]
+        self.assertEqual(("superseded", [third]), (view["status"], view["heads"]))
         self.assert_rebuilds()
 
 

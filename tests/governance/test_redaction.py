@@ -209,9 +209,9 @@ class SpoolTests(HubTestCase):
         self.enterContext(self.store("alpha", actor="ada"))
 
     def keep(self, number: int, *, project: str = "alpha", **payload: object) -> None:
-        told = {"session_id": "s-1", "cwd": str(self.home / "work" / project), **payload}
+        data = {"session_id": "s-1", "cwd": str(self.home / "work" / project), **payload}
         spool.append(
-            spool.Kept(id=f"hook-{number}", at=number, client="claude-code", event="UserPromptSubmit", payload=told)
+            spool.Kept(id=f"hook-{number}", at=number, client="claude-code", event="UserPromptSubmit", payload=data)
         )
 
     def lines(self) -> list[str]:

@@ -34,17 +34,17 @@ class RunTests(RetentionTestCase):
     def test_what_went_is_what_the_plan_said_and_the_report_is_an_event(self):
         plan = self.plan()
         run = self.run_plan()
-        self.assertEqual(self.told(run.report), self.told(plan))
+        self.assertEqual(self.comparable(run.report), self.comparable(plan))
         self.assertEqual(sorted(self.erased()), sorted([*self.said, self.gone, self.gone + 1]))
         self.assertEqual(log.head()[0], RetentionRun.objects.get().id + 3)  # two erasures, and the report
         self.assertEqual(self.plan().going, [])
         self.assert_sound()
 
-    def told(self, report: Report) -> dict[str, Any]:
-        told = report.model_dump(include=set(Report.model_fields))
-        for share in told["going"]:
+    def comparable(self, report: Report) -> dict[str, Any]:
+        comparable = report.model_dump(include=set(Report.model_fields))
+        for share in comparable["going"]:
             share["samples"] = [sample["id"] for sample in share["samples"]]
-        return told
+        return comparable
 
     def test_the_text_is_in_no_search_and_no_file(self):
         self.run_plan()

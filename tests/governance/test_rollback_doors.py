@@ -86,8 +86,8 @@ class RollbackRestTests(RestTestCase):
         self.assertEqual(("confirmation_required", shown["confirm_token"]), (refused["code"], refused["confirm_token"]))
         confirmed = {**chosen, "confirm_token": shown["confirm_token"], "reason": "lies"}
         made = self.call("POST", "projects/alpha/rollbacks", confirmed, expect=201).data
-        told = self.call("GET", f"projects/alpha/memories/{bad}").data
-        self.assertIn(f"in quarantine since #{made['id'] + 1}", told["quarantine"])
+        view = self.call("GET", f"projects/alpha/memories/{bad}").data
+        self.assertIn(f"in quarantine since #{made['id'] + 1}", view["quarantine"])
         self.assertEqual([], self.call("GET", "projects/alpha/memories").data["results"])
         self.assertEqual([], self.call("GET", "projects/beta/rollbacks").data["results"])
         undone = self.call("POST", f"projects/alpha/rollbacks/{made['id']}/undo", {"reason": "no"}).data

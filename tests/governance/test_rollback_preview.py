@@ -26,9 +26,9 @@ class QuarantineTests(RollbackTestCase):
         made = self.roll_back(reason="it was fed lies")
         listed = list_memories(command=MemoryList()).results
         self.assertEqual([clean], [item["id"] for item in listed])
-        told = get_memories(command=MemoryGet(ids=[bad]))[0]
+        view = get_memories(command=MemoryGet(ids=[bad]))[0]
         self.assertEqual(
-            f"in quarantine since #{made.id + 1}: roll-back #{made.id}: it was fed lies", told["quarantine"]
+            f"in quarantine since #{made.id + 1}: roll-back #{made.id}: it was fed lies", view["quarantine"]
         )
         self.assert_rebuilds()
         self.undo(made.id)
@@ -39,12 +39,12 @@ class QuarantineTests(RollbackTestCase):
         first = self.decide("SQLite")
         second = self.decide("A blob store", rolled_back=True, supersedes=[first])
         made = self.roll_back()
-        told = get_decisions(command=DecisionGet(ids=[first]))[0]
-        self.assertEqual(("accepted", [], []), (told["status"], told["superseded_by"], told["heads"]))
+        view = get_decisions(command=DecisionGet(ids=[first]))[0]
+        self.assertEqual(("accepted", [], []), (view["status"], view["superseded_by"], view["heads"]))
         self.assert_rebuilds()
         self.undo(made.id)
-        told = get_decisions(command=DecisionGet(ids=[first]))[0]
-        self.assertEqual(("superseded", [second], [second]), (told["status"], told["superseded_by"], told["heads"]))
+        view = get_decisions(command=DecisionGet(ids=[first]))[0]
+        self.assertEqual(("superseded", [second], [second]), (view["status"], view["superseded_by"], view["heads"]))
         self.assert_rebuilds()
 
 
@@ -58,16 +58,16 @@ class UndoTests(RollbackTestCase):
             change_settings(command=SettingsChange(settings={"ack_token_minutes": 99}))
         made = self.roll_back(action="undo")
         self.assertEqual({"delete": 1, "restore": 1, "revert": 1, "configure": 1}, made.counts)
-        told = {memory["id"]: memory["content"] for memory in list_memories(command=MemoryList()).results}
-        self.assertEqual({kept: "Kept, it says.", gone: "Gone, it says."}, told)
+        contents = {memory["id"]: memory["content"] for memory in list_memories(command=MemoryList()).results}
+        self.assertEqual({kept: "Kept, it says.", gone: "Gone, it says."}, contents)
         self.assertEqual(30, project_settings().ack_token_minutes)
         version = get_memories(command=MemoryGet(ids=[kept], versions=True))[0]["versions"][0]
         self.assertEqual(
             (3, 1, f"roll-back #{made.id}"), (version["version"], version["base_version"], version["reason"])
         )
         self.undo(made.id)
-        told = {memory["id"]: memory["content"] for memory in list_memories(command=MemoryList()).results}
-        self.assertEqual({kept: "Poisoned.", bad: "Bad, it says."}, told)
+        contents = {memory["id"]: memory["content"] for memory in list_memories(command=MemoryList()).results}
+        self.assertEqual({kept: "Poisoned.", bad: "Bad, it says."}, contents)
         self.assertEqual(99, project_settings().ack_token_minutes)
         self.assert_rebuilds()
 
@@ -116,10 +116,10 @@ class TraceTests(RollbackTestCase):
 
     def test_who_was_told_of_it_and_wrote_afterwards_may_have_been_influenced(self) -> None:
         self.write("Bad", rolled_back=True)
-        self.write("Before it was told")
-        with use_origin(session_id="s-told"):
-            pack = pack_context(command=ContextPackRequest(session_id="s-told")).id
-            after = self.write("After it was told")
+        self.write("Before it was given")
+        with use_origin(session_id="s-given"):
+            pack = pack_context(command=ContextPackRequest(session_id="s-given")).id
+            after = self.write("After it was given")
         derived = {group.name: [item.id for item in group.shown] for group in self.preview().trace.derived}
         self.assertEqual([pack], derived["packs"])
         self.assertEqual([after], derived["influenced"])

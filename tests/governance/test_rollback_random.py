@@ -32,7 +32,7 @@ from tests.governance.rollback_model import Happened, Model, Shown, events_of
 SEEDS = int(os.environ.get("MEMORY_HUB_TEST_ROLLBACKS", "12"))
 
 
-def told() -> dict[str, Any]:
+def read_everything() -> dict[str, Any]:
     memories = list_memories(command=MemoryList(limit=100)).results
     decisions = list_decisions(command=DecisionList(limit=100)).results
     relations = list_relations(command=RelationList(limit=100)).results
@@ -119,7 +119,7 @@ class RandomTests(DeedTestCase):
     ) -> None:
         with self.store(project, actor="ada", session_id="s-good", source="rest"):
             self.prepare(deeds, reviewed=reviewed)
-            events, before = events_of("mallory"), told()
+            events, before = events_of("mallory"), read_everything()
             self.assertEqual(Model(events).shown(), shown())
             fields = {"session_id": "", "actor": "mallory", "action": action, "include": include}
             if not self.preview(**fields).counts:
@@ -130,7 +130,7 @@ class RandomTests(DeedTestCase):
             self.assert_as_modelled(made.left, self.model(events, fields), before)
             self.assert_rebuilds()
             self.undo(made.id)
-            self.assertEqual(before, told())
+            self.assertEqual(before, read_everything())
             self.assertEqual(Model(events_of("mallory", void_positions())).shown(), shown())
             self.assert_rebuilds()
             again = self.roll_back(**fields)
@@ -143,11 +143,11 @@ class RandomTests(DeedTestCase):
 
     def check_second(self, fields: dict[str, Any]) -> None:
         if self.preview(**fields).counts:
-            before = told()
+            before = read_everything()
             second = self.roll_back(**fields)
             self.assert_rebuilds()
             self.undo(second.id)
-            self.assertEqual(before, told())
+            self.assertEqual(before, read_everything())
 
     def check_leaving(self, fields: dict[str, Any]) -> None:
         things = [thing.id for group in self.preview(**fields).trace.direct for thing in group.shown]

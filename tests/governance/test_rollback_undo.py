@@ -248,16 +248,16 @@ class ReversalTests(RollbackTestCase):
         self.undo(earlier.id)
         add_evidence(command=DecisionEvidence(id=first, notes=["measured"]))
         made = self.roll_back()
-        told = get_decisions(command=DecisionGet(ids=[first, second]))
-        self.assertEqual((["measured"], [first]), self.evidence(told))
+        views = get_decisions(command=DecisionGet(ids=[first, second]))
+        self.assertEqual((["measured"], [first]), self.evidence(views))
         self.assert_rebuilds()
         self.undo(made.id)
         self.assert_rebuilds()
         self.roll_back(session_id="s-good", leave=[first, second])
-        told = get_decisions(command=DecisionGet(ids=[first, second]))
-        self.assertEqual((["measured"], [first]), self.evidence(told))
+        views = get_decisions(command=DecisionGet(ids=[first, second]))
+        self.assertEqual((["measured"], [first]), self.evidence(views))
         self.assert_rebuilds()
 
-    def evidence(self, told: list[dict[str, Any]]) -> tuple[list[str], list[int]]:
-        first, second = told
+    def evidence(self, views: list[dict[str, Any]]) -> tuple[list[str], list[int]]:
+        first, second = views
         return [item["value"] for item in first["artifacts"]], [item["to"] for item in second["edges"]]

@@ -67,11 +67,11 @@ class RestTests(RestTestCase):
         self.assertEqual(self.call("GET", "projects/beta/stale").data["results"], [])
         path = f"stale/{decision}/affirm"
         self.call("POST", f"projects/beta/{path}", {"reason": "holds"}, expect=404)
-        told = [
+        listed = [
             self.call("POST", f"projects/alpha/{path}", {"reason": "holds"}, Idempotency_Key="k").data for _ in range(2)
         ]
         self.assertEqual(
-            [(item["title"], item["is_new"]) for item in told], [("Sign tokens", True), ("Sign tokens", False)]
+            [(item["title"], item["is_new"]) for item in listed], [("Sign tokens", True), ("Sign tokens", False)]
         )
         self.call("POST", f"projects/alpha/decisions/{decision}/status", {"status": "deprecated"})
         self.call("POST", f"projects/alpha/{path}", {}, expect=409)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
@@ -13,6 +13,7 @@ from memoryhub.core.clients import Connection
 from memoryhub.core.windows import FOLDER, find_process, note_session, session_of, window
 from memoryhub.ops.serving.lock import BY_HAND, ON_DEMAND, Running, find_running
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed
+from tests.hook.window import Window
 from tests.web.server import DEADLINE_SECONDS, ROOT, poll, serving
 
 MANAGE = str(ROOT / "manage.py")
@@ -26,9 +27,10 @@ class WithoutHubTestCase(HookTestCase):
         self.folder = self.repository.folder
 
     def run_command(self, *words: str) -> str:
+        environment = {**environment_of(self.home), "HOME": str(self.work)}
         done = subprocess.run(
             [sys.executable, MANAGE, *words],
-            cwd=self.folder, env=environment_of(self.home), capture_output=True, text=True, check=True,
+            cwd=self.folder, env=environment, capture_output=True, text=True, check=True,
         )  # fmt: skip
         return done.stdout
 
@@ -37,24 +39,9 @@ class WithoutHubTestCase(HookTestCase):
             return find_running()
 
 
-class AnswerTests(WithoutHubTestCase):
-    def test_a_session_start_gets_the_context_of_what_was_captured(self) -> None:
-        first, second = (ClaudeCode(self.home, self.folder, name) for name in ("s1", "s2"))
-        self.assertEqual(first.start(), "")
-        first.send("UserPromptSubmit", prompt="Parse zebra files")
-        first.send("Stop", last_assistant_message="Zebra files are parsed.")
-        poll(lambda: "Parse zebra files" in second.start(), what="the prompt in the next session's context")
+class AutostartTestCase(WithoutHubTestCase):
+    """A test whose clients start hubs that end when they are idle for two seconds."""
 
-    def test_a_command_reads_what_a_hook_captured_a_moment_ago(self) -> None:
-        client = ClaudeCode(self.home, self.folder, "s1")
-        client.start()
-        client.send("UserPromptSubmit", prompt="Parse zebra files")
-        poll(lambda: "Parse zebra files" in self.run_command("search", "zebra"), what="the prompt in a search")
-        types = [event["event_type"] for event in replayed(self.home, "parser")]
-        self.assertEqual(types.count("message.user"), 1)
-
-
-class AutostartTests(WithoutHubTestCase):
     def setUp(self) -> None:
         super().setUp()
         variables = {autostart.VARIABLE: "on", "MEMORY_HUB_IDLE_SECONDS": "2"}
@@ -76,10 +63,29 @@ class AutostartTests(WithoutHubTestCase):
                 continue
         return found
 
+
+class AnswerTests(WithoutHubTestCase):
+    def test_a_session_start_gets_the_context_of_what_was_captured(self) -> None:
+        first, second = (ClaudeCode(self.home, self.folder, name) for name in ("s1", "s2"))
+        self.assertEqual(first.start(), "")
+        first.send("UserPromptSubmit", prompt="Parse zebra files")
+        first.send("Stop", last_assistant_message="Zebra files are parsed.")
+        poll(lambda: "Parse zebra files" in second.start(), what="the prompt in the next session's context")
+
+    def test_a_command_reads_what_a_hook_captured_a_moment_ago(self) -> None:
+        client = ClaudeCode(self.home, self.folder, "s1")
+        client.start()
+        client.send("UserPromptSubmit", prompt="Parse zebra files")
+        poll(lambda: "Parse zebra files" in self.run_command("search", "zebra"), what="the prompt in a search")
+        types = [event["event_type"] for event in replayed(self.home, "parser")]
+        self.assertEqual(types.count("message.user"), 1)
+
+
+class AutostartTests(AutostartTestCase):
     def test_the_first_client_starts_one_hub_which_ends_when_idle(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
             connection = Connection()
-        with closing(connection):
+        with contextlib.closing(connection):
             for number in range(3):
                 ClaudeCode(self.home, self.folder, f"s{number}").start()
             running = poll(self.running, what="a hub")
@@ -108,6 +114,40 @@ class AutostartTests(WithoutHubTestCase):
                     self.assertTrue(autostart.is_allowed())
                     (self.home / "config.toml").write_text("autostart = false\n")
                 self.assertFalse(autostart.start_hub())
+
+
+class StatusTests(WithoutHubTestCase):
+    def test_a_connected_client_has_its_name_and_project(self) -> None:
+        command = f"{sys.executable} {MANAGE}"
+        with mock.patch.dict(os.environ, environment_of(self.home)), contextlib.chdir(self.folder):
+            client = Window(command, "s1")
+            [before] = json.loads(self.run_command("status", "--json"))["clients"]
+            client.call("memory_stats")
+        [after] = json.loads(self.run_command("status", "--json"))["clients"]
+        client.close()
+        self.assertEqual((before["name"], before["pid"]), ("", after["pid"]))
+        self.assertEqual((after["name"], after["project"]), ("window", "parser"))
+        self.assertIn("0 connected", self.run_command("status"))
+
+    def test_setup_switches_the_start_on_demand(self) -> None:
+        self.run_command("setup", "claude-code", "--yes", "--no-autostart")
+        path = self.home / "config.toml"
+        self.assertEqual((path.read_text(), path.stat().st_mode & 0o777), ("autostart = false\n", 0o600))
+        path.write_text("# mine\nautostart = false # why\n[ranking]\ntext = 2\n")
+        self.run_command("setup", "claude-code", "--yes", "--autostart")
+        self.assertEqual(path.read_text(), "# mine\nautostart = true\n[ranking]\ntext = 2\n")
+
+    def test_setup_check_and_doctor_look_at_the_hub(self) -> None:
+        self.run_command("setup", "claude-code", "--yes")
+        checked = self.run_command("setup", "claude-code", "--check")
+        self.assertIn("hub: not running", checked)
+        self.assertIn("hooks: nothing captured yet", checked)
+        ClaudeCode(self.home, self.folder, "s1").start()
+        self.assertIn("hooks: last captured at", self.run_command("setup", "claude-code", "--check"))
+        (self.home / "serve.log").write_text("memory-hub: hub.db is damaged.\n")
+        with self.assertRaises(subprocess.CalledProcessError) as raised:
+            self.run_command("doctor")
+        self.assertIn("the last one that a client started ended: hub.db is damaged.", raised.exception.output)
 
 
 class LogTests(WithoutHubTestCase):
@@ -148,6 +188,17 @@ class WindowTests(WithoutHubTestCase):
         self.assertEqual(
             [name for name in types if name.startswith("session.")][-2:], ["session.ended", "session.resumed"]
         )
+
+    def test_a_paused_session_is_resumed_by_a_write(self) -> None:
+        self.assertEqual(self.sessions(self.start("s1", "pause")), [["s1", "s1"]])
+        types = [event["event_type"] for event in replayed(self.home, "parser")]
+        self.assertEqual([name for name in types if name.startswith("session.")][-1], "session.resumed")
+
+    def test_a_client_that_crashed_resumes_its_session(self) -> None:
+        self.assertEqual(self.sessions(self.start("s1", "crash")), [["s1"]])
+        self.assertEqual(self.sessions(self.start("s1", "resume")), [["s1"]])
+        types = [event["event_type"] for event in replayed(self.home, "parser")]
+        self.assertEqual(types.count("session.started"), 1)
 
     def test_only_keys_of_running_processes_are_noted(self) -> None:
         own = find_process(os.getpid())

@@ -1,12 +1,15 @@
 """A client's window: it starts ``mcp`` and runs hooks as its children, and prints the session of each memory it wrote.
 
-Arguments: how to run ``memory-hub``, the session's id, then ``clear ID`` where the client begins another session.
+Arguments: how to run ``memory-hub``, the session's id, then what the client does: ``clear ID`` (it begins another
+session), ``end``, ``pause`` or ``crash``.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -33,9 +36,12 @@ class Window:
         return self.ask("tools/call", {"name": tool, "arguments": {**arguments, "format": "json"}})["structuredContent"]
 
     def hook(self, event: str, **fields: str) -> None:
-        told = {"session_id": self.session, "cwd": str(Path.cwd()), "hook_event_name": event, **fields}
+        payload = {"session_id": self.session, "cwd": str(Path.cwd()), "hook_event_name": event, **fields}
         words = ["sh", "-c", f"{self.command} hook claude-code {event}"]
-        subprocess.run(words, input=json.dumps(told).encode(), stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(words, input=json.dumps(payload).encode(), stdout=subprocess.DEVNULL, check=True)
+
+    def close(self) -> None:
+        self.server.communicate()  # closes its input, and waits for its end
 
     def write(self, title: str) -> str:
         self.call("memory_write", title=title, content=f"text of {title}")
@@ -44,7 +50,7 @@ class Window:
 
 def main(command: str, session: str, *then: str) -> None:
     window = Window(command, session)
-    window.hook("SessionStart", source="startup")
+    window.hook("SessionStart", source="resume" if then[:1] == ("resume",) else "startup")
     found = [window.write(f"first of {session}")]
     if then[:1] == ("clear",):
         window.session = then[1]
@@ -54,7 +60,14 @@ def main(command: str, session: str, *then: str) -> None:
         window.call("session_end", summary="done")
         window.hook("UserPromptSubmit", prompt="One more thing")
         found.append(window.write(f"second of {session}"))
-    window.server.communicate()  # closes its input, and waits for its end
+    if then[:1] == ("pause",):
+        window.call("session_pause", session_id=session)
+        found.append(window.write(f"second of {session}"))
+    if then[:1] == ("crash",):
+        sys.stdout.write(json.dumps(found))
+        sys.stdout.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    window.close()
     sys.stdout.write(json.dumps(found))
 
 

@@ -1,4 +1,4 @@
-"""Real processes that run jobs: one that has loaded everything, and forks a child for each run that it is told of."""
+"""Real processes that run jobs: one that has loaded everything, and forks a child for each run that it is asked for."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ class RunningTests(JobTestCase):
             [("project alpha", "ok"), ("project beta", "ok")],
         )
         kept = JobRun.objects.get(store="store:project:alpha")
-        told = (kept.job, kept.result, kept.done, kept.total, kept.message, kept.asked_by, kept.pid, kept.idle)
-        self.assertEqual(told, ("try this", "ok", 3, 4, "three of four done", "ada", os.getpid(), False))
+        stored = (kept.job, kept.result, kept.done, kept.total, kept.message, kept.asked_by, kept.pid, kept.idle)
+        self.assertEqual(stored, ("try this", "ok", 3, 4, "three of four done", "ada", os.getpid(), False))
 
     def test_one_store_that_fails_stops_no_other_and_says_why(self) -> None:
         def work(run: Run) -> str:

@@ -91,6 +91,16 @@ class AutomaticTurnTests(McpTestCase):
         events = server.say("audit_replay").splitlines()
         self.assertEqual([line.split()[2] for line in events[:2]], ["session.started", "turn.began"])
 
+    def test_a_write_after_a_pause_resumes_the_session(self) -> None:
+        server = self.connect_to("paused")
+        server.say("memory_write", title="first", content="one")
+        self.assertIn("paused", server.say("session_pause"))
+        server.say("memory_write", title="second", content="two")
+        self.assertRegex(server.say("session_list"), r"active")
+        events = [line.split()[2] for line in server.say("audit_replay").splitlines()]
+        self.assertEqual(events.count("session.started"), 1)
+        self.assertEqual(events[4:8], ["session.paused", "session.resumed", "turn.began", "memory.written"])
+
     def connect_to(self, home: str) -> Server:
         server = Server(self.home / home)
         self.addCleanup(server.destroy)

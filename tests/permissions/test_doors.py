@@ -53,8 +53,8 @@ class DoorTests(SimpleTestCase):
         self.assertEqual(status, 201, written)
         self.assertIn("created", self.session(text).say("memory_write", title="M", content="by MCP"))
         events = self.rest(text, "GET", "projects/alpha/events?type=memory.written")[1]["results"]
-        told = {(event["source"], event["actor"]) for event in events if event["actor"] == "token:both"}
-        self.assertEqual(told, {("rest", "token:both"), ("mcp", "token:both")})
+        origins = {(event["source"], event["actor"]) for event in events if event["actor"] == "token:both"}
+        self.assertEqual(origins, {("rest", "token:both"), ("mcp", "token:both")})
 
     def test_a_token_that_may_read_reads_over_mcp_and_writes_nothing(self) -> None:
         session = self.session(self.make("reader", "read", "--project", "alpha"))

@@ -26,7 +26,7 @@ class HistoryTests(HubTestCase):
             pass
         self.client.force_login(ensure_owner())
 
-    def told(self, subject: Subject) -> list[str]:
+    def lines(self, subject: Subject) -> list[str]:
         rows = AccessChange.objects.filter(subject=subject).order_by("id")
         return [f"{row.name} {row.what} by {row.by} at {row.door}" for row in rows]
 
@@ -41,7 +41,7 @@ class HistoryTests(HubTestCase):
             ("activate", {}),
         ):
             self.client.post(f"/people/ann/{what}", form)
-        told = [
+        lines = [
             "owner made, as the first owner by unknown at service",
             "ann made, as viewer by owner at admin",
             "ann given a link to sign in by owner at admin",
@@ -49,13 +49,13 @@ class HistoryTests(HubTestCase):
             "ann deactivated by owner at admin",
             "ann activated again by owner at admin",
         ]
-        self.assertEqual(self.told(Subject.PERSON), told)
+        self.assertEqual(self.lines(Subject.PERSON), lines)
         page = self.client.get("/people").content.decode()
         self.assertInHTML("<strong>ann</strong> was made reviewer, before viewer", page)
         self.assertLess(page.index("activated again"), page.index("as the first owner"))
 
     def test_what_is_refused_leaves_no_trace_and_nothing_is_changed_without_one(self) -> None:
-        before = self.told(Subject.PERSON)
+        before = self.lines(Subject.PERSON)
         with self.assertRaises(Conflict):
             people.deactivate_person(name="owner")
         with self.assertRaises(Conflict):
@@ -69,7 +69,7 @@ class HistoryTests(HubTestCase):
             ):
                 with self.assertRaises(RuntimeError):
                     change()
-        self.assertEqual((self.told(Subject.PERSON), AgentToken.objects.count()), (before, 0))
+        self.assertEqual((self.lines(Subject.PERSON), AgentToken.objects.count()), (before, 0))
         self.assertEqual([each.name for each in people.list_people()], ["owner"])
 
     def test_tokens_by_the_page_and_in_a_terminal(self) -> None:
@@ -77,21 +77,21 @@ class HistoryTests(HubTestCase):
         text = str(self.client.post("/tokens", form).context["text"])
         for _ in range(2):
             call_command("token", "revoke", "ci", stdout=StringIO())
-        (made, revoked) = self.told(Subject.TOKEN)
+        (made, revoked) = self.lines(Subject.TOKEN)
         self.assertRegex(made, r"^ci made, and may read in alpha until 20\d\d-\d\d-\d\d by owner at admin$")
         self.assertEqual(revoked, f"ci revoked by {ME} at cli")
         page = self.client.get("/tokens").content.decode()
         self.assertIn(f"by {ME}, in a terminal", page)
-        self.assertNotIn(text.rpartition("_")[2], "".join(self.told(Subject.TOKEN)))
+        self.assertNotIn(text.rpartition("_")[2], "".join(self.lines(Subject.TOKEN)))
 
     def test_schedules_by_the_page_and_in_a_terminal(self) -> None:
         self.client.post("/jobs/plan", {"job": "backup", "every": "day", "at": "03:00"})
         call_command("jobs", "look-for-secrets", "--off", stdout=StringIO())
-        told = [
+        lines = [
             "backup set to run every day at 03:00 UTC by owner at admin",
             f"look-for-secrets switched off by {ME} at cli",
         ]
-        self.assertEqual(self.told(Subject.JOB), told)
+        self.assertEqual(self.lines(Subject.JOB), lines)
         self.assertInHTML(
             "<strong>look-for-secrets</strong> was switched off", self.client.get("/jobs").content.decode()
         )

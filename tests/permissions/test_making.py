@@ -1,4 +1,4 @@
-"""Who may not make projects is told that, and not of all that an owner may do."""
+"""A caller that may not create projects gets a message about that right only."""
 
 from __future__ import annotations
 

@@ -151,9 +151,8 @@ class OtherClientsTests(SimpleTestCase):
         self.assertEqual(odd, {"type": "file.edited"})
 
     def test_a_client_that_takes_no_context_at_prompts_gets_none(self):
-        for client, event, answers in (("cursor", "beforeSubmitPrompt", False), ("codex", "UserPromptSubmit", True)):
-            data = {"session_id": "s1", "conversation_id": "s1", "prompt": "x"}
-            self.assertEqual(parse_hook(client=client, event=event, data=data).answers, answers)
+        data = {"conversation_id": "s1", "prompt": "x"}
+        self.assertFalse(parse_hook(client="cursor", event="beforeSubmitPrompt", data=data).answers)
 
 
 class TablesTests(SimpleTestCase):

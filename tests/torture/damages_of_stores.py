@@ -225,9 +225,9 @@ LOG_ROWS = (
         "broken at #167: it is missing",
         RESTORE,
     ),
-    Damage("chain computed anew after forging", Attacked.forge_with_new_chain, "digest differs from the one", RESTORE),
+    Damage("chain recomputed after forging", Attacked.forge_with_new_chain, "digest differs from the one", RESTORE),
     Damage(
-        "chain and anchor computed anew after forging",
+        "chain and anchor recomputed after forging",
         _forge_with_new_anchor,
         "#167 is not the event that the backup",
         RESTORE,

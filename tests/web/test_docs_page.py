@@ -13,7 +13,7 @@ STATUS = ".live-responses-table tbody .response-col_status"
 
 
 class DocsPageTests(BrowserTestCase):
-    """The page draws itself anew at every step; so each waits for what it needs, and tries again if it was replaced."""
+    """The page redraws itself at every step; so each waits for what it needs, and tries again if it was replaced."""
 
     def test_who_is_signed_in_can_try_a_write(self) -> None:
         self.browser.get(f"{self.server.address}/api/v1/docs")

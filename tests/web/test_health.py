@@ -99,9 +99,9 @@ class HealthTests(RestTestCase):
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             run_job(job=find_job("verify stores"), asked_by="ada")
         self.assertEqual(self.finding("jobs"), "job 'verify stores' for project beta: failed; see `memory-hub jobs`")
-        told = self.metrics()
-        self.assertIn('memory_hub_job_ok{job="verify stores",store="project:alpha"} 1.0', told)
-        self.assertIn('memory_hub_job_ok{job="verify stores",store="project:beta"} 0.0', told)
+        metrics = self.metrics()
+        self.assertIn('memory_hub_job_ok{job="verify stores",store="project:alpha"} 1.0', metrics)
+        self.assertIn('memory_hub_job_ok{job="verify stores",store="project:beta"} 0.0', metrics)
         anchor.unlink()
         run_job(job=find_job("verify stores"), asked_by="ada")
         self.assertEqual(self.finding("jobs"), "ok")

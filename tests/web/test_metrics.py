@@ -1,4 +1,4 @@
-"""What Prometheus is told: true across processes, of every project, and only to who is known."""
+"""Metrics are true across processes, cover every project, and need a sign-in."""
 
 from __future__ import annotations
 
@@ -134,12 +134,12 @@ class ManyProcessesTests(SimpleTestCase):
             refused = [mcp.call("event_append", type="message.user", payload={"content": "x"}) for _ in range(2)]
             self.assertTrue(all(answer["isError"] for answer in refused))
             wanted = {"search": 5.0, "refused": 2.0}
-            poll(lambda: self.told(web) == wanted, what=f"{wanted} in the metrics")
+            poll(lambda: self.values(web) == wanted, what=f"{wanted} in the metrics")
             mcp.process.kill()
             mcp.wait()
-            self.assertEqual(self.told(web), wanted)
+            self.assertEqual(self.values(web), wanted)
 
-    def told(self, web: Server) -> dict[str, float | None]:
+    def values(self, web: Server) -> dict[str, float | None]:
         reply = web.api("GET", "metrics")
         self.assertEqual((reply.status, reply.headers["Content-Type"]), (200, metrics.CONTENT_TYPE))
         found = parsed(reply.body.decode())

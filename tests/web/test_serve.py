@@ -231,7 +231,7 @@ class RefusalTests(TestCase):
         self.assertEqual(code, 8)
         self.assertEqual(
             output.strip(),
-            f"memory-hub: can't use port {port} (Address already in use); choose another with --port",
+            f"memory-hub: can't listen on 127.0.0.1 port {port} (Address already in use); choose another with --port",
         )
 
     def test_only_this_machine_is_served(self) -> None:

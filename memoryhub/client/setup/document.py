@@ -117,7 +117,7 @@ def write_document(before: Document, after: Document) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if after.is_there or before.path.is_symlink():
-            _replace(path, after, path.stat().st_mode & 0o777 if before.is_there else 0o600)
+            replace_file(path, after.mark + after.text, path.stat().st_mode & 0o777 if before.is_there else 0o600)
         else:
             path.unlink()
     except OSError as error:
@@ -128,7 +128,7 @@ def write_backup(document: Document) -> Path:
     """Write a copy of the file beside it, and return its path."""
     backup = backup_of(document.path)
     try:
-        _replace(backup, document, document.path.stat().st_mode & 0o777)
+        replace_file(backup, document.mark + document.text, document.path.stat().st_mode & 0o777)
     except OSError as error:
         raise Unavailable(f"{backup} cannot be written: {error.strerror}") from error
     return backup
@@ -146,11 +146,11 @@ def _read(path: Path, source: Path) -> Document | None:
 
 
 # Atomic: readers see either the old or the new file.
-def _replace(path: Path, document: Document, mode: int) -> None:
+def replace_file(path: Path, text: str, mode: int) -> None:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write((document.mark + document.text).encode())
+            file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(mode)

@@ -125,19 +125,20 @@ def transaction(*, anchored: bool = True) -> Iterator[None]:
     if alias.startswith(f"{STORE_PREFIX}{Scope.VIEW}:"):
         raise Forbidden("a view of the past is read-only; leave out as_of to write")
     with django_transaction.atomic(using=alias):
-        if anchored:
-            require_anchored()  # under the write lock: no other process can commit in between (decision 38)
-        with rows.gathering(), appending_to(current_store()):
+        with rows.gathering(), appending_to(current_store()) as head:
+            if anchored:
+                # Under the write lock: no other process can commit in between (decision 38).
+                require_anchored((head.position, head.digest))
             yield
 
 
 @contextmanager
-def appending_to(store: StoreId) -> Iterator[None]:
+def appending_to(store: StoreId) -> Iterator[_Head]:
     """Append to ``store``'s log over the current connection; requires an open transaction."""
     head = _Head(store)
     token = _head.set(head)
     try:
-        yield
+        yield head
     finally:
         _head.reset(token)
     if head.position > head.start:

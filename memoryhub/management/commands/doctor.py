@@ -52,7 +52,7 @@ class Command(HubCommand):
             self._accept(store, options["accept_loss"])
             return
         stores = [store] if store else all_stores()
-        # why first: opening a store makes the home folder private and replaces a damaged template
+        # First, because opening a store makes the home folder private and replaces a damaged template
         in_hub = [] if store else examine_hub(deep=options["deep"])
         examined = [examine_store(store_id, deep=options["deep"]) for store_id in stores]
         found = [finding for examination in examined for finding in examination.findings] + in_hub

@@ -29,11 +29,14 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         from memoryhub.ops.serving import lock, web
+        from memoryhub.ops.serving.listener import address_of
         from memoryhub.ops.serving.on_demand import Idle, log_to_file
         from memoryhub.ops.serving.worker import Worker
 
         on_demand = options["on_demand"]
         if on_demand:
+            if lock.find_running():
+                return
             log_to_file()
         for name in SECRET_FILES:
             read_or_create_secret(name)
@@ -43,7 +46,7 @@ class Command(HubCommand):
             lock.hold(started=started) as publish,
             web.listen_anywhere(port) if on_demand else web.listen(host, port) as listener,
         ):
-            address = web.address_of(listener)
+            address = address_of(listener)
             publish(address)
             self._prepare()
             children = [] if options["no_worker"] else [Worker(module) for module in self._modules()]

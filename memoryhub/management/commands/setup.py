@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import BooleanOptionalAction
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from memoryhub.client.setup.plan import Change
 from memoryhub.client.setup.trial import try_client
 from memoryhub.config.clients import Client, all_clients, find_client
 from memoryhub.config.identity import check_project_id
+from memoryhub.config.layers import config_path, set_of_the_hub
+from memoryhub.core.autostart import SETTING
 from memoryhub.core.errors import Invalid
 from memoryhub.management.base import HubCommand
+from memoryhub.ops.serving.state import hub_state
 
 
 class Command(HubCommand):
@@ -24,6 +28,11 @@ class Command(HubCommand):
         parser.add_argument("--repository", action="store_true", help="change this repository's file, not the user's")
         parser.add_argument("--project", metavar="ID", help="always use this project, not that of the client's folder")
         parser.add_argument("--no-hooks", action="store_false", dest="hooks", help="only the MCP server, no hooks")
+        parser.add_argument(
+            "--autostart",
+            action=BooleanOptionalAction,
+            help="whether clients start the hub in the background when they need it (default: yes)",
+        )
         act = parser.add_mutually_exclusive_group()
         act.add_argument("--yes", action="store_true", help="make the change without asking")
         act.add_argument("--dry-run", action="store_true", help="only show the change")
@@ -40,8 +49,13 @@ class Command(HubCommand):
             self._check(client, repository)
             return
         changes = self._planned(client, repository, options)
-        if changes and self._is_wanted(changes, options):
+        if changes:
+            if not self._is_wanted(changes, options):
+                return
             self._make(client, changes, options)
+        if options["autostart"] is not None and not options["dry_run"]:
+            set_of_the_hub(SETTING, value=options["autostart"])
+            self.stdout.write(f"{config_path()}: {SETTING} = {str(options['autostart']).lower()}")
 
     def _list(self, repository: Path | None, options: dict[str, Any]) -> None:
         if options["check"] or options["remove"] or options["yes"]:
@@ -56,6 +70,11 @@ class Command(HubCommand):
     def _check(self, client: Client, repository: Path | None) -> None:
         answer = try_client(client, repository=repository, directory=repository or Path.cwd())
         self.stdout.write(f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})")
+        state = hub_state()
+        self.stdout.write(f"hub: {state.hub}")
+        if client.hooks:
+            captured = state.last_captures.get(client.id)
+            self.stdout.write(f"hooks: {f'last captured at {captured}' if captured else 'nothing captured yet'}")
 
     def _planned(self, client: Client, repository: Path | None, options: dict[str, Any]) -> list[Change]:
         project = check_project_id(options["project"], "--project") if options["project"] else None

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from memoryhub.core.clients import Client
 from memoryhub.management.base import HubCommand
 from memoryhub.ops.serving.state import HubState, hub_state
 
@@ -24,20 +25,11 @@ class Command(HubCommand):
 
 
 def _lines(state: HubState) -> list[str]:
-    hub = state.running
-    if hub:
-        running = f"running since {hub.since}, started {hub.started}, at {hub.address}/ (process {hub.pid})"
-    else:
-        running = (
-            f"not running; {'the next client starts it' if state.autostart else 'start it with `memory-hub serve`'}"
-        )
-    clients = [
-        f"  {client.name or 'unknown'}, project {client.project}, since {client.since}" for client in state.clients
-    ]
+    clients = [f"  {_client(client)}, since {client.since}" for client in state.clients]
     captures = [f"  {name}: {at}" for name, at in sorted(state.last_captures.items())]
     return [
-        f"Hub:        {running}",
-        f"Admin:      {'`memory-hub signin` prints a link' if hub else 'needs the hub'}",
+        f"Hub:        {state.hub}",
+        f"Admin:      {'`memory-hub signin` prints a link' if state.running else 'needs the hub'}",
         f"Home:       {state.home}",
         f"Clients:    {len(clients)} connected over MCP",
         *clients,
@@ -46,3 +38,7 @@ def _lines(state: HubState) -> list[str]:
         f"Spool:      {state.spooled} hook events wait",
         f"Embeddings: {state.embeddings_pending} events wait",
     ]
+
+
+def _client(client: Client) -> str:
+    return f"{client.name}, project {client.project}" if client.name else f"process {client.pid}, no call yet"

@@ -123,7 +123,7 @@ def overwrite(target: Path, source: Path, *, locked: Callable[[], None]) -> None
         replaced.execute("PRAGMA synchronous=FULL")
         replaced.execute("PRAGMA schema_version").fetchone()  # reads the header, so fails if it is not a database
         (pages,) = original.execute("PRAGMA page_count").fetchone()
-        # why at least two steps: the first takes the lock, and the last commits
+        # At least two steps: the first takes the lock, and the last commits
         original.backup(replaced, pages=max(1, min(_PAGES_AT_ONCE, pages // 2)), progress=once)
 
 
@@ -134,7 +134,7 @@ def _readable(source: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quote(str(source))}?immutable=1", uri=True, isolation_level=None)
 
 
-# why two ways: a damaged file can't be copied by SQLite
+# Two ways: a damaged file can't be copied by SQLite
 def keep_beside(source: Path, target: Path) -> None:
     try:
         copy_database(source, target)

@@ -111,7 +111,7 @@ def back_up_store() -> Backup:
     return Backup(target, events, _prune(store, kept, TakenOut.of_current_store()))
 
 
-# why: backups of an older store that was put back would replace the good ones (decision 37)
+# Backups of an older store that was put back would replace the good ones (decision 37)
 def _require_own_log(store: StoreId) -> None:
     problem = foreign_log(store) or compared_with_backup(store)
     if problem:

@@ -154,11 +154,11 @@ def _replace_link(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> 
 
 
 def _is_empty_file(path: Path) -> bool:
-    # why not overwritten: without a header it is not in WAL mode, so the backup's lock would exclude our own reader
+    # Not overwritten: without a header it is not in WAL mode, so the backup's lock would exclude our own reader
     return path.is_file() and not path.stat().st_size
 
 
-# why the WAL moves too: SQLite would replay it over the restored file. The empty file that is kept records the time
+# The WAL moves too: SQLite would replay it over the restored file. The empty file that is kept records the time
 # of the restore (decision 37).
 def _replace_missing(store: StoreId, draft: Path, kept: Path) -> Path | None:
     kept.touch(0o600)
@@ -172,7 +172,7 @@ def _replace_missing(store: StoreId, draft: Path, kept: Path) -> Path | None:
     return kept if had_wal else None
 
 
-# why in place: processes that have the file open would go on writing into a file without a name (decision 22)
+# In place, because processes that have the file open would go on writing into a file without a name (decision 22)
 def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int:
     newer: list[int] = []
 

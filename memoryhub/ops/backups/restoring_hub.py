@@ -47,7 +47,7 @@ def _require_hub(draft: Path) -> None:
         raise kind(f"not a sound backup of hub.db: {problem}")
 
 
-# why side files first: an old WAL must never meet the restored file
+# Side files first: an old WAL must never meet the restored file
 def _swap(draft: Path, target: Path, kept: Path) -> Path | None:
     there = os.path.lexists(target)
     move_database(target, kept)

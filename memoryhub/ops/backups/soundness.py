@@ -86,7 +86,7 @@ def foreign_log(store: StoreId) -> str:
     return f"the log is of {found[0][0]!r}, not of {store.name!r}" if found else ""
 
 
-# why: finds an older store that was put back with its anchor (decision 37). Nothing is compared if a restore or an
+# Finds an older store that was put back with its anchor (decision 37). Nothing is compared if a restore or an
 # accepted loss is newer than the backup.
 def compared_with_backup(store: StoreId) -> str:
     backups = backups_of(store)
@@ -112,7 +112,7 @@ def _difference(backup: Examined) -> str:
     return ""
 
 
-# why not SQLite: it takes an empty file for an empty database
+# Not by SQLite: it takes an empty file for an empty database
 def _file_problem(path: Path) -> str:
     try:
         with path.open("rb") as file:

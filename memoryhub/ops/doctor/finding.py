@@ -31,7 +31,7 @@ class Finding:
     mend: str
 
 
-# why: SQLite can't open a WAL database where it can't create the index file of the WAL. Such a database need not be
+# SQLite can't open a WAL database where it can't create the index file of the WAL. Such a database need not be
 # damaged, so a restore must not be proposed.
 def blamed_on_disk(where: str, problem: str) -> Finding | None:
     home = env.home()

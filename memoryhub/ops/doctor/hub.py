@@ -17,6 +17,7 @@ from memoryhub import env
 from memoryhub.config.layers import CONFIG_FILE
 from memoryhub.config.project_settings import ProjectSettings, config_problem, unknown_in_config
 from memoryhub.core import clock, spool
+from memoryhub.core.autostart import is_allowed
 from memoryhub.core.secret_files import REDACTION_KEY, SECRET_FILES, secret_problem
 from memoryhub.core.stores.files import template_file, template_problem
 from memoryhub.core.text import counted
@@ -26,6 +27,8 @@ from memoryhub.ops.doctor.files import examine_files
 from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_hub_backups, listed_paths
 from memoryhub.ops.jobs import worker
 from memoryhub.ops.jobs.status import JobStatus, job_statuses
+from memoryhub.ops.serving.lock import find_running
+from memoryhub.ops.serving.on_demand import log_lines
 
 _STOP = "stop `memory-hub serve`"
 
@@ -92,6 +95,7 @@ def examine_hub(*, deep: bool = False) -> list[Finding]:
         *_disk(),
         *databases,
         *examine_hub_backups(deep=deep),
+        *_serving(),
         *_spool(),
         *([] if databases else _jobs()),
     ]
@@ -147,6 +151,27 @@ def _disk() -> Iterator[Finding]:
         yield Finding("the home folder", what, "make room on the disk, or move old backups elsewhere")
     if not os.access(home, os.W_OK):
         yield Finding("the home folder", "it cannot be written", "make it writable for its owner")
+
+
+# Refusals of commands begin with this
+_REFUSAL = "memory-hub: "
+
+
+def _serving() -> Iterator[Finding]:
+    if find_running():
+        return
+    lines = log_lines()
+    if lines and lines[-1].startswith(_REFUSAL):
+        problem = lines[-1].removeprefix(_REFUSAL).rstrip(".")
+        yield Finding(
+            "the hub", f"the last one that a client started ended: {problem}", "`memory-hub serve` shows more"
+        )
+    waiting = spool.count_waiting()
+    if waiting and not is_allowed():
+        what = f"{counted(waiting, 'hook event')} wait, no hub runs, and clients may not start it"
+        yield Finding(
+            "the hub", what, "`memory-hub serve`, or let clients start it: `memory-hub setup CLIENT --autostart`"
+        )
 
 
 def _spool() -> Iterator[Finding]:

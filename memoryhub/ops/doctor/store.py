@@ -48,7 +48,7 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
             changed = "" if problem else schema_problem()
             verified = None if problem else log.verify()
             found = [*_identity(store), *_schema(store, changed), *_chain(store, verified)] if verified else []
-            # why only then: tables may be missing, or the log can't be trusted
+            # Only then: tables may be missing, or the log can't be trusted
             if verified and verified.ok and not changed:
                 compared, different = _compared(store, deep=deep)
                 found += [*_behind(store), *different]
@@ -85,7 +85,7 @@ def _locked(error: Locked) -> _Pair:
     return error.message, "end the process that holds the lock, or wait, and run doctor again"
 
 
-# why a rebuild first: a restore loses what was written after the backup (decision 32)
+# A rebuild first: a restore loses what was written after the backup (decision 32)
 def _damaged(store: StoreId, problem: str) -> _Pair:
     try:
         found = verify_damaged(store)

@@ -48,7 +48,7 @@ class Held:
         os.pwrite(self._descriptor, json.dumps(asdict(self.begun)).encode().ljust(_WIDTH), 0)
 
 
-# why a file lock: it ends with its process, however that ends. Content of a file that nobody locks was left by a run
+# A file lock ends with its process, however that ends. Content of a file that nobody locks was left by a run
 # that died (decision 22).
 @contextmanager
 def hold(job: Job, target: Target, *, asked_by: str) -> Iterator[Held]:
@@ -61,7 +61,7 @@ def hold(job: Job, target: Target, *, asked_by: str) -> Iterator[Held]:
         os.close(descriptor)
 
 
-# why wait: ``look`` also holds the lock for a moment
+# Waits, because ``look`` also holds the lock for a moment
 def _lock(descriptor: int, job: Job, target: Target) -> None:
     if lock(descriptor, seconds=_LOCK_SECONDS):
         return

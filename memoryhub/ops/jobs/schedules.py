@@ -23,7 +23,7 @@ _TYPES = {Every.MINUTE: Schedule.MINUTES, Every.HOUR: Schedule.HOURLY, Every.DAY
 _EARLIER_FUNCTION = "memoryhub.jobs.run_scheduled"
 
 
-# why not catch_up: a schedule that was missed several times is queued once (decision 22)
+# Without ``catch_up``: a schedule that was missed several times is queued once (decision 22)
 def install_schedules() -> None:
     with transaction.atomic(using="jobs"):
         jobs = {job.name: job for job in defined_jobs() if job.every in _TYPES}
@@ -102,6 +102,6 @@ def next_runs() -> dict[str, datetime]:
     return {schedule.name: schedule.next_run for schedule in Schedule.objects.filter(func=FUNCTION).exclude(repeats=0)}
 
 
-# why: otherwise tasks taken by a worker that died would wait for an hour (decision 22)
+# Otherwise tasks taken by a worker that died would wait for an hour (decision 22)
 def release_held() -> None:
     OrmQ.objects.filter(lock__gt=clock.now()).update(lock=clock.now())

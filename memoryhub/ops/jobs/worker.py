@@ -14,7 +14,7 @@ def _path() -> Path:
     return folder / "worker"
 
 
-# why LOCK_SH: the processes that the worker forks share the lock until the last has ended
+# Shared, so that the processes that the worker forks share the lock until the last has ended
 def begin() -> int:
     descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_SH)

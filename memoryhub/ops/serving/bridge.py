@@ -19,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-# why not Django's ASGI handler: it starts a thread per request, which opens its databases again (decision 12). A body
+# Not Django's ASGI handler, which starts a thread per request, which opens its databases again (decision 12). A body
 # is read whole before a thread is taken, so slow clients occupy none; of one longer than ``max_body``, one more byte
 # is kept, so that the application can refuse it.
 class WsgiBridge:

@@ -97,7 +97,7 @@ _ANSWERS: dict[str, Callable[[Engine, dict[str, Any]], Any]] = {
 }
 
 
-# why one process: a loaded model takes 280 MB (decision 18). It ends with its standard input, which the server holds
+# One process: a loaded model takes 280 MB (decision 18). It ends with its standard input, which the server holds
 # open.
 def main() -> None:
     _bound_allocator()

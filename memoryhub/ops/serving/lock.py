@@ -51,7 +51,7 @@ def _write(descriptor: int, running: Running) -> None:
     os.pwrite(descriptor, json.dumps(asdict(running)).encode(), 0)
 
 
-# why wait: hooks and commands that only look also hold the lock for a moment
+# Waits, because hooks and commands that only look also hold the lock for a moment
 def _lock(descriptor: int, *, takes_over: bool) -> None:
     if lock(descriptor, seconds=_LOCK_SECONDS):
         return

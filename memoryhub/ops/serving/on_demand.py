@@ -40,6 +40,14 @@ def log_to_file() -> None:
     threading.Thread(target=_copy, args=[reader, handler], name="log-copy", daemon=True).start()
 
 
+def log_lines() -> list[str]:
+    """Return the lines of ``serve.log``, which has at most ``MAX_LOG_BYTES``; none if it does not exist."""
+    try:
+        return (env.home() / LOG_FILE).read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
 def _copy(reader: int, handler: RotatingFileHandler) -> None:
     with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
         for line in lines:

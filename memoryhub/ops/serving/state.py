@@ -31,6 +31,14 @@ class HubState:
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @property
+    def hub(self) -> str:
+        """Whether the hub runs, and how it is started otherwise, in words."""
+        hub = self.running
+        if hub:
+            return f"running since {hub.since}, started {hub.started}, at {hub.address}/ (process {hub.pid})"
+        return f"not running; {'the next client starts it' if self.autostart else 'start it with `memory-hub serve`'}"
+
 
 def hub_state() -> HubState:
     """Return the state of the hub. Stores that can't be read are left out: ``doctor`` names them."""

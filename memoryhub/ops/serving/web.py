@@ -17,6 +17,7 @@ from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores import wal
 from memoryhub.ops.serving import drain
 from memoryhub.ops.serving.bridge import WsgiBridge
+from memoryhub.ops.serving.listener import bind
 from memoryhub.ops.serving.on_demand import Idle
 
 logger = logging.getLogger(__name__)
@@ -33,19 +34,7 @@ def listen_anywhere(port: int) -> socket.socket:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    address = _loopback(host)
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # why IPPROTO_TCP: only then asyncio disables Nagle's algorithm, which costs 40 ms per answer
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((address, port))
-        listener.listen(128)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        reason = error.strerror if isinstance(error, OSError) else "it must be 0 to 65535"
-        raise Unavailable(f"can't use port {port} ({reason}); choose another with --port") from error
-    return listener
+    return bind(_loopback(host), port, option="--port")
 
 
 def _loopback(host: str) -> str:
@@ -60,11 +49,6 @@ def _loopback(host: str) -> str:
             "elsewhere"
         )
     return address
-
-
-def address_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(listener: socket.socket, *, idle: Idle | None = None) -> None:

@@ -27,7 +27,7 @@ def main() -> None:
     from memoryhub.ops.jobs import worker
 
     worker.begin()
-    # why: there is one worker, so tasks taken from the queue when it starts belong to one that died (decision 22)
+    # There is one worker, so tasks taken from the queue when it starts belong to one that died (decision 22)
     post_spawn.connect(lambda **_: jobs.release_held(), weak=False)
     cluster = Cluster()
     cluster.start()
