@@ -11,6 +11,7 @@ from typing import Any
 
 from memoryhub.config.clients import Command, Edit, Effect, Hook, Hooks, hook_clients
 from memoryhub.config.identity import identify_project
+from memoryhub.config.json_path import value_at as _at
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.text import flat
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, TOOL_MESSAGE
@@ -19,6 +20,8 @@ from sessions_app.transcript import with_last_message
 _EXIT_CODE = re.compile(
     r"(?:exit(?:ed with)?(?: non-zero)?(?: status)? code|exit code|exit status)\D{0,3}(\d{1,3})\b", re.IGNORECASE
 )
+# The first file of a patch in the format of Codex.
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class HookEvent:
     """A parsed hook event: its effect, session, folder, and the type and payload of the event to append."""
 
     effect: Effect
+    # Whether the client adds the answer to its model's context.
     answers: bool
     session_id: str
     directory: str
@@ -43,8 +47,10 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any]) -> HookEvent
         Invalid: the session is missing.
     """
     table = _table(client)
-    hook = _hook(table, client, event)
     data = _in_whole_characters(data)
+    hook = _hook(table, client, event)
+    if _is_unrecorded(table, hook, data):
+        hook = Hook(effect=Effect.NOTHING)
     session = flat(_word(_at(data, table.session)).strip())
     if not session and hook.effect is not Effect.NOTHING:
         raise Invalid(f"{table.session!r} is missing in the data from {client}; it names the session")
@@ -53,7 +59,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any]) -> HookEvent
     event_type, payload = _turn_event(table, hook, data)
     return HookEvent(
         effect=hook.effect,
-        answers=hook.effect in (Effect.START, Effect.PROMPT),
+        answers=hook.effect in (Effect.START, Effect.PROMPT) and hook.takes_context,
         session_id=session[:200],
         directory=_folder(_at(data, table.directory)),
         reason=flat(_word(_at(data, table.reason)))[:100],
@@ -95,20 +101,35 @@ def _hook(table: Hooks, client: str, event: str) -> Hook:
     return hook
 
 
+# A sub-agent works in its session's turn, so only its tools are recorded: its prompt and its answer are those of the
+# tool that started it.
+def _is_unrecorded(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> bool:
+    is_inside = bool(_word(_at(data, table.agent))) and hook.effect is not Effect.TOOL
+    return is_inside or any(_has(data, path, part) for path, part in table.skipped.items())
+
+
+def _has(data: Mapping[str, Any], path: str, part: str) -> bool:
+    text = _word(_at(data, path))
+    return bool(text) and part in text.lower()
+
+
 # Type and payload of the event to append; if the payload's first field is empty, the event is not recorded.
 def _turn_event(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if hook.effect is not Effect.TOOL:
-        return hook.type, {"content": _texts(data, hook.content, 50_000)}
-    tool = _word(_at(data, table.tool))
+        content = _texts(data, hook.content, 50_000)
+        if hook.echo:
+            content = re.sub(rf"<{hook.echo}>.*?</{hook.echo}>\s*", "", content, flags=re.DOTALL)
+        return hook.type, {"content": content}
+    tool, agent = _word(_at(data, table.tool)), {"agent_id": _texts(data, (table.agent,), 200)}
     if tool in hook.commands:
-        return COMMAND_RUN.name, _command(table, hook.commands[tool], data)
+        return COMMAND_RUN.name, _command(table, hook.commands[tool], data) | agent
     if tool in hook.edits:
-        return FILE_EDITED.name, _edit(table, hook.edits[tool], data)
-    return TOOL_MESSAGE.name, _call(table, hook, data)
+        return FILE_EDITED.name, _edit(table, hook.edits[tool], data) | agent
+    return TOOL_MESSAGE.name, {} if tool in table.unrecorded else _call(table, hook, data) | agent
 
 
 def _without_empty(payload: dict[str, Any]) -> dict[str, Any]:
-    first = next(iter(payload.values()))
+    first = next(iter(payload.values()), "")
     return {name: value for name, value in payload.items() if value not in (None, "")} if first else {}
 
 
@@ -123,8 +144,14 @@ def _command(table: Hooks, tool: Command, data: Mapping[str, Any]) -> dict[str, 
 
 
 def _edit(table: Hooks, tool: Edit, data: Mapping[str, Any]) -> dict[str, Any]:
-    change = _texts(data, (tool.text,), 4_000) if tool.text else _cut(_changes(tool, data), 4_000)
-    return {"path": _texts(data, (tool.path,), 4_000), "change": change, "tool": _texts(data, (table.tool,), 200)}
+    patch = _text(_at(data, tool.patch)) if tool.patch else ""
+    path = _PATCHED.search(patch) if patch else None
+    change = patch or (_text(_at(data, tool.text)) if tool.text else _changes(tool, data))
+    return {
+        "path": _cut(path[1].strip(), 4_000) if path else _texts(data, (tool.path,), 4_000),
+        "change": _cut(change, 4_000),
+        "tool": _texts(data, (table.tool,), 200),
+    }
 
 
 def _call(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,12 +167,6 @@ def _call(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> dict[str, Any]:
 # The texts at these paths, one per line; absent ones are skipped.
 def _texts(data: Mapping[str, Any], paths: tuple[str, ...], longest: int) -> str:
     return _cut("\n".join(filter(None, (_text(_at(data, path)) for path in paths))), longest)
-
-
-def _at(data: Any, path: str) -> Any:
-    for name in path.split("."):
-        data = data.get(name) if isinstance(data, Mapping) else None
-    return data
 
 
 def _word(value: Any) -> str:
@@ -213,6 +234,7 @@ def _cut(text: str, longest: int) -> str:
     return text[: kept * 2 // 3] + note + text[-(kept - kept * 2 // 3) :]
 
 
-def answer_for_client(event: str, text: str) -> dict[str, Any]:
+def answer_for_client(client: str, event: str, text: str) -> dict[str, Any]:
     """Return what a hook prints so that the client adds ``text`` to its model's context."""
-    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+    key = _table(client).answer
+    return {key: text} if key else {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}

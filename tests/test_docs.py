@@ -31,7 +31,7 @@ from tests.web.server import Server, Shell, serving, temporary_home
 
 ROOT = Path(__file__).parents[1]
 DECISIONS = ROOT / "docs/decisions"
-LONGEST_CELL = 160
+LONGEST_CELL = 180
 
 
 def document(name: str) -> str:
@@ -219,8 +219,10 @@ def client_row(client: Client) -> str:
     user = paths(client.user)
     if hooks:
         user += ", hooks too" if hooks.user == client.user else f", hooks in {paths(hooks.user)}"
-    repository = {client.repository, hooks.repository if hooks else client.repository} - {""}
-    return f"| `{client.id}` | {user} | {', '.join(f'`{path}`' for path in sorted(repository, reverse=True))} |"
+    repository = [" or ".join(f"`{path}`" for path in client.repository)] if client.repository else []
+    if hooks and hooks.repository not in client.repository:
+        repository.append(f"`{hooks.repository}`")
+    return f"| `{client.id}` | {user} | {', '.join(repository)} |"
 
 
 def paths(templates: Iterable[str]) -> str:
@@ -234,7 +236,11 @@ def recorded_as(hook: Hook) -> str:
     if hook.effect is Effect.TOOL:
         tools = {"command.run": list(hook.commands), "file.edited": list(hook.edits)}
         known = [f"`{kind}` for {', '.join(f'`{name}`' for name in names)}" for kind, names in tools.items() if names]
+        if "" in hook.edits:
+            return "`file.edited`"
         return "; ".join([*known, "`message.tool` for other tools" if known else "`message.tool`"])
+    if hook.effect is Effect.STOP and not hook.type:
+        return "the turn ends"
     return EFFECTS[hook.effect].format(hook.type)
 
 

@@ -45,13 +45,17 @@ class Command(_Declared):
     command: str
     output: tuple[str, ...]
     exit_code: tuple[str, ...] = ()
-    exit_text: str
+    exit_text: str = ""
 
 
 class Edit(_Declared):
-    """A tool that edits a file: paths of the new ``text``, or of ``old`` and ``new``; ``pairs`` is a list of these."""
+    """A tool that edits a file: paths of the new ``text``, or of ``old`` and ``new``; ``pairs`` is a list of these.
 
-    path: str
+    ``patch`` is the path of a patch that names its files itself.
+    """
+
+    path: str = ""
+    patch: str = ""
     text: str = ""
     pairs: str = ""
     old: str = ""
@@ -68,8 +72,11 @@ class Hook(_Declared):
     is_error: bool = False
     commands: dict[str, Command] = Field(default_factory=dict)
     edits: dict[str, Edit] = Field(default_factory=dict)
+    echo: str = ""
     transcript: str = ""
     is_set_up: bool = True
+    timeout: int = 0
+    takes_context: bool = True
 
     def paths(self) -> Iterator[str]:
         """Yield all paths in the client's JSON that are read for this hook."""
@@ -80,16 +87,23 @@ class Hook(_Declared):
 
 
 class Hooks(_Declared):
-    """Hooks by the client's event names, and the paths of session, folder, tool call and end reason in its JSON."""
+    """Hooks by the client's event names; the other fields are explained in ``clients.toml``."""
 
     user: tuple[str, ...]
     repository: str
     timeout: int
-    matcher: str
+    matcher: str = ""
     ignored: tuple[str, ...] = ()
+    version: int = 0
+    flat: bool = False
+    plugin: str = ""
+    answer: str = ""
+    skipped: dict[str, str] = Field(default_factory=dict)
+    unrecorded: tuple[str, ...] = ()
     events: dict[str, Hook]
     session: str = "session_id"
     directory: str = "cwd"
+    agent: str = "agent_id"
     tool: str = "tool_name"
     call: str = "tool_use_id"
     input: str = "tool_input"
@@ -111,7 +125,7 @@ class Client(_Declared):
     program: str
     folders: tuple[str, ...]
     user: tuple[str, ...]
-    repository: str = ""
+    repository: tuple[str, ...] = ()
     servers: tuple[str, ...]
     nested: str = ""
     entry: dict[str, Any] = Field(default_factory=dict)
@@ -119,6 +133,7 @@ class Client(_Declared):
     environment: str
     command_is_list: bool = False
     names_no_folder: bool = False
+    note: str = ""
     hooks: Hooks | None = None
 
 

@@ -50,4 +50,4 @@ def take_hook(
     drain_before_reading(project)
     text = take_event(event=hook_event, client=client, project=project, idempotency_key=key)
     note_window(event=hook_event, window=request.headers.get("Memory-Hub-Window", ""))
-    return answer_for_client(event, text) if text else Status(204, None)
+    return answer_for_client(client, event, text) if text else Status(204, None)

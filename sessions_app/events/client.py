@@ -35,12 +35,14 @@ class ToolMessage(Payload):
     output: JsonValue = None
     is_error: bool = False
     call_id: str = Field("", max_length=200)
+    agent_id: str = Field("", max_length=200)
 
 
 class FileEdited(Payload):
     path: str = Field(min_length=1, max_length=4_000)
     change: str = Field("", max_length=MAX_TEXT)
     tool: str = Field("", max_length=200)
+    agent_id: str = Field("", max_length=200)
 
 
 class CommandRun(Payload):
@@ -48,6 +50,7 @@ class CommandRun(Payload):
     output: str = Field("", max_length=MAX_TEXT)
     exit_code: int | None = None
     directory: str = Field("", max_length=4_000)
+    agent_id: str = Field("", max_length=200)
 
 
 class Note(Payload):

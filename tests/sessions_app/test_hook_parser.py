@@ -7,7 +7,7 @@ from typing import Any
 
 from django.test import SimpleTestCase
 
-from memoryhub.client.hook.front import effect_of
+from memoryhub.client.hook.front import declared
 from memoryhub.config.clients import Effect, hook_clients
 from memoryhub.core.errors import Invalid, NotFound
 from sessions_app.events.client import client_events
@@ -127,6 +127,34 @@ class GeminiCliTests(SimpleTestCase):
         self.assertEqual((event["type"], event["output"]), ("message.tool", [{"text": "a"}]))
 
 
+class OtherClientsTests(SimpleTestCase):
+    def test_a_sub_agents_tools_are_recorded_with_its_id_and_nothing_else(self):
+        tool = {"tool_name": "Bash", "tool_input": {"command": "make"}, "agent_id": "a1"}
+        event = parsed("PostToolUse", "codex", **tool)
+        self.assertEqual((event["type"], event["agent_id"]), ("command.run", "a1"))
+        for name in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"):
+            found = parse_hook(client="codex", event=name, data={**COMMON, "agent_id": "a1", "prompt": "x"})
+            self.assertEqual((found.effect, found.payload, found.answers), (Effect.NOTHING, {}, False))
+
+    def test_another_client_that_runs_claude_codes_hooks_is_not_recorded_twice(self):
+        transcript = "/x/workspaceStorage/1f/GitHub.copilot-chat/transcripts/s1.jsonl"
+        for foreign in ({"cursor_version": "3.7.21"}, {"transcript_path": transcript}):
+            data = {**COMMON, "prompt": "x", **foreign}
+            found = parse_hook(client="claude-code", event="UserPromptSubmit", data=data)
+            self.assertEqual((found.effect, found.payload), (Effect.NOTHING, {}))
+
+    def test_a_patch_names_its_first_file(self):
+        patch = "*** Begin Patch\n*** Update File: a/b c.py\n@@\n-x\n+y\n*** Add File: d.py\n+z\n*** End Patch\n"
+        event = parsed("PostToolUse", "codex", tool_name="apply_patch", tool_input={"command": patch})
+        self.assertEqual((event["type"], event["path"], event["change"]), ("file.edited", "a/b c.py", patch))
+        odd = parsed("PostToolUse", "codex", tool_name="apply_patch", tool_input={"command": "no patch"})
+        self.assertEqual(odd, {"type": "file.edited"})
+
+    def test_a_client_that_takes_no_context_at_prompts_gets_none(self):
+        data = {"conversation_id": "s1", "prompt": "x"}
+        self.assertFalse(parse_hook(client="cursor", event="beforeSubmitPrompt", data=data).answers)
+
+
 class TablesTests(SimpleTestCase):
     def test_any_hook_data_fits_the_events_schema(self):
         chance = random.Random(3)
@@ -155,7 +183,7 @@ class TablesTests(SimpleTestCase):
                 if chance.random() < 0.7:
                     data[name] = {key: chance.choice(odd) for key in inner}
             found = parse_hook(
-                client=client, event=chance.choice([*table.events, *table.ignored]), data={**data, "session_id": "s1"}
+                client=client, event=chance.choice([*table.events, *table.ignored]), data={**data, table.session: "s1"}
             )
             if found.payload:
                 client_events()[found.type].schema.model_validate(found.payload)
@@ -163,10 +191,12 @@ class TablesTests(SimpleTestCase):
     def test_each_client_can_start_ask_act_stop_and_end(self):
         for name, table in hook_clients().items():
             effects = {hook.effect for hook in table.events.values()}
-            self.assertLessEqual(set(Effect) - {Effect.APPEND, Effect.NOTHING}, effects, name)
+            unneeded = {Effect.APPEND, Effect.NOTHING, *([Effect.END] if name == "vscode" else [])}
+            self.assertLessEqual(set(Effect) - unneeded, effects, name)
 
     def test_the_hook_process_reads_the_effect_that_the_table_declares(self):
         for name, table in hook_clients().items():
             for event, hook in table.events.items():
-                self.assertEqual(effect_of(name, event), hook.effect, f"{name} {event}: effect is not the first line")
-            self.assertEqual(effect_of(name, "Other"), "")
+                answers = hook.takes_context and hook.effect in ("start", "prompt")
+                self.assertEqual(declared(name, event), (hook.effect, answers), f"{name} {event}: not the first line")
+            self.assertEqual(declared(name, "Other"), ("", False))

@@ -106,6 +106,8 @@ class SetupTests(SetupTestCase):
 
     def test_the_hooks_of_every_client_are_written(self):
         for name, hooks in hook_clients().items():
+            if hooks.plugin:
+                continue
             self.assertEqual(set(self.written_hooks(name)), set(hooks.set_up()))
 
     def test_the_documents_show_the_hooks_that_are_written(self):
@@ -161,13 +163,21 @@ class SetupTests(SetupTestCase):
 
 
 class RefusalTests(SetupTestCase):
-    def test_a_file_with_comments_is_not_changed_and_the_entry_is_printed(self):
+    def test_a_file_that_is_not_json_is_not_changed_and_the_entry_is_printed(self):
         path = self.user / ".cursor/mcp.json"
         path.parent.mkdir()
-        path.write_text('// mine\n{"mcpServers": {}}\n')
-        printed = self.refused(2, r"is not plain JSON \(line 1: .*\) and was not changed", "cursor", "--yes")
+        path.write_text('// mine\n{"mcpServers": }\n')
+        printed = self.refused(2, r"is not valid JSON \(line 2: .*\) and was not changed", "cursor", "--yes")
         self.assertIn("memory-hub", json.loads(printed)["mcpServers"])
-        self.assertEqual(path.read_text(), '// mine\n{"mcpServers": {}}\n')
+        self.assertEqual(path.read_text(), '// mine\n{"mcpServers": }\n')
+
+    def test_a_plugin_of_others_is_not_touched(self):
+        path = self.user / ".config/opencode/plugins/memory-hub.js"
+        path.parent.mkdir(parents=True)
+        path.write_text("export const Mine = 1\n")
+        self.refused(5, "is not from `memory-hub setup`; rename or remove it first", "opencode", "--yes")
+        self.assertIn("nothing to do", self.run_setup("opencode", "--remove", "--yes"))
+        self.assertEqual(path.read_text(), "export const Mine = 1\n")
 
     def test_a_file_that_is_nested_too_deeply_is_not_changed(self):
         path = self.user / ".cursor/mcp.json"

@@ -35,4 +35,4 @@ def answer(event: Event) -> bytes:
     folder, problem = folder_settings_of(project, parsed)
     with use_store(project_store(project)), use_folder(folder), use_origin(source="hook", actor=event.client):
         text = answer_to(event=parsed, project=project, problem=problem)
-    return json.dumps(answer_for_client(event.name, text), ensure_ascii=False).encode() if text else b""
+    return json.dumps(answer_for_client(event.client, event.name, text), ensure_ascii=False).encode() if text else b""

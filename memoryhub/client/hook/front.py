@@ -84,8 +84,8 @@ def _take(argv: list[str]) -> None:
     setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own timeout
     if enabled.switched_off_by():
         return
-    event.effect = effect_of(event.client, event.name)
-    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.effect in ALONE_SECONDS else 0)
+    event.effect, event.takes_context = declared(event.client, event.name)
+    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.takes_context else 0)
     if not _is_object(event.body):
         complain("standard input is not a JSON object; the event is not kept")
         return
@@ -96,15 +96,18 @@ def _take(argv: list[str]) -> None:
     _hand_over(event)
 
 
-# The effect that the client's table declares for an event, "" if it is unknown. Searches the text: importing a TOML
-# parser takes longer than the hook may take.
-def effect_of(client: str, event: str) -> str:
+# The effect that the client's table declares for an event, "" if it is unknown, and whether the client adds the answer to
+# its model's context. Searches the text: importing a TOML parser takes longer than the hook may take.
+def declared(client: str, event: str) -> tuple[str, bool]:
     try:
         with open(post.CLIENTS_FILE, "rb") as file:  # noqa: PTH123  (importing pathlib takes longer than this)
             text = file.read().decode()
     except OSError:
-        return ""
-    return text.partition(f'[{client}.hooks.events.{event}]\neffect = "')[2].partition('"')[0]
+        return "", False
+    name = f'"{event}"' if "." in event else event
+    table = text.partition(f'[{client}.hooks.events.{name}]\neffect = "')[2].partition("\n[")[0]
+    effect = table.partition('"')[0]
+    return effect, effect in ALONE_SECONDS and "\ntakes_context = false" not in table
 
 
 def _seconds() -> float:
@@ -158,7 +161,7 @@ def _is_object(body: bytes) -> bool:
 def _hand_over(event: Event) -> None:
     _name_project(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
-    if connection is None and event.effect in ALONE_SECONDS:
+    if connection is None and event.takes_context:
         _answer_alone(event)
         return
     # Tool events are frequent and the client ignores the answer: a child process waits for it. Others (a prompt, the
@@ -197,7 +200,7 @@ def _name_project(event: Event) -> None:
         return
     from memoryhub.client.hook import payload
 
-    event.project = payload.project_of(event.body)
+    event.project = payload.project_of(event)
 
 
 # The child waits for the hub or spools the event: finding secrets takes longer than the client may wait. The home

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memoryhub.client.hook.post import Event
 
 _LONGEST = 100_000
 _SHORTEST = 1_000
@@ -52,13 +56,17 @@ def cut_text(text: str, longest: int) -> str:
     return f"{text[:head]}\n[… {len(text) - longest} characters left out …]\n{text[head - longest :]}"
 
 
-def project_of(body: bytes) -> str:
+def project_of(event: Event) -> str:
     """Return the project of the event's folder, by this process's environment."""
     from pathlib import Path
 
+    from memoryhub.client.hook.post import CLIENTS_FILE
     from memoryhub.config.identity import identify_project
+    from memoryhub.config.json_path import value_at
 
-    directory = read(body).get("cwd")
+    with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
+        path = tomllib.load(file).get(event.client, {}).get("hooks", {}).get("directory", "cwd")
+    directory = value_at(read(event.body), path)
     if not isinstance(directory, str) or not directory:
-        raise ValueError("the event names no folder ('cwd'), so its project is unknown; it is not kept")
+        raise ValueError(f"the event names no folder ({path!r}), so its project is unknown; it is not kept")
     return identify_project(project=None, directory=Path(directory))

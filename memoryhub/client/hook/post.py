@@ -23,7 +23,7 @@ _PASSING = frozenset({401, 408, 423, 429})
 
 
 class Event:
-    __slots__ = ("at", "body", "client", "deadline", "effect", "key", "name", "project", "window")
+    __slots__ = ("at", "body", "client", "deadline", "effect", "key", "name", "project", "takes_context", "window")
 
     def __init__(self, client: str, name: str, project: str = "") -> None:
         self.client = client
@@ -33,6 +33,8 @@ class Event:
         self.body = b""
         # As in the client's table; "" if it is unknown.
         self.effect = ""
+        # Whether the client adds the answer to its model's context.
+        self.takes_context = False
         # Monotonic clock.
         self.deadline = 0.0
         # Milliseconds since 1970.

@@ -25,7 +25,8 @@ def config_file(client: Client, repository: Path | None) -> Path:
         return _place(client.user)
     if not client.repository:
         raise Invalid(f"{client.name} has no configuration per repository; omit --repository")
-    return repository / client.repository
+    paths = [repository / path for path in client.repository]
+    return next((path for path in paths if path.exists()), paths[0])
 
 
 def hooks_file(client: Client, repository: Path | None) -> Path | None:

@@ -20,6 +20,7 @@ from memoryhub.core.errors import Conflict, Invalid, Unavailable
 Place = tuple[str | int, ...]
 
 BACKUP_SUFFIX = ".before-memory-hub"
+_MARK = "\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Document:
     text: str
     is_there: bool
     data: dict[str, Any]
+    # The byte order mark that the file begins with, if any; not a part of ``text``.
+    mark: str = ""
 
     @property
     def is_toml(self) -> bool:
@@ -60,11 +63,15 @@ class Document:
             parent = _child(parent, name, [] if isinstance(following, int) else {})
         _child(parent, place[-1], value)
         parent[place[-1]] = value
-        text = _put_toml(self.text, place, value) if self.is_toml else json_text.put(self.text or "{}", place, value)
-        return self._checked(text, place, wanted)
+        if self.is_toml:
+            return self._checked(_put_toml(self.text, place, value), place, wanted)
+        text = self.text if json_text.plain(self.text).strip() else f"{self.text}{{}}"
+        return self._checked(json_text.put(text, place, value), place, wanted)
 
-    def take(self, place: Place) -> Document:
+    def take(self, place: Place, *, stay: int = 0) -> Document:
         """Return the document without the value at a place, and without parents that become empty.
+
+        The first ``stay`` parents stay.
 
         Raises:
             Invalid: the text cannot be changed without side effects.
@@ -75,7 +82,7 @@ class Document:
             parent = parent[name]
         del parent[place[-1]]
         names = tuple(map(str, place))
-        text = toml_text.take_table(self.text, names) if self.is_toml else json_text.take(self.text, place)
+        text = toml_text.take_table(self.text, names) if self.is_toml else json_text.take(self.text, place, stay=stay)
         return self._checked(text, place, wanted)
 
     def _checked(self, text: str, place: Place, wanted: dict[str, Any]) -> Document:
@@ -84,41 +91,58 @@ class Document:
             raise Invalid(f"{self.path} cannot be changed at {_named(place)} without side effects; change it by hand")
         if not self.text.strip() and not text.endswith("\n"):
             text += "\n"
-        return replace(self, text=text, data=changed)
+        return replace(self, text=text, data=changed, is_there=True)
 
 
 def read_document(path: Path) -> Document:
     """Read a file; one that does not exist is empty."""
-    try:
-        text = path.read_bytes().decode()
-    except FileNotFoundError:
-        return Document(path, "", is_there=False, data={})
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unavailable(f"{path} cannot be read: {error}") from error
-    return Document(path, text, is_there=True, data=_parse(path, text))
+    return _read(path, path) or Document(path, "", is_there=False, data={})
 
 
-def write_document(before: Document, after: Document) -> Path | None:
-    """Replace the file of ``before`` with ``after``; return the backup beside it, if one was written.
+def read_backup(path: Path) -> Document | None:
+    """Return the file as it was before it was set up, or None if there is no backup."""
+    return _read(path, backup_of(path))
 
-    Follows symbolic links and keeps the mode. A file that becomes empty is deleted, without a backup.
-    """
+
+def backup_of(path: Path) -> Path:
+    path = path.resolve()
+    return path.with_name(path.name + BACKUP_SUFFIX)
+
+
+def write_document(before: Document, after: Document) -> None:
+    """Replace the file of ``before`` with ``after``. Follows symbolic links and keeps the mode."""
     if read_document(before.path).text != before.text:
         raise Conflict(f"{before.path} has changed in the meantime and was not written; run the command again")
     path = before.path.resolve()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        mode = path.stat().st_mode & 0o777 if before.is_there else 0o600
-        backup = path.with_name(path.name + BACKUP_SUFFIX) if before.is_there and after.data else None
-        if backup:
-            replace_file(backup, before.text, mode)
-        if after.data or before.path.is_symlink():
-            replace_file(path, after.text, mode)
+        if after.is_there or before.path.is_symlink():
+            replace_file(path, after.mark + after.text, path.stat().st_mode & 0o777 if before.is_there else 0o600)
         else:
             path.unlink()
     except OSError as error:
         raise Unavailable(f"{before.path} cannot be written: {error.strerror}") from error
+
+
+def write_backup(document: Document) -> Path:
+    """Write a copy of the file beside it, and return its path."""
+    backup = backup_of(document.path)
+    try:
+        replace_file(backup, document.mark + document.text, document.path.stat().st_mode & 0o777)
+    except OSError as error:
+        raise Unavailable(f"{backup} cannot be written: {error.strerror}") from error
     return backup
+
+
+def _read(path: Path, source: Path) -> Document | None:
+    try:
+        content = source.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unavailable(f"{source} cannot be read: {error}") from error
+    text = content.removeprefix(_MARK)
+    return Document(path, text, is_there=True, data=_parse(path, text), mark=content[: len(content) - len(text)])
 
 
 # Atomic: readers see either the old or the new file.
@@ -140,12 +164,15 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         if path.suffix == ".toml":
             return tomllib.loads(text)
-        found = json.loads(text) if text.strip() else {}
+        if path.suffix == ".js":
+            return {"code": text} if text else {}
+        scan = json_text.plain(text)
+        found = json.loads(scan) if scan.strip() else {}
     except tomllib.TOMLDecodeError as error:
         raise Invalid(f"{path} is not valid TOML: {error}; fix it first") from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}: {error.msg}"
-        raise Invalid(f"{path} is not plain JSON ({where}) and was not changed; change it by hand") from error
+        raise Invalid(f"{path} is not valid JSON ({where}) and was not changed; change it by hand") from error
     except RecursionError as error:
         raise Invalid(f"{path} is nested too deeply and was not changed; change it by hand") from error
     if not isinstance(found, dict):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,8 @@ def find_server(client: Client, document: Document) -> dict[str, Any] | None:
     Raises:
         Conflict: another server has its name.
     """
-    entry = document.at(server_place(client, document), {})
+    is_its_file = _names(document, (*client.user, *client.repository))
+    entry = document.at(server_place(client, document), {}) if is_its_file else {}
     if not entry:
         return None
     if not own_part(entry_words(entry), "mcp"):
@@ -64,8 +67,10 @@ def find_server(client: Client, document: Document) -> dict[str, Any] | None:
 
 
 def server_place(client: Client, document: Document) -> Place:
-    nested = (client.nested,) if client.nested and document.at((*client.servers, client.nested), {}) else ()
-    return (*client.servers, *nested, SERVER)
+    nested = document.at(client.servers, {}).get(client.nested) if client.nested else None
+    # A server may have that name.
+    is_nested = isinstance(nested, dict) and "command" not in nested and "url" not in nested
+    return (*client.servers, *([client.nested] if is_nested else []), SERVER)
 
 
 def put_server(client: Client, document: Document, project: str | None) -> Document:
@@ -97,41 +102,111 @@ def entry_words(entry: dict[str, Any]) -> list[str]:
     return [str(word) for word in words]
 
 
-def put_hooks(client: Client, hooks: Hooks, document: Document) -> Document:
+def take_server(client: Client, document: Document, original: Document | None) -> Document:
+    """Return the document without the hub's entry; parents that are in the original stay."""
+    if not find_server(client, document):
+        return document
+    return _take(document, server_place(client, document), original)
+
+
+def wanted_hooks(client: Client, hooks: Hooks) -> dict[str, Any]:
+    """Return what this installation adds to the list of each event."""
+    return {event: _group(client, hooks, event) for event in hooks.set_up()}
+
+
+def found_hooks(client: Client, document: Document) -> dict[str, Any]:
+    """Return the hub's item in the list of each event that has one."""
+    is_its_file = client.hooks and _names(document, (*client.hooks.user, client.hooks.repository))
+    events = client.hooks.set_up() if client.hooks and is_its_file and not client.hooks.plugin else {}
+    places = {event: _own_hooks(client, document, event) for event in events}
+    return {event: document.at(found[0][:3], {}) for event, found in places.items() if found}
+
+
+def _names(document: Document, paths: Sequence[str]) -> bool:
+    return document.path.name in {Path(path).name for path in paths}
+
+
+def put_hooks(client: Client, hooks: Hooks, document: Document, wanted: Mapping[str, Any]) -> Document:
     """Return the document with a hook for each event; existing hooks keep everything except their command."""
-    for event in hooks.set_up():
-        command = shell_command(["hook", client.id, event])
+    if hooks.version and wanted and "version" not in document.data:
+        document = document.put(("version",), hooks.version)
+    for event, group in wanted.items():
+        command = _first(group)["command"]
         found = _own_hooks(client, document, event)
         if not found:
-            end = len(document.at(("hooks", event), []))
-            document = document.put(("hooks", event, end), _group(hooks, event, command))
+            document = document.put(("hooks", event, len(document.at(("hooks", event), []))), group)
         elif document.at((*found[0], "command"), "") != command:
             document = document.put((*found[0], "command"), command)
     return document
 
 
-def take_hooks(client: Client, document: Document) -> Document:
-    for event in client.hooks.set_up() if client.hooks else ():
+def take_hooks(client: Client, document: Document, original: Document | None) -> Document:
+    """Return the document without the hub's hooks; parents that are in the original stay."""
+    for event in found_hooks(client, document):
         for place in reversed(_own_hooks(client, document, event)):
             siblings = document.at(place[:-1], [])
-            document = document.take(place if len(siblings) > 1 else place[:3])
+            document = _take(document, place if len(siblings) > 1 else place[:3], original)
+    if client.hooks and client.hooks.version and set(document.data) == {"version"} and not original:
+        document = document.take(("version",))
     return document
 
 
 def has_hooks(client: Client, document: Document) -> bool:
-    return any(_own_hooks(client, document, event) for event in (client.hooks.set_up() if client.hooks else ()))
+    return is_own_plugin(document) or bool(found_hooks(client, document))
 
 
-def _group(hooks: Hooks, event: str, command: str) -> dict[str, Any]:
+def put_plugin(client: Client, hooks: Hooks, document: Document) -> Document:
+    """Return the plugin of this installation.
+
+    Raises:
+        Conflict: the file is another plugin.
+    """
+    if document.text and not is_own_plugin(document):
+        raise Conflict(f"{document.path} is not from `memory-hub setup`; rename or remove it first")
+    text = Path(__file__).with_name(hooks.plugin).read_text("utf-8")
+    values = {"COMMAND": [*command_words(), "hook", client.id], "ENVIRONMENT": variables(), "SECONDS": hooks.timeout}
+    for name, value in values.items():
+        head, _, tail = text.partition(f"const {name} = ")
+        text = f"{head}const {name} = {json.dumps(value, ensure_ascii=False)}\n{tail.partition(chr(10))[2]}"
+    return replace(document, text=text, data={"code": text}, is_there=True)
+
+
+def is_own_plugin(document: Document) -> bool:
+    return document.path.suffix == ".js" and "`memory-hub setup" in document.text.partition("\n")[0]
+
+
+def _take(document: Document, place: Place, original: Document | None) -> Document:
+    stay = 0
+    found: Any = original.data if original else None
+    for name in place[:-1]:
+        found = found.get(name) if isinstance(found, dict) else None
+        stay += found is not None
+    return document.take(place, stay=stay)
+
+
+def _group(client: Client, hooks: Hooks, event: str) -> dict[str, Any]:
+    command = shell_command(["hook", client.id, event])
+    hook = {"type": "command", "command": command, "timeout": hooks.events[event].timeout or hooks.timeout}
+    if hooks.flat:
+        return hook
     matcher = {"matcher": hooks.matcher} if hooks.events[event].effect is Effect.TOOL else {}
-    return {**matcher, "hooks": [{"type": "command", "command": command, "timeout": hooks.timeout}]}
+    return {**matcher, "hooks": [hook]}
+
+
+def _first(group: dict[str, Any]) -> dict[str, Any]:
+    hook: dict[str, Any] = group["hooks"][0] if "hooks" in group else group
+    return hook
 
 
 def _own_hooks(client: Client, document: Document, event: str) -> list[Place]:
     places: list[Place] = []
-    for at, _ in enumerate(document.at(("hooks", event), [])):
-        inside: Place = ("hooks", event, at, "hooks")
-        places += [(*inside, index) for index, hook in enumerate(document.at(inside, [])) if _is_own(client, hook)]
+    for at, item in enumerate(document.at(("hooks", event), [])):
+        inside: Place = ("hooks", event, at)
+        if client.hooks and client.hooks.flat:
+            places += [inside] if _is_own(client, item) else []
+        else:
+            hooks = enumerate(document.at((*inside, "hooks"), []))
+            places += [(*inside, "hooks", index) for index, hook in hooks if _is_own(client, hook)]
     return places
 
 

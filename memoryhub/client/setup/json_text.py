@@ -1,6 +1,7 @@
 """Change single values in the text of a JSON or TOML file and keep every other byte.
 
-A path is a tuple of keys and indices. The caller has checked that the text is valid.
+JSON may have comments and trailing commas. A path is a tuple of keys and indices. The caller has checked that the text
+is valid.
 """
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ _LINE = 200
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\r\n]*")
 _INDENT = re.compile(r"\n([ \t]+)\S")
+# The line break and indent before a value, or the blanks before it in its line.
+_LEAD = re.compile(r"(?:\r?\n)?[ \t]*\Z")
+_COMMENT = r"//[^\r\n]*|/\*.*?\*/"
+_COMMENTS_IN_LINE = re.compile(rf"(?:[ \t]*(?:{_COMMENT}))*", re.DOTALL)
+_COMMA = re.compile(rf"(?:\s|{_COMMENT})*,", re.DOTALL)
+_STRING_COMMENT_OR_LAST_COMMA = re.compile(
+    rf'"(?:\\.|[^"\\])*"|(?P<blank>{_COMMENT}|,(?=(?:\s|{_COMMENT})*[}}\]]))', re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +37,19 @@ class _Item:
     end: int
 
 
+def plain(text: str) -> str:
+    """Return JSON with blanks in place of comments and trailing commas: every value keeps its position."""
+    return _STRING_COMMENT_OR_LAST_COMMA.sub(
+        lambda found: re.sub(r"[^\r\n]", " ", found[0]) if found["blank"] else found[0], text
+    )
+
+
 def put(text: str, path: Path, value: Any) -> str:
     """Set the value at a path and create missing parents. An index past the end appends."""
-    start = _skip(text, 0)
+    scan = plain(text)
+    start = _skip(scan, 0)
     for depth, name in enumerate(path):
-        items = _items(text, start)
+        items = _items(scan, start)
         item = next((item for item in reversed(items) if item.name == name), None)
         if item is None:
             return _add(text, start, items, name, _nested(path[depth + 1 :], value))
@@ -42,65 +59,91 @@ def put(text: str, path: Path, value: Any) -> str:
     return _written(text, value, "")
 
 
-def take(text: str, path: Path) -> str:
-    """Remove the value at a path, and parents that become empty."""
-    start, around = _skip(text, 0), []
+def take(text: str, path: Path, *, stay: int = 0) -> str:
+    """Remove the value at a path, and parents that become empty except the first ``stay`` of them."""
+    scan = plain(text)
+    start, around = _skip(scan, 0), []
     for name in path:
-        items = _items(text, start)
+        items = _items(scan, start)
         at = next(at for at, item in reversed(list(enumerate(items))) if item.name == name)
         around.append((start, items, at))
         start = items[at].value
-    while len(around) > 1 and len(around[-1][1]) == 1:
+    while len(around) > stay + 1 and len(around[-1][1]) == 1:
         around.pop()
     return _without(text, *around[-1])
 
 
-def _skip(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
+def _skip(scan: str, at: int) -> int:
+    found = _BLANK.match(scan, at)
     return found.end() if found else at
 
 
-def _items(text: str, start: int) -> list[_Item]:
+def _items(scan: str, start: int) -> list[_Item]:
     items: list[_Item] = []
-    at = _skip(text, start + 1)
-    while text[at] not in "}]":
+    at = _skip(scan, start + 1)
+    while scan[at] not in "}]":
         first, name = at, len(items)
-        if text[start] == "{":
-            name, at = _DECODER.raw_decode(text, at)
-            at = _skip(text, _skip(text, at) + 1)
-        _, end = _DECODER.raw_decode(text, at)
+        if scan[start] == "{":
+            name, at = _DECODER.raw_decode(scan, at)
+            at = _skip(scan, _skip(scan, at) + 1)
+        _, end = _DECODER.raw_decode(scan, at)
         items.append(_Item(name, first, at, end))
-        at = _skip(text, end)
-        at = _skip(text, at + 1) if text[at] == "," else at
+        at = _skip(scan, end)
+        at = _skip(scan, at + 1) if scan[at] == "," else at
     return items
 
 
 def _add(text: str, start: int, items: list[_Item], name: str | int, value: Any) -> str:
-    unit = _unit(text)
-    indent = _indent(text, items[-1].first) if items else _indent(text, start) + unit
+    indent = _indent(text, items[-1].first) if items else _indent(text, start) + (_unit(text) or "  ")
     key = f"{json.dumps(name, ensure_ascii=False)}: " if text[start] == "{" else ""
     written = key + _written(text, value, indent)
     if items:
-        end = items[-1].end
-        between = text[items[-2].end : items[-1].first] if len(items) > 1 else _between(text, start, items[-1])
-        return f"{text[:end]}{between}{written}{text[end:]}"
-    close = _skip(text, start + 1)
-    lines = f"{_newline(text)}{indent}{written}{_newline(text)}{_indent(text, start)}" if unit else written
-    return f"{text[: start + 1]}{lines}{text[close:]}"
+        return _add_after(text, items, written)
+    close = _skip(plain(text), start + 1)
+    kept, tail = _parted(text[start + 1 : close])
+    if not _unit(text) and "\n" not in kept + tail:
+        return f"{text[: start + 1]}{kept}{written}{tail}{text[close:]}"
+    newline = _newline(text)
+    tail = tail if "\n" in tail else f"{newline}{_indent(text, start)}"
+    return f"{text[: start + 1]}{kept}{newline}{indent}{written}{tail}{text[close:]}"
 
 
-# The separator of a second item: the white space before the first, or a blank.
-def _between(text: str, start: int, only: _Item) -> str:
-    before = text[start + 1 : only.first]
-    return f",{before}" if before else ", "
+# The new item follows the comments in the last one's line, and has a trailing comma if that has one.
+def _add_after(text: str, items: list[_Item], written: str) -> str:
+    end = items[-1].end
+    comma = _comma(text, end)
+    gap = _parted(text[: items[-1].first])[1] or (" " if len(items) == 1 else "")
+    comments = _COMMENTS_IN_LINE.match(text, comma or end)
+    place = comments.end() if comments and "\n" in gap else comma or end
+    before = text[:place] if comma else f"{text[:end]},{text[end:place]}"
+    return f"{before}{gap}{written}{',' if comma else ''}{text[place:]}"
 
 
 def _without(text: str, start: int, items: list[_Item], at: int) -> str:
-    if len(items) == 1:
-        return text[: start + 1] + text[_skip(text, items[0].end) :]
-    if at:
-        return text[: items[at - 1].end] + text[items[at].end :]
-    return text[: items[0].first] + text[items[1].first :]
+    item = items[at]
+    before, gap = _parted(text[: item.first])
+    comma = _comma(text, item.end)
+    if at < len(items) - 1 and "\n" not in gap:
+        return text[: item.first] + text[comma:].lstrip(" \t")
+    if comma or not at:
+        after = text[comma or item.end :]
+        is_empty = len(items) == 1 and not (before[start + 1 :] + after[: _skip(after, 0)]).strip()
+        return before[: start + 1] + after.lstrip() if is_empty and after.lstrip()[:1] in "}]" else before + after
+    separator = _comma(text, items[at - 1].end)
+    return before[: separator - 1] + before[separator:] + text[item.end :]
+
+
+# The position after the comma that follows a value, or 0.
+def _comma(text: str, end: int) -> int:
+    found = _COMMA.match(text, end)
+    return found.end() if found else 0
+
+
+# A text without its last line break and indent, and these.
+def _parted(text: str) -> tuple[str, str]:
+    found = _LEAD.search(text)
+    place = found.start() if found else len(text)
+    return text[:place], text[place:]
 
 
 def _nested(path: Path, value: Any) -> Any:
@@ -114,7 +157,7 @@ def _written(text: str, value: Any, indent: str) -> str:
     line = json.dumps(value, ensure_ascii=False)
     unit = _unit(text)
     parts = list(value.values() if isinstance(value, dict) else value) if isinstance(value, dict | list) else []
-    is_flat = isinstance(value, list) or not any(isinstance(part, dict) for part in parts)
+    is_flat = isinstance(value, list) or "{" not in json.dumps(parts)
     if not unit or not parts or (is_flat and len(indent + line) <= _LINE):
         return line
     inner, newline = indent + unit, _newline(text)
@@ -131,7 +174,8 @@ def _unit(text: str) -> str:
     found = _INDENT.search(text)
     if found:
         return found[1]
-    return "" if _items(text, _skip(text, 0)) else "  "
+    scan = plain(text)
+    return "" if _items(scan, _skip(scan, 0)) else "  "
 
 
 def _newline(text: str) -> str:

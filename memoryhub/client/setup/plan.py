@@ -1,21 +1,33 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memoryhub.client.setup import json_text
 from memoryhub.client.setup.clients import config_file, hooks_file
-from memoryhub.client.setup.document import Document, read_document, write_document
+from memoryhub.client.setup.document import (
+    Document,
+    backup_of,
+    read_backup,
+    read_document,
+    write_backup,
+    write_document,
+)
 from memoryhub.client.setup.entries import (
     SERVER,
     find_server,
+    found_hooks,
     has_hooks,
+    is_own_plugin,
     put_hooks,
+    put_plugin,
     put_server,
     server_place,
     take_hooks,
+    take_server,
     wanted_entry,
+    wanted_hooks,
 )
 from memoryhub.client.setup.json_text import put_table
 from memoryhub.config.clients import Client
@@ -26,10 +38,22 @@ from memoryhub.core.errors import HubError
 class Change:
     before: Document
     after: Document
+    # The first change of a file leaves a copy of it beside it, which goes when the file is again as it was.
+    adds_backup: bool = False
+    removes_backup: bool = False
 
     @property
     def path(self) -> Path:
         return self.before.path
+
+    @property
+    def outcome(self) -> str:
+        """What was done to the file, in a few words."""
+        if self.removes_backup:
+            return "as before"
+        if self.adds_backup:
+            return f"written; backup: {backup_of(self.path).name}"
+        return "written" if self.after.is_there else "removed"
 
     @property
     def diff(self) -> str:
@@ -56,25 +80,33 @@ def plan_setup(client: Client, *, repository: Path | None, project: str | None, 
     hooks_path = hooks_file(client, repository)
     if hooks and client.hooks and hooks_path:
         before, after = changed.get(hooks_path) or (read_document(hooks_path),) * 2
-        changed[hooks_path] = (before, put_hooks(client, client.hooks, after))
-    return _changes(changed)
+        if client.hooks.plugin:
+            after = put_plugin(client, client.hooks, after)
+        else:
+            after = put_hooks(client, client.hooks, after, wanted_hooks(client, client.hooks))
+        changed[hooks_path] = (before, after)
+    documents = [(before, after) for before, after in changed.values() if before.text != after.text]
+    return [
+        Change(before, after, adds_backup=before.is_there and not _has_ours(client, before))
+        for before, after in documents
+    ]
 
 
 def plan_removal(client: Client, *, repository: Path | None) -> list[Change]:
     """Return the file changes that remove the hub from a client's configuration."""
-    config = read_document(config_file(client, repository))
-    after = config.take(server_place(client, config)) if find_server(client, config) else config
-    changed = {config.path: (config, after)}
-    hooks_path = hooks_file(client, repository)
-    if hooks_path:
-        before, after = changed.get(hooks_path) or (read_document(hooks_path),) * 2
-        changed[hooks_path] = (before, take_hooks(client, after))
-    return _changes(changed)
+    paths = {config_file(client, repository), hooks_file(client, repository) or config_file(client, repository)}
+    documents = [read_document(path) for path in sorted(paths)]
+    return [_removal(client, document) for document in documents if _has_ours(client, document)]
 
 
-def apply(changes: list[Change]) -> list[Path | None]:
-    """Write the changes; return each file's backup, None for a new file."""
-    return [write_document(change.before, change.after) for change in changes]
+def apply(changes: list[Change]) -> None:
+    """Write the changes, and the backups beside the files."""
+    for change in changes:
+        if change.adds_backup:
+            write_backup(change.before)
+        write_document(change.before, change.after)
+        if change.removes_backup:
+            backup_of(change.path).unlink(missing_ok=True)
 
 
 def to_paste(client: Client, project: str | None) -> str:
@@ -99,5 +131,34 @@ def status_of(client: Client, *, repository: Path | None) -> str:
         return error.message
 
 
-def _changes(changed: dict[Path, tuple[Document, Document]]) -> list[Change]:
-    return [Change(before, after) for before, after in changed.values() if before.text != after.text]
+def _has_ours(client: Client, document: Document) -> bool:
+    return has_hooks(client, document) or find_server(client, document) is not None
+
+
+# If nothing else has changed since the backup, every byte is restored.
+def _removal(client: Client, document: Document) -> Change:
+    try:
+        original = read_backup(document.path)
+        is_same = original is not None and _adds(client, original, document)
+    except HubError:
+        original, is_same = None, False
+    if original and is_same:
+        return Change(document, original, removes_backup=True)
+    if is_own_plugin(document):
+        return Change(document, replace(document, text="", data={}, is_there=False))
+    after = take_hooks(client, take_server(client, document, original), original)
+    is_original = original is not None and after.text == original.text
+    return Change(document, replace(after, is_there=bool(after.data or original)), removes_backup=is_original)
+
+
+# Whether the document is the original with what the hub adds, and nothing else.
+def _adds(client: Client, original: Document, document: Document) -> bool:
+    if _has_ours(client, original):
+        return False
+    if is_own_plugin(document):
+        return True
+    entry = find_server(client, document)
+    added = original.put(server_place(client, original), entry) if entry else original
+    if client.hooks:
+        added = put_hooks(client, client.hooks, added, found_hooks(client, document))
+    return added.text == document.text

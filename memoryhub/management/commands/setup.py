@@ -104,13 +104,15 @@ class Command(HubCommand):
         return False
 
     def _make(self, client: Client, changes: list[Change], options: dict[str, Any]) -> None:
-        for change, backup in zip(changes, plan.apply(changes), strict=True):
-            kept = f"; backup: {backup.name}" if backup else ""
-            self.stdout.write(f"{change.path}: {'written' if change.after.data else 'removed'}{kept}")
+        plan.apply(changes)
+        for change in changes:
+            self.stdout.write(f"{change.path}: {change.outcome}")
         if not options["remove"]:
             where = " --repository" if options["repository"] else ""
             if where:
                 self.stdout.write("The path in the file is valid on this machine only.")
+            if client.note and client.hooks and len(changes) > 1:
+                self.stdout.write(client.note)
             self.stdout.write(
                 f"Restart {client.name}. To test the connection: memory-hub setup {client.id}{where} --check"
             )
