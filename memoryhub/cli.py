@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 
 from memoryhub.env import HomeError, check_home
 
-# Commands that need only stores; they start without the web's apps
-_SLIM_COMMANDS = frozenset({"bench", "bootstrap", "import", "rebuild", "replay", "verify"})
-
-# The end of the first sentence or clause of a help text
-_END = re.compile(r"[.;:](?: |$)| \(")
 _USAGE = "memory-hub COMMAND …; memory-hub COMMAND --help shows its options."
 _OTHERS = "memory-hub help --commands also lists Django's commands, such as migrate and shell."
 
 
 def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv if argv is None else argv)
+    if "_ARGCOMPLETE" in os.environ:
+        from memoryhub.management.completion import complete
+
+        complete()
     if argv[1:] == ["--version"]:
         from memoryhub import __version__
 
@@ -47,35 +45,60 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _asks_for_help(argv: list[str]) -> bool:
-    return argv[1:2] == ["help"] or not {"-h", "--help"}.isdisjoint(argv)
+    return not {"-h", "--help"}.isdisjoint(argv)
 
 
+# Help, wrong names and wrong options end here, before Django is imported
 def _run(argv: list[str]) -> int:
-    settings = "memoryhub.settings_store" if argv[1:2] and argv[1] in _SLIM_COMMANDS else "memoryhub.settings"
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
+    from memoryhub.management.parsers import build, read_commands
 
-    if argv[1:] in ([], ["help"], ["--help"], ["-h"]):
-        sys.stdout.write(_overview())
+    if argv[1:2] == ["help"] and argv[2:] not in ([], ["--commands"]):
+        argv = [argv[0], *argv[2:], "--help"]
+    known = read_commands()
+    name = argv[1] if argv[1:] else "help"
+    if name in ("help", "--help", "-h") and argv[2:] != ["--commands"]:
+        sys.stdout.write(_overview(known["commands"]))
         return 0
-    if not _asks_for_help(argv):
+    command = known["commands"].get(name)
+    if command is None and name not in (*known["others"], "help"):
+        return _refuse(name, known)
+    if name != "completion" and not _asks_for_help(argv):
         check_home()
+    if command:
+        chosen = build(f"{argv[0].rpartition('/')[2]} {name}", command).parse_args(argv[2:])
+        if name == "completion":
+            from memoryhub.management.completion import script
+
+            sys.stdout.write(script(chosen.shell))
+            return 0
+    settings = "memoryhub.settings_store" if command and command["slim"] else "memoryhub.settings"
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(argv)
     return 0
 
 
-def _overview() -> str:
-    import django
-    from django.core.management import find_commands, load_command_class
+def _refuse(name: str, known: dict[str, dict[str, object]]) -> int:
+    from memoryhub.core.errors import Invalid
+    from memoryhub.core.text import did_you_mean, printable
 
-    from memoryhub import management
+    meant = did_you_mean(name, known["commands"])
+    sentence = f"memory-hub: there is no command {name[:64]!r}{meant}; `memory-hub help` lists all commands\n"
+    sys.stderr.write(printable(sentence))
+    return Invalid.exit_code
 
-    django.setup()
-    commands = {name: load_command_class("memoryhub", name).help for name in find_commands(management.__path__[0])}
+
+def _overview(commands: dict[str, dict[str, str]]) -> str:
     wide = max(map(len, commands))
-    lines = [f"  {name:<{wide}}  {_END.split(text)[0]}" for name, text in sorted(commands.items())]
-    return "\n".join([_USAGE, "", *lines, "", _OTHERS, ""])
+    lines = [_USAGE]
+    group = ""
+    for name, command in commands.items():
+        if command["group"] != group:
+            group = command["group"]
+            lines += ["", f"{group}:"]
+        lines.append(f"  {name:<{wide}}  {command['summary']}")
+    return "\n".join([*lines, "", _OTHERS, ""])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from memoryhub.client.setup.trial import try_client
 from memoryhub.config.clients import Client, all_clients, find_client
 from memoryhub.config.identity import check_project_id
 from memoryhub.core.errors import Invalid
-from memoryhub.management.base import HubCommand
+from memoryhub.management.base import Group, HubCommand
 
 
 class Command(HubCommand):
     help = "Connect a client to this hub: show the change to its configuration, then make it. Without CLIENT, list all."
+    group = Group.RUN
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("client", nargs="?", metavar="CLIENT", help=", ".join(all_clients()))
@@ -29,6 +31,9 @@ class Command(HubCommand):
         act.add_argument("--dry-run", action="store_true", help="only show the change")
         act.add_argument("--check", action="store_true", help="start the configured server as the client would")
         parser.add_argument("--remove", action="store_true", help="remove the configuration again")
+
+    def values(self) -> dict[str, Iterable[str]]:
+        return {"client": all_clients()}
 
     def handle(self, *args: Any, **options: Any) -> None:
         repository = repository_of(Path.cwd()) if options["repository"] else None
