@@ -7,6 +7,7 @@ from argparse import Action, ArgumentParser, _SubParsersAction
 from collections.abc import Iterator
 
 import argcomplete
+from argcomplete.completers import SuppressCompleter
 
 from memoryhub import env
 from memoryhub.management.parsers import Parser, add_arguments, read_commands
@@ -31,7 +32,7 @@ def complete() -> None:
         values = getattr(action, "values", None)
         if values:
             action.completer = lambda _values=values, **_: [*_expanded(_values)]  # type: ignore[attr-defined]
-    argcomplete.autocomplete(parser, default_completer=argcomplete.completers.SuppressCompleter())
+    argcomplete.autocomplete(parser, always_complete_options=False, default_completer=SuppressCompleter())
 
 
 def _actions(parser: ArgumentParser) -> Iterator[Action]:
