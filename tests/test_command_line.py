@@ -178,7 +178,8 @@ done
 """
 IN_FISH = """
 memory-hub completion fish | source
-while read -l line; string join ' ' (complete -C "$line" | string replace -r '\\t.*' ''); end
+while read -l line; string join -- ' ' (complete -C "$line" | string replace -r '\\t.*' ''); end
+true
 """
 
 
