@@ -7,6 +7,10 @@ import sys
 
 from memoryhub.env import HomeError, check_home
 
+TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
+if TYPE_CHECKING:
+    from typing import Any
+
 _USAGE = "memory-hub COMMAND …; memory-hub COMMAND --help shows its options."
 _OTHERS = "memory-hub help --commands also lists Django's commands, such as migrate and shell."
 
@@ -50,7 +54,7 @@ def _asks_for_help(argv: list[str]) -> bool:
 
 # Help, wrong names and wrong options end here, before Django is imported
 def _run(argv: list[str]) -> int:
-    from memoryhub.management.parsers import build, read_commands
+    from memoryhub.management.parsers import read_commands
 
     if argv[1:2] == ["help"] and argv[2:] not in ([], ["--commands"]):
         argv = [argv[0], *argv[2:], "--help"]
@@ -59,27 +63,38 @@ def _run(argv: list[str]) -> int:
     if name in ("help", "--help", "-h") and argv[2:] != ["--commands"]:
         sys.stdout.write(_overview(known["commands"]))
         return 0
-    command = known["commands"].get(name)
-    if command is None and name not in (*known["others"], "help"):
+    if name in known["commands"]:
+        return _run_own(argv, name, known["commands"][name])
+    if name not in (*known["others"], "help"):
         return _refuse(name, known)
+    return _run_in_django(argv, "memoryhub.settings")
+
+
+def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
+    from memoryhub.management.parsers import build
+
     if name != "completion" and not _asks_for_help(argv):
         check_home()
-    if command:
-        chosen = build(f"{argv[0].rpartition('/')[2]} {name}", command).parse_args(argv[2:])
-        if name == "completion":
-            from memoryhub.management.completion import script
+    chosen = build(f"{argv[0].rpartition('/')[2]} {name}", command).parse_args(argv[2:])
+    if name == "completion":
+        from memoryhub.management.completion import script
 
-            sys.stdout.write(script(chosen.shell))
-            return 0
-    settings = "memoryhub.settings_store" if command and command["slim"] else "memoryhub.settings"
+        sys.stdout.write(script(chosen.shell))
+        return 0
+    return _run_in_django(argv, "memoryhub.settings_store" if command["slim"] else "memoryhub.settings")
+
+
+def _run_in_django(argv: list[str], settings: str) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
+    if not _asks_for_help(argv):
+        check_home()
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(argv)
     return 0
 
 
-def _refuse(name: str, known: dict[str, dict[str, object]]) -> int:
+def _refuse(name: str, known: dict[str, Any]) -> int:
     from memoryhub.core.errors import Invalid
     from memoryhub.core.text import did_you_mean, printable
 
@@ -89,7 +104,7 @@ def _refuse(name: str, known: dict[str, dict[str, object]]) -> int:
     return Invalid.exit_code
 
 
-def _overview(commands: dict[str, dict[str, str]]) -> str:
+def _overview(commands: dict[str, Any]) -> str:
     wide = max(map(len, commands))
     lines = [_USAGE]
     group = ""

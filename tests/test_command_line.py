@@ -167,6 +167,7 @@ CASES = {
     "memory-hub settings search_": {"search_mode"},
     "memory-hub export adr --format ": {"madr", "mermaid"},
     "memory-hub jobs verify-": {"verify-stores"},
+    f"memory-hub restore {ROOT}/pyproj": {f"{ROOT}/pyproject.toml"},
 }
 IN_BASH = """
 eval "$(memory-hub completion bash)"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from argparse import Action, ArgumentParser, _SubParsersAction
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import argcomplete
-from argcomplete.completers import SuppressCompleter
+from argcomplete.completers import DirectoriesCompleter, FilesCompleter, SuppressCompleter
 
 from memoryhub import env
 from memoryhub.management.parsers import Parser, add_arguments, read_commands
@@ -23,16 +23,23 @@ def complete() -> None:
     """Print the completions of ``COMP_LINE`` as argcomplete's shell functions expect them, and exit."""
     parser = Parser(prog="memory-hub")
     commands = parser.add_subparsers()
-    typed = os.environ["COMP_LINE"].split()[1:2]
+    typed = os.environ.get("COMP_LINE", "").split()[1:2]
     for name, described in read_commands()["commands"].items():
         command = commands.add_parser(name, help=described["summary"])
         if name in typed:
             add_arguments(command, described)
     for action in _actions(parser):
-        values = getattr(action, "values", None)
-        if values:
-            action.completer = lambda _values=values, **_: [*_expanded(_values)]  # type: ignore[attr-defined]
+        completer = _completer(action)
+        if completer:
+            action.completer = completer  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser, always_complete_options=False, default_completer=SuppressCompleter())
+
+
+def _completer(action: Action) -> Callable[..., Iterable[str]] | None:
+    if values := getattr(action, "values", None):
+        return lambda **_: [*_expanded(values)]
+    named = str(action.metavar or action.dest).upper()
+    return DirectoriesCompleter() if named == "DIR" else FilesCompleter() if named in ("FILE", "PATH") else None
 
 
 def _actions(parser: ArgumentParser) -> Iterator[Action]:
