@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import skipUnless
 
 from django.core.management import get_commands, load_command_class
@@ -27,7 +27,7 @@ from memoryhub.core.events.event_types import EventType, Retention, event_types
 from memoryhub.core.events.rollback import effects
 from memoryhub.core.tools import Tool, all_resources, all_tools
 from memoryhub.management import parsers
-from memoryhub.management.base import Group
+from memoryhub.management.base import Group, HubCommand
 from memoryhub.mcp.options import PROFILES
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
@@ -185,7 +185,9 @@ class CommandExamplesTests(SimpleTestCase):
 def commands() -> dict[str, dict[str, Any]]:
     """Return the hub's commands as ``parsers.json`` has them, by group and name."""
     names = [name for name, app in get_commands().items() if app == "memoryhub"]
-    described = {name: load_command_class("memoryhub", name).described(name) for name in sorted(names)}
+    described = {
+        name: cast("HubCommand", load_command_class("memoryhub", name)).described(name) for name in sorted(names)
+    }
     return dict(sorted(described.items(), key=lambda named: list(Group).index(named[1]["group"])))
 
 

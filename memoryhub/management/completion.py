@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import argcomplete
 from argcomplete.completers import DirectoriesCompleter, FilesCompleter, SuppressCompleter
+from argcomplete.shell_integration import shellcode
 
 from memoryhub import env
 from memoryhub.management.parsers import Parser, add_arguments, read_commands
@@ -16,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(shell: str) -> str:
-    return argcomplete.shellcode(["memory-hub"], shell=shell)
+    return shellcode(["memory-hub"], shell=shell)
 
 
 def complete() -> None:

@@ -106,7 +106,7 @@ def add_arguments(parser: ArgumentParser, described: dict[str, Any]) -> None:
 
 
 def _add(parser: ArgumentParser, group: _ActionsContainer, facts: dict[str, Any]) -> None:
-    settings = {name: facts[name] for name in ("metavar", "required", "dest") if name in facts}
+    settings: dict[str, Any] = {name: facts[name] for name in ("metavar", "required", "dest") if name in facts}
     if "commands" in facts:
         commands = parser.add_subparsers(**settings)
         for name, command in facts["commands"].items():
