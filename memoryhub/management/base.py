@@ -77,15 +77,14 @@ class HubCommand(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
-        for reading in self._reading(parser):
-            reading.add_argument("--json", action="store_true", help="print JSON")
+        nested = (action for action in parser._actions if isinstance(action, _SubParsersAction))
+        subcommands = {name: command for action in nested for name, command in action.choices.items()}
+        reading = [parser] * self.reads if isinstance(self.reads, bool) else map(subcommands.__getitem__, self.reads)
+        for command in reading:
+            command.add_argument("--json", action="store_true", help="print JSON")
+        for command in (parser, *subcommands.values()):
+            command.print_usage = _print_nothing  # an error is one sentence
         return parser
-
-    def _reading(self, parser: CommandParser) -> Iterable[Any]:
-        if isinstance(self.reads, bool):
-            return [parser] if self.reads else []
-        acts = next(action for action in parser._actions if isinstance(action, _SubParsersAction))
-        return [acts.choices[name] for name in self.reads]
 
     def values(self) -> dict[str, Iterable[str]]:
         """Return the known values of arguments by name, for completion."""
@@ -143,6 +142,10 @@ def _hub_error(error: DatabaseError) -> HubError:
     if "locked" in str(error):
         return Locked("hub.db or jobs.db is locked by another process; try again")
     return Unavailable(f"hub.db or jobs.db is unavailable: {error}; run `memory-hub doctor`")
+
+
+def _print_nothing(_file: Any = None) -> None:
+    pass
 
 
 # The reader has closed the pipe; the interpreter would fail when it flushes once more
