@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 
 from memoryhub.env import HomeError, check_home
 
-# Commands that need only stores; they start without the web's apps
-_SLIM_COMMANDS = frozenset({"bench", "bootstrap", "import", "rebuild", "replay", "verify"})
+TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
+if TYPE_CHECKING:
+    from typing import Any
 
-# The end of the first sentence or clause of a help text
-_END = re.compile(r"[.;:](?: |$)| \(")
 _USAGE = "memory-hub COMMAND …; memory-hub COMMAND --help shows its options."
 _OTHERS = "memory-hub help --commands also lists Django's commands, such as migrate and shell."
 
 
 def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv if argv is None else argv)
+    if "_ARGCOMPLETE" in os.environ:
+        from memoryhub.management.completion import complete
+
+        complete()
     if argv[1:] == ["--version"]:
         from memoryhub import __version__
 
@@ -47,16 +49,43 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _asks_for_help(argv: list[str]) -> bool:
-    return argv[1:2] == ["help"] or not {"-h", "--help"}.isdisjoint(argv)
+    return not {"-h", "--help"}.isdisjoint(argv)
 
 
+# Help, wrong names and wrong options end here, before Django is imported
 def _run(argv: list[str]) -> int:
-    settings = "memoryhub.settings_store" if argv[1:2] and argv[1] in _SLIM_COMMANDS else "memoryhub.settings"
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
+    from memoryhub.management.parsers import read_commands
 
-    if argv[1:] in ([], ["help"], ["--help"], ["-h"]):
-        sys.stdout.write(_overview())
+    if argv[1:2] == ["help"] and argv[2:] not in ([], ["--commands"]):
+        argv = [argv[0], *argv[2:], "--help"]
+    known = read_commands()
+    name = argv[1] if argv[1:] else "help"
+    if name in ("help", "--help", "-h") and argv[2:] != ["--commands"]:
+        sys.stdout.write(_overview(known["commands"]))
         return 0
+    if name in known["commands"]:
+        return _run_own(argv, name, known["commands"][name])
+    if name not in (*known["others"], "help"):
+        return _refuse(name, known)
+    return _run_in_django(argv, "memoryhub.settings")
+
+
+def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
+    from memoryhub.management.parsers import build
+
+    if name != "completion" and not _asks_for_help(argv):
+        check_home()
+    chosen = build(f"{argv[0].rpartition('/')[2]} {name}", command).parse_args(argv[2:])
+    if name == "completion":
+        from memoryhub.management.completion import script
+
+        sys.stdout.write(script(chosen.shell))
+        return 0
+    return _run_in_django(argv, "memoryhub.settings_store" if command["slim"] else "memoryhub.settings")
+
+
+def _run_in_django(argv: list[str], settings: str) -> int:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     if not _asks_for_help(argv):
         check_home()
     from django.core.management import execute_from_command_line
@@ -65,17 +94,26 @@ def _run(argv: list[str]) -> int:
     return 0
 
 
-def _overview() -> str:
-    import django
-    from django.core.management import find_commands, load_command_class
+def _refuse(name: str, known: dict[str, Any]) -> int:
+    from memoryhub.core.errors import Invalid
+    from memoryhub.core.text import did_you_mean, printable
 
-    from memoryhub import management
+    meant = did_you_mean(name, known["commands"])
+    sentence = f"memory-hub: there is no command {name[:64]!r}{meant}; `memory-hub help` lists all commands\n"
+    sys.stderr.write(printable(sentence))
+    return Invalid.exit_code
 
-    django.setup()
-    commands = {name: load_command_class("memoryhub", name).help for name in find_commands(management.__path__[0])}
+
+def _overview(commands: dict[str, Any]) -> str:
     wide = max(map(len, commands))
-    lines = [f"  {name:<{wide}}  {_END.split(text)[0]}" for name, text in sorted(commands.items())]
-    return "\n".join([_USAGE, "", *lines, "", _OTHERS, ""])
+    lines = [_USAGE]
+    group = ""
+    for name, command in commands.items():
+        if command["group"] != group:
+            group = command["group"]
+            lines += ["", f"{group}:"]
+        lines.append(f"  {name:<{wide}}  {command['summary']}")
+    return "\n".join([*lines, "", _OTHERS, ""])
 
 
 if __name__ == "__main__":

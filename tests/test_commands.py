@@ -8,15 +8,17 @@ import subprocess
 import sys
 import tempfile
 import unicodedata
+from argparse import ArgumentParser, _SubParsersAction
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import TestCase, mock
 
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
 
 from memories.schemas import MemoryWrite
 from memories.services import write_memories
 from memoryhub import __version__
+from memoryhub.management import parsers
 from memoryhub.ops.jobs.runs import Outcome
 from tests.hostile import fill, forged_lines, forging
 from tests.support import HubTestCase, forget_all_stores
@@ -37,9 +39,82 @@ class OverviewTests(HubTestCase):
         self.assertEqual(set(lines), names)
         self.assertEqual(lines["verify"], "Verify the hash chain of a store's log")
         self.assertEqual(self.said_to("--help"), said)
+        self.assertEqual(self.said_to("help"), said)
+
+    def test_each_command_shows_the_help_of_its_own_parser(self):
+        for name, described in parsers.read_commands()["commands"].items():
+            with self.subTest(command=name):
+                parser = load_command_class("memoryhub", name).create_parser("memory-hub", name)
+                built = parsers.build(f"memory-hub {name}", described)
+                self.assertEqual(helps(built), helps(parser))
+        self.assertEqual(self.said_to("help", "token", "create"), self.said_to("token", "create", "--help"))
+
+    def test_help_wrong_names_and_completion_import_no_django(self):
+        completing = {"_ARGCOMPLETE": "1", "COMP_LINE": "memory-hub ver", "COMP_POINT": "14", "_ARGCOMPLETE_IFS": " "}
+        for arguments, environment in (
+            (["--help"], {}),
+            (["help", "search"], {}),
+            (["retention", "plan", "--help"], {}),
+            (["mcp", "--help"], {}),
+            (["serch"], {}),
+            (["search"], {}),
+            (["completion", "bash"], {}),
+            ([], completing),
+        ):
+            with self.subTest(arguments=arguments):
+                command = [sys.executable, "-X", "importtime", str(ROOT / "manage.py"), *arguments]
+                with tempfile.TemporaryFile() as file:
+                    done = subprocess.run(
+                        ["bash", "-c", '"$@" 8>/dev/null', "bash", *command],
+                        stdout=file,
+                        stderr=subprocess.PIPE,
+                        text=True,
+                        check=False,
+                        timeout=120,
+                        env={**os.environ, **environment},
+                    )
+                imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+                self.assertIn("memoryhub.management.parsers", imported)
+                self.assertEqual(
+                    {name for name in imported if name.split(".")[0] in ("django", "pydantic", "mcp")}, set()
+                )
+
+    def test_a_wrong_name_is_answered_with_the_nearest(self):
+        for arguments, sentence in (
+            (["serch", "x"], r"memory-hub: there is no command 'serch' \(did you mean 'search'\?\); "),
+            (["colour"], r"memory-hub: there is no command 'colour'; `memory-hub help` lists"),
+            (
+                ["token", "lst"],
+                r"manage.py token: .*'lst' is not one of create, list, revoke \(did you mean 'list'\?\); ",
+            ),
+            (["search", "x", "--lmit=3"], r"manage.py search: unknown option '--lmit' \(did you mean '--limit'\?\); "),
+            (
+                ["retention", "plan", "--jsn"],
+                r"manage.py retention: unknown option '--jsn' \(did you mean '--json'\?\); ",
+            ),
+            (["search", "x", "--limit", "abc"], r"manage.py search: error: argument --limit: invalid int value: 'abc'"),
+            (["get"], r"manage.py get: the following arguments are required: ID\|NAME; "),
+        ):
+            with self.subTest(arguments=arguments):
+                command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertRegex(done.stderr, sentence)
+                self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_djangos_own_commands_still_run(self):
+        self.assertIn("No changes detected", self.said_to("makemigrations", "--check", "--dry-run"))
+        self.assertLessEqual({"migrate", "verify"}, set(self.said_to("help", "--commands").split()))
 
     def test_the_version_is_the_hubs(self):
         self.assertEqual(self.said_to("--version"), f"{__version__}\n")
+
+
+# The help texts of a parser and of its sub-commands
+def helps(parser: ArgumentParser) -> list[str]:
+    nested = (action for action in parser._actions if isinstance(action, _SubParsersAction))
+    subcommands = [text for action in nested for command in action.choices.values() for text in helps(command)]
+    return [parser.format_help(), *subcommands]
 
 
 class ContextTests(HubTestCase):
@@ -94,6 +169,7 @@ class ImpossibleHomeTests(TestCase):
 
     def test_every_command_says_so_in_one_sentence(self) -> None:
         commands = {path.stem for path in (ROOT / "memoryhub/management/commands").glob("[a-z]*.py")}
+        commands.remove("completion")
         words = {"hook": ["claude-code", "Stop"], "mcp": ["--http", "0"]}
         home, reason = next(iter(self.impossible().items()))
         with ThreadPoolExecutor(2) as pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -11,9 +12,10 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import skipUnless
 
+from django.core.management import get_commands, load_command_class
 from django.test import SimpleTestCase
 from pydantic import BaseModel
 
@@ -24,6 +26,8 @@ from memoryhub.core import errors
 from memoryhub.core.events.event_types import EventType, Retention, event_types
 from memoryhub.core.events.rollback import effects
 from memoryhub.core.tools import Tool, all_resources, all_tools
+from memoryhub.management import parsers
+from memoryhub.management.base import Group, HubCommand
 from memoryhub.mcp.options import PROFILES
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
@@ -62,10 +66,21 @@ class DocumentsTests(SimpleTestCase):
         for error in errors.HubError.__subclasses__():
             self.assertIn(f"| `{error.code}` | {error.http_status} | {error.exit_code} |", text)
 
-    def test_every_command_is_named_and_no_other(self):
-        names = {path.stem for path in (ROOT / "memoryhub/management/commands").glob("[a-z]*.py")}
-        documented = set(re.findall(r"^\| `(\w+)", document("reference/commands.md"), re.MULTILINE))
-        self.assertEqual(documented, names)
+    def test_every_command_has_its_row(self):
+        rows = (
+            f"| `{name}` | {command['summary']} | {'yes' if has_json(command) else ''} |"
+            for name, command in commands().items()
+        )
+        self.assert_table("reference/commands.md", "| command | purpose |", rows)
+
+    def test_every_command_is_described_for_help_and_completion(self):
+        others = sorted(name for name, app in get_commands().items() if app != "memoryhub")
+        named = (f'"{name}": {json.dumps(command, ensure_ascii=False)}' for name, command in commands().items())
+        lines = ",\n".join(named)
+        described = f'{{"others": {json.dumps(others)},\n"commands": {{\n{lines}\n}}}}\n'
+        if os.environ.get("MEMORY_HUB_TEST_WRITE_DOCS"):
+            parsers.FILE.write_text(described)
+        self.assertEqual(parsers.FILE.read_text(), described, "run: make docs")
 
     def test_every_environment_variable_is_named(self):
         code = "\n".join(path.read_text() for path in (ROOT / "memoryhub").rglob("*.py"))
@@ -165,6 +180,21 @@ class CommandExamplesTests(SimpleTestCase):
             for line in re.findall(r"^memory-hub (jobs .+)", document("reference/jobs.md"), re.MULTILINE):
                 code, output = shell.run(*shlex.split(line, comments=True))
                 self.assertEqual(code, 0, f"{line}: {output}")
+
+
+def commands() -> dict[str, dict[str, Any]]:
+    """Return the hub's commands as ``parsers.json`` has them, by group and name."""
+    names = [name for name, app in get_commands().items() if app == "memoryhub"]
+    described = {
+        name: cast("HubCommand", load_command_class("memoryhub", name)).described(name) for name in sorted(names)
+    }
+    return dict(sorted(described.items(), key=lambda named: list(Group).index(named[1]["group"])))
+
+
+def has_json(described: dict[str, Any]) -> bool:
+    found = described["arguments"]
+    subcommands = [command for argument in found for command in argument.get("commands", {}).values()]
+    return any(argument["dest"] == "json" for argument in found) or any(map(has_json, subcommands))
 
 
 def anchors(page: Path) -> set[str]:

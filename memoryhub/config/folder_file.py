@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from memoryhub.config.folder import folder_settings_checked_by
 from memoryhub.config.project_settings import InFolder, ProjectSettings, check_settings, setting_info
 from memoryhub.core.errors import Invalid
+from memoryhub.core.text import did_you_mean
 
 # Keys of the file that are not settings: the project, and whether the hub is enabled.
 NO_SETTINGS = ("project", "identity", "enabled")
@@ -46,9 +46,8 @@ def _refusal(name: str) -> str:
             "remove it there, and set it on the Settings page or in config.toml in the home folder"
         )
     allowed = allowed_in_folders()
-    near = difflib.get_close_matches(name, allowed, n=1)
-    meant = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"there is no setting {name[:64]!r}{meant}; known here are: {', '.join((*NO_SETTINGS, *allowed))}"
+    known = ", ".join((*NO_SETTINGS, *allowed))
+    return f"there is no setting {name[:64]!r}{did_you_mean(name, allowed)}; known here are: {known}"
 
 
 def _refuse_what_loosens(path: str, values: Mapping[str, Any], checked: ProjectSettings) -> None:

@@ -15,6 +15,7 @@ from memoryhub import env
 from memoryhub.config.folder import current_folder
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import current_alias
 
 PREFIX = "MEMORY_HUB_"
 CONFIG_FILE = "config.toml"
@@ -36,7 +37,7 @@ Layers = dict[str, tuple[str, Any]]
 
 
 def decided(names: Collection[str]) -> Layers:
-    """Return the settings that any source sets for the current store, with their source."""
+    """Return the settings that any source sets for the current store, if there is one, with their source."""
     folder = current_folder()
     layers: Layers = {name: (folder.path, value) for name, value in folder.values.items()}
     layers |= {name: (PROJECT, value) for name, value in _of_the_project().items()}
@@ -102,6 +103,8 @@ def _broken(error: Exception) -> str:
 
 
 def _of_the_project() -> dict[str, Any]:
+    if current_alias.get() is None:
+        return {}
     return {name: json.loads(value) for name, value in rows.fetch("SELECT name, value FROM sessions_app_setting")}
 
 

@@ -17,6 +17,7 @@ from memoryhub.config.secret_rules import MAX_ALLOWED, Allowed, SecretRule
 from memoryhub.config.secret_rules import MAX_RULES as MAX_SECRET_RULES
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.text import did_you_mean
 from memoryhub.core.validation import explain
 
 
@@ -225,8 +226,9 @@ def check_settings(values: Mapping[str, Any]) -> ProjectSettings:
     """Return ``values`` as settings; missing ones and None take the default."""
     unknown = sorted(set(values) - set(ProjectSettings.model_fields))
     if unknown:
-        known = ", ".join(ProjectSettings.model_fields)
-        raise Invalid(f"there is no setting {unknown[0]!r}; known settings: {known}")
+        known = ProjectSettings.model_fields
+        meant = did_you_mean(unknown[0], known)
+        raise Invalid(f"there is no setting {unknown[0][:64]!r}{meant}; known settings: {', '.join(known)}")
     try:
         return ProjectSettings(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores.store import StoreId
+from memoryhub.core.text import did_you_mean
 
 Report = Callable[[int, int], None]
 
@@ -102,5 +103,6 @@ def defined_jobs() -> list[Job]:
 def find_job(name: str) -> Job:
     found = _jobs.get(name.strip().lower().replace("-", " "))
     if found is None:
-        raise Invalid(f"there is no job {name[:64]!r}", choices=[job.slug for job in _jobs.values()])
+        known = [job.slug for job in _jobs.values()]
+        raise Invalid(f"there is no job {name[:64]!r}{did_you_mean(name, known)}", choices=known)
     return found

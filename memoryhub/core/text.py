@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 
 # Matches a text without a line break, in pydantic, JSON Schema and ``re`` alike. The characters are those at which
 # ``str.splitlines`` splits, because some readers of an answer split there too.
@@ -31,6 +32,14 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun: ``1 memory``, ``2 memories``; ``plural`` defaults to the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean 'x'?)`` for the known word that is closest, or "" if none is close."""
+    import difflib
+
+    near = difflib.get_close_matches(word, [*known], n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def flat(text: str) -> str:

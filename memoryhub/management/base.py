@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
+import re
 import signal
 import sys
-from argparse import ArgumentTypeError, _MutuallyExclusiveGroup
-from collections.abc import Callable, Iterator
+from argparse import ArgumentTypeError, _MutuallyExclusiveGroup, _SubParsersAction
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 from django.db import DatabaseError
+from pydantic_core import to_jsonable_python
 
 from memoryhub.config.folder import read_folder, use_folder
 from memoryhub.config.identity import identify_project
-from memoryhub.core.errors import INTERRUPTED_EXIT_CODE, HubError, Locked, Unavailable
+from memoryhub.core.errors import INTERRUPTED_EXIT_CODE, HubError, Invalid, Locked, Unavailable
 from memoryhub.core.log import anchor_warning
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, list_projects, org_store, project_store, use_store
 from memoryhub.core.text import hanging, printable
+from memoryhub.management.parsers import DJANGOS_OPTIONS, describe
 from memoryhub.ops.serving.drain import drain_before_reading
+from memoryhub.registry.project_lookup import require_project_of
 
-# Accepted, but hidden from ``--help``
-_DJANGOS_OPTIONS = (
-    "--version --verbosity --settings --pythonpath --traceback --no-color --force-color --skip-checks".split()
-)
+# The end of the first sentence or clause of a help text
+_END = re.compile(r"[.;:](?: |$)| \(")
+# Values of arguments by name; files of the home folder
+_VALUES = {"project": ["projects/*"], "projects": ["projects/*"], "org": ["orgs/*"]}
+
+
+class Group(StrEnum):
+    RUN = "Run and connect"
+    CONTENT = "Projects and content"
+    MAINTENANCE = "Maintenance"
 
 
 # Control and bidirectional characters in stored text must not reach the terminal; they print as ``\u001b``
@@ -55,9 +67,44 @@ Refusal.__name__ = "memory-hub"  # Django prints the class's name before the mes
 class HubCommand(BaseCommand):
     interrupted = "interrupted"
     requires_system_checks: list[str] = []
-    suppressed_base_arguments = set(_DJANGOS_OPTIONS)
+    suppressed_base_arguments = set(DJANGOS_OPTIONS)
+    group: ClassVar[Group] = Group.MAINTENANCE
+    # Starts without the web's apps, because it needs only stores
+    is_slim: ClassVar[bool] = False
+    # Whether the command reads, or which of its sub-commands do: they take ``--json`` and call ``answer``
+    reads: ClassVar[bool | tuple[str, ...]] = False
+    as_json = False
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        nested = (action for action in parser._actions if isinstance(action, _SubParsersAction))
+        subcommands = {name: command for action in nested for name, command in action.choices.items()}
+        reading = [parser] * self.reads if isinstance(self.reads, bool) else map(subcommands.__getitem__, self.reads)
+        for command in reading:
+            command.add_argument("--json", action="store_true", help="print JSON")
+        for command in (parser, *subcommands.values()):
+            command.print_usage = _print_nothing  # an error is one sentence
+        return parser
+
+    def values(self) -> dict[str, Iterable[str]]:
+        """Return the known values of arguments by name, for completion."""
+        return {}
+
+    def described(self, name: str) -> dict[str, Any]:
+        """Return the command as ``parsers.json`` keeps it."""
+        facts = {"group": self.group, "summary": _END.split(self.help)[0], "slim": self.is_slim}
+        return {**facts, **describe(self.create_parser("memory-hub", name), {**_VALUES, **self.values()})}
+
+    def answer(self, data: Any, lines: Iterable[str]) -> None:
+        """Print data with ``--json``, in the shape of REST where it has the same answer; otherwise the lines."""
+        if self.as_json:
+            self.stdout.write(json.dumps(to_jsonable_python(data), ensure_ascii=False, indent=1))
+        else:
+            for line in lines:
+                self.stdout.write(line)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
+        self.as_json = options.get("json", False)
         self.stdout = _filtered(self.stdout, options.pop("stdout", None))
         self.stderr = _filtered(self.stderr, options.pop("stderr", None))
         try:
@@ -97,6 +144,10 @@ def _hub_error(error: DatabaseError) -> HubError:
     return Unavailable(f"hub.db or jobs.db is unavailable: {error}; run `memory-hub doctor`")
 
 
+def _print_nothing(_file: Any = None) -> None:
+    pass
+
+
 # The reader has closed the pipe; the interpreter would fail when it flushes once more
 def _discard_output() -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
@@ -126,6 +177,16 @@ def add_store_options(parser: CommandParser, purpose: str, otherwise: str = "") 
     return where
 
 
+def store_or_folders(options: dict[str, Any]) -> StoreId:
+    """Return the store that the options name, or that of the folder's project."""
+    named = store_option(options)
+    if named:
+        return named
+    project = identify_project(project=None, directory=Path.cwd())
+    require_project_of(Path.cwd(), project)
+    return project_store(project)
+
+
 def store_option(options: dict[str, Any]) -> StoreId | None:
     if options["project"]:
         return project_store(options["project"])
@@ -144,11 +205,27 @@ class ProjectCommand(HubCommand):
     def store(self, options: dict[str, Any], directory: Path | None = None) -> Iterator[str]:
         project = identify_project(project=options["project"], directory=directory or Path.cwd())
         drain_before_reading(project)
+        if options["project"] is None and not self.creates_store:
+            require_project_of(directory or Path.cwd(), project)
         origin = use_origin(source="cli", actor=getpass.getuser())
         folder = use_folder(read_folder(directory or Path.cwd(), project))
         with use_store(project_store(project), create=self.creates_store), folder, origin:
             self._warn()
             yield project
+
+    @contextmanager
+    def store_or_none(self, options: dict[str, Any]) -> Iterator[None]:
+        """Open the store if the folder has a project; otherwise only the hub's and the folder's settings apply."""
+        try:
+            project = identify_project(project=options["project"], directory=Path.cwd())
+        except Invalid:
+            project = ""
+        if options["project"] is None and project not in list_projects():
+            with use_folder(read_folder(Path.cwd(), project)):
+                yield
+            return
+        with self.store(options):
+            yield
 
     def _warn(self) -> None:
         warning = anchor_warning()

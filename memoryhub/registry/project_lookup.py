@@ -68,6 +68,20 @@ def require_project(project: str) -> None:
         raise NotFound(f"there is no project {project!r}; see `memory-hub project list`", choices=list_projects())
 
 
+def require_project_of(directory: Path, project: str) -> None:
+    """Raise NotFound, with the next command, if the project of a folder does not exist yet."""
+    if project in list_projects():
+        return
+    if find_repository(directory.resolve()):
+        raise NotFound(
+            f"the project {project!r} of this repository does not exist yet; `memory-hub import git` creates it"
+        )
+    raise NotFound(
+        f"this folder belongs to no project; pass --project ID (`memory-hub project list` shows them), or create one "
+        f"with `memory-hub project create {project}`"
+    )
+
+
 def _of_repository(repository: Repository, project: str) -> str:
     urls = {name: url for name, url in repository.remotes.items() if slugify(remote_name(url)) == project}
     if urls:

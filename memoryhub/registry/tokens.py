@@ -13,7 +13,7 @@ import secrets
 import string
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from django.db import DatabaseError, connections, transaction
 from django.db.models import Q
@@ -112,6 +112,14 @@ def token_status(token: AgentToken, now: datetime) -> str:
         return f"revoked on {token.revoked_at:%Y-%m-%d} by {token.revoked_by}"
     used = f"used last {token.last_used_at:%Y-%m-%d %H:%M} from {token.last_used_from}" if token.last_used_at else ""
     return "expired" if token.expires_at <= now else used or "never used"
+
+
+def token_facts(token: AgentToken, now: datetime) -> dict[str, Any]:
+    """Return what may be shown of a token, for programs."""
+    names = (
+        "name prefix projects verbs created_at created_by expires_at last_used_at last_used_from revoked_at revoked_by"
+    )
+    return {name: getattr(token, name) for name in names.split()} | {"status": token_status(token, now)}
 
 
 def find_token(name: str) -> AgentToken:

@@ -96,8 +96,8 @@ def _take(argv: list[str]) -> None:
     _hand_over(event)
 
 
-# The effect that the client's table declares for an event, "" if it is unknown, and whether the client adds the answer to
-# its model's context. Searches the text: importing a TOML parser takes longer than the hook may take.
+# The effect that the client's table declares for an event, "" if it is unknown, and whether the client adds the answer
+# to its model's context. Searches the text: importing a TOML parser takes longer than the hook may take.
 def declared(client: str, event: str) -> tuple[str, bool]:
     try:
         with open(post.CLIENTS_FILE, "rb") as file:  # noqa: PTH123  (importing pathlib takes longer than this)

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from argparse import ArgumentTypeError
-from dataclasses import asdict
 from typing import Any, TextIO, cast
 
 from django.core.management.base import CommandParser
@@ -21,16 +19,17 @@ _MAX_MEMORIES = 1_000_000
 
 class Command(HubCommand):
     help = "Measure start, write, search and context pack over MCP on this machine. Uses a temporary home."
+    is_slim = True
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--memories", type=_count, default=1000, help="memories in the store; default: 1000")
-        parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # unwinds, so the home is removed
         timings = measure(options["memories"])
-        if options["json"]:
-            self.stdout.write(json.dumps([asdict(timing) for timing in timings], indent=2))
+        if self.as_json:
+            self.answer(timings, [])
             return
         table = Table(title=f"{options['memories']:,} memories", title_justify="left", box=SIMPLE_HEAD)
         table.add_column("over MCP")

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from memories.bootstrap import Done, Outcome, load_guidelines, remove_guidelines
 from memoryhub.core.origin import use_origin
 from memoryhub.core.text import flat
-from memoryhub.management.base import HubCommand
+from memoryhub.management.base import Group, HubCommand
 
 
 class Command(HubCommand):
@@ -16,6 +16,8 @@ class Command(HubCommand):
         "Load a small set of guidelines into the global scope, which every project inherits. Guidelines that you have "
         "edited or deleted are not changed."
     )
+    group = Group.CONTENT
+    is_slim = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--remove", action="store_true", help="remove those that nobody has edited")

@@ -7,13 +7,16 @@ from django.core.management.base import CommandParser
 from memories.pack import pack_context, replay_pack
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import ProjectCommand, entity_id
+from memoryhub.management.base import Group, ProjectCommand, entity_id
 
 
 class Command(ProjectCommand):
     help = (
         "Print a context pack within a token budget: guidelines, decisions, facts, turns, conflicts, the last session."
     )
+    group = Group.CONTENT
+    is_slim = True
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -29,4 +32,4 @@ class Command(ProjectCommand):
             else:
                 command = command_from(ContextPackRequest, {**options, "query": " ".join(options["query"])})
                 sent = pack_context(command=command)
-        self.stdout.write(sent.text)
+        self.answer(sent.data(), [sent.text])

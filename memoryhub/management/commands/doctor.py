@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import getpass
-import json
 import sys
-from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -23,10 +21,10 @@ EXIT_FOUND = 15
 
 class Command(HubCommand):
     help = f"Check every store and the hub, and print each problem with its repair (exit code {EXIT_FOUND} if any)."
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_store_options(parser, "check only {}; default: all stores and the hub")
-        parser.add_argument("--json", action="store_true", help="print the problems as JSON")
         parser.add_argument(
             "--deep",
             action="store_true",
@@ -56,15 +54,11 @@ class Command(HubCommand):
         in_hub = [] if store else examine_hub(deep=options["deep"])
         examined = [examine_store(store_id, deep=options["deep"]) for store_id in stores]
         found = [finding for examination in examined for finding in examination.findings] + in_hub
-        if options["json"]:
-            self.stdout.write(json.dumps([asdict(finding) for finding in found], ensure_ascii=False))
-        else:
-            for finding in found:
-                self.stdout.write(hanging(f"{finding.where}: {finding.what}.\nrepair: {finding.mend}"))
-            for target, examination in zip(map(Target, stores), examined, strict=True):
-                if examination.compared:
-                    self.stdout.write(f"{target.title}: {examination.compared}")
-            self._sum_up(len(stores), len(found))
+        lines = [hanging(f"{finding.where}: {finding.what}.\nrepair: {finding.mend}") for finding in found]
+        for target, examination in zip(map(Target, stores), examined, strict=True):
+            if examination.compared:
+                lines.append(f"{target.title}: {examination.compared}")
+        self.answer(found, [*lines, _sum(len(stores), len(found))])
         if found:
             sys.exit(EXIT_FOUND)
 
@@ -77,8 +71,6 @@ class Command(HubCommand):
         what = f"{counted(lost, 'event')} lost" if lost > 0 else "the current log"
         self.stdout.write(f"accepted: {what}, recorded as #{event.position}; the store is writable again")
 
-    def _sum_up(self, stores: int, findings: int) -> None:
-        examined = f"{stores} store{'' if stores == 1 else 's'} examined"
-        self.stdout.write(
-            f"{examined}: {findings} finding{'' if findings == 1 else 's'}" if findings else f"{examined}: all is well"
-        )
+
+def _sum(stores: int, findings: int) -> str:
+    return f"{counted(stores, 'store')} examined: {counted(findings, 'finding') if findings else 'all is well'}"

@@ -9,13 +9,15 @@ from django.core.management.base import CommandParser
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.text import counted
-from memoryhub.management.base import ProjectCommand
+from memoryhub.management.base import Group, ProjectCommand
 
 _GRAPH = "decisions.mmd"
 
 
 class Command(ProjectCommand):
     help = "Export decisions as architecture decision records (MADR), or as a Mermaid graph."
+    group = Group.CONTENT
+    is_slim = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         kinds = parser.add_subparsers(dest="kind", required=True, metavar="adr")

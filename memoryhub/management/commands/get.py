@@ -8,11 +8,14 @@ from memories import selectors
 from memories.present import memory_text
 from memories.schemas import MemoryGet
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import ProjectCommand
+from memoryhub.management.base import Group, ProjectCommand
 
 
 class Command(ProjectCommand):
     help = "Show memories by id, or one by title or topic."
+    group = Group.CONTENT
+    is_slim = True
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -25,7 +28,7 @@ class Command(ProjectCommand):
         command = command_from(MemoryGet, {**options, **_named(options["names"])})
         with self.store(options):
             found = selectors.get_memories(command=command)
-        self.stdout.write("\n\n".join(map(memory_text, found)))
+        self.answer({"results": found}, ["\n\n".join(map(memory_text, found))])
 
 
 def _named(names: list[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from decisions.importing import AdrReport, import_adrs, record_names
 from memories.importing import MAX_HEADINGS, find_files, import_markdown
 from memoryhub.config.identity import bind_project
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import ProjectCommand
+from memoryhub.management.base import Group, ProjectCommand
 from sessions_app.git import count_commits, read_commits
 from sessions_app.services import record_commits
 
@@ -29,6 +29,8 @@ class Command(ProjectCommand):
         "Import Markdown and text files, architecture decision records, or a git repository's commits. Importing again "
         "adds only changes."
     )
+    group = Group.CONTENT
+    is_slim = True
     creates_store = True
     interrupted = "interrupted; what was imported is kept, and the same command imports the rest"
 

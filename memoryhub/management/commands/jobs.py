@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import getpass
 import sys
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandParser
 
@@ -15,6 +16,9 @@ from memoryhub.core.text import flat
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import HubCommand, add_store_options, store_option
 
+if TYPE_CHECKING:
+    from memoryhub.ops.jobs.status import JobStatus
+
 EXIT_FAILED = 14
 _ROW = "{:<22} {:<36} {:<17} {:<12} {}"
 
@@ -25,6 +29,7 @@ class Command(HubCommand):
         f"(exit code {EXIT_FAILED} if it failed, {Locked.exit_code} if it is already running); "
         "or change its schedule."
     )
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", nargs="?", help="the job to run, such as backup or verify-stores")
@@ -37,6 +42,12 @@ class Command(HubCommand):
             "--default", dest="every", action="store_const", const="default", help="restore the default schedule"
         )
         plan.add_argument("--at", metavar="HH:MM", help="time of day (UTC), for every day or week")
+
+    def values(self) -> dict[str, Iterable[str]]:
+        from memoryhub.core.jobs import defined_jobs
+        from memoryhub.ops import jobs  # noqa: F401 - loads all jobs
+
+        return {"name": [job.slug for job in defined_jobs()]}
 
     def handle(self, *args: Any, **options: Any) -> None:
         from memoryhub.ops import jobs  # noqa: F401 - loads all jobs
@@ -64,20 +75,16 @@ class Command(HubCommand):
         with use_origin(source="cli", actor=getpass.getuser()):
             plan = change_plan(command=command_from(JobPlan, {**options, "job": job.slug}))
         due = f"; next run {_moment(plan.next_run)} UTC" if plan.next_run else ""
-        self.stdout.write(f"{job.slug}: {plan.described}{due}")
+        data = {"job": job.slug, "runs": plan.described, "next_run": plan.next_run}
+        self.answer(data, [f"{job.slug}: {plan.described}{due}"])
 
     def _list(self) -> None:
         from memoryhub.ops.jobs.status import job_statuses
 
-        self.stdout.write(_ROW.format("JOB", "RUNS", "LAST RUN (UTC)", "RESULT", "NEXT RUN (UTC)"))
-        for status in job_statuses():
-            ended = status.last.ended_at if status.last else None
-            due = "off" if status.is_off else _moment(status.next_run)
-            self.stdout.write(_ROW.format(status.job.slug, status.runs, _moment(ended), status.result, due))
-            for failure in status.failures:
-                if failure.last:
-                    message = flat(failure.last.message)
-                    self.stdout.write(f"  {failure.target.title}: {failure.last.result}: {message}")
+        statuses = job_statuses()
+        head = _ROW.format("JOB", "RUNS", "LAST RUN (UTC)", "RESULT", "NEXT RUN (UTC)")
+        lines = (line for status in statuses for line in _status_lines(status))
+        self.answer({"results": list(map(_facts, statuses))}, [head, *lines])
 
     def _run(self, job: Job, store: StoreId | None) -> None:
         from memoryhub.ops.jobs import BUSY, run_job
@@ -86,8 +93,9 @@ class Command(HubCommand):
         targets = _targets(job, store)
         with following(job, len(targets), self.stderr) as watch:
             outcomes = run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
-        for outcome in outcomes:
-            self.stdout.write(f"{outcome.target.title}: {outcome.result}: {flat(outcome.message) or 'nothing to do'}")
+        data = [{"target": done.target.title, "result": done.result, "message": done.message} for done in outcomes]
+        lines = [f"{done.target.title}: {done.result}: {flat(done.message) or 'nothing to do'}" for done in outcomes]
+        self.answer({"results": data}, lines)
         if any(outcome.result not in ("ok", BUSY) for outcome in outcomes):
             sys.exit(EXIT_FAILED)
         if any(outcome.result == BUSY for outcome in outcomes):
@@ -106,6 +114,27 @@ def _targets(job: Job, store: StoreId | None) -> list[Any]:
     if not store.path.exists():
         raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
     return [Target(store)]
+
+
+def _status_lines(status: JobStatus) -> Iterator[str]:
+    ended = status.last.ended_at if status.last else None
+    due = "off" if status.is_off else _moment(status.next_run)
+    yield _ROW.format(status.job.slug, status.runs, _moment(ended), status.result, due)
+    for failure in status.failures:
+        if failure.last:
+            yield f"  {failure.target.title}: {failure.last.result}: {flat(failure.last.message)}"
+
+
+def _facts(status: JobStatus) -> dict[str, Any]:
+    failures = [(failure.target.title, failure.last) for failure in status.failures if failure.last]
+    return {
+        "job": status.job.slug,
+        "runs": status.runs,
+        "last_run": status.last.ended_at if status.last else None,
+        "result": status.result,
+        "next_run": status.next_run,
+        "failures": [{"target": target, "result": run.result, "message": run.message} for target, run in failures],
+    }
 
 
 def _moment(moment: datetime | None) -> str:

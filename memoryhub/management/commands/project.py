@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import getpass
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ from memoryhub.config.identity import SETTINGS_FILE, check_project_id
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.text import flat
-from memoryhub.management.base import HubCommand
+from memoryhub.management.base import Group, HubCommand
 from memoryhub.registry import project_lookup
 from memoryhub.registry.project_lookup import ProjectRow
-from memoryhub.registry.projects import ProjectCreate, create_project
+from memoryhub.registry.projects import ProjectCreate, ProjectDetails, create_project
 
 
 class Command(HubCommand):
     help = "List, show or create projects; `memory-hub settings` changes their settings."
+    group = Group.CONTENT
+    reads = ("list", "show")
 
     def add_arguments(self, parser: CommandParser) -> None:
         acts = parser.add_subparsers(dest="act", required=True, metavar="list|show|create")
@@ -31,20 +34,17 @@ class Command(HubCommand):
         create.add_argument("--description", default="", help="description")
         create.add_argument("--org", metavar="ID", help="its organisation")
 
+    def values(self) -> dict[str, Iterable[str]]:
+        return {"id": ["projects/*"]}
+
     def handle(self, *args: Any, **options: Any) -> None:
         with use_origin(source="cli", actor=getpass.getuser()):
             getattr(self, f"_{options['act']}")(options)
 
     def _list(self, _: dict[str, Any]) -> None:
-        rows = [_cells(row) for row in project_lookup.project_rows()]
-        if not rows:
-            self.stdout.write("no projects yet; the first write in a folder creates one")
-            return
-        table = [["ID", "NAME", "EVENTS", "SIZE", "LAST WRITE", "FOLDER"], *rows]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for row in table:
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-            self.stdout.write("  ".join(cells).rstrip())
+        rows = project_lookup.project_rows()
+        lines = _table(rows) if rows else ["no projects yet; the first write in a folder creates one"]
+        self.answer({"results": rows}, lines)
 
     def _show(self, options: dict[str, Any]) -> None:
         if options["id"]:
@@ -53,32 +53,17 @@ class Command(HubCommand):
         else:
             found = project_lookup.locate(Path.cwd())
             project, because = found.project, found.because
-        self._print(project, because)
-
-    def _print(self, project: str, because: str) -> None:
-        self.stdout.write(project)
-        if because:
-            self.stdout.write(flat(f"  because   {because}"))
+        head = [project, *([flat(f"  because   {because}")] if because else [])]
         row = project_lookup.row_of(project)
         if row is None:
-            self.stdout.write("  status    does not exist yet; the first write creates it")
+            data = {"project_id": project, "because": because, "exists": False}
+            self.answer(data, [*head, "  status    does not exist yet; the first write creates it"])
             return
         with use_store(project_store(project)):
             details, decided = project_lookup.project_in_full()
-        facts = {
-            "name": details.name,
-            "of": details.org_id or "",
-            "for": details.description,
-            "folder": row.folder,
-            "store": str(project_store(project).path),
-            "holds": f"memories {details.memories:,}, sessions {details.sessions:,}, commits {details.commits:,}",
-            "log": f"events {details.events:,}, {_size(row.bytes)}, last {_minute(row)}",
-        }
-        for name, value in facts.items():
-            if value:
-                self.stdout.write(f"  {name:<9} {flat(value)}")
-        for name, (value, by) in decided.items():
-            self.stdout.write(flat(f"  setting   {name} = {json.dumps(value, ensure_ascii=False)}, by {by}"))
+        settings = {name: {"value": value, "decided_by": by} for name, (value, by) in decided.items()}
+        data = {**details.model_dump(), "because": because, "exists": True, "folder": row.folder, "settings": settings}
+        self.answer(data, [*head, *_details(details, row, decided)])
 
     def _create(self, options: dict[str, Any]) -> None:
         given = {"name": options["title"], "description": options["description"], "org_id": options["org"]}
@@ -88,6 +73,28 @@ class Command(HubCommand):
         self.stdout.write(
             f'created {made.project_id}; to bind a folder to it, put project = "{project}" into {SETTINGS_FILE}'
         )
+
+
+def _table(rows: list[ProjectRow]) -> Iterator[str]:
+    table = [["ID", "NAME", "EVENTS", "SIZE", "LAST WRITE", "FOLDER"], *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _details(details: ProjectDetails, row: ProjectRow, decided: dict[str, tuple[Any, str]]) -> Iterator[str]:
+    facts = {
+        "name": details.name,
+        "of": details.org_id or "",
+        "for": details.description,
+        "folder": row.folder,
+        "store": str(project_store(details.project_id).path),
+        "holds": f"memories {details.memories:,}, sessions {details.sessions:,}, commits {details.commits:,}",
+        "log": f"events {details.events:,}, {_size(row.bytes)}, last {_minute(row)}",
+    }
+    yield from (f"  {name:<9} {flat(value)}" for name, value in facts.items() if value)
+    for name, (value, by) in decided.items():
+        yield flat(f"  setting   {name} = {json.dumps(value, ensure_ascii=False)}, by {by}")
 
 
 def _cells(row: ProjectRow) -> list[str]:

@@ -4,19 +4,17 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from memoryhub.config.identity import identify_project
 from memoryhub.core import log
 from memoryhub.core.errors import Unavailable
-from memoryhub.core.stores.store import StoreId, project_store, use_store
+from memoryhub.core.stores.store import StoreId, use_store
 from memoryhub.core.text import counted
-from memoryhub.management.base import HubCommand, add_store_options, store_option
+from memoryhub.management.base import HubCommand, add_store_options, store_or_folders
 from memoryhub.ops.backups.rebuilding import rebuild_store
 
 EXIT_DIFFERENT = 12
@@ -28,6 +26,7 @@ class Command(HubCommand):
         "Rebuild a store's read models from its log and compare all tables (exit code 12 if one differs). "
         "A damaged file is rebuilt too, if its log can be read; the damaged file is kept."
     )
+    is_slim = True
 
     interrupted = "interrupted; the read models are consistent, and the log is unchanged"
 
@@ -42,7 +41,7 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         only = [name.strip() for name in options["only"].split(",") if name.strip()]
-        store = store_option(options) or project_store(identify_project(project=None, directory=Path.cwd()))
+        store = store_or_folders(options)
         with _progress(_events(store)) as progress:
             done = rebuild_store(store=store, progress=progress, only=only)
         report = done.report

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -20,6 +21,7 @@ class Command(StoreCommand):
         "Preview a redaction of a store's log, its copies and the spool; with --confirm TOKEN, redact permanently and "
         "search the files for what is left."
     )
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -44,31 +46,35 @@ class Command(StoreCommand):
             options["text"] = sys.stdin.read().rstrip("\n")
         with self.store(options):
             if options["confirm_token"]:
-                self._print(_redacted(command_from(RedactionRun, options)))
+                done = _redacted(command_from(RedactionRun, options))
+                self.answer(done, _done_lines(done))
             else:
-                self._show(preview_redaction(command=command_from(RedactionSelect, options)))
+                preview = preview_redaction(command=command_from(RedactionSelect, options))
+                self.answer(preview, _preview_lines(preview))
 
-    def _show(self, preview: RedactionPreview) -> None:
-        for place in preview.places[:_SHOWN]:
-            head = flat(f"#{place.position} {place.occurred_at.date()} {place.event_type} {place.field}")
-            self.stdout.write(f"{head}\n  - {_one_line(place.before)}\n  + {_one_line(place.after)}")
-        if len(preview.places) > _SHOWN:
-            self.stdout.write(f"… and {counted(len(preview.places) - _SHOWN, 'place')} more")
-        copies = "; ".join(f"{count} {name}" for name, count in preview.copies.items())
-        found = f"{counted(preview.finds, 'match', 'matches')} in {counted(preview.events, 'event')}"
-        self.stdout.write(f"{found} of {counted(preview.entities, 'item')} ({copies})")
-        for kept in preview.kept:
-            self.stdout.write(flat(f"kept in {kept.where}: {kept.why}"))
-        self.stdout.write(f"nothing was changed; to redact, add --confirm {preview.confirm_token}")
 
-    def _print(self, done: RedactionDone) -> None:
-        self.stdout.write(
-            f"redacted {counted(done.finds, 'match', 'matches')} in {counted(done.events, 'event')}{_spooled(done)}; "
-            f"searched {counted(done.searched_files, 'file')} ({done.searched_bytes:,} bytes): "
-            f"{len(done.left)} still {'contains' if len(done.left) == 1 else 'contain'} it"
-        )
-        for kept in done.left:
-            self.stdout.write(flat(f"still in {kept.where}: {kept.why}"))
+def _preview_lines(preview: RedactionPreview) -> Iterator[str]:
+    for place in preview.places[:_SHOWN]:
+        head = flat(f"#{place.position} {place.occurred_at.date()} {place.event_type} {place.field}")
+        yield f"{head}\n  - {_one_line(place.before)}\n  + {_one_line(place.after)}"
+    if len(preview.places) > _SHOWN:
+        yield f"… and {counted(len(preview.places) - _SHOWN, 'place')} more"
+    copies = "; ".join(f"{count} {name}" for name, count in preview.copies.items())
+    found = f"{counted(preview.finds, 'match', 'matches')} in {counted(preview.events, 'event')}"
+    yield f"{found} of {counted(preview.entities, 'item')} ({copies})"
+    for kept in preview.kept:
+        yield flat(f"kept in {kept.where}: {kept.why}")
+    yield f"nothing was changed; to redact, add --confirm {preview.confirm_token}"
+
+
+def _done_lines(done: RedactionDone) -> Iterator[str]:
+    yield (
+        f"redacted {counted(done.finds, 'match', 'matches')} in {counted(done.events, 'event')}{_spooled(done)}; "
+        f"searched {counted(done.searched_files, 'file')} ({done.searched_bytes:,} bytes): "
+        f"{len(done.left)} still {'contains' if len(done.left) == 1 else 'contain'} it"
+    )
+    for kept in done.left:
+        yield flat(f"still in {kept.where}: {kept.why}")
 
 
 def _redacted(command: RedactionRun) -> RedactionDone:

@@ -11,6 +11,8 @@ from sessions_app.replay import EventWindow, replay_lines
 
 class Command(StoreCommand):
     help = "Print events in order, as one line of canonical JSON each; every run prints the same bytes."
+    is_slim = True
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

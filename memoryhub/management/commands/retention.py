@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from governance.present import hold_line, plan_lines, run_lines
 from governance.retention.run import run_retention
-from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest
+from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest, RunView
 from governance.retention.selectors import lift_hold, list_holds, list_runs, place_hold, plan_retention
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.text import counted, flat
@@ -21,11 +21,11 @@ from memoryhub.management.base import StoreCommand, entity_id
 
 class Command(StoreCommand):
     help = "Preview and run retention, and place holds on what must be kept."
+    reads = ("plan", "runs", "holds")
 
     def add_arguments(self, parser: CommandParser) -> None:
         kinds = parser.add_subparsers(dest="kind", required=True, metavar="plan|run|runs|hold|holds|lift")
         plan = kinds.add_parser("plan", help="show what would be deleted now, and what is kept and why")
-        plan.add_argument("--json", action="store_true", help="print JSON")
         run = kinds.add_parser("run", help="permanently delete what the plan lists; asks for the project's name")
         run.add_argument("--yes", action="store_true", help="don't ask")
         run.add_argument("--digest", metavar="HEX", help="only if the plan still has this digest")
@@ -48,7 +48,7 @@ class Command(StoreCommand):
 
     def _plan(self, _project: str, options: dict[str, Any]) -> None:
         plan = plan_retention(command=command_from(RetentionPlanRequest, options))
-        self.stdout.write(plan.model_dump_json(indent=2) if options["json"] else "\n".join(plan_lines(plan)))
+        self.answer(plan, plan_lines(plan))
 
     def _run(self, project: str, options: dict[str, Any]) -> None:
         plan = plan_retention(command=command_from(RetentionPlanRequest, options))
@@ -77,20 +77,18 @@ class Command(StoreCommand):
         self.stdout.write(flat(f"hold #{hold.id} on {hold.stream_id} was lifted"))
 
     def _holds(self, _project: str, _options: dict[str, Any]) -> None:
-        self.stdout.write("\n".join(map(hold_line, list_holds().results)) or "no holds in force")
+        holds = list_holds()
+        self.answer(holds, map(hold_line, holds.results) if holds.results else ["no holds in force"])
 
     def _runs(self, _project: str, _options: dict[str, Any]) -> None:
-        runs = list_runs().results
-        if not runs:
-            self.stdout.write("no runs yet")
-        for run in runs:
-            ended = (
-                f"deleted {counted(run.events, 'event')}"
-                if run.ran_at
-                else "interrupted; run retention again to finish it"
-            )
-            when = f"{run.began_at:%Y-%m-%d %H:%M}"
-            self.stdout.write(flat(f"#{run.id} {when} by {run.actor} ({run.source}): {ended}"))
+        runs = list_runs()
+        self.answer(runs, map(_run_line, runs.results) if runs.results else ["no runs yet"])
+
+
+def _run_line(run: RunView) -> str:
+    deleted = f"deleted {counted(run.events, 'event')}"
+    ended = deleted if run.ran_at else "interrupted; run retention again to finish it"
+    return flat(f"#{run.id} {run.began_at:%Y-%m-%d %H:%M} by {run.actor} ({run.source}): {ended}")
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -18,6 +19,7 @@ class Command(StoreCommand):
         "Preview what a session, client, source or period did in a store and its downstream effects; with --yes, "
         "quarantine or undo it. --undo ID undoes a roll-back."
     )
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -49,44 +51,48 @@ class Command(StoreCommand):
                 reason = options["reason"] or ""
                 return self._print(undo_rollback(command=RollbackUndo(id=options["undo"], reason=reason)))
             shown = preview(command=command_from(RollbackPlan, options))
-            self._show(shown)
-            if not shown.counts and not options["yes"]:
-                return self.stdout.write("nothing to roll back")
             if not options["yes"]:
-                return self.stdout.write("nothing was changed; add --yes to roll back")
+                end = "nothing was changed; add --yes to roll back" if shown.counts else "nothing to roll back"
+                return self.answer(shown, [*_preview_lines(shown), end])
+            if not self.as_json:
+                self.answer(shown, _preview_lines(shown))
             chosen = {**options, "confirm_token": shown.confirm_token}
             return self._print(roll_back(command=command_from(RollbackMake, chosen)))
 
-    def _show(self, shown: Preview) -> None:
-        for title, groups in (("direct", shown.trace.direct), ("downstream", shown.trace.derived)):
-            for group in groups:
-                self.stdout.write(f"{title}: {group.count} × {group.title.lower()}")
-                self._things(group)
-        for left in shown.left:
-            self.stdout.write(
-                flat(f"unchanged: {f'#{left.id} ' if left.id else ''}{left.title}{' ' * bool(left.title)}({left.why})")
-            )
-        if shown.left_count > len(shown.left):
-            self.stdout.write(f"unchanged: {shown.left_count - len(shown.left)} more")
-        done = ", ".join(f"{do} {count}" for do, count in shown.counts.items())
-        self.stdout.write(f"{counted(shown.trace.events, 'event')}; would {done or 'change nothing'}")
-
-    def _things(self, group: Group) -> None:
-        for thing in group.shown[:_SHOWN]:
-            via = f" ({thing.how} #{thing.via})" if thing.via else ""
-            note = f" ({thing.changed_since or thing.quarantined})" if thing.changed_since or thing.quarantined else ""
-            line = flat(f"#{thing.id} {thing.type} {thing.title}{via}{note}")
-            self.stdout.write(f"  {'  ' * max(0, thing.depth - 1)}{line}")
-        if group.count > _SHOWN:
-            self.stdout.write(f"  … and {group.count - _SHOWN} more")
-
     def _print(self, made: RollbackView) -> None:
-        left = made.undone_left if made.undone_at else made.left
-        done = ", ".join(f"{do} {count}" for do, count in made.counts.items())
-        state = "undone" if made.undone_at else "made"
-        self.stdout.write(f"roll-back #{made.id} {state}: {done}; {len(left)} unchanged")
-        if made.undone_at:
-            for item in left:
-                self.stdout.write(flat(f"unchanged: #{item.id} {item.title} ({item.why})"))
-        else:
-            self.stdout.write(f"to undo it: memory-hub rollback --undo {made.id}")
+        self.answer(made, _made_lines(made))
+
+
+def _preview_lines(shown: Preview) -> Iterator[str]:
+    for title, groups in (("direct", shown.trace.direct), ("downstream", shown.trace.derived)):
+        for group in groups:
+            yield f"{title}: {group.count} × {group.title.lower()}"
+            yield from _things(group)
+    for left in shown.left:
+        yield flat(f"unchanged: {f'#{left.id} ' if left.id else ''}{left.title}{' ' * bool(left.title)}({left.why})")
+    if shown.left_count > len(shown.left):
+        yield f"unchanged: {shown.left_count - len(shown.left)} more"
+    done = ", ".join(f"{do} {count}" for do, count in shown.counts.items())
+    yield f"{counted(shown.trace.events, 'event')}; would {done or 'change nothing'}"
+
+
+def _things(group: Group) -> Iterator[str]:
+    for thing in group.shown[:_SHOWN]:
+        via = f" ({thing.how} #{thing.via})" if thing.via else ""
+        note = f" ({thing.changed_since or thing.quarantined})" if thing.changed_since or thing.quarantined else ""
+        line = flat(f"#{thing.id} {thing.type} {thing.title}{via}{note}")
+        yield f"  {'  ' * max(0, thing.depth - 1)}{line}"
+    if group.count > _SHOWN:
+        yield f"  … and {group.count - _SHOWN} more"
+
+
+def _made_lines(made: RollbackView) -> Iterator[str]:
+    left = made.undone_left if made.undone_at else made.left
+    done = ", ".join(f"{do} {count}" for do, count in made.counts.items())
+    state = "undone" if made.undone_at else "made"
+    yield f"roll-back #{made.id} {state}: {done}; {len(left)} unchanged"
+    if made.undone_at:
+        for item in left:
+            yield flat(f"unchanged: #{item.id} {item.title} ({item.why})")
+    else:
+        yield f"to undo it: memory-hub rollback --undo {made.id}"

@@ -19,6 +19,8 @@ class Command(ProjectCommand):
         "Print a text as it would be stored, and on standard error which secrets would be masked and by which rule. "
         "Stores nothing."
     )
+    is_slim = True
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -31,13 +33,14 @@ class Command(ProjectCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         text = _read(options["file"])
-        with self.store(options):
+        with self.store_or_none(options):
             tried = try_rules(command=command_from(Sanitise, {"text": text}))
-        only_found = options["check"] or options["list"]
-        out = self.stdout if only_found else self.stderr
-        for found in tried.found:
-            out.write(_line(found, text))
-        if not only_found:
+        lines = [_line(found, text) for found in tried.found]
+        if options["check"] or options["list"] or self.as_json:
+            self.answer(tried, lines)
+        else:
+            for line in lines:
+                self.stderr.write(line)
             self.stdout.write(tried.text, ending="")
         if options["check"] and tried.found:
             count = len(tried.found)

@@ -9,11 +9,14 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memoryhub.core.paging import as_lines
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import ProjectCommand
+from memoryhub.management.base import Group, ProjectCommand
 
 
 class Command(ProjectCommand):
     help = "Search decisions, memories, commits, sessions and messages; one hit per line, best first."
+    group = Group.CONTENT
+    is_slim = True
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -28,4 +31,4 @@ class Command(ProjectCommand):
         command = command_from(MemorySearch, {**options, "query": " ".join(options["query"])})
         with self.store(options):
             listing = selectors.search(command=command)
-        self.stdout.write(as_lines(listing, hit_line, none="nothing found; try fewer or other words"))
+        self.answer(listing, [as_lines(listing, hit_line, none="nothing found; try fewer or other words")])

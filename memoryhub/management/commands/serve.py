@@ -11,13 +11,14 @@ from django.core.management.base import CommandParser
 from memoryhub import env
 from memoryhub.core.origin import use_origin
 from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret
-from memoryhub.management.base import HubCommand
+from memoryhub.management.base import Group, HubCommand
 
 WORKER_GRACE_SECONDS = 1.5
 
 
 class Command(HubCommand):
     help = "Serve the admin and REST on this machine, run jobs, and print a sign-in link. Ctrl-C stops everything."
+    group = Group.RUN
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default: %(default)s)")

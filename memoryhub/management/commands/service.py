@@ -1,47 +1,42 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from memoryhub.client.setup import service as services
-from memoryhub.management.base import HubCommand
+from memoryhub.management.base import Group, HubCommand
 
 
 class Command(HubCommand):
     help = "Run the hub as a service of your user account, from sign-in on: install, remove, or show its status."
+    group = Group.RUN
+    reads = ("status",)
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("action", choices=["install", "remove", "status"])
-        parser.add_argument("--port", type=int, help="with install: the port (default: that of `memory-hub serve`)")
-        parser.add_argument("--dry-run", action="store_true", help="with install: only show the service's file")
-        parser.add_argument("--json", action="store_true", help="with status: print JSON")
+        acts = parser.add_subparsers(dest="act", required=True, metavar="ACTION")
+        install = acts.add_parser("install", help="start the hub now and after each sign-in")
+        install.add_argument("--port", type=int, help="default: that of `memory-hub serve`")
+        install.add_argument("--dry-run", action="store_true", help="only show the service's file")
+        acts.add_parser("remove", help="stop the hub and remove the service")
+        acts.add_parser("status", help="show whether the service is installed and runs")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        service = services.service(port=options["port"])
-        if options["action"] == "install":
-            self._install(service, only_show=options["dry_run"])
-        elif options["action"] == "remove":
+        service = services.service(port=options.get("port"))
+        if options["act"] == "status":
+            self._show(service)
+        elif options["act"] == "remove":
             removed = services.remove(service)
             self.stdout.write(f"{service.path}: removed" if removed else "the hub is not installed as a service")
-        else:
-            self._show(service, as_json=options["json"])
-
-    def _install(self, service: services.Service, *, only_show: bool) -> None:
-        if only_show:
+        elif options["dry_run"]:
             self.stdout.write(f"{service.path}:\n{service.content}")
-            return
-        services.install(service)
-        self.stdout.write(f"{service.path}: written")
-        self.stdout.write(f"{service.manager} runs the hub now and after each sign-in. `memory-hub status` shows it.")
-
-    def _show(self, service: services.Service, *, as_json: bool) -> None:
-        installed, running = service.is_installed, service.is_running()
-        if as_json:
-            facts = {"manager": service.manager, "path": str(service.path), "installed": installed, "running": running}
-            self.stdout.write(json.dumps(facts))
-        elif installed:
-            self.stdout.write(f"installed in {service.path}; {'running' if running else 'not running'}")
         else:
-            self.stdout.write("not installed; `memory-hub service install` does it")
+            services.install(service)
+            self.stdout.write(f"{service.path}: written")
+            self.stdout.write(f"{service.manager} runs the hub now and after each sign-in: `memory-hub status`")
+
+    def _show(self, service: services.Service) -> None:
+        installed, running = service.is_installed, service.is_running()
+        line = f"installed in {service.path}; {'running' if running else 'not running'}"
+        facts = {"manager": service.manager, "path": service.path, "installed": installed, "running": running}
+        self.answer(facts, [line if installed else "not installed; `memory-hub service install` does it"])

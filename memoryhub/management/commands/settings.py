@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
-from memoryhub.management.base import ProjectCommand
+from memoryhub.management.base import Group, ProjectCommand
 
 _ROW = "{:<26} {:<28} {}"
 _DEFAULT = "the default"
@@ -15,13 +16,20 @@ _DEFAULT = "the default"
 
 class Command(ProjectCommand):
     help = "List a project's settings and their sources; or show or change one."
+    group = Group.CONTENT
+    is_slim = True
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("name", nargs="?", help="a setting, such as search_mode")
         parser.add_argument("value", nargs="?", help="new value; lists and objects as JSON")
         parser.add_argument("--default", action="store_true", help="reset the setting to its default")
-        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def values(self) -> dict[str, Iterable[str]]:
+        from memoryhub.config.project_settings import ProjectSettings
+
+        return {"name": ProjectSettings.model_fields}
 
     def handle(self, *args: Any, **options: Any) -> None:
         name, value = options["name"], options["value"]
@@ -30,7 +38,7 @@ class Command(ProjectCommand):
         with self.store(options):
             if value is not None or options["default"]:
                 self._change(name, None if options["default"] else _read(value))
-            self._show(name, as_json=options["json"])
+            self._show(name)
 
     def _change(self, name: str, value: Any) -> None:
         from sessions_app.schemas import SettingsChange
@@ -38,7 +46,7 @@ class Command(ProjectCommand):
 
         change_settings(command=SettingsChange(settings={name: value}))
 
-    def _show(self, name: str | None, *, as_json: bool) -> None:
+    def _show(self, name: str | None) -> None:
         from memoryhub.config.project_settings import check_settings, project_settings, settings_decided_by
 
         if name is not None:
@@ -49,12 +57,8 @@ class Command(ProjectCommand):
             for setting, value in values.items()
             if name in (None, setting)
         }
-        if as_json:
-            self.stdout.write(json.dumps(shown, ensure_ascii=False, indent=1))
-            return
-        self.stdout.write(_ROW.format("SETTING", "VALUE", "DECIDED BY"))
-        for setting, entry in shown.items():
-            self.stdout.write(flat(_ROW.format(setting, _text(entry["value"]), entry["decided_by"])))
+        rows = [(setting, _text(entry["value"]), entry["decided_by"]) for setting, entry in shown.items()]
+        self.answer(shown, [flat(_ROW.format(*row)) for row in [("SETTING", "VALUE", "DECIDED BY"), *rows]])
 
 
 # JSON, or else the word itself

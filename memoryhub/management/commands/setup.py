@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from argparse import BooleanOptionalAction
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from memoryhub.config.identity import check_project_id
 from memoryhub.config.layers import config_path, set_of_the_hub
 from memoryhub.core.autostart import SETTING
 from memoryhub.core.errors import Invalid
-from memoryhub.management.base import HubCommand
+from memoryhub.management.base import Group, HubCommand
 from memoryhub.ops.serving.state import hub_state
 
 
 class Command(HubCommand):
     help = "Connect a client to this hub: show the change to its configuration, then make it. Without CLIENT, list all."
+    group = Group.RUN
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("client", nargs="?", metavar="CLIENT", help=", ".join(all_clients()))
@@ -38,6 +40,9 @@ class Command(HubCommand):
         act.add_argument("--dry-run", action="store_true", help="only show the change")
         act.add_argument("--check", action="store_true", help="start the configured server as the client would")
         parser.add_argument("--remove", action="store_true", help="remove the configuration again")
+
+    def values(self) -> dict[str, Iterable[str]]:
+        return {"client": all_clients()}
 
     def handle(self, *args: Any, **options: Any) -> None:
         repository = repository_of(Path.cwd()) if options["repository"] else None

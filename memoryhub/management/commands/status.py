@@ -1,27 +1,21 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from memoryhub.core.clients import Client
-from memoryhub.management.base import HubCommand
+from memoryhub.management.base import Group, HubCommand
 from memoryhub.ops.serving.state import HubState, hub_state
 
 
 class Command(HubCommand):
     help = "Show whether the hub runs, which clients are connected, and what waits to be done."
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--json", action="store_true", help="print JSON")
+    group = Group.RUN
+    is_slim = True
+    reads = True
 
     def handle(self, *args: Any, **options: Any) -> None:
         state = hub_state()
-        if options["json"]:
-            self.stdout.write(json.dumps(state.as_json(), indent=1))
-        else:
-            self.stdout.write("\n".join(_lines(state)))
+        self.answer(state, _lines(state))
 
 
 def _lines(state: HubState) -> list[str]:

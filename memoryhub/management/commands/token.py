@@ -9,11 +9,13 @@ from memoryhub.core import clock
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import VERBS
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import HubCommand
+from memoryhub.management.base import Group, HubCommand
 
 
 class Command(HubCommand):
     help = "Create, list and revoke tokens for REST and for MCP over HTTP."
+    group = Group.RUN
+    reads = ("list",)
 
     def add_arguments(self, parser: CommandParser) -> None:
         acts = parser.add_subparsers(dest="act", required=True, metavar="create|list|revoke")
@@ -54,8 +56,10 @@ class Command(HubCommand):
     def _list(self, _: dict[str, Any]) -> None:
         from memoryhub.registry import tokens
 
-        for token in tokens.list_tokens():
-            self.stdout.write(f"{token.prefix}…  {tokens.describe(token)}; {tokens.token_status(token, clock.now())}")
+        listed = [*tokens.list_tokens()]
+        now = clock.now()
+        lines = [f"{token.prefix}…  {tokens.describe(token)}; {tokens.token_status(token, now)}" for token in listed]
+        self.answer({"results": [tokens.token_facts(token, now) for token in listed]}, lines)
 
     def _revoke(self, options: dict[str, Any]) -> None:
         from memoryhub.registry import tokens

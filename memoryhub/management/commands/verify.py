@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ EXIT_BROKEN = 11
 
 class Command(StoreCommand):
     help = "Verify the hash chain of a store's log; print the first position that was changed (exit code 11)."
+    is_slim = True
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--json", action="store_true", help="print the result as JSON")
         parser.add_argument(
             "--checkpoint",
             metavar="FILE",
@@ -32,11 +33,9 @@ class Command(StoreCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with self.store(options):
             audit = verify_log(checkpoint=options["checkpoint"], new_checkpoint=options["write_checkpoint"])
-        if options["json"]:
-            fields = ("ok", "events", "head_digest", "broken_position", "reason")
-            self.stdout.write(json.dumps({name: getattr(audit.found, name) for name in fields}))
-        else:
-            self.stdout.write("; ".join([audit.found.describe(), *_checkpoint_notes(audit)]))
+        described = audit.found.describe()
+        data = {**asdict(audit.found), "finding": described}
+        self.answer(data, ["; ".join([described, *_checkpoint_notes(audit)])])
         if not audit.found.ok:
             sys.exit(EXIT_BROKEN)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from memories.embeddings.following import events_to_embed
 from memoryhub import env
@@ -27,9 +26,6 @@ class HubState:
     spooled: int
     # Events whose texts the embedding model has not read yet.
     embeddings_pending: int
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @property
     def hub(self) -> str:

@@ -1,0 +1,129 @@
+"""The commands' parsers as data, so that help, errors and completion need neither Django nor the commands.
+
+``parsers.json`` describes the parsers of all commands; ``make docs`` writes it from the commands themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, _ActionsContainer, _SubParsersAction
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from memoryhub.core.text import did_you_mean
+
+FILE = Path(__file__).with_name("parsers.json")
+# Options that Django gives each command; ``--help`` hides them.
+_DJANGOS_FLAGS = ("--version", "--traceback", "--no-color", "--force-color", "--skip-checks")
+_DJANGOS_VALUES = ("--verbosity", "--settings", "--pythonpath")
+DJANGOS_OPTIONS = (*_DJANGOS_FLAGS, *_DJANGOS_VALUES)
+
+
+class Parser(ArgumentParser):
+    # Errors are one sentence with the next command, not the usage
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown != message:
+            word = unknown.split()[0].partition("=")[0]
+            message = f"unknown {'option' if word.startswith('-') else 'argument'} {word!r}"
+            message += did_you_mean(word, _options(self))
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows what it takes\n")
+
+    def _check_value(self, action: Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            raise ArgumentError(action, f"{value!r} is not one of {', '.join(known)}{did_you_mean(str(value), known)}")
+
+
+def read_commands() -> dict[str, Any]:
+    described: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
+    return described
+
+
+def _options(parser: ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        yield from (option for option in action.option_strings if action.help != SUPPRESS)
+        if isinstance(action, _SubParsersAction):
+            for command in action.choices.values():
+                yield from _options(command)
+
+
+def describe(parser: ArgumentParser, values: dict[str, Iterable[str]]) -> dict[str, Any]:
+    """Return a parser as data; ``values`` are the known values of arguments by name."""
+    described = [
+        _describe(parser, action, values)
+        for action in parser._actions
+        if not {"--help", *DJANGOS_OPTIONS} & {*action.option_strings}
+    ]
+    return {"description": parser.description, "arguments": described}
+
+
+def _describe(parser: ArgumentParser, action: Action, values: dict[str, Iterable[str]]) -> dict[str, Any]:
+    groups = [group.title for group in parser._action_groups[2:] if action in group._group_actions]
+    exclusive = [n for n, group in enumerate(parser._mutually_exclusive_groups) if action in group._group_actions]
+    facts: dict[str, Any] = {
+        "flags": action.option_strings,
+        "dest": action.dest,
+        "nargs": action.nargs,
+        "metavar": action.metavar,
+        "help": action.help and (SUPPRESS if action.help == SUPPRESS else parser._get_formatter()._expand_help(action)),
+        "required": action.required if action.option_strings or isinstance(action, _SubParsersAction) else None,
+        "group": next(iter(groups), None),
+        "exclusive": next(iter(exclusive), None),
+        "values": sorted(values.get(action.dest, ())),
+    }
+    if isinstance(action, _SubParsersAction):
+        helps = {choice.dest: choice.help for choice in action._choices_actions}
+        facts["commands"] = {
+            name: {"help": helps[name], **describe(command, values)} for name, command in action.choices.items()
+        }
+    elif action.choices:
+        facts["choices"] = list(action.choices)
+    return {name: value for name, value in facts.items() if value is not None and value is not False and value != []}
+
+
+def build(prog: str, described: dict[str, Any]) -> Parser:
+    """Return the parser of a command. It checks names and choices of arguments, but not the types of values."""
+    parser = Parser(prog=prog, description=described["description"])
+    add_arguments(parser, described)
+    for option in _DJANGOS_FLAGS:
+        parser.add_argument(option, action="store_true", help=SUPPRESS)
+    for option in _DJANGOS_VALUES:
+        parser.add_argument(option, *(["-v"] if option == "--verbosity" else []), help=SUPPRESS)
+    return parser
+
+
+def add_arguments(parser: ArgumentParser, described: dict[str, Any]) -> None:
+    groups: dict[Any, _ActionsContainer] = {None: parser}
+    for facts in described["arguments"]:
+        title, exclusive = facts.get("group"), facts.get("exclusive")
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        if exclusive is not None and (title, exclusive) not in groups:
+            groups[title, exclusive] = groups[title].add_mutually_exclusive_group()
+        _add(parser, groups[title if exclusive is None else (title, exclusive)], facts)
+
+
+def _add(parser: ArgumentParser, group: _ActionsContainer, facts: dict[str, Any]) -> None:
+    settings: dict[str, Any] = {name: facts[name] for name in ("metavar", "required", "dest") if name in facts}
+    if "commands" in facts:
+        commands = parser.add_subparsers(**settings)
+        for name, command in facts["commands"].items():
+            add_arguments(
+                commands.add_parser(name, help=_escaped(command["help"]), description=command["description"]), command
+            )
+        return
+    if facts.get("nargs") == 0:
+        settings["action"] = "store_true"
+    else:
+        settings |= {name: facts[name] for name in ("nargs", "choices") if name in facts}
+    if not facts.get("flags"):
+        settings.pop("dest")
+    added = group.add_argument(*facts.get("flags", [facts["dest"]]), help=_escaped(facts.get("help")), **settings)
+    added.values = facts.get("values", [])  # type: ignore[attr-defined]
+
+
+# argparse fills in what follows a ``%``, which is done already, and knows SUPPRESS by identity
+def _escaped(text: str | None) -> str | None:
+    return text and (SUPPRESS if text == SUPPRESS else text.replace("%", "%%"))
