@@ -37,10 +37,11 @@ CONNECT_SECONDS = 0.05
 # How long to wait for the hub's answer; WAIT_VARIABLE overrides it.
 SECONDS = 0.3
 WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
-# A longer minimum for the events whose answer the client shows to its model.
+# The effects whose answer the client shows to its model, and a longer minimum for them.
+ANSWERED = ("start", "prompt")
 PATIENT_SECONDS = 1.0
-# The same for an answer that is made without a hub, by effect.
-ALONE_SECONDS = {"start": 4.0, "prompt": 2.0}
+# The same for an answer that is made without a hub.
+ALONE_SECONDS = 4.0
 CHILD_SECONDS = 5.0
 ARRIVING = "arriving.lock"  # as in core.spool
 MAX_SECONDS = 60.0
@@ -85,7 +86,7 @@ def _take(argv: list[str]) -> None:
     if enabled.switched_off_by():
         return
     event.effect = effect_of(event.client, event.name)
-    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.effect in ALONE_SECONDS else 0)
+    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.effect in ANSWERED else 0)
     if not _is_object(event.body):
         complain("standard input is not a JSON object; the event is not kept")
         return
@@ -158,7 +159,7 @@ def _is_object(body: bytes) -> bool:
 def _hand_over(event: Event) -> None:
     _name_project(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
-    if connection is None and event.effect in ALONE_SECONDS:
+    if connection is None and event.effect in ANSWERED:
         _answer_alone(event)
         return
     # Tool events are frequent and the client ignores the answer: a child process waits for it. Others (a prompt, the
@@ -179,9 +180,10 @@ def _hand_over(event: Event) -> None:
 def _answer_alone(event: Event) -> None:
     from memoryhub.client.hook import answer, keep
 
+    until = time.monotonic() + max(_seconds(), ALONE_SECONDS)
     make_home()
     keep.keep(event)
-    setitimer(ITIMER_REAL, max(_seconds(), ALONE_SECONDS[event.effect]))
+    setitimer(ITIMER_REAL, max(0.1, until - time.monotonic()))
     try:
         os.write(1, answer.answer(event))
     except _TooLateError:
