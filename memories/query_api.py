@@ -93,5 +93,5 @@ def get_context(
     "context/{pack_id}", response=dict[str, Any], tags=["search"], summary="Rebuild a context pack as it was sent"
 )
 def get_sent_context(request: HttpRequest, pack_id: EntityId) -> Any:
-    """From the stores as of that time; ``meta.as_sent`` is false if part of it was erased since."""
+    """From the stores as of that time. ``meta.erased`` is how many of its lines were erased since."""
     return replay_pack(command=ContextReplay(id=pack_id)).data()

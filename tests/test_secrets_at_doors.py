@@ -36,7 +36,7 @@ class SecretsTests(DoorsTestCase):
             self.assertIn("[REDACTED:", server.api("GET", "projects/alpha/events?limit=100").body.decode())
         self.search_the_bytes("after it ended")
         self.write_through_hooks()
-        wait_for_spooled(self.home, 3)
+        wait_for_spooled(self.home, 2)
         self.search_the_bytes("in the spool")
 
     def test_a_digest_or_uuid_comes_back_as_it_was_written(self):

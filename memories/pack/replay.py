@@ -87,7 +87,7 @@ def packs_of_sessions(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     names = dict(Session.objects.filter(id__in=ids).values_list("session_id", "id"))
     found: dict[int, list[dict[str, Any]]] = {entity: [] for entity in ids}
     for pack in ContextPack.objects.filter(session_id__in=names).order_by("-id")[:_MOST_SHOWN]:
-        shown = {"id": pack.id, "name": f"#{pack.id} {pack.topic}", "tokens": pack.tokens, "sent_at": pack.created_at}
+        shown = {"id": pack.id, "topic": pack.topic, "tokens": pack.tokens, "sent_at": pack.created_at}
         found[names[pack.session_id]].append(shown)
     return found
 

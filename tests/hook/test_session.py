@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from memoryhub.config.clients import hook_clients
 from memoryhub.core.paging import estimate_tokens
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, replayed, run_hook, wait_for_spooled
@@ -138,6 +140,23 @@ class OneHubTests(HookTestCase):
             "session.started turn.began message.user context.packed turn.ended session.ended session.resumed "
             "turn.began message.user".split(),
         )
+
+    def test_a_prompt_gets_its_recall(self):
+        self.clone("compiler")
+        memory = {"title": "Port of the hub", "content": "The deployment listens on port 8321."}
+        self.assertEqual(self.hub.api("POST", "projects", {"project_id": "compiler"}).status, 201)
+        self.assertEqual(self.hub.api("POST", "projects/compiler/memories", memory).status, 201)
+        question = "On which port does the deployment listen?"
+        client = ClaudeCode(self.home, self.work, FIRST)
+        self.assertIn("8321", client.prompt(question))
+        self.assertEqual(client.prompt(question), "")
+        done = run_hook(self.home, "BeforeAgent", self.hook_data(prompt=question), client="gemini-cli")
+        answer = json.loads(done.stdout)["hookSpecificOutput"]
+        self.assertEqual(answer["hookEventName"], "BeforeAgent")
+        self.assertIn("8321", answer["additionalContext"])
+        given = [event for event in replayed(self.home, "compiler") if event["event_type"] == "context.packed"]
+        self.assertEqual([event["session_id"] for event in given], [FIRST, "s1"])
+        self.assertTrue(all(event["turn_id"] for event in given))
 
     def test_an_ambiguous_folder_is_reported_and_nothing_is_captured(self):
         self.clone("grammar", origin="settings")

@@ -37,10 +37,11 @@ CONNECT_SECONDS = 0.05
 # How long to wait for the hub's answer; WAIT_VARIABLE overrides it.
 SECONDS = 0.3
 WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
-# A longer minimum for the events whose answer the client shows to its model.
+# The effects whose answer the client shows to its model, and a longer minimum for them.
+ANSWERED = ("start", "prompt")
 PATIENT_SECONDS = 1.0
-# The same for an answer that is made without a hub, by effect.
-ALONE_SECONDS = {"start": 4.0, "prompt": 2.0}
+# The same for an answer that is made without a hub.
+ALONE_SECONDS = 4.0
 CHILD_SECONDS = 5.0
 ARRIVING = "arriving.lock"  # as in core.spool
 MAX_SECONDS = 60.0
@@ -107,7 +108,7 @@ def declared(client: str, event: str) -> tuple[str, bool]:
     name = f'"{event}"' if "." in event else event
     table = text.partition(f'[{client}.hooks.events.{name}]\neffect = "')[2].partition("\n[")[0]
     effect = table.partition('"')[0]
-    return effect, effect in ALONE_SECONDS and "\ntakes_context = false" not in table
+    return effect, effect in ANSWERED and "\ntakes_context = false" not in table
 
 
 def _seconds() -> float:
@@ -182,9 +183,10 @@ def _hand_over(event: Event) -> None:
 def _answer_alone(event: Event) -> None:
     from memoryhub.client.hook import answer, keep
 
+    until = time.monotonic() + max(_seconds(), ALONE_SECONDS)
     make_home()
     keep.keep(event)
-    setitimer(ITIMER_REAL, max(_seconds(), ALONE_SECONDS[event.effect]))
+    setitimer(ITIMER_REAL, max(0.1, until - time.monotonic()))
     try:
         os.write(1, answer.answer(event))
     except _TooLateError:
