@@ -1,4 +1,4 @@
-"""Registries through which upper apps add fields to views, statistics, and text to a session's start."""
+"""Registries through which upper apps add fields to views, statistics, and entries and opening text to sessions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import Any
 Part = Callable[[Sequence[int]], Mapping[int, Any]]
 Statistics = Callable[[], dict[str, int]]
 Opening = Callable[[str], str]
+# Live entries that a scratch session wrote: titles by id
+ScratchEntries = Callable[[str], dict[int, str]]
+# Moves entries of a scratch session to the project
+Promotion = Callable[[Sequence[int]], None]
 
 _parts: dict[str, dict[str, Part]] = {}
 _statistics: dict[str, Statistics] = {}
 _openings: list[Opening] = []
+_scratch: list[tuple[ScratchEntries, Promotion]] = []
 
 
 def define_part(view: str, name: str, part: Part) -> None:
@@ -42,3 +47,16 @@ def define_opening(opening: Opening) -> None:
 
 def opening_of(session_id: str) -> str:
     return "\n".join(filter(None, (opening(session_id) for opening in _openings)))
+
+
+def define_scratch(entries: ScratchEntries, promote: Promotion) -> None:
+    _scratch.append((entries, promote))
+
+
+def scratch_entries(session_id: str) -> dict[int, str]:
+    return {entry: title for entries, _ in _scratch for entry, title in entries(session_id).items()}
+
+
+def promote_entries(ids: Sequence[int]) -> None:
+    for _, promote in _scratch:
+        promote(ids)
