@@ -55,6 +55,7 @@ StoredTag = Annotated[
     LOWERED,
 ]
 Identifier = Annotated[FilledLine, StringConstraints(max_length=200)]
+MAX_AUTHOR = 100
 # Every JSON parser reads integers up to this one exactly; SQLite stores 64 bits.
 MAX_INTEGER = 2**53
 EntityId = Annotated[int, Field(ge=1, le=MAX_INTEGER)]

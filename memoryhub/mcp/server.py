@@ -16,7 +16,7 @@ from mcp.shared.uri_template import UriTemplate
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import memoryhub
-from memoryhub.core.errors import HubError, Invalid, NotFound
+from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.text import compact_json
 from memoryhub.core.tools import Resource, Tool, all_prompts, all_resources, find_tool
 from memoryhub.mcp.calls import Caller, Calls, Result, clean_actor, error_result, nearest_tools
@@ -224,7 +224,7 @@ def _contents(uri: str, found: Match, text: str) -> Result:
 
 
 def _resource_error(context: Context, uri: str, error: HubError) -> MCPError:
-    if isinstance(error, NotFound):
+    if isinstance(error, NotFound | Gone):
         return _not_found(context, uri, error.message)
     code = types.INVALID_PARAMS if isinstance(error, Invalid) else types.INTERNAL_ERROR
     return MCPError(code, f"{error.code}: {error.message}", {"uri": uri, "code": error.code})

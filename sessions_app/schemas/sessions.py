@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
 
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Line, Paging, self_evident, unlisted
+from memoryhub.core.schemas import (
+    LISTED_AS,
+    Command,
+    EntityId,
+    IdempotencyKey,
+    Identifier,
+    Line,
+    Paging,
+    self_evident,
+    unlisted,
+)
 from sessions_app.models import SessionMode, SessionStatus, TurnStatus
 
 _MODES = {"working_period": SessionMode.WORKING.value, "scratch_space": SessionMode.SCRATCH.value}
@@ -141,11 +152,29 @@ class TurnCall(Command):
     turn_id: Identifier | None = Field(None, description="must match the token's, if given", json_schema_extra=unlisted)
 
 
+def _parsed(value: object) -> object:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError("it must be an object, or an object as JSON text") from error
+
+
+_OBJECT: dict[str, JsonValue] = {"type": "object", "additionalProperties": True}
+# An object, or its text as JSON
+EventData = Annotated[
+    dict[str, Any],
+    BeforeValidator(_parsed),
+    WithJsonSchema(
+        {"anyOf": [_OBJECT, {"type": "string", "contentMediaType": "application/json"}], LISTED_AS: _OBJECT}
+    ),
+]
+
+
 class EventAppend(TurnCall):
     """Append an event to the open turn."""
 
     type: Line = Field(max_length=64, description="e.g. message.user, command.run, phase_completed")
-    payload: dict[str, Any] = Field(description="an error names the fields of the type")
+    payload: EventData = Field(description="an error names the fields of the type")
     idempotency_key: IdempotencyKey = None
 
 
