@@ -119,7 +119,7 @@ class DecisionFields(Evidence):
 class DecisionRecord(DecisionFields):
     """Record a decision. It is immutable: a change is a new decision that supersedes it."""
 
-    chosen: Chosen = Field("", description="what was chosen; default: the title")
+    chosen: Chosen = Field("", description="what was chosen; default: the title", json_schema_extra=self_evident)
     supersedes: Ids = Field(default_factory=list, description="ids it replaces", json_schema_extra=self_evident)
 
     @model_validator(mode="before")

@@ -155,8 +155,8 @@ class Meta(BaseModel):
 
     total_count: int = Field(description="number of matches")
     returned_count: int = Field(description="number of results in this answer")
-    truncated: bool = Field(description="max_tokens left some out")
-    estimated_tokens: int = Field(description="of the results as text, one line each")
+    truncated: bool = Field(description="max_tokens left some out, or is too small for one")
+    estimated_tokens: int = Field(description="of this answer, in the form that is sent")
     has_more: bool
     next_cursor: str | None = Field(None, description="cursor of the next page")
     mode: str | None = Field(None, description="of a search: hybrid: words and meaning; fts5: words; basic: LIKE")

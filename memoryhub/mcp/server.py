@@ -17,6 +17,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import memoryhub
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
+from memoryhub.core.paging import answering
 from memoryhub.core.text import compact_json
 from memoryhub.core.tools import Resource, Tool, all_prompts, all_resources, find_tool
 from memoryhub.mcp.calls import Caller, Calls, Result, clean_actor, error_result, nearest_tools
@@ -94,7 +95,8 @@ class Match:
     project_id: str | None = None
 
     def read(self) -> str:
-        data = self.resource.read(self.parameters)
+        with answering(as_json=True):
+            data = self.resource.read(self.parameters)
         if isinstance(data, str):
             return data
         return compact_json(data).encode("utf-8", "replace").decode()
