@@ -125,12 +125,9 @@ class DecisionRecord(DecisionFields):
     @model_validator(mode="before")
     @classmethod
     def _choose_title(cls, given: Any) -> Any:
-        # A decision may be only a title and why.
-        if not isinstance(given, dict) or given.get("chosen") is not None:
+        if not isinstance(given, dict) or "chosen" in given or "title" not in given:
             return given
-        if not given.get("rationale"):
-            raise ValueError("give 'chosen', what was chosen, or at least 'rationale', why")
-        return {**given, "chosen": given.get("title")}
+        return {**given, "chosen": given["title"]}
 
 
 class DecisionSupersede(DecisionFields):

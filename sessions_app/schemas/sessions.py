@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
 
 from memoryhub.core.schemas import (
-    LISTED_AS,
     Command,
     EntityId,
     IdempotencyKey,
@@ -159,15 +158,8 @@ def _parsed(value: object) -> object:
         raise ValueError("it must be an object, or an object as JSON text") from error
 
 
-_OBJECT: dict[str, JsonValue] = {"type": "object", "additionalProperties": True}
-# An object, or its text as JSON
-EventData = Annotated[
-    dict[str, Any],
-    BeforeValidator(_parsed),
-    WithJsonSchema(
-        {"anyOf": [_OBJECT, {"type": "string", "contentMediaType": "application/json"}], LISTED_AS: _OBJECT}
-    ),
-]
+# An object; its text as JSON is accepted too
+EventData = Annotated[dict[str, Any], BeforeValidator(_parsed)]
 
 
 class EventAppend(TurnCall):

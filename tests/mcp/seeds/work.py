@@ -254,9 +254,6 @@ DECISIONS = [
         ("Clean the glass weekly",),
     ),
     Call(
-        "002", "decision.record", {"project_id": "alpha", "title": "Nothing more"}, ("invalid: .*'chosen'",), error=True
-    ),
-    Call(
         "002",
         "decision.record",
         {"project_id": "alpha", "title": "Feed twice a day", "chosen": "Twice", "rationale": "They look thin."},
